@@ -1,0 +1,131 @@
+"""What a cluster is made of: nodes with GPUs, CPUs and memory, the queues that share it, and reservations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from argosy.errors import ClusterError
+
+MAX_GPUS_PER_NODE = 62  # the devices of a node are the bits of one signed 64-bit word
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine. `islands` are the sizes of GPU groups with a faster link among themselves (socket, PCIe switch,
+    NVLink group), in device order; empty means that all GPUs of the node are one island."""
+
+    name: str
+    gpu_type: str = "gpu"
+    gpus: int = 8
+    cpus: float = 64.0
+    memory_gib: float = 256.0
+    rack: str = "rack0"
+    islands: tuple[int, ...] = ()
+    price_per_hour: float | None = None
+    watts_idle: float | None = None
+    watts_busy: float | None = None
+    gpu_memory_gib: float = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue may always use `quota_gpus`; beyond them it borrows idle GPUs, up to `limit_gpus` (None: all)."""
+
+    name: str
+    quota_gpus: float = 0.0
+    limit_gpus: float | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that only one queue may use from `start_s` until `end_s`."""
+
+    nodes: tuple[str, ...]
+    queue: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Bandwidths by the widest boundary a job crosses; `intra_island_gbps` None means as inside a node."""
+
+    intra_node_gbps: float = 300.0
+    intra_rack_gbps: float = 100.0
+    cross_rack_gbps: float = 25.0
+    intra_island_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes in a fixed order (a node's place in it is its index everywhere), queues, reservations."""
+
+    nodes: tuple[Node, ...]
+    name: str = "cluster"
+    network: Network = field(default_factory=Network)
+    queues: tuple[Queue, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @classmethod
+    def uniform(cls, nodes: int, gpus: int = 8, gpu_type: str = "gpu", *, cpus: float = 64.0, memory_gib: float = 256.0,
+                nodes_per_rack: int = 20, name: str = "") -> Cluster:
+        """`nodes` equal machines: what tests and examples mostly want."""
+        return cls(
+            tuple(Node(f"n{i}", gpu_type, gpus, cpus, memory_gib, rack=f"r{i // nodes_per_rack}") for i in range(nodes)),
+            name or f"{nodes}x{gpus}",
+        )
+
+    @classmethod
+    def read(cls, source: str | Path) -> Cluster:
+        """A YAML or CSV file, or the name of a preset."""
+        from argosy.cluster.files import read_cluster
+
+        return read_cluster(source)
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types present, in order of first appearance; nodes without GPUs do not count."""
+        return tuple(dict.fromkeys(n.gpu_type for n in self.nodes if n.gpus))
+
+    @cached_property
+    def racks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(n.rack for n in self.nodes))
+
+    @cached_property
+    def total_gpus(self) -> int:
+        return sum(n.gpus for n in self.nodes)
+
+
+def check(cluster: Cluster) -> None:
+    """Refuse clusters that can not exist."""
+    if not cluster.nodes:
+        raise ClusterError("the cluster has no nodes", hint="list at least one under `nodes:`")
+    names: set[str] = set()
+    for node in cluster.nodes:
+        if node.name in names:
+            raise ClusterError(f"two nodes are named {node.name!r}")
+        names.add(node.name)
+        if not 0 <= node.gpus <= MAX_GPUS_PER_NODE:
+            raise ClusterError(f"node {node.name!r}: gpus must be 0..{MAX_GPUS_PER_NODE}, is {node.gpus}")
+        if not node.cpus >= 0 or not node.memory_gib >= 0:
+            raise ClusterError(f"node {node.name!r}: cpus and memory_gib must be ≥ 0, are {node.cpus}, {node.memory_gib}")
+        if node.islands and sum(node.islands) != node.gpus:
+            raise ClusterError(f"node {node.name!r}: islands {list(node.islands)} do not add up to {node.gpus} GPUs")
+    queue_names = [q.name for q in cluster.queues]
+    if len(set(queue_names)) != len(queue_names):
+        raise ClusterError(f"a queue is listed twice: {', '.join(queue_names)}")
+    quota = sum(q.quota_gpus for q in cluster.queues)
+    if quota > cluster.total_gpus:
+        raise ClusterError(f"queue quotas add up to {quota:g} GPUs, the cluster has {cluster.total_gpus}")
+    for reservation in cluster.reservations:
+        for name in reservation.nodes:
+            if name not in names:
+                raise ClusterError(f"reservation for {reservation.queue!r}: no node is named {name!r}")
+        if not 0 <= reservation.start_s < reservation.end_s:
+            raise ClusterError(f"reservation for {reservation.queue!r}: end_s must be after start_s ≥ 0")

@@ -1,0 +1,81 @@
+"""Everything Argosy raises on purpose.
+
+    ArgosyError                      exit code 1
+    ├── InputError                   exit code 2: what a person gave us is wrong
+    │   ├── TraceError               a trace file or one of its rows
+    │   ├── ClusterError             a cluster file or one of its nodes
+    │   └── UnknownName              a policy, preset, format … that does not exist (did you mean …?)
+    └── PolicyError                  a policy broke the contract
+        ├── UndeclaredInformation    it read a column it did not declare in `uses`
+        └── InvalidPlan              it asked for something impossible
+
+A message says what is wrong, the offending value, where it stands, and the next step.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ArgosyError(Exception):
+    """Base of all errors that Argosy raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(ArgosyError):
+    """Something a person wrote can not be used.
+
+    `where` is a file, or file:line; `hint` is the next step.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.what, self.where, self.hint = what, where, hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        step = f"\n  → {self.hint}" if self.hint else ""
+        return f"{place}{self.what}{step}"
+
+    def __reduce__(self) -> tuple[object, ...]:  # errors cross process boundaries in `compare`
+        return (_rebuild, (type(self), self.what, self.where, self.hint))
+
+
+def _rebuild(kind: type[InputError], what: str, where: str | None, hint: str | None) -> InputError:
+    error = kind.__new__(kind)
+    InputError.__init__(error, what, where=where, hint=hint)
+    return error
+
+
+class TraceError(InputError):
+    """A trace file, or one of its rows, can not be used."""
+
+
+class ClusterError(InputError):
+    """A cluster description can not be used."""
+
+
+class UnknownName(InputError):
+    """A name that is not registered; suggests the nearest ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str | None = None) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
+        super().__init__(f"unknown {kind} {name!r}", where=where, hint=hint)
+
+
+class PolicyError(ArgosyError):
+    """A policy broke the contract."""
+
+
+class UndeclaredInformation(PolicyError, AttributeError):
+    """A policy read a column that it did not declare in `uses`."""
+
+
+class InvalidPlan(PolicyError):
+    """A policy asked for something that can not be done."""

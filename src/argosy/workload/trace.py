@@ -1,0 +1,190 @@
+"""A trace: the jobs that were submitted, as columns.
+
+One Polars frame with the fixed columns below, sorted by submit time (ties keep the file's order). Columns that a
+source does not know are null; the engine fills in defaults (CPUs and memory per GPU from the cluster, a fixed size
+where no range is given, weight 1). Whatever stands in a `Trace` has passed `validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import polars as pl
+
+from argosy.errors import TraceError
+
+SCHEMA: dict[str, pl.DataType] = {
+    "job_id": pl.String(),
+    "submit_s": pl.Float64(),  # seconds since the trace began
+    "duration_s": pl.Float64(),  # run time at the requested size on the reference GPU type
+    "gpus": pl.Float64(),  # requested; 0 = CPU only, below 1 = a share of one device
+    "user": pl.String(),
+    "queue": pl.String(),  # virtual cluster, partition, organisation
+    "model": pl.String(),  # network name: links the job to a performance model
+    "gpu_type": pl.String(),  # allowed types, joined by '|'; null = any
+    "status": pl.String(),  # how it ended: completed | failed | killed
+    "cpus": pl.Float64(),  # for the whole job at its requested size
+    "memory_gib": pl.Float64(),  # likewise
+    "min_gpus": pl.Float64(),  # elastic range; null = rigid
+    "max_gpus": pl.Float64(),
+    "work": pl.Float64(),  # samples or steps, instead of or beside a duration
+    "batch_size": pl.Float64(),  # total batch at the requested size
+    "ps": pl.Int64(),  # parameter servers; null = all-reduce
+    "app": pl.String(),  # jobs of one search belong together
+    "weight": pl.Float64(),
+    "deadline_s": pl.Float64(),  # absolute, on the trace's clock
+    "priority": pl.Float64(),  # 0..100, higher first
+    "expected_s": pl.Float64(),  # the user's own estimate of the duration
+    "name": pl.String(),  # job name, for estimators that learn from habits
+}
+STATUSES = ("completed", "failed", "killed")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One row of a trace, for building small traces in code."""
+
+    job_id: str
+    submit_s: float
+    duration_s: float | None
+    gpus: float
+    user: str | None = None
+    queue: str | None = None
+    model: str | None = None
+    gpu_type: str | None = None
+    status: str = "completed"
+    cpus: float | None = None
+    memory_gib: float | None = None
+    min_gpus: float | None = None
+    max_gpus: float | None = None
+    work: float | None = None
+    batch_size: float | None = None
+    ps: int | None = None
+    app: str | None = None
+    weight: float | None = None
+    deadline_s: float | None = None
+    priority: float | None = None
+    expected_s: float | None = None
+    name: str | None = None
+
+
+assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # one list of columns, told twice
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Validated jobs in submit order, and the name to show for them."""
+
+    frame: pl.DataFrame
+    name: str = "trace"
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, name: str = "trace", *, source: str | None = None) -> Trace:
+        """Complete missing columns, sort, validate. `source` is named in errors."""
+        frame = conform(frame)
+        problems = find_problems(frame)
+        if problems:
+            row, reason = problems[0]
+            more = f" (and {len(problems) - 1} more bad rows)" if len(problems) > 1 else ""
+            raise TraceError(f"job {frame['job_id'][row]!r}: {reason}{more}", where=source)
+        if frame.is_empty():
+            raise TraceError("the trace has no jobs", where=source, hint="check the file, or the filters in use")
+        return cls(frame.sort("submit_s", maintain_order=True), name)
+
+    @classmethod
+    def of_jobs(cls, jobs: Iterable[Job], name: str = "trace") -> Trace:
+        return cls.of(pl.DataFrame([asdict(job) for job in jobs], schema=SCHEMA), name)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Trace:
+        """Our own CSV (also .gz) or Parquet; other formats go through `argosy import`."""
+        from argosy.workload.files import read_trace
+
+        return read_trace(path)
+
+    def write(self, path: str | Path) -> None:
+        """CSV, CSV.gz or Parquet by suffix, atomically."""
+        from argosy.workload.files import write_trace
+
+        write_trace(self, path)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def window(self, start_s: float, end_s: float) -> Trace:
+        """Jobs submitted in [start, end), with the clock starting at `start`."""
+        part = self.frame.filter((pl.col("submit_s") >= start_s) & (pl.col("submit_s") < end_s))
+        shifted = part.with_columns(pl.col("submit_s") - start_s, pl.col("deadline_s") - start_s)
+        return Trace.of(shifted, f"{self.name}[{start_s:g}..{end_s:g}s]")
+
+    def at_load(self, factor: float) -> Trace:
+        """The same jobs arriving `factor` times as fast."""
+        scaled = self.frame.with_columns(
+            (pl.col("submit_s") / factor + (pl.col("deadline_s") - pl.col("submit_s"))).alias("deadline_s"),
+            (pl.col("submit_s") / factor).alias("submit_s"),
+        )
+        return Trace(scaled, f"{self.name}×{factor:g}")
+
+    def offered_load(self, gpus: float) -> float:
+        """GPU-seconds asked for, per GPU-second there is while jobs arrive."""
+        span = float(self.frame["submit_s"].max() - self.frame["submit_s"].min())  # type: ignore[operator]
+        asked = float((self.frame["gpus"] * self.frame["duration_s"].fill_null(0.0)).sum())
+        return asked / (max(span, 1e-9) * gpus)
+
+
+def conform(frame: pl.DataFrame) -> pl.DataFrame:
+    """Exactly the columns of SCHEMA, in order and type; unknown columns are an error."""
+    unknown = [c for c in frame.columns if c not in SCHEMA]
+    if unknown:
+        raise TraceError(f"unknown column {unknown[0]!r}", hint=f"columns: {', '.join(SCHEMA)}")
+    return frame.select(
+        (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c)) for c, t in SCHEMA.items()
+    ).with_columns(pl.col("status").fill_null("completed"))
+
+
+def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
+    """(row, reason) of every row that can not be simulated, first reason each, in row order."""
+
+    def bad(column: str, lowest: float, *, optional: bool) -> pl.Expr:
+        c = pl.col(column)
+        wrong = c.is_nan() | c.is_infinite() | (c < lowest)
+        return wrong.fill_null(False) if optional else wrong.fill_null(True)
+
+    def shown(column: str) -> pl.Expr:
+        return pl.col(column).cast(pl.String).fill_null("missing")
+
+    no_length = pl.col("duration_s").is_null() & pl.col("work").is_null()
+    checks: list[tuple[pl.Expr, pl.Expr]] = [
+        (pl.col("job_id").is_null() | (pl.col("job_id") == ""), pl.lit("no job_id")),
+        (pl.col("job_id").is_duplicated(), pl.format("duplicate job_id {}", shown("job_id"))),
+        (bad("submit_s", 0.0, optional=False), pl.format("submit_s must be a time ≥ 0, is {}", shown("submit_s"))),
+        (no_length, pl.lit("neither duration_s nor work is given")),
+        (bad("duration_s", 0.0, optional=True), pl.format("duration_s must be ≥ 0, is {}", shown("duration_s"))),
+        (bad("gpus", 0.0, optional=False), pl.format("gpus must be ≥ 0, is {}", shown("gpus"))),
+        (
+            (pl.col("gpus") > 1) & (pl.col("gpus") % 1 != 0),
+            pl.format("gpus above 1 must be whole, is {}", shown("gpus")),
+        ),
+        (
+            (pl.col("gpus") == 0) & ~(pl.col("cpus") > 0).fill_null(False) & ~(pl.col("memory_gib") > 0).fill_null(False),
+            pl.lit("asks for nothing: gpus, cpus and memory_gib are all 0 or missing"),
+        ),
+        (~pl.col("status").is_in(STATUSES), pl.format("status must be completed, failed or killed, is {}", shown("status"))),
+    ]
+    checks += [
+        (bad(c, 0.0, optional=True), pl.format("{} must be ≥ 0, is {}", pl.lit(c), shown(c)))
+        for c in ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
+    ]
+    checks += [
+        (
+            ((pl.col("min_gpus") > pl.col("gpus")) | (pl.col("max_gpus") < pl.col("gpus"))).fill_null(False),
+            pl.format("gpus = {} lies outside min_gpus..max_gpus", shown("gpus")),
+        ),
+        ((pl.col("weight") <= 0).fill_null(False), pl.format("weight must be > 0, is {}", shown("weight"))),
+        ((pl.col("ps") < 0).fill_null(False), pl.format("ps must be ≥ 0, is {}", shown("ps"))),
+    ]
+    reason = pl.coalesce([pl.when(wrong).then(why) for wrong, why in checks])
+    found = frame.lazy().with_row_index("row").select("row", reason.alias("reason")).drop_nulls("reason").collect()
+    return list(zip(found["row"].to_list(), found["reason"].to_list()))
