@@ -1,12 +1,13 @@
 """A trace: the jobs that were submitted, as columns.
 
-One Polars frame with the fixed columns below, sorted by submit time (ties keep the file's order). Columns that a
-source does not know are null; the engine fills in defaults (CPUs and memory per GPU from the cluster, a fixed size
-where no range is given, weight 1). Whatever stands in a `Trace` has passed `validate`.
+One Polars frame with the fixed columns below, sorted by submit time (ties keep the file's order). Columns
+that a source does not know are null; the engine fills in defaults (CPUs and memory per GPU from the cluster,
+a fixed size where no range is given, weight 1). Whatever stands in a `Trace` has passed `find_problems`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -40,6 +41,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "name": pl.String(),  # job name, for estimators that learn from habits
 }
 STATUSES = ("completed", "failed", "killed")
+AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Trace:
             more = f" (and {len(problems) - 1} more bad rows)" if len(problems) > 1 else ""
             raise TraceError(f"job {frame['job_id'][row]!r}: {reason}{more}", where=source)
         if frame.is_empty():
-            raise TraceError("the trace has no jobs", where=source, hint="check the file, or the filters in use")
+            hint = "check the file, or the filters in use"
+            raise TraceError("the trace has no jobs", where=source, hint=hint)
         return cls(frame.sort("submit_s", maintain_order=True), name)
 
     @classmethod
@@ -129,7 +132,8 @@ class Trace:
 
     def offered_load(self, gpus: float) -> float:
         """GPU-seconds asked for, per GPU-second there is while jobs arrive."""
-        span = float(self.frame["submit_s"].max() - self.frame["submit_s"].min())  # type: ignore[operator]
+        submit = self.frame["submit_s"].to_numpy()
+        span = float(submit.max() - submit.min())
         asked = float((self.frame["gpus"] * self.frame["duration_s"].fill_null(0.0)).sum())
         return asked / (max(span, 1e-9) * gpus)
 
@@ -140,51 +144,68 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
     if unknown:
         raise TraceError(f"unknown column {unknown[0]!r}", hint=f"columns: {', '.join(SCHEMA)}")
     return frame.select(
-        (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c)) for c, t in SCHEMA.items()
+        (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c))
+        for c, t in SCHEMA.items()
     ).with_columns(pl.col("status").fill_null("completed"))
 
 
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
-    """(row, reason) of every row that can not be simulated, first reason each, in row order."""
+    """(row, reason) of every row that can not be simulated, first reason each, in row order.
 
-    def bad(column: str, lowest: float, *, optional: bool) -> pl.Expr:
+    Of rows with the same job_id the first is good.
+    """
+
+    def bad(column: str, lowest: float, *, optional: bool = True) -> pl.Expr:
         c = pl.col(column)
         wrong = c.is_nan() | c.is_infinite() | (c < lowest)
-        return wrong.fill_null(False) if optional else wrong.fill_null(True)
+        return wrong.fill_null(not optional)
 
     def shown(column: str) -> pl.Expr:
         return pl.col(column).cast(pl.String).fill_null("missing")
 
-    no_length = pl.col("duration_s").is_null() & pl.col("work").is_null()
+    def positive(column: str) -> pl.Expr:
+        return (pl.col(column) > 0).fill_null(False)
+
+    gpus = pl.col("gpus")
     checks: list[tuple[pl.Expr, pl.Expr]] = [
         (pl.col("job_id").is_null() | (pl.col("job_id") == ""), pl.lit("no job_id")),
-        (pl.col("job_id").is_duplicated(), pl.format("duplicate job_id {}", shown("job_id"))),
-        (bad("submit_s", 0.0, optional=False), pl.format("submit_s must be a time ≥ 0, is {}", shown("submit_s"))),
-        (no_length, pl.lit("neither duration_s nor work is given")),
-        (bad("duration_s", 0.0, optional=True), pl.format("duration_s must be ≥ 0, is {}", shown("duration_s"))),
-        (bad("gpus", 0.0, optional=False), pl.format("gpus must be ≥ 0, is {}", shown("gpus"))),
+        (pl.col("again"), pl.format("duplicate job_id {}", shown("job_id"))),
         (
-            (pl.col("gpus") > 1) & (pl.col("gpus") % 1 != 0),
-            pl.format("gpus above 1 must be whole, is {}", shown("gpus")),
+            bad("submit_s", 0.0, optional=False),
+            pl.format("submit_s must be a time ≥ 0, is {}", shown("submit_s")),
         ),
         (
-            (pl.col("gpus") == 0) & ~(pl.col("cpus") > 0).fill_null(False) & ~(pl.col("memory_gib") > 0).fill_null(False),
+            pl.col("duration_s").is_null() & pl.col("work").is_null(),
+            pl.lit("neither duration_s nor work is given"),
+        ),
+        (bad("duration_s", 0.0), pl.format("duration_s must be ≥ 0, is {}", shown("duration_s"))),
+        (bad("gpus", 0.0, optional=False), pl.format("gpus must be ≥ 0, is {}", shown("gpus"))),
+        ((gpus > 1) & (gpus % 1 != 0), pl.format("gpus above 1 must be whole, is {}", shown("gpus"))),
+        (
+            (gpus == 0) & ~positive("cpus") & ~positive("memory_gib"),
             pl.lit("asks for nothing: gpus, cpus and memory_gib are all 0 or missing"),
         ),
-        (~pl.col("status").is_in(STATUSES), pl.format("status must be completed, failed or killed, is {}", shown("status"))),
-    ]
-    checks += [
-        (bad(c, 0.0, optional=True), pl.format("{} must be ≥ 0, is {}", pl.lit(c), shown(c)))
-        for c in ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
-    ]
-    checks += [
         (
-            ((pl.col("min_gpus") > pl.col("gpus")) | (pl.col("max_gpus") < pl.col("gpus"))).fill_null(False),
+            ~pl.col("status").is_in(STATUSES),
+            pl.format("status must be completed, failed or killed, is {}", shown("status")),
+        ),
+        *(
+            (bad(c, 0.0), pl.format("{} must be ≥ 0, is {}", pl.lit(c), shown(c)))
+            for c in AMOUNTS
+        ),
+        (
+            ((pl.col("min_gpus") > gpus) | (pl.col("max_gpus") < gpus)).fill_null(False),
             pl.format("gpus = {} lies outside min_gpus..max_gpus", shown("gpus")),
         ),
-        ((pl.col("weight") <= 0).fill_null(False), pl.format("weight must be > 0, is {}", shown("weight"))),
+        (
+            bad("weight", 0.0) | (pl.col("weight") == 0).fill_null(False),
+            pl.format("weight must be > 0, is {}", shown("weight")),
+        ),
+        (bad("priority", -math.inf), pl.format("priority must be a number, is {}", shown("priority"))),
         ((pl.col("ps") < 0).fill_null(False), pl.format("ps must be ≥ 0, is {}", shown("ps"))),
     ]
-    reason = pl.coalesce([pl.when(wrong).then(why) for wrong, why in checks])
-    found = frame.lazy().with_row_index("row").select("row", reason.alias("reason")).drop_nulls("reason").collect()
-    return list(zip(found["row"].to_list(), found["reason"].to_list()))
+    again = ~pl.col("job_id").is_first_distinct()
+    rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
+    wrong = rows.filter(pl.any_horizontal(check for check, _ in checks))  # reasons are only written for these
+    reason = pl.coalesce(pl.when(check).then(why) for check, why in checks)
+    return wrong.select("row", reason).collect().rows()

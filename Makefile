@@ -1,0 +1,47 @@
+# Needs Python 3.11 or newer and nothing else: every target sets itself up in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.argosy-setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with the pinned libraries (at once if it is up to date)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Argosy needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)" >&2; \
+	  echo "  → name another one: make setup PYTHON=python3.11" >&2; exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "$(PYTHON) can not create virtual environments" >&2; \
+	  echo "  → on Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+	@echo "Installing the libraries pinned in constraints.txt (some minutes the first time) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
+	  echo "The installation failed; pip says why above" >&2; \
+	  echo "  → pip must reach a package index; then: make setup" >&2; exit 1; }
+	@touch $@
+	@echo "Ready: $(BIN)/argosy"
+
+run: setup ## replay a week of jobs under several policies; prints a table and the report's path
+	@$(BIN)/argosy compare --demo --report out/report.html
+
+test: setup ## run all tests, the fast ones first
+	@$(BIN)/python -m pytest -n 2
+
+check: setup ## lint and type-check
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: setup ## measure speed and memory; writes JSON
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove caches and results; keeps .venv
+	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "Removed caches and results"

@@ -1,0 +1,251 @@
+"""`argosy doctor`: what is installed, what is missing, what it is for, and the command that fixes it.
+
+Required libraries are really imported, because an installed one can still be broken (LightGBM without libgomp
+is the usual case). Optional ones are only looked up: importing torch or Ray takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+MIN_PYTHON = (3, 11)
+
+# distribution: (module, what Argosy uses it for)
+REQUIRED = {
+    "numpy": ("numpy", "columns of jobs and nodes"),
+    "numba": ("numba", "compiled simulation loops"),
+    "scipy": ("scipy", "linear programs, fits"),
+    "polars": ("polars", "reading and writing traces"),
+    "pydantic": ("pydantic", "checking files that people write"),
+    "pyyaml": ("yaml", "cluster and job files"),
+    "typer": ("typer", "the command line"),
+    "rich": ("rich", "tables and progress bars"),
+    "altair": ("altair", "charts in reports"),
+    "vl-convert-python": ("vl_convert", "charts as pictures, offline reports"),
+    "lightgbm": ("lightgbm", "duration estimates from history"),
+}
+OPTIONAL = {
+    "torch": ("torch", "learned policies, model growth"),
+    "gymnasium": ("gymnasium", "the reinforcement-learning environment"),
+    "ray[default]": ("ray", "running jobs on several machines"),
+}
+SLURM = ("sbatch", "squeue", "scontrol", "sacct")
+
+
+class Output(StrEnum):
+    """How the answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Kind(StrEnum):
+    """Whether Argosy can do without."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+class Status(StrEnum):
+    """What was found."""
+
+    OK = "ok"
+    MISSING = "missing"
+    OLD = "too old"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    kind: Kind
+    status: Status
+    found: str  # a version, a description, or what went wrong
+    purpose: str
+    fix: str | None = None
+
+
+def doctor(
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to write the answer.")] = Output.TABLE,
+) -> None:
+    """Show what is installed, what is missing, and the command that fixes it."""
+    findings = list(examine())
+    broken = [f for f in findings if f.kind is Kind.REQUIRED and f.status is not Status.OK]
+    if output is Output.JSON:
+        answer = {"ok": not broken, "system": system(), "findings": [asdict(f) for f in findings]}
+        typer.echo(json.dumps(answer, indent=2))
+    else:
+        _show(findings, broken)
+    if broken:
+        raise typer.Exit(1)
+
+
+def system() -> dict[str, str | int | float | None]:
+    """The machine, as far as it matters for speed."""
+    memory_gib = None
+    if hasattr(os, "sysconf"):
+        memory_gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "cores": cores,
+        "memory_gib": memory_gib,
+    }
+
+
+def examine() -> Iterator[Finding]:
+    """Everything Argosy needs, then everything it can use."""
+    yield _python()
+    try:
+        needed = metadata.requires("argosy") or []
+        yield Finding("argosy", Kind.REQUIRED, Status.OK, metadata.version("argosy"), "this program")
+    except metadata.PackageNotFoundError:
+        needed = []
+        fix = _pip("-e", ".") + "   (in Argosy's folder; or: make setup)"
+        yield Finding("argosy", Kind.REQUIRED, Status.MISSING, "not installed", "this program", fix)
+    minimum = dict(_minimum(text) for text in needed if "extra ==" not in text)
+    for distribution, (module, purpose) in REQUIRED.items():
+        yield _library(distribution, module, purpose, minimum.get(distribution, "0"))
+    yield _kernels()
+    for distribution, (module, purpose) in OPTIONAL.items():
+        yield _optional(distribution, module, purpose)
+    yield _slurm()
+    yield _gpus()
+
+
+def _python() -> Finding:
+    status = Status.OK if sys.version_info >= MIN_PYTHON else Status.OLD
+    wanted = ".".join(map(str, MIN_PYTHON))
+    fix = None if status is Status.OK else f"make setup PYTHON=python{wanted}   (Python ≥ {wanted})"
+    return Finding("python", Kind.REQUIRED, status, platform.python_version(), "everything", fix)
+
+
+def _minimum(requirement: str) -> tuple[str, str]:
+    """'numpy>=1.26' → ('numpy', '1.26')."""
+    name, _, version = requirement.partition(";")[0].partition(">=")
+    return name.strip().lower(), version.strip() or "0"
+
+
+def _library(distribution: str, module: str, purpose: str, minimum: str) -> Finding:
+    wanted = f"{distribution}>={minimum}"
+    try:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return Finding(distribution, Kind.REQUIRED, Status.MISSING, "not installed", purpose, _pip(wanted))
+    if _numbers(version) < _numbers(minimum):
+        found = f"{version}, needs ≥ {minimum}"
+        return Finding(distribution, Kind.REQUIRED, Status.OLD, found, purpose, _pip("--upgrade", wanted))
+    try:
+        importlib.import_module(module)
+    except Exception as problem:  # whatever a half-installed library raises is what we are here to report
+        lines = str(problem).splitlines()
+        found = f"{version} does not import: {lines[0] if lines else type(problem).__name__}"
+        fix = _pip("--force-reinstall", wanted)
+        if "libgomp" in found:
+            fix = "sudo apt-get install libgomp1"
+        return Finding(distribution, Kind.REQUIRED, Status.BROKEN, found, purpose, fix)
+    return Finding(distribution, Kind.REQUIRED, Status.OK, version, purpose)
+
+
+def _kernels() -> Finding:
+    from argosy._jit import cache_dir, is_warm
+
+    folder = cache_dir()
+    if is_warm():
+        return Finding("kernel cache", Kind.OPTIONAL, Status.OK, f"warm ({folder})", "start at full speed")
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    if not os.access(parent, os.W_OK):
+        fix = "export NUMBA_CACHE_DIR=<a folder you may write to>"
+        found = f"{parent} can not be written: every run compiles again"
+        return Finding("kernel cache", Kind.OPTIONAL, Status.BROKEN, found, "start at full speed", fix)
+    found = "cold: the first simulation compiles for some seconds, once"
+    return Finding("kernel cache", Kind.OPTIONAL, Status.OK, found, "start at full speed")
+
+
+def _optional(distribution: str, module: str, purpose: str) -> Finding:
+    try:
+        version = metadata.version(module)
+    except metadata.PackageNotFoundError:
+        return Finding(module, Kind.OPTIONAL, Status.MISSING, "not installed", purpose, _pip(distribution))
+    return Finding(module, Kind.OPTIONAL, Status.OK, version, purpose)
+
+
+def _slurm() -> Finding:
+    missing = [command for command in SLURM if not shutil.which(command)]
+    purpose = "running jobs through Slurm"
+    if not missing:
+        return Finding("slurm", Kind.OPTIONAL, Status.OK, shutil.which(SLURM[0]) or "", purpose)
+    fix = "sudo apt-get install slurm-client   (or run Argosy on a login node)"
+    return Finding("slurm", Kind.OPTIONAL, Status.MISSING, f"no {', '.join(missing)}", purpose, fix)
+
+
+def _gpus() -> Finding:
+    purpose = "running jobs on this machine's GPUs"
+    fix = "sudo apt-get install nvidia-driver   (only where there are GPUs; simulating needs none)"
+    command = shutil.which("nvidia-smi")
+    if not command:
+        return Finding("cuda gpus", Kind.OPTIONAL, Status.MISSING, "no nvidia-smi", purpose, fix)
+    query = [command, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as problem:
+        found, fix = f"nvidia-smi fails: {problem}", f"{command}   (see what it says)"
+        return Finding("cuda gpus", Kind.OPTIONAL, Status.BROKEN, found, purpose, fix)
+    names = [line.strip() for line in answer.splitlines() if line.strip()]
+    kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+    status = Status.OK if names else Status.MISSING
+    return Finding("cuda gpus", Kind.OPTIONAL, status, kinds or "none", purpose)
+
+
+def _pip(*arguments: str) -> str:
+    return shlex.join([sys.executable, "-m", "pip", "install", *arguments])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The release part of a version, for comparing: '1.26.4rc1' → (1, 26, 4)."""
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in release[0].split(".")) if release else ()
+
+
+def _show(findings: list[Finding], broken: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    machine = system()
+    memory = f"{machine['memory_gib']} GiB" if machine["memory_gib"] else "memory unknown"
+    line = f"Python {machine['python']} on {machine['platform']}, {machine['cores']} cores, {memory}"
+    console.print(line, highlight=False, soft_wrap=True)
+    colours = {Status.OK: "green", Status.BROKEN: "red", Status.OLD: "red", Status.MISSING: "yellow"}
+    for kind in Kind:
+        table = Table("name", "status", "found", "for", title=kind.value, title_justify="left", box=None)
+        for f in (f for f in findings if f.kind is kind):
+            table.add_row(f.name, f"[{colours[f.status]}]{f.status}[/]", escape(f.found), f.purpose)
+        console.print(table)
+    fixes = [f for f in findings if f.fix]
+    if fixes:
+        console.print("\nTo add what is missing:")
+    for f in fixes:  # never wrapped, so that the command can be copied
+        console.print(f"  {f.name}: {f.fix}", soft_wrap=True, markup=False, highlight=False)
+    verdict = f"Not ready: {', '.join(f.name for f in broken)}." if broken else "Argosy is ready."
+    console.print(f"\n{verdict}", highlight=False)

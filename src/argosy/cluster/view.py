@@ -1,0 +1,205 @@
+"""What a policy sees: read-only columns of the active jobs and the nodes, at one instant.
+
+Nothing is copied: a column is a slice of the host's own arrays, made read-only. Every column belongs to a kind of
+information, and a policy sees only the kinds that it declares in `uses`; reading another raises. So a table of results
+can say which policy peeked at the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.errors import UndeclaredInformation
+
+INFORMATION: dict[str, str] = {
+    "demand": "what was asked for: GPUs, CPUs, memory, range, queue, user, weight, priority, deadline",
+    "service": "what it got so far: GPU-seconds, run and waiting time, preemptions",
+    "placement": "who runs where",
+    "progress": "the share of its work that is done",
+    "rate": "measured work per second",
+    "estimate": "expected duration and what is left of it, from the run's estimator",
+    "duration": "the true duration: the future",
+    "profile": "throughput by GPU type, size and locality",
+    "nodes": "the nodes: free devices, types, racks, state",
+}
+
+JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
+    "index": ("demand", "the job's row in the trace: its name for the whole run"),
+    "submitted": ("demand", "submit time, s"),
+    "gpus": ("demand", "GPUs requested (below 1: a share of one device; 0: CPU only)"),
+    "cpus": ("demand", "CPUs at the requested size"),
+    "memory_gib": ("demand", "memory at the requested size"),
+    "min_gpus": ("demand", "smallest size it can run at"),
+    "max_gpus": ("demand", "largest size it can run at"),
+    "ps": ("demand", "parameter servers requested"),
+    "queue": ("demand", "queue number; names in context.queues"),
+    "user": ("demand", "user number"),
+    "app": ("demand", "application number; jobs of one search share it"),
+    "weight": ("demand", "share weight"),
+    "priority": ("demand", "0..100, higher first"),
+    "deadline": ("demand", "absolute time, inf if none"),
+    "types": ("demand", "bit set of GPU types it accepts; names in context.gpu_types"),
+    "kind": ("demand", "job class: same model, same batch"),
+    "attained": ("service", "GPU-seconds held"),
+    "executed_s": ("service", "seconds holding resources"),
+    "waiting_s": ("service", "length of the current wait"),
+    "started": ("service", "begin of the current run"),
+    "preemptions": ("service", "times it was preempted"),
+    "state": ("placement", "0 waiting, 1 running, 2 paused"),
+    "held": ("placement", "GPUs held now"),
+    "servers": ("placement", "parameter servers held now"),
+    "level": ("placement", "widest boundary its placement crosses: 0 island, 1 node, 2 rack, 3 cluster"),
+    "progress": ("progress", "0..1"),
+    "measured_rate": ("rate", "seconds of reference work per second"),
+    "expected_s": ("estimate", "expected duration at the requested size"),
+    "expected_left_s": ("estimate", "what is left of it"),
+    "duration_s": ("duration", "true duration at the requested size"),
+    "remaining_s": ("duration", "what is left of it"),
+}
+
+NODE_COLUMNS: dict[str, tuple[str, str]] = {
+    "gpus": ("nodes", "devices"),
+    "free": ("nodes", "whole devices free"),
+    "free_devices": ("nodes", "bit set of whole free devices"),
+    "type": ("nodes", "GPU type number"),
+    "rack": ("nodes", "rack number"),
+    "state": ("nodes", "0 up, 1 draining, 2 down"),
+    "owner": ("nodes", "queue that reserved it, -1 if none"),
+    "free_cpus": ("nodes", ""),
+    "free_memory_gib": ("nodes", ""),
+    "cpus": ("nodes", ""),
+    "memory_gib": ("nodes", ""),
+    "speed": ("nodes", "measured speed relative to nominal"),
+}
+
+
+class Columns:
+    """Columns by attribute; sliced on first use at each instant."""
+
+    __slots__ = ("__dict__", "_count", "_meanings", "_policy", "_rows", "_uses")
+
+    def __init__(
+        self,
+        rows: Mapping[str, NDArray[Any]],
+        meanings: Mapping[str, tuple[str, str]],
+        uses: frozenset[str],
+        policy: str,
+    ) -> None:
+        self._meanings, self._uses, self._policy = meanings, uses, policy
+        self._count = 0
+        self.bind(rows)
+
+    def bind(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Use these full-length rows (the host's arrays have moved)."""
+        allowed = {}
+        for name, (information, _) in self._meanings.items():
+            if information in self._uses and name in rows:
+                allowed[name] = rows[name].view()
+                allowed[name].flags.writeable = False
+        self._rows = allowed
+        self.__dict__.clear()
+
+    def refresh(self, count: int) -> None:
+        self._count = count
+        self.__dict__.clear()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        row = self._rows.get(name)
+        if row is None:
+            raise self._refusal(name)
+        column = row[: self._count]
+        self.__dict__[name] = column
+        return column
+
+    def _refusal(self, name: str) -> AttributeError:
+        if name in self._meanings:
+            information = self._meanings[name][0]
+            return UndeclaredInformation(
+                f"policy {self._policy!r} read {name!r} but does not declare {information!r} in `uses`"
+                f" (it declares: {', '.join(sorted(self._uses)) or 'nothing'})"
+            )
+        return AttributeError(f"no column {name!r}; there are: {', '.join(self._meanings)}")
+
+
+class Part(NamedTuple):
+    """What a job holds on one node."""
+
+    node: int
+    devices: int  # bit set
+    milli: int  # thousandths of each of those devices
+    servers: int  # parameter servers
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What does not change during a run; policies get it once, in `reset`."""
+
+    gpu_types: tuple[str, ...]
+    queues: tuple[str, ...]
+    queue_weights: NDArray[np.float64]
+    node_gpus: NDArray[np.int64]
+    node_types: NDArray[np.int64]
+    total_cpus: float
+    total_memory_gib: float
+    seed: int
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def total_gpus(self) -> int:
+        return int(self.node_gpus.sum())
+
+
+class Profile:
+    """Throughput estimates that a real scheduler could have: `rate(kind, type, gpus, level)`."""
+
+    __slots__ = ("_rate", "_reference")
+
+    def __init__(self, rate: NDArray[np.float64]) -> None:
+        self._rate = rate
+
+    @property
+    def largest(self) -> int:
+        """The largest size in the tables; beyond it rates are extrapolated in proportion."""
+        return self._rate.shape[2] - 1
+
+    def rate(self, kind: Any, gpu_type: Any, gpus: Any, level: Any = 1) -> Any:
+        """Samples (or steps) per second; arguments may be arrays."""
+        k = np.minimum(gpus, self.largest)
+        return self._rate[kind, gpu_type, k, level] * (np.maximum(gpus, 1) / np.maximum(k, 1))
+
+
+class View:
+    """The state of the cluster at `now`, as far as a policy may see it."""
+
+    __slots__ = ("_parts", "_profile", "_uses", "free_gpus", "jobs", "nodes", "now", "running", "waiting")
+
+    def __init__(
+        self, jobs: Columns, nodes: Columns, uses: frozenset[str], profile: Profile | None,
+        parts: Callable[[int], list[Part]],
+    ) -> None:
+        self.jobs, self.nodes = jobs, nodes
+        self._uses, self._profile, self._parts = uses, profile, parts
+        self.now = 0.0
+        self.waiting = 0  # jobs that hold nothing
+        self.running = 0
+        self.free_gpus = 0
+
+    @property
+    def profile(self) -> Profile:
+        if self._profile is None:
+            raise UndeclaredInformation("a policy read view.profile but does not declare 'profile' in `uses`")
+        return self._profile
+
+    def placement(self, row: int) -> list[Part]:
+        """Where the job in this row runs."""
+        if "placement" not in self._uses:
+            raise UndeclaredInformation("a policy read a placement but does not declare 'placement' in `uses`")
+        return self._parts(row)

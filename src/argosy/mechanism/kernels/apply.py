@@ -1,0 +1,136 @@
+"""Carrying out an explicit plan: stops, then moves (all lifted before any is put down), then starts."""
+
+from __future__ import annotations
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.book import (
+    expect_end,
+    finish_move,
+    hold,
+    hold_chosen,
+    log_placement,
+    make_safe,
+    price,
+    settle,
+    start,
+    stop,
+)
+from argosy.mechanism.kernels.groups import pause, rotate
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import give, popcount
+from argosy.mechanism.kernels.place import holds, propose
+from argosy.mechanism.kernels.resize import lay_down
+
+
+@kernel
+def load_parts(w: World, parts: I1, first: int, n: int) -> None:
+    """Copy parts (node, GPUs, devices, thousandths, servers) of a plan into the scratch rows."""
+    for i in range(n):
+        p = parts[first + i]
+        propose(w, i, p[0], p[1], p[2], p[3])
+        w.wk[W_PS, i] = p[4]
+
+
+@kernel
+def parts_fit(w: World, s: int, n: int) -> bool:
+    """Is every part of the proposal free on a node that is up?"""
+    jf, ni, wk = w.jf, w.ni, w.wk
+    for i in range(n):
+        node, count, mask, milli = wk[W_NODE, i], wk[W_COUNT, i], wk[W_MASK, i], wk[W_MILLI, i]
+        units = count + wk[W_PS, i] if jf[GPUS, s] >= 1.0 else 1
+        if ni[N_STATE, node] == NODE_DOWN:
+            return False
+        if not holds(ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
+            return False
+        if mask == 0:
+            if ni[N_FREE, node] < count:
+                return False
+            continue
+        for d in range(ni[N_GPUS, node]):
+            if (mask >> d) & 1 and ni[DEVICE0 + d, node] < milli:
+                return False
+    return True
+
+
+@kernel
+def apply_plan(w: World, ops: I1, parts: I1) -> int:
+    """Carry out the rows of a plan; returns -1, or the row that could not be."""
+    si, ji, so = w.si, w.ji, w.so
+    n = ops.shape[0]
+    for i in range(n):
+        s = so[ops[i, P_JOB]]
+        if ops[i, P_OP] == DO_STOP and ji[STATE, s] == RUNNING:
+            stop(w, s, K_PREEMPT, True)
+        elif ops[i, P_OP] == DO_STOP and ji[STATE, s] == PAUSED:
+            ji[STATE, s], ji[GROUP, s] = WAITING, -1
+            ji[PREEMPTIONS, s] += 1
+    for i in range(n):
+        if ops[i, P_OP] == DO_MOVE:
+            lay_down(w, so[ops[i, P_JOB]])
+    for i in range(n):
+        op, s = ops[i, P_OP], so[ops[i, P_JOB]]
+        if op == DO_MOVE or op == DO_START:
+            load_parts(w, parts, ops[i, P_FIRST], ops[i, P_PARTS])
+            if not parts_fit(w, s, ops[i, P_PARTS]):
+                return i
+            if op == DO_START:
+                start(w, s, ops[i, P_PARTS])
+            else:
+                hold_chosen(w, s, ops[i, P_PARTS])
+                make_safe(w.jf, s, w.sf[NOW])
+                finish_move(w, s, ops[i, P_VALUE])
+        elif op == DO_PACK:
+            if not pack(w, s, so[ops[i, P_VALUE]]):
+                return i
+        elif op == DO_SLICE:
+            enter_group(w, s, ops[i, P_VALUE], parts, ops[i, P_FIRST], ops[i, P_PARTS])
+    for group in range(si[GROUPS]):
+        if w.gq[group, G_GEN] == 0:
+            w.gq[group, G_GEN] = 1
+            rotate(w, group)
+    return -1
+
+
+@kernel
+def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> None:
+    gp, ji, si = w.gp, w.ji, w.si
+    if ji[STATE, s] == RUNNING:
+        pause(w, s)
+    ji[STATE, s], ji[GROUP, s] = PAUSED, group
+    for i in range(n):
+        row = si[GROUP_ROWS]
+        gp[row, G_GROUP], gp[row, G_JOB] = group, ji[ID, s]
+        gp[row, G_NODE], gp[row, G_MASK] = parts[first + i, 0], parts[first + i, 2]
+        gp[row, G_PS], gp[row, G_TURN] = parts[first + i, 4], 0
+        si[GROUP_ROWS] = row + 1
+
+
+@kernel
+def pack(w: World, s: int, host: int) -> bool:
+    """Run a waiting job on the very devices of a running one; each holds half of them."""
+    jf, ji, en = w.jf, w.ji, w.en
+    if ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
+        return False
+    settle(jf, w.sf, host, w.sf[NOW])
+    parts = 0
+    e = ji[HEAD, host]
+    while e >= 0:
+        node, gpus = en[e, E_NODE], popcount(en[e, E_MASK])
+        if not holds(w.ni, w.nf, node, 0, gpus * jf[CPU_UNIT, s], gpus * jf[MEM_UNIT, s]):
+            return False
+        propose(w, parts, node, gpus, en[e, E_MASK], WHOLE // 2)
+        parts += 1
+        e = en[e, E_NEXT]
+    w.qu[Q_HELD, ji[QUEUE, host]] -= jf[HELD, host] / 2
+    jf[HELD, host] /= 2
+    e = ji[HEAD, host]
+    while e >= 0:
+        give(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_MASK], WHOLE // 2)
+        en[e, E_MILLI] = WHOLE // 2
+        e = en[e, E_NEXT]
+    ji[PEER, s], ji[PEER, host] = ji[ID, host], ji[ID, s]
+    start(w, s, parts)
+    price(w, host)
+    expect_end(w, host)
+    log_placement(w, host, K_RESUME, 0.0)
+    return True

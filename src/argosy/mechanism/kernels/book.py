@@ -1,0 +1,382 @@
+"""Keeping a job's accounts, and opening and closing its placement.
+
+Between two changes of its rate a job needs no attention: `settle` brings its accounts up to the present when
+something is about to change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.heap import push
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import give, in_one_island, pick_devices, popcount, take
+
+
+@kernel
+def log(lg: F1, si: I1, t: float, kind: int, job: int, node: int, devices: int, milli: int, info: float) -> None:
+    """One row; the caller moves LOG_SEQ on when the event is complete."""
+    i = si[LOG_N]
+    lg[i, L_SEQ] = si[LOG_SEQ]
+    lg[i, L_TIME] = t
+    lg[i, L_KIND] = kind
+    lg[i, L_JOB] = job
+    lg[i, L_NODE] = node
+    lg[i, L_DEVICES] = devices
+    lg[i, L_MILLI] = milli
+    lg[i, L_INFO] = info
+    si[LOG_N] = i + 1
+
+
+@kernel
+def log_one(lg: F1, si: I1, t: float, kind: int, job: int, node: int, info: float) -> None:
+    log(lg, si, t, kind, job, node, 0, 0, info)
+    si[LOG_SEQ] += 1
+
+
+@kernel
+def settle(jf: F1, sf: F1, s: int, t: float) -> None:
+    """Bring the accounts of a running job up to time t."""
+    mark, ready, held, rate = jf[MARK, s], jf[READY, s], jf[HELD, s], jf[RATE, s]
+    span = t - mark
+    if span <= 0.0:
+        return
+    idle = min(max(ready - mark, 0.0), span)
+    worked = span - idle
+    jf[ATTAINED, s] += span * held
+    jf[EXECUTED, s] += span
+    jf[OVERHEAD, s] += idle * held
+    share = rate / jf[IDEAL, s] if jf[IDEAL, s] > 0.0 else 0.0
+    jf[USEFUL, s] += worked * held * share
+    jf[INTERFERENCE, s] += worked * held * (1.0 - share)
+    jf[LEFT, s] = max(jf[LEFT, s] - worked * rate, 0.0)
+    jf[MARK, s] = t
+    every = sf[CHECKPOINT_EVERY]
+    if worked > 0.0 and t - jf[SAFE_AT, s] >= every:
+        since = (t - jf[SAFE_AT, s]) % every
+        jf[SAFE_AT, s] = t - since
+        jf[SAFE_LEFT, s] = jf[LEFT, s] + since * rate
+        jf[SAFE_USEFUL, s] = jf[USEFUL, s] - since * held * share
+
+
+@kernel
+def make_safe(jf: F1, s: int, t: float) -> None:
+    """A checkpoint has just been written."""
+    jf[SAFE_LEFT, s] = jf[LEFT, s]
+    jf[SAFE_USEFUL, s] = jf[USEFUL, s]
+    jf[SAFE_AT, s] = t
+
+
+@kernel
+def fall_back(jf: F1, s: int) -> None:
+    """The work since the last checkpoint is gone."""
+    lost = jf[USEFUL, s] - jf[SAFE_USEFUL, s]
+    jf[USEFUL, s] -= lost
+    jf[LOST, s] += lost
+    jf[LEFT, s] = jf[SAFE_LEFT, s]
+
+
+@kernel
+def price(w: World, s: int) -> None:
+    """Set RATE and IDEAL from where the job is, and with whom."""
+    jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
+    gpus, rack, node0, level = 0, -1, -1, 0
+    speed, milli = 1e9, WHOLE
+    e = ji[HEAD, s]
+    while e >= 0:
+        node = en[e, E_NODE]
+        speed = min(speed, w.nf[SPEED, node])
+        if en[e, E_MASK]:
+            gpus += popcount(en[e, E_MASK])
+            milli = en[e, E_MILLI]
+            if node0 < 0:
+                node0, rack = node, ni[N_RACK, node]
+                level = 0 if in_one_island(ni, w.si, node, en[e, E_MASK]) else 1
+            elif ni[N_RACK, node] != rack:
+                level = 3
+            elif node != node0:
+                level = max(level, 2)
+        e = en[e, E_NEXT]
+    ji[LEVEL, s] = level
+    cls = ji[CLASS, s]
+    if gpus == 0:
+        ideal = 1.0
+    elif ji[PS_CLASS, s] >= 0:
+        table = w.ps[ji[PS_CLASS, s]]
+        servers = min(ji[PS_HELD, s], table.shape[0] - 1)
+        ideal = table[servers, min(gpus, table.shape[1] - 1)] / jf[REFERENCE, s]
+    else:
+        k = min(gpus, w.si[KMAX])
+        ideal = 1e300
+        e = ji[HEAD, s]
+        while e >= 0:
+            if en[e, E_MASK]:
+                ideal = min(ideal, w.rt[cls, ni[N_TYPE, en[e, E_NODE]], k, level])
+            e = en[e, E_NEXT]
+        ideal *= gpus / k / jf[REFERENCE, s]
+        if jf[GPUS, s] < 1.0:
+            ideal *= jf[GPUS, s]
+    rate = ideal * speed
+    if ji[PEER, s] >= 0:  # packed: both halves of the GPUs run at the pair's speed
+        rate *= w.pr[cls, ji[CLASS, w.so[ji[PEER, s]]]]
+        ideal *= milli / WHOLE
+    jf[RATE, s], jf[IDEAL, s] = rate, ideal
+
+
+@kernel
+def expect_end(w: World, s: int) -> None:
+    """Put the end of the current run (or the crash before it) on the heap; older entries become stale."""
+    jf, ji = w.jf, w.ji
+    ji[GEN, s] += 1
+    if jf[RATE, s] > 0.0:
+        end = max(jf[MARK, s], jf[READY, s]) + jf[LEFT, s] / jf[RATE, s]
+        if jf[CRASH_AT, s] < end:
+            push(w.hp, w.si, jf[CRASH_AT, s], DUE_CRASH, ji[ID, s], ji[GEN, s])
+        else:
+            push(w.hp, w.si, end, DUE_END, ji[ID, s], ji[GEN, s])
+
+
+@kernel
+def draw_exponential(seed: int, job: int, run: int) -> float:
+    """A unit exponential that depends on nothing but its arguments (SplitMix64)."""
+    x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(job) * np.uint64(0xBF58476D1CE4E5B9)
+    x += np.uint64(run) * np.uint64(0x94D049BB133111EB) + np.uint64(0x2545F4914F6CDD1D)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return -np.log((np.float64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0)
+
+
+@kernel
+def hold(w: World, s: int, node: int, mask: int, milli: int, servers: int) -> None:
+    """Link one entry and take what it stands for."""
+    jf, ji, ni, nf, en, si = w.jf, w.ji, w.ni, w.nf, w.en, w.si
+    e = si[ENTRY_FREE]
+    si[ENTRY_FREE] = en[e, E_NEXT]
+    gpus = popcount(mask)
+    units = gpus + servers if jf[GPUS, s] >= 1.0 else 1
+    en[e, E_JOB], en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI] = ji[ID, s], node, mask, milli
+    en[e, E_PS], en[e, E_UNITS] = servers, units
+    en[e, E_NEXT] = ji[HEAD, s]
+    ji[HEAD, s] = e
+    head = ni[N_HEAD, node]
+    en[e, E_NODE_PREV], en[e, E_NODE_NEXT] = -1, head
+    if head >= 0:
+        en[head, E_NODE_PREV] = e
+    ni[N_HEAD, node] = e
+    if mask:
+        take(ni, w.bk, si, node, mask, milli)
+    nf[CPU_FREE, node] -= units * jf[CPU_UNIT, s]
+    nf[MEM_FREE, node] -= units * jf[MEM_UNIT, s]
+    jf[HELD, s] += gpus * milli / WHOLE
+    ji[PS_HELD, s] += servers
+
+
+@kernel
+def drop(w: World, s: int) -> None:
+    """Give back all that a job holds."""
+    jf, ji, ni, nf, en, si = w.jf, w.ji, w.ni, w.nf, w.en, w.si
+    e = ji[HEAD, s]
+    while e >= 0:
+        node = en[e, E_NODE]
+        if en[e, E_MASK]:
+            give(ni, w.bk, si, node, en[e, E_MASK], en[e, E_MILLI])
+        nf[CPU_FREE, node] += en[e, E_UNITS] * jf[CPU_UNIT, s]
+        nf[MEM_FREE, node] += en[e, E_UNITS] * jf[MEM_UNIT, s]
+        before, after = en[e, E_NODE_PREV], en[e, E_NODE_NEXT]
+        if before >= 0:
+            en[before, E_NODE_NEXT] = after
+        else:
+            ni[N_HEAD, node] = after
+        if after >= 0:
+            en[after, E_NODE_PREV] = before
+        following = en[e, E_NEXT]
+        en[e, E_NEXT] = si[ENTRY_FREE]
+        si[ENTRY_FREE] = e
+        e = following
+    ji[HEAD, s] = -1
+    jf[HELD, s] = 0.0
+    ji[PS_HELD, s] = 0
+    si[RELEASED] = 1
+
+
+@kernel
+def hold_chosen(w: World, s: int, parts: int) -> None:
+    """Take the placement that stands in the scratch rows, choosing devices where only a number is given."""
+    wk = w.wk
+    for i in range(parts):
+        node, mask = wk[W_NODE, i], wk[W_MASK, i]
+        if mask == 0 and wk[W_COUNT, i] > 0:
+            mask = pick_devices(w.ni, w.si, node, wk[W_COUNT, i])
+        hold(w, s, node, mask, wk[W_MILLI, i], wk[W_PS, i])
+
+
+@kernel
+def log_placement(w: World, s: int, kind: int, info: float) -> None:
+    en = w.en
+    e = w.ji[HEAD, s]
+    while e >= 0:
+        log(w.lg, w.si, w.sf[NOW], kind, w.ji[ID, s], en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI], info)
+        e = en[e, E_NEXT]
+    w.si[LOG_SEQ] += 1
+
+
+@kernel
+def begin(w: World, s: int, kind: int, overhead: float) -> None:
+    """The job has just got a placement: account for it, and expect its end."""
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    jf[MARK, s] = t
+    jf[READY, s] = t + overhead
+    jf[SAFE_AT, s] = t + overhead
+    jf[CRASH_AT, s] = 1e300
+    if w.sf[CRASH_PER_S] > 0.0:
+        wait = draw_exponential(w.si[SEED], ji[ID, s], ji[RUNS, s] + 1009 * ji[FAULTS, s])
+        jf[CRASH_AT, s] = t + overhead + wait / w.sf[CRASH_PER_S]
+    price(w, s)
+    expect_end(w, s)
+    log_placement(w, s, kind, overhead)
+
+
+@kernel
+def start(w: World, s: int, parts: int) -> None:
+    """Run a waiting job on the placement in the scratch rows."""
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    hold_chosen(w, s, parts)
+    first = ji[RUNS, s] == 0
+    cls = ji[CLASS, s]
+    if first:
+        w.rs[R_FIRST_START, ji[ID, s]] = t
+        overhead = w.ov[cls, O_START]
+    else:
+        overhead = w.ov[cls, O_RESUME]
+        if jf[SAFE_AT, s] == jf[WAIT_SINCE, s]:  # it was suspended in order: that took its time, too
+            overhead += w.ov[cls, O_SUSPEND]
+    jf[WAITED, s] += t - jf[WAIT_SINCE, s]
+    jf[STARTED, s] = t
+    ji[STATE, s] = RUNNING
+    ji[RUNS, s] += 1
+    w.si[RUNNING_N] += 1
+    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    begin(w, s, K_START if first else K_RESUME, overhead)
+
+
+@kernel
+def move(w: World, s: int, parts: int, kind: int) -> None:
+    """Give a running job the placement in the scratch rows instead of its own (whose devices count as free)."""
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    settle(jf, w.sf, s, t)
+    make_safe(jf, s, t)
+    hold_chosen(w, s, parts)
+    finish_move(w, s, kind)
+
+
+@kernel
+def finish_move(w: World, s: int, kind: int) -> None:
+    """Charge for a resize or a migration of a running job that holds its new placement."""
+    jf, ji = w.jf, w.ji
+    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    cls = ji[CLASS, s]
+    if kind == K_MIGRATE:
+        ji[MIGRATIONS, s] += 1
+        overhead = w.ov[cls, O_MIGRATE]
+    else:
+        ji[RESIZES, s] += 1
+        overhead = w.ov[cls, O_RESIZE_HOT if w.si[HOT] else O_RESIZE_COLD]
+    begin(w, s, kind, overhead)
+
+
+@kernel
+def leave(w: World, s: int) -> None:
+    """Give back a running job's resources and free its pack partner; the caller says what becomes of the job."""
+    ji, jf = w.ji, w.jf
+    w.qu[Q_HELD, ji[QUEUE, s]] -= jf[HELD, s]
+    drop(w, s)
+    ji[GEN, s] += 1
+    w.si[RUNNING_N] -= 1
+    if ji[PEER, s] >= 0:
+        unpack(w, s)
+
+
+@kernel
+def unpack(w: World, s: int) -> None:
+    """The partner of a job that left has its GPUs for itself again."""
+    ji, jf, en = w.ji, w.jf, w.en
+    p = w.so[ji[PEER, s]]
+    ji[PEER, s] = -1
+    ji[PEER, p] = -1
+    settle(jf, w.sf, p, w.sf[NOW])
+    w.qu[Q_HELD, ji[QUEUE, p]] -= jf[HELD, p]
+    e = ji[HEAD, p]
+    held = 0.0
+    while e >= 0:
+        take(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_MASK], WHOLE - en[e, E_MILLI])
+        en[e, E_MILLI] = WHOLE
+        held += popcount(en[e, E_MASK])
+        e = en[e, E_NEXT]
+    jf[HELD, p] = held
+    w.qu[Q_HELD, ji[QUEUE, p]] += held
+    price(w, p)
+    expect_end(w, p)
+    log_placement(w, p, K_RESUME, 0.0)
+
+
+@kernel
+def stop(w: World, s: int, kind: int, orderly: bool) -> None:
+    """Send a running job back to waiting; in disorder it loses what it did since its last checkpoint."""
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    settle(jf, w.sf, s, t)
+    if orderly:
+        make_safe(jf, s, t)
+        ji[PREEMPTIONS, s] += 1
+    else:
+        fall_back(jf, s)
+        ji[FAULTS, s] += 1
+    leave(w, s)
+    ji[STATE, s] = WAITING
+    ji[GROUP, s] = -1
+    jf[WAIT_SINCE, s] = t
+    jf[RATE, s] = 0.0
+    log(w.lg, w.si, t, kind, ji[ID, s], -1, 0, 0, 0.0)
+    w.si[LOG_SEQ] += 1
+
+
+@kernel
+def retire(w: World, s: int, kind: int, status: int) -> None:
+    """The job leaves for good: note what is known of it and close the gap in the slots."""
+    jf, ji, rs, si, t = w.jf, w.ji, w.rs, w.si, w.sf[NOW]
+    job = ji[ID, s]
+    if ji[STATE, s] == RUNNING:
+        settle(jf, w.sf, s, t)
+        leave(w, s)
+    rs[R_FINISH, job] = t
+    note(w, s, status)
+    log(w.lg, si, t, kind, job, -1, 0, 0, 0.0)
+    si[LOG_SEQ] += 1
+    w.so[job] = -1
+    last = si[ACTIVE] - 1
+    if s != last:
+        jf[:, s] = jf[:, last]
+        ji[:, s] = ji[:, last]
+        w.so[ji[ID, s]] = s
+    si[ACTIVE] = last
+    si[FINISHED] += 1
+
+
+@kernel
+def note(w: World, s: int, status: int) -> None:
+    """Write a job's accounts into the results."""
+    jf, ji, rs = w.jf, w.ji, w.rs
+    job = ji[ID, s]
+    rs[R_STATUS, job] = status
+    rs[R_HELD, job] = jf[ATTAINED, s]
+    rs[R_USEFUL, job] = jf[USEFUL, s]
+    rs[R_OVERHEAD, job] = jf[OVERHEAD, s]
+    rs[R_INTERFERENCE, job] = jf[INTERFERENCE, s]
+    rs[R_LOST, job] = jf[LOST, s]
+    rs[R_PREEMPTIONS, job] = ji[PREEMPTIONS, s]
+    rs[R_MIGRATIONS, job] = ji[MIGRATIONS, s]
+    rs[R_RESIZES, job] = ji[RESIZES, s]
+    rs[R_FAULTS, job] = ji[FAULTS, s]

@@ -1,0 +1,270 @@
+"""Time: arrivals, ends, what comes from outside, and when the policy is asked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.book import expect_end, log_one, price, retire, settle, start, stop
+from argosy.mechanism.kernels.groups import rotate, schedule_rotation
+from argosy.mechanism.kernels.heap import pop, push
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import set_state
+from argosy.mechanism.kernels.place import choose
+from argosy.mechanism.kernels.queues import enqueue
+
+PULSE_EVERY = 20000  # events between two returns to the host, for progress bars and Ctrl-C
+
+
+@kernel
+def seat(w: World, job: int) -> int:
+    """Give an arriving job a slot, with fresh accounts."""
+    jf, ji, tr, si = w.jf, w.ji, w.tr, w.si
+    s = si[ACTIVE]
+    si[ACTIVE] = s + 1
+    for r in range(STATIC_F):
+        jf[r, s] = tr[r, job]
+    for r in range(STATIC_F, JF_ROWS):
+        jf[r, s] = 0.0
+    for r in range(STATIC_I):
+        ji[r, s] = np.int64(tr[STATIC_F + r, job])
+    for r in range(STATIC_I, JI_ROWS):
+        ji[r, s] = 0
+    jf[LEFT, s] = jf[SAFE_LEFT, s] = jf[NOW_LEFT, s] = jf[WORK, s]
+    jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s]
+    jf[WAIT_SINCE, s] = jf[SUBMIT, s]
+    ji[ID, s], ji[HEAD, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1
+    ji[WANT, s] = max(1, np.int64(jf[GPUS, s]))
+    ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
+    ji[WANT_TYPES, s] = -1
+    w.so[job] = s
+    return s
+
+
+@kernel
+def is_stale(w: World) -> bool:
+    """Does the first heap entry speak of a run that is over?"""
+    if np.int64(w.hp[0, H_KIND]) == DUE_SLICE:
+        return bool(w.gq[np.int64(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
+    s = w.so[np.int64(w.hp[0, H_JOB])]
+    return bool(s < 0 or w.ji[GEN, s] != np.int64(w.hp[0, H_GEN]))
+
+
+@kernel
+def tidy(w: World) -> None:
+    """Drop all stale entries from the heap."""
+    hp, si = w.hp, w.si
+    n = si[HEAP_N]
+    keep = np.empty((n, HP_FIELDS))
+    m = 0
+    for i in range(n):
+        s = w.so[np.int64(hp[i, H_JOB])] if np.int64(hp[i, H_KIND]) != DUE_SLICE else 0
+        if np.int64(hp[i, H_KIND]) == DUE_SLICE or (s >= 0 and w.ji[GEN, s] == np.int64(hp[i, H_GEN])):
+            keep[m] = hp[i]
+            m += 1
+    si[HEAP_N] = 0
+    sequence = si[HEAP_SEQ]
+    for i in range(m):
+        si[HEAP_SEQ] = np.int64(keep[i, H_SEQ])
+        push(hp, si, keep[i, H_TIME], np.int64(keep[i, H_KIND]), np.int64(keep[i, H_JOB]), np.int64(keep[i, H_GEN]))
+    si[HEAP_SEQ] = sequence
+
+
+@kernel
+def advance(w: World) -> int:
+    """Let time pass until the policy must be asked, the host must help, or nothing is left to come.
+
+    What happens at one instant is taken together: ends first, then what comes from outside, then arrivals.
+    """
+    sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
+    for _ in range(PULSE_EVERY):
+        while si[HEAP_N] and is_stale(w):
+            pop(hp, si)
+        due = hp[0, H_TIME] if si[HEAP_N] else np.inf
+        outside = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
+        arrival = w.tr[SUBMIT, si[NEXT_JOB]] if si[NEXT_JOB] < si[JOBS] else np.inf
+        t = min(min(due, outside), min(arrival, sf[WAKE]))
+        if si[DIRTY] and t > sf[NOW]:
+            si[DIRTY] = 0
+            if not settled_without_policy(w):
+                return DECIDE
+            continue
+        over = si[NEXT_JOB] >= si[JOBS] and si[FINISHED] >= si[JOBS]
+        if t == np.inf or t > sf[UNTIL] or over:
+            if sf[UNTIL] < np.inf and not over:
+                sf[NOW] = max(sf[NOW], sf[UNTIL])
+            return DONE
+        busy = 4 * si[ACTIVE] + si[TOTAL_GPUS] + 64  # more than one instant can add
+        if si[LOG_N] + busy > w.lg.shape[0]:
+            return GROW_LOG
+        if si[HEAP_N] + busy > hp.shape[0]:
+            return GROW_HEAP
+        if t == arrival and si[ACTIVE] >= w.jf.shape[1] - 1:
+            return GROW_JOBS
+        sf[NOW] = t
+        if t == due:
+            kind, job = np.int64(hp[0, H_KIND]), np.int64(hp[0, H_JOB])
+            pop(hp, si)
+            if kind == DUE_SLICE:
+                rotate(w, job)
+                continue
+            s = w.so[job]
+            if kind == DUE_END:
+                w.jf[LEFT, s] = 0.0 if w.jf[READY, s] <= t else w.jf[LEFT, s]
+                end_of(w, s)
+            else:
+                crash(w, s)
+        elif t == outside:
+            i = si[EX_NEXT]
+            si[EX_NEXT] += 1
+            kind = np.int64(ex[X_KIND, i])
+            if kind == OUT_TICK:
+                return TICK
+            if kind == OUT_REFILL:
+                return REFILL
+            from_outside(w, kind, np.int64(ex[X_TARGET, i]), ex[X_VALUE, i])
+        elif t == arrival:
+            job = si[NEXT_JOB]
+            si[NEXT_JOB] += 1
+            log_one(w.lg, si, t, K_SUBMIT, job, -1, 0.0)
+            if w.rs[R_STATUS, job] == ENDED_REFUSED:
+                log_one(w.lg, si, t, K_REFUSE, job, -1, 0.0)
+                si[FINISHED] += 1
+                continue
+            if si[STATIC]:
+                enqueue(w, job)
+            else:
+                seat(w, job)
+        else:
+            sf[WAKE] = np.inf
+        si[DIRTY] = 1
+    return PULSE
+
+
+@kernel
+def end_of(w: World, s: int) -> None:
+    """The job ran to its end; some end as failed or killed, as the trace says."""
+    status, group = w.ji[ENDING, s], w.ji[GROUP, s]
+    settle(w.jf, w.sf, s, w.sf[NOW])
+    w.jf[LEFT, s] = 0.0
+    retire(w, s, K_FINISH + status, status)
+    if group >= 0:  # its turn ends here: the next one need not wait for the quantum
+        schedule_rotation(w, group, w.sf[NOW])
+
+
+@kernel
+def crash(w: World, s: int) -> None:
+    """The job died: it is tried again from its last checkpoint, or fails for good."""
+    if w.ji[FAULTS, s] >= w.si[MAX_CRASHES]:
+        settle(w.jf, w.sf, s, w.sf[NOW])
+        retire(w, s, K_FAIL, ENDED_FAILED)
+    else:
+        stop(w, s, K_CRASH, False)
+
+
+@kernel
+def evict_all(w: World, node: int, orderly: bool, except_queue: int) -> None:
+    e = w.ni[N_HEAD, node]
+    while e >= 0:
+        s = w.so[w.en[e, E_JOB]]
+        if w.ji[QUEUE, s] == except_queue:
+            e = w.en[e, E_NODE_NEXT]
+            continue
+        stop(w, s, K_EVICT, orderly)
+        e = w.ni[N_HEAD, node]
+
+
+@kernel
+def from_outside(w: World, kind: int, target: int, value: float) -> None:
+    """A node fails, returns, is drained or reserved; a job is cancelled."""
+    ni, si, t = w.ni, w.si, w.sf[NOW]
+    if kind == OUT_CANCEL:
+        s = w.so[target]
+        if s >= 0:
+            retire(w, s, K_CANCEL, ENDED_CANCELLED)
+        return
+    if kind == OUT_DOWN:
+        if ni[N_STATE, target] == NODE_DOWN:
+            return
+        log_one(w.lg, si, t, K_NODE_DOWN, -1, target, 0.0)
+        evict_all(w, target, False, -1)
+        set_state(ni, w.bk, si, target, NODE_DOWN)
+    elif kind == OUT_UP:
+        set_state(ni, w.bk, si, target, NODE_UP)
+        log_one(w.lg, si, t, K_NODE_UP, -1, target, 0.0)
+        si[RELEASED] = 1
+    elif kind == OUT_DRAIN:
+        if ni[N_STATE, target] == NODE_UP:
+            set_state(ni, w.bk, si, target, NODE_DRAINING)
+        log_one(w.lg, si, t, K_NODE_DRAIN, -1, target, 0.0)
+    elif kind == OUT_RESERVE:
+        ni[N_OWNER, target] = np.int64(value)
+        log_one(w.lg, si, t, K_NODE_RESERVE, -1, target, value)
+        evict_all(w, target, True, np.int64(value))
+    elif kind == OUT_RELEASE:
+        ni[N_OWNER, target] = -1
+        log_one(w.lg, si, t, K_NODE_RELEASE, -1, target, 0.0)
+        si[RELEASED] = 1
+
+
+@kernel
+def settled_without_policy(w: World) -> bool:
+    """A policy that declared itself `eager` is not asked when nobody waits, or when the only one who waits fits."""
+    ji, si = w.ji, w.si
+    if not si[EAGER]:
+        return False
+    waiting = si[ACTIVE] - si[RUNNING_N]
+    if waiting == 0:
+        return True
+    s = si[ACTIVE] - 1  # newcomers take the last slot
+    if waiting > 1 or ji[STATE, s] != WAITING or ji[RUNS, s] > 0:
+        return False
+    if w.qu[Q_HELD, ji[QUEUE, s]] + w.jf[GPUS, s] > w.qu[Q_LIMIT, ji[QUEUE, s]] + 1e-9:
+        return False
+    parts = choose(w, s, ji[WANT, s], ji[WANT_PS, s], False)
+    if parts:
+        start(w, s, parts)
+    return parts > 0
+
+
+@kernel
+def reprice(w: World) -> None:
+    """Machine speeds changed: settle everybody at the old rate, go on at the new one."""
+    for s in range(w.si[ACTIVE]):
+        if w.ji[STATE, s] == RUNNING:
+            settle(w.jf, w.sf, s, w.sf[NOW])
+            price(w, s)
+            expect_end(w, s)
+
+
+@kernel
+def derive(w: World) -> None:
+    """Fill the columns that change as time passes, those that the policy declared."""
+    jf, ji, t, which = w.jf, w.ji, w.sf[NOW], w.si[DERIVE]
+    oracle = w.si[ORACLE]
+    for s in range(w.si[ACTIVE]):
+        waiting = 0.0
+        if ji[STATE, s] == RUNNING:
+            span = t - jf[MARK, s]
+            worked = t - max(jf[MARK, s], jf[READY, s])
+            left = jf[LEFT, s]
+            if worked > 0.0:
+                left = max(left - worked * jf[RATE, s], 0.0)
+            jf[NOW_ATTAINED, s] = jf[ATTAINED, s] + span * jf[HELD, s]
+            jf[NOW_EXECUTED, s] = jf[EXECUTED, s] + span
+        else:
+            left = jf[LEFT, s]
+            jf[NOW_ATTAINED, s] = jf[ATTAINED, s]
+            jf[NOW_EXECUTED, s] = jf[EXECUTED, s]
+            waiting = t - jf[WAIT_SINCE, s]
+        jf[NOW_WAITING, s] = waiting
+        jf[NOW_LEFT, s] = left
+        if which & 1:
+            done = jf[WORK, s] - left
+            jf[NOW_PROGRESS, s] = done / jf[WORK, s] if jf[WORK, s] > 0.0 else 1.0
+            if oracle:
+                jf[NOW_EXPECTED_LEFT, s] = left
+            elif done < jf[EXPECTED, s]:
+                jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s] - done
+            else:  # it has outlived its estimate: expect as much again as it has done
+                jf[NOW_EXPECTED_LEFT, s] = done

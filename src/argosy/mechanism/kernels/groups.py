@@ -1,0 +1,131 @@
+"""Time-sliced groups: jobs whose placements overlap take turns.
+
+At the end of each quantum the members that have waited longest for a turn run, as many as have disjoint devices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.book import begin, hold, leave, log, make_safe, settle
+from argosy.mechanism.kernels.heap import push
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.place import holds
+
+
+@kernel
+def schedule_rotation(w: World, group: int, at: float) -> None:
+    w.gq[group, G_GEN] += 1
+    push(w.hp, w.si, at, DUE_SLICE, group, np.int64(w.gq[group, G_GEN]))
+
+
+@kernel
+def forget_strangers(w: World) -> None:
+    """Drop the rows of jobs that have ended or left their group."""
+    gp, si = w.gp, w.si
+    n = 0
+    for i in range(si[GROUP_ROWS]):
+        s = w.so[gp[i, G_JOB]]
+        if s >= 0 and w.ji[GROUP, s] == gp[i, G_GROUP]:
+            gp[n] = gp[i]
+            n += 1
+    si[GROUP_ROWS] = n
+
+
+@kernel
+def pause(w: World, s: int) -> None:
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    settle(jf, w.sf, s, t)
+    make_safe(jf, s, t)
+    leave(w, s)
+    ji[STATE, s] = PAUSED
+    jf[WAIT_SINCE, s] = t
+    jf[RATE, s] = 0.0
+    log(w.lg, w.si, t, K_PAUSE, ji[ID, s], -1, 0, 0, 0.0)
+    w.si[LOG_SEQ] += 1
+
+
+@kernel
+def take_turn(w: World, s: int, group: int) -> None:
+    """Run a paused member on the placement noted for it."""
+    jf, ji, gp, t = w.jf, w.ji, w.gp, w.sf[NOW]
+    for i in range(w.si[GROUP_ROWS]):
+        if gp[i, G_GROUP] == group and gp[i, G_JOB] == ji[ID, s]:
+            hold(w, s, gp[i, G_NODE], gp[i, G_MASK], WHOLE, gp[i, G_PS])
+    first = ji[RUNS, s] == 0
+    if first:
+        w.rs[R_FIRST_START, ji[ID, s]] = t
+    jf[WAITED, s] += t - jf[WAIT_SINCE, s]
+    jf[STARTED, s] = t
+    ji[STATE, s] = RUNNING
+    ji[RUNS, s] += 1
+    w.si[RUNNING_N] += 1
+    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    begin(w, s, K_START if first else K_RESUME, w.ov[ji[CLASS, s], O_START if first else O_SLICE])
+
+
+@kernel
+def rotate(w: World, group: int) -> None:
+    """The quantum of a group is over: choose who runs next, pause the others, set the next date."""
+    gp, si, ji = w.gp, w.si, w.ji
+    forget_strangers(w)
+    si[TURN] += 1
+    n = si[GROUP_ROWS]
+    taken = np.zeros(si[NODES], np.int64)  # devices promised to members chosen so far
+    chosen = np.zeros(n, np.bool_)
+    members = 0
+    for i in range(n):
+        members += gp[i, G_GROUP] == group and (i == 0 or gp[i - 1, G_JOB] != gp[i, G_JOB])
+    for _ in range(members):
+        best = -1
+        for i in range(n):
+            first_row = i == 0 or gp[i - 1, G_JOB] != gp[i, G_JOB]
+            if gp[i, G_GROUP] == group and first_row and gp[i, G_TURN] >= 0:
+                if best < 0 or gp[i, G_TURN] < gp[best, G_TURN]:
+                    best = i
+        fits = True
+        i = best
+        while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
+            fits &= taken[gp[i, G_NODE]] & gp[i, G_MASK] == 0
+            i += 1
+        i = best
+        while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
+            if fits:
+                taken[gp[i, G_NODE]] |= gp[i, G_MASK]
+                chosen[i] = True
+            gp[i, G_TURN] = ~gp[i, G_TURN]  # considered; put right below
+            i += 1
+    for i in range(n):
+        if gp[i, G_GROUP] == group:
+            gp[i, G_TURN] = si[TURN] if chosen[i] else ~gp[i, G_TURN]
+            s = w.so[gp[i, G_JOB]]
+            if not chosen[i] and ji[STATE, s] == RUNNING:
+                pause(w, s)
+    for i in range(n):
+        if gp[i, G_GROUP] == group and chosen[i]:
+            s = w.so[gp[i, G_JOB]]
+            if ji[STATE, s] == PAUSED and is_clear(w, s, group):
+                take_turn(w, s, group)
+    if members > 1:
+        schedule_rotation(w, group, w.sf[NOW] + w.gq[group, G_QUANTUM])
+
+
+@kernel
+def is_clear(w: World, s: int, group: int) -> bool:
+    """Are the devices, CPUs and memory of a member's placement free, and its nodes up?"""
+    gp, ni, jf = w.gp, w.ni, w.jf
+    for i in range(w.si[GROUP_ROWS]):
+        if gp[i, G_GROUP] == group and gp[i, G_JOB] == w.ji[ID, s]:
+            node, mask = gp[i, G_NODE], gp[i, G_MASK]
+            units = 0
+            bits = mask
+            while bits:
+                bits &= bits - 1
+                units += 1
+            units += gp[i, G_PS]
+            if ni[N_STATE, node] != NODE_UP or ni[N_MASK, node] & mask != mask:
+                return False
+            if not holds(ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
+                return False
+    return True

@@ -1,0 +1,155 @@
+"""Names for the rows of the state matrices, and the World that holds them.
+
+Columns of the job matrices are *slots*: the active jobs, packed without holes (a job that leaves is overwritten by
+the last one). A job's *id* is its row in the trace and never changes. Integers that must reach a policy as a column
+live in `ji`, everything measured in `jf`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+F1 = NDArray[np.float64]
+I1 = NDArray[np.int64]
+
+
+class World(NamedTuple):
+    """Everything the kernels read and write."""
+
+    jf: F1  # [rows, slots]   jobs, measured
+    ji: I1  # [rows, slots]   jobs, counted
+    nf: F1  # [rows, nodes]
+    ni: I1  # [rows, nodes]
+    bk: I1  # [free GPUs, words]   bit set of open nodes by their number of free GPUs
+    en: I1  # [entries, fields]    who holds what where; linked by job and by node
+    hp: F1  # [events, fields]     binary heap of what is due
+    lg: F1  # [rows, fields]       event log
+    sf: F1  # [..]                 scalars, measured
+    si: I1  # [..]                 scalars, counted
+    tr: F1  # [rows, jobs]         the trace, as arrivals are copied from it
+    so: I1  # [jobs]               slot of a job, -1 while it is not active
+    rs: F1  # [rows, jobs]         what is known of a job after it left
+    rt: F1  # [class, type, GPUs, level]   throughput
+    ps: F1  # [class, servers, workers]    throughput of parameter-server jobs
+    pr: F1  # [class, class]       speed of the row's class when packed with the column's
+    ov: F1  # [class, overheads]   seconds
+    wk: I1  # [rows, ..]           scratch
+    ex: F1  # [rows, events]       faults, repairs and other things that come from outside
+    qu: F1  # [rows, queues]
+    gp: I1  # [rows, fields]      members of time-sliced groups and their placements
+    gq: F1  # [groups, fields]
+
+
+# jf: the first STATIC rows are copied from the trace on arrival
+(SUBMIT, GPUS, CPUS, MEMORY, MIN_GPUS, MAX_GPUS, WEIGHT, PRIORITY, DEADLINE, WORK, EXPECTED, REFERENCE, CPU_UNIT,
+ MEM_UNIT) = range(14)
+STATIC_F = 14
+(LEFT,  # work left, in seconds at the reference configuration, as of MARK
+ MARK,  # until when the accounts below are settled
+ READY,  # when the overhead of the last change is over
+ RATE,  # work per second now
+ IDEAL,  # the same without neighbours and with machines at nominal speed
+ HELD,  # GPUs held
+ STARTED,  # begin of the current run
+ WAIT_SINCE,  # begin of the current wait
+ WAITED,  # waiting before the current wait
+ EXECUTED,  # seconds holding resources
+ ATTAINED,  # GPU-seconds held = USEFUL + OVERHEAD + INTERFERENCE + LOST
+ USEFUL, OVERHEAD, INTERFERENCE, LOST,
+ SAFE_LEFT, SAFE_USEFUL, SAFE_AT,  # LEFT and USEFUL at the last checkpoint, and when that was
+ LEASE,  # not to be taken before
+ CRASH_AT, KEY,
+ NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT) = range(14, 41)
+JF_ROWS = 41
+
+# ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
+QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING = range(8)
+STATIC_I = 8
+(ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
+ GROUP, SEEN, GUARANTEED, WHY, LEVEL) = range(8, 27)
+JI_ROWS = 27
+WAITING, RUNNING, PAUSED = range(3)
+
+TR_ROWS = STATIC_F + STATIC_I
+
+# nodes
+CPU_FREE, MEM_FREE, CPU_TOTAL, MEM_TOTAL, SPEED, REC_CPU, REC_MEM = range(7)
+NF_ROWS = 7
+N_GPUS, N_FREE, N_MASK, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_SHARED = range(10)
+DEVICE0 = 10  # then three rows per device: free thousandths, its island, reclaimable thousandths
+NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)
+WHOLE = 1000  # thousandths of a device
+
+# entries
+E_JOB, E_NODE, E_MASK, E_MILLI, E_PS, E_NEXT, E_NODE_PREV, E_NODE_NEXT, E_UNITS = range(9)
+EN_FIELDS = 9
+
+# heap
+H_TIME, H_KIND, H_SEQ, H_JOB, H_GEN = range(5)
+HP_FIELDS = 5
+DUE_END, DUE_CRASH, DUE_SLICE = range(3)
+
+# log
+L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_DEVICES, L_MILLI, L_INFO = range(8)
+LG_FIELDS = 8
+
+# scalars
+NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, SLICE_QUANTUM, EPS = range(10)
+SF_SIZE = 16
+(ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
+ ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
+ MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, WATCH, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
+ RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
+ TURN, TOTAL_GPUS, APPLY) = range(48)
+SI_SIZE = 64
+
+# scratch rows
+W_ORDER, W_NODE, W_COUNT, W_MASK, W_MILLI, W_PS, W_SCAN = range(7)
+# the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
+# failed to fit since something was last released; then the class of each job, and the heaps themselves
+W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_HEAP = range(7, 12)
+WK_ROWS = 12
+
+# results
+(R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,
+ R_RESIZES, R_FAULTS, R_KEY) = range(13)
+RS_ROWS = 13
+ENDED_COMPLETED, ENDED_FAILED, ENDED_KILLED, ENDED_CANCELLED, ENDED_REFUSED, UNFINISHED = range(6)
+
+# overheads
+O_START, O_SUSPEND, O_RESUME, O_MIGRATE, O_RESIZE_COLD, O_RESIZE_HOT, O_SLICE = range(7)
+OV_FIELDS = 7
+
+# outside events
+X_TIME, X_KIND, X_TARGET, X_VALUE = range(4)
+OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RESERVE, OUT_RELEASE, OUT_CANCEL, OUT_TICK, OUT_REFILL = range(8)
+
+# queues
+Q_QUOTA, Q_LIMIT, Q_HELD, Q_SUM = range(4)
+QU_ROWS = 4
+
+# time-sliced groups: rows of (group, job, node, devices, servers, turn last taken), and per group quantum and generation
+G_GROUP, G_JOB, G_NODE, G_MASK, G_PS, G_TURN = range(6)
+GP_FIELDS = 6
+G_QUANTUM, G_GEN = range(2)
+GQ_FIELDS = 2
+
+# what a plan may ask for
+DO_STOP, DO_MOVE, DO_START, DO_PACK, DO_SLICE = range(5)
+P_OP, P_JOB, P_FIRST, P_PARTS, P_VALUE = range(5)
+
+# placers
+CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
+
+# what `advance` returns
+DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_ENTRIES, GROW_HEAP, TICK, REFILL, PULSE = range(9)
+
+# kinds of log rows; argosy.sim.result.EventKind names them for people
+K_START, K_RESUME, K_MIGRATE, K_RESIZE = range(4)
+K_PREEMPT, K_PAUSE, K_EVICT, K_CRASH, K_FINISH, K_FAIL, K_KILL, K_CANCEL = range(10, 18)
+K_SUBMIT, K_REFUSE = range(20, 22)
+K_NODE_DOWN, K_NODE_UP, K_NODE_DRAIN, K_NODE_RESERVE, K_NODE_RELEASE = range(30, 35)
+K_WAIT = 40

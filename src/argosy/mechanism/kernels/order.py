@@ -1,0 +1,81 @@
+"""Who comes first: the active jobs in the policy's order, kept from one decision to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.layout import *
+
+
+@kernel
+def refresh_order(w: World) -> float:
+    """Sort the active jobs by (KEY, id) into W_ORDER; return the smallest demand among those that wait.
+
+    Keys change little between decisions, so the old order is repaired by insertion within a budget of moves; past it
+    everything is sorted anew. Both give the same result.
+    """
+    jf, ji, si, so = w.jf, w.ji, w.si, w.so
+    order = w.wk[W_ORDER]
+    n = 0
+    for i in range(si[ORDER_N]):
+        if so[order[i]] >= 0:
+            order[n] = order[i]
+            n += 1
+    for job in range(si[ORDER_UPTO], si[NEXT_JOB]):
+        if so[job] >= 0:
+            order[n] = job
+            n += 1
+    si[ORDER_N], si[ORDER_UPTO] = n, si[NEXT_JOB]
+    keys = np.empty(n)
+    least = np.inf
+    for i in range(n):
+        s = so[order[i]]
+        keys[i] = jf[KEY, s]
+        if keys[i] != keys[i]:
+            si[BAD_KEY] = order[i] + 1
+        if ji[STATE, s] == WAITING and ji[WANT, s] > 0 and jf[GPUS, s] < least:
+            least = jf[GPUS, s]
+    budget = 64 * n
+    for i in range(1, n):
+        k, job = keys[i], order[i]
+        j = i - 1
+        if keys[j] < k or (keys[j] == k and order[j] < job):
+            continue
+        while j >= 0 and (keys[j] > k or (keys[j] == k and order[j] > job)):
+            keys[j + 1], order[j + 1] = keys[j], order[j]
+            j -= 1
+        keys[j + 1], order[j + 1] = k, job
+        budget -= i - j
+        if budget < 0:
+            ids = np.sort(order[:n])
+            for a in range(n):
+                keys[a] = jf[KEY, so[ids[a]]]
+            order[:n] = ids[np.argsort(keys, kind="mergesort")]
+            break
+    return least
+
+
+@kernel
+def guarantee(w: World) -> None:
+    """Move the jobs that lie within their queue's quota before all others, keeping the order inside both parts."""
+    jf, ji, qu, so = w.jf, w.ji, w.qu, w.so
+    n = w.si[ORDER_N]
+    order = w.wk[W_ORDER]
+    qu[Q_SUM, :] = 0.0
+    others = np.empty(n, np.int64)
+    first = rest = 0
+    for i in range(n):
+        s = so[order[i]]
+        q = ji[QUEUE, s]
+        gpus = jf[HELD, s] if ji[STATE, s] == RUNNING else jf[GPUS, s]
+        if qu[Q_SUM, q] + gpus <= qu[Q_QUOTA, q]:
+            qu[Q_SUM, q] += gpus
+            ji[GUARANTEED, s] = 1
+            order[first] = order[i]
+            first += 1
+        else:
+            ji[GUARANTEED, s] = 0
+            others[rest] = order[i]
+            rest += 1
+    order[first:n] = others[:rest]

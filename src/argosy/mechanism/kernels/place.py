@@ -1,0 +1,371 @@
+"""On which nodes: the built-in placers.
+
+A placer writes a proposal into the scratch rows (node, GPUs, parameter servers) and returns its number of parts, 0
+when there is none. It looks at what is free plus what `admit` marks as reclaimable (N_REC …), and changes nothing.
+Gangs sit on one GPU type; types are tried from the job's fastest to its slowest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import lowest, popcount
+
+
+@kernel
+def is_open(ni: I1, node: int, types: int, queue: int) -> bool:
+    """May a job of this queue that accepts these GPU types start on the node?"""
+    return (
+        ni[N_STATE, node] == NODE_UP
+        and (ni[N_GPUS, node] == 0 or (types >> ni[N_TYPE, node]) & 1 == 1)
+        and (ni[N_OWNER, node] < 0 or ni[N_OWNER, node] == queue)
+    )
+
+
+@kernel
+def holds(ni: I1, nf: F1, node: int, gpus: int, cpus: float, memory: float) -> bool:
+    """Is there room for so much, counting what may be reclaimed?"""
+    return bool(
+        ni[N_FREE, node] + ni[N_REC, node] >= gpus
+        and nf[CPU_FREE, node] + nf[REC_CPU, node] >= cpus - 1e-6
+        and nf[MEM_FREE, node] + nf[REC_MEM, node] >= memory - 1e-6
+    )
+
+
+@kernel
+def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float) -> int:
+    """How many GPUs of a job, with their CPUs and memory, the node could host."""
+    n = min(ni[N_FREE, node] + ni[N_REC, node], most)
+    while n > 0 and not holds(ni, nf, node, n, n * cpu_unit, n * mem_unit):
+        n -= 1
+    return n
+
+
+@kernel
+def propose(w: World, i: int, node: int, gpus: int, mask: int, milli: int) -> None:
+    wk = w.wk
+    wk[W_NODE, i], wk[W_COUNT, i], wk[W_MASK, i], wk[W_MILLI, i], wk[W_PS, i] = node, gpus, mask, milli, 0
+
+
+@kernel
+def choose(w: World, s: int, gpus: int, servers: int, reclaiming: bool) -> int:
+    """Propose a placement of `gpus` GPUs (and parameter servers) for the job in slot s."""
+    jf, ji, si = w.jf, w.ji, w.si
+    asked = jf[GPUS, s]
+    types = ji[TYPES, s] & ji[WANT_TYPES, s]
+    if asked == 0.0:
+        return choose_cpu_node(w, s)
+    if asked < 1.0:
+        return choose_share(w, s, types)
+    parts = 0
+    if si[TYPES_N] == 1:
+        parts = choose_on(w, s, gpus, types, reclaiming)
+    else:
+        k = min(gpus, si[KMAX])
+        while types and parts == 0:
+            best = -1
+            for t in range(si[TYPES_N]):
+                if (types >> t) & 1 and (
+                    best < 0 or w.rt[ji[CLASS, s], t, k, 1] > w.rt[ji[CLASS, s], best, k, 1]
+                ):
+                    best = t
+            parts = choose_on(w, s, gpus, 1 << best, reclaiming)
+            types &= ~(1 << best)
+    if parts and servers:
+        parts = add_servers(w, s, parts, servers)
+    return parts
+
+
+@kernel
+def choose_on(w: World, s: int, gpus: int, types: int, reclaiming: bool) -> int:
+    placer = w.si[PLACER]
+    if placer == SPREAD:
+        return spread(w, s, gpus, types)
+    if placer == FIRST_FIT or placer == RANDOM:
+        return in_sequence(w, s, gpus, types, placer == RANDOM)
+    return consolidate(w, s, gpus, types, placer == RACK_AWARE, reclaiming)
+
+
+@kernel
+def choose_cpu_node(w: World, s: int) -> int:
+    """CPU-only jobs go where fewest GPUs are free, so that they do not strand any."""
+    best = -1
+    for node in range(w.si[NODES]):
+        if (
+            is_open(w.ni, node, -1, w.ji[QUEUE, s])
+            and holds(w.ni, w.nf, node, 0, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
+            and (best < 0 or w.ni[N_FREE, node] < w.ni[N_FREE, best])
+        ):
+            best = node
+    if best < 0:
+        return 0
+    propose(w, 0, best, 0, 0, 0)
+    return 1
+
+
+@kernel
+def choose_share(w: World, s: int, types: int) -> int:
+    """A share of one device: the fullest shared device that still has room, else a whole one of the fullest node."""
+    ni = w.ni
+    milli = int(np.round(w.jf[GPUS, s] * WHOLE))
+    best, best_device, best_left = -1, -1, WHOLE + 1
+    whole = -1
+    for node in range(w.si[NODES]):
+        if not is_open(ni, node, types, w.ji[QUEUE, s]):
+            continue
+        if not holds(ni, w.nf, node, 0, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]):
+            continue
+        shared = ni[N_SHARED, node]
+        while shared:
+            device = lowest(shared)
+            shared &= shared - 1
+            left = ni[DEVICE0 + device, node] + ni[DEVICE0 + 2 * w.si[DEVICES] + device, node]
+            if milli <= left < best_left:
+                best, best_device, best_left = node, device, left
+        if ni[N_FREE, node] + ni[N_REC, node] > 0 and (whole < 0 or ni[N_FREE, node] < ni[N_FREE, whole]):
+            whole = node
+    if best >= 0:
+        propose(w, 0, best, 1, 1 << best_device, milli)
+        return 1
+    if whole >= 0:
+        propose(w, 0, whole, 1, 0, milli)
+        return 1
+    return 0
+
+
+@kernel
+def best_fit(w: World, s: int, gpus: int, types: int) -> int:
+    """The open node with the fewest free GPUs that still holds them all; walks the shelves, not the nodes."""
+    ni, nf, bk = w.ni, w.nf, w.bk
+    cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
+    for free in range(gpus, bk.shape[0]):
+        for word in range(bk.shape[1]):
+            bits = bk[free, word]
+            while bits:
+                node = (word << 5) + lowest(bits)
+                bits &= bits - 1
+                if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, cpus, memory):
+                    return node
+    return -1
+
+
+@kernel
+def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
+    """The same when running jobs may give way: most really free GPUs first, so that few must."""
+    ni = w.ni
+    best = -1
+    for node in range(w.si[NODES]):
+        if (
+            is_open(ni, node, types, w.ji[QUEUE, s])
+            and holds(ni, w.nf, node, gpus, gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s])
+            and (best < 0 or ni[N_FREE, node] > ni[N_FREE, best])
+        ):
+            best = node
+    return best
+
+
+@kernel
+def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaiming: bool) -> int:
+    """Fewest nodes. `STRICT` refuses more nodes than an empty cluster would need."""
+    if gpus <= w.si[MAX_NODE_GPUS]:
+        node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types)
+        if node >= 0:
+            propose(w, 0, node, gpus, 0, WHOLE)
+            return 1
+        if w.si[STRICT] and gpus <= largest_node(w, types):
+            return 0
+    if gpus == 1:
+        return 0
+    if not reclaiming and w.si[FREE_GPUS] < gpus:
+        return 0
+    if by_rack:
+        parts = within_a_rack(w, s, gpus, types)
+        if parts:
+            return parts
+    return fewest_nodes(w, s, gpus, types, -1)
+
+
+@kernel
+def largest_node(w: World, types: int) -> int:
+    most = 0
+    for node in range(w.si[NODES]):
+        if w.ni[N_GPUS, node] > most and (types >> w.ni[N_TYPE, node]) & 1:
+            most = w.ni[N_GPUS, node]
+    return most
+
+
+@kernel
+def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
+    """The rack with the least room that suffices."""
+    ni = w.ni
+    racks = 0
+    for node in range(w.si[NODES]):
+        racks = max(racks, ni[N_RACK, node] + 1)
+    total = np.zeros(racks, np.int64)
+    for node in range(w.si[NODES]):
+        if is_open(ni, node, types, w.ji[QUEUE, s]):
+            total[ni[N_RACK, node]] += room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
+    tried = 0
+    while tried < racks:
+        best = -1
+        for r in range(racks):
+            if total[r] >= gpus and (best < 0 or total[r] < total[best]):
+                best = r
+        if best < 0:
+            return 0
+        parts = fewest_nodes(w, s, gpus, types, best)
+        if parts:
+            return parts
+        total[best] = 0
+        tried += 1
+    return 0
+
+
+@kernel
+def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
+    """Fullest use of the roomiest nodes, and the tightest node for the rest."""
+    ni, nf, si = w.ni, w.nf, w.si
+    cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
+    limit = 1 << 30
+    if si[STRICT]:
+        largest = max(largest_node(w, types), 1)
+        limit = (gpus + largest - 1) // largest
+    n = si[NODES]
+    rooms = np.zeros(n, np.int64)
+    most = 0
+    for node in range(n):
+        if (rack < 0 or ni[N_RACK, node] == rack) and is_open(ni, node, types, w.ji[QUEUE, s]):
+            rooms[node] = room(ni, nf, node, gpus, cu, mu)
+            most = max(most, rooms[node])
+    parts, rest = 0, gpus
+    size = most
+    while rest > 0 and size > 0:
+        if rest < size:  # the remainder goes to the tightest node that holds it
+            tight = -1
+            for node in range(n):
+                if rooms[node] >= rest and (tight < 0 or rooms[node] < rooms[tight]):
+                    tight = node
+            if tight >= 0:
+                propose(w, parts, tight, rest, 0, WHOLE)
+                return parts + 1 if parts + 1 <= limit else 0
+        for node in range(n):
+            if rooms[node] == size and rest >= size:
+                if parts + 1 > limit:
+                    return 0
+                propose(w, parts, node, size, 0, WHOLE)
+                rooms[node] = 0
+                parts += 1
+                rest -= size
+        size -= 1
+    return parts if rest == 0 else 0
+
+
+@kernel
+def spread(w: World, s: int, gpus: int, types: int) -> int:
+    """One GPU at a time to the node with most room left."""
+    ni, si = w.ni, w.si
+    n = si[NODES]
+    rooms = np.zeros(n, np.int64)
+    given = np.zeros(n, np.int64)
+    total = 0
+    for node in range(n):
+        if is_open(ni, node, types, w.ji[QUEUE, s]):
+            rooms[node] = room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
+            total += rooms[node]
+    if total < gpus:
+        return 0
+    for _ in range(gpus):
+        best = 0
+        for node in range(n):
+            if rooms[node] > rooms[best]:
+                best = node
+        rooms[best] -= 1
+        given[best] += 1
+    parts = 0
+    for node in range(n):
+        if given[node]:
+            propose(w, parts, node, given[node], 0, WHOLE)
+            parts += 1
+    return parts
+
+
+@kernel
+def next_random(si: I1) -> int:
+    """xorshift64*, kept in the scalars so that a run repeats exactly."""
+    x = np.uint64(si[RNG])
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    si[RNG] = np.int64(x)
+    return np.int64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
+
+
+@kernel
+def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
+    """The first node (by index, or in random order) that holds all; else as many as it takes, in the same order."""
+    ni, nf, si = w.ni, w.nf, w.si
+    n = si[NODES]
+    cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
+    sequence = np.arange(n)
+    if shuffled:
+        for i in range(n - 1, 0, -1):
+            j = next_random(si) % (i + 1)
+            sequence[i], sequence[j] = sequence[j], sequence[i]
+    for node in sequence:
+        if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, gpus * cu, gpus * mu):
+            propose(w, 0, node, gpus, 0, WHOLE)
+            return 1
+    if si[STRICT] and gpus <= largest_node(w, types):
+        return 0
+    parts, rest = 0, gpus
+    for node in sequence:
+        if rest and is_open(ni, node, types, w.ji[QUEUE, s]):
+            here = room(ni, nf, node, rest, cu, mu)
+            if here:
+                propose(w, parts, node, here, 0, WHOLE)
+                parts += 1
+                rest -= here
+    return parts if rest == 0 else 0
+
+
+@kernel
+def add_servers(w: World, s: int, parts: int, servers: int) -> int:
+    """Put parameter servers beside the workers where CPUs allow, then wherever most CPUs are free."""
+    nf, wk = w.nf, w.wk
+    cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
+    for _ in range(servers):
+        best, best_cpu = -1, -1.0
+        for i in range(parts):
+            node, units = wk[W_NODE, i], wk[W_COUNT, i] + wk[W_PS, i] + 1
+            cpu = nf[CPU_FREE, node] + nf[REC_CPU, node] - units * cu
+            if cpu > best_cpu - 1e-6 and holds(w.ni, nf, node, wk[W_COUNT, i], units * cu, units * mu):
+                best, best_cpu = i, cpu
+        if best < 0:
+            for node in range(w.si[NODES]):
+                if not is_open(w.ni, node, -1, w.ji[QUEUE, s]) or not holds(w.ni, nf, node, 0, cu, mu):
+                    continue
+                already = False
+                for i in range(parts):
+                    already |= wk[W_NODE, i] == node
+                if not already and nf[CPU_FREE, node] > best_cpu:
+                    best, best_cpu = node, nf[CPU_FREE, node]
+            if best < 0:
+                return 0
+            propose(w, parts, best, 0, 0, WHOLE)
+            best = parts
+            parts += 1
+        wk[W_PS, best] += 1
+    return parts
+
+
+@kernel
+def count_gpus(w: World, s: int) -> int:
+    """Whole devices the job holds."""
+    total = 0
+    e = w.ji[HEAD, s]
+    while e >= 0:
+        total += popcount(w.en[e, E_MASK])
+        e = w.en[e, E_NEXT]
+    return total

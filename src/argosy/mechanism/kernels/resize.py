@@ -1,0 +1,131 @@
+"""Changing the size of running jobs: shrink in place, grow in place where there is room, else move."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.book import drop, finish_move, hold, hold_chosen, make_safe, settle, stop
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount
+from argosy.mechanism.kernels.place import choose, count_gpus, room
+
+
+@kernel
+def shrink_all(w: World) -> None:
+    """Before anybody grows or starts: stop what is no longer wanted, shrink what is too large."""
+    jf, ji = w.jf, w.ji
+    for s in range(w.si[ACTIVE]):
+        if ji[STATE, s] != RUNNING or jf[GPUS, s] < 1.0:
+            if ji[STATE, s] == RUNNING and ji[WANT, s] == 0:
+                stop(w, s, K_PREEMPT, True)
+            continue
+        if ji[WANT, s] == 0:
+            stop(w, s, K_PREEMPT, True)
+        elif ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]:
+            shrink(w, s)
+
+
+@kernel
+def lay_down(w: World, s: int) -> tuple[I1, int]:
+    """Settle a running job, give back all it holds, and return what that was: rows of (node, mask, milli, servers)."""
+    settle(w.jf, w.sf, s, w.sf[NOW])
+    en = w.en
+    n = 0
+    e = w.ji[HEAD, s]
+    while e >= 0:
+        n += 1
+        e = en[e, E_NEXT]
+    old = np.empty((n, 4), np.int64)
+    i = n
+    e = w.ji[HEAD, s]
+    while e >= 0:  # the list runs backwards
+        i -= 1
+        old[i, 0], old[i, 1], old[i, 2], old[i, 3] = en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI], en[e, E_PS]
+        e = en[e, E_NEXT]
+    w.qu[Q_HELD, w.ji[QUEUE, s]] -= w.jf[HELD, s]
+    drop(w, s)
+    return old, n
+
+
+@kernel
+def shrink(w: World, s: int) -> None:
+    """Keep the best filled nodes, and on the last one as many devices as are left over."""
+    ji = w.ji
+    want, want_ps = min(ji[WANT, s], count_gpus(w, s)), min(ji[WANT_PS, s], ji[PS_HELD, s])
+    old, n = lay_down(w, s)
+    kept = np.zeros((n, 2), np.int64)
+    while want > 0:
+        best = -1
+        for i in range(n):
+            if kept[i, 0] == 0 and old[i, 1] and (best < 0 or popcount(old[i, 1]) > popcount(old[best, 1])):
+                best = i
+        here = min(popcount(old[best, 1]), want)
+        kept[best, 0] = first_bits(old[best, 1], here)
+        want -= here
+    for i in range(n):
+        here = min(old[i, 3], want_ps)
+        kept[i, 1] = here
+        want_ps -= here
+    for i in range(n):
+        if kept[i, 0] or kept[i, 1]:
+            hold(w, s, old[i, 0], kept[i, 0], old[i, 2], kept[i, 1])
+    make_safe(w.jf, s, w.sf[NOW])
+    finish_move(w, s, K_RESIZE)
+
+
+@kernel
+def grow(w: World, s: int) -> None:
+    """Give a running job what it wants if there is room; otherwise it stays as it is."""
+    jf, ji, en = w.jf, w.ji, w.en
+    if jf[GPUS, s] < 1.0 or ji[PEER, s] >= 0:
+        return
+    have = count_gpus(w, s)
+    extra, extra_ps = ji[WANT, s] - have, ji[WANT_PS, s] - ji[PS_HELD, s]
+    if extra <= 0 and extra_ps <= 0:
+        return
+    if extra > 0 and w.qu[Q_HELD, ji[QUEUE, s]] + extra > w.qu[Q_LIMIT, ji[QUEUE, s]] + 1e-9:
+        return
+    if extra_ps <= 0:  # more devices on the nodes it is on
+        here = 0
+        e = ji[HEAD, s]
+        while e >= 0 and here < extra:
+            if en[e, E_MASK] and w.ni[N_STATE, en[e, E_NODE]] == NODE_UP:
+                here += room(w.ni, w.nf, en[e, E_NODE], extra - here, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
+            e = en[e, E_NEXT]
+        if here >= extra:
+            extend(w, s, extra)
+            return
+    if extra > w.si[FREE_GPUS]:
+        return
+    old, n = lay_down(w, s)
+    parts = choose(w, s, ji[WANT, s], ji[WANT_PS, s], False)
+    if parts:
+        hold_chosen(w, s, parts)
+        make_safe(jf, s, w.sf[NOW])
+        finish_move(w, s, K_RESIZE)
+        return
+    for i in range(n):
+        hold(w, s, old[i, 0], old[i, 1], old[i, 2], old[i, 3])
+    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+
+
+@kernel
+def extend(w: World, s: int, extra: int) -> None:
+    """Add devices on the nodes a job is on."""
+    jf, ji, en = w.jf, w.ji, w.en
+    more = np.zeros(w.si[NODES], np.int64)
+    e = ji[HEAD, s]
+    while e >= 0:
+        node = en[e, E_NODE]
+        if extra > 0 and en[e, E_MASK]:
+            here = room(w.ni, w.nf, node, extra, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
+            if here:
+                more[node] = pick_devices(w.ni, w.si, node, here)
+                extra -= here
+        e = en[e, E_NEXT]
+    old, n = lay_down(w, s)
+    for i in range(n):
+        hold(w, s, old[i, 0], old[i, 1] | more[old[i, 0]], old[i, 2], old[i, 3])
+    make_safe(jf, s, w.sf[NOW])
+    finish_move(w, s, K_RESIZE)

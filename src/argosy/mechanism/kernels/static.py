@@ -1,0 +1,41 @@
+"""Admission for policies whose keys are fixed at arrival: queues per demand class, no call of the policy."""
+
+from __future__ import annotations
+
+from argosy._jit import kernel
+from argosy.mechanism.kernels.book import start
+from argosy.mechanism.kernels.clock import seat
+from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.place import choose
+from argosy.mechanism.kernels.queues import dequeue, is_before
+
+
+@kernel
+def admit_static(w: World) -> bool:
+    """Start waiting jobs in key order; False when there are no slots left to start in."""
+    wk, si = w.wk, w.si
+    if si[RELEASED]:
+        si[RELEASED] = 0
+        for c in range(si[CLASSES]):
+            wk[W_FAILED, c] = 0
+    while True:
+        best = -1
+        for c in range(si[CLASSES]):
+            if wk[W_SIZE, c] == 0 or (wk[W_FAILED, c] and si[BACKFILL]):
+                continue
+            if best < 0 or is_before(w, wk[W_HEAP, wk[W_OFFSET, c]], wk[W_HEAP, wk[W_OFFSET, best]]):
+                best = c
+        if best < 0 or wk[W_FAILED, best]:
+            return True
+        if si[ACTIVE] >= w.jf.shape[1] - 1:
+            return False
+        job = wk[W_HEAP, wk[W_OFFSET, best]]
+        s = seat(w, job)
+        parts = choose(w, s, w.ji[WANT, s], w.ji[WANT_PS, s], False)
+        if parts:
+            dequeue(w, best)
+            start(w, s, parts)
+        else:
+            w.so[job] = -1
+            si[ACTIVE] -= 1
+            wk[W_FAILED, best] = 1

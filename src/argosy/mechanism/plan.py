@@ -1,0 +1,97 @@
+"""An explicit plan: who runs where, who shares, who takes turns, and why the others wait.
+
+A plan starts from what runs now (`Plan.keep(view)`) or from nothing (`Plan.fresh(view)`: jobs not named do not run).
+Jobs are named by their row in the view. GPUs on a node are given as a number; the mechanism picks the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from argosy.cluster.view import View
+
+
+class Why(Enum):
+    """Why a job does not run."""
+
+    NO_GPUS = "not enough free GPUs"
+    FRAGMENTED = "enough free GPUs, but not together"
+    NO_CPUS = "not enough free CPUs beside the free GPUs"
+    NO_MEMORY = "not enough free memory beside the free GPUs"
+    GPU_TYPE = "no free GPU of an accepted type"
+    BEHIND = "a job ahead of it does not fit, and the policy does not back-fill"
+    OUTRANKED = "better ranked jobs hold the GPUs"
+    QUOTA = "its queue has reached its limit"
+    RESERVED = "free nodes are reserved for another queue"
+    NODES_DOWN = "nodes are down or draining"
+    POLICY = "the policy gives it nothing now"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one job waits: the category, what was seen, and the smallest change that would start it."""
+
+    why: Why
+    evidence: str
+    remedy: str = ""
+    behind: tuple[int, ...] = ()  # indices of jobs that hold what it needs, or stand before it
+
+    def __str__(self) -> str:
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.why.value} ({self.evidence}){remedy}"
+
+
+@dataclass(slots=True)
+class Placement:
+    """GPUs per node, parameter servers per node; for a share of a device, the node and the thousandths."""
+
+    gpus: dict[int, int] = field(default_factory=dict)
+    servers: dict[int, int] = field(default_factory=dict)
+    milli: int = 1000
+    devices: dict[int, int] = field(default_factory=dict)  # bit sets, where the policy cares which
+
+
+@dataclass(slots=True)
+class Plan:
+    """Changes against what runs, by row of the view."""
+
+    keeps: bool
+    placements: dict[int, Placement] = field(default_factory=dict)
+    stops: set[int] = field(default_factory=set)
+    packs: dict[int, int] = field(default_factory=dict)  # guest → host
+    slices: list[tuple[tuple[int, ...], float]] = field(default_factory=list)  # rows, quantum
+    batches: dict[int, float] = field(default_factory=dict)
+    leases: dict[int, float] = field(default_factory=dict)
+    growth: dict[int, int] = field(default_factory=dict)  # spare GPUs offered to a model that may grow
+    reasons: dict[int, Reason] = field(default_factory=dict)
+    wake_at: float | None = None
+
+    @classmethod
+    def keep(cls, view: View) -> Plan:
+        """Everything goes on as it is, except for what the plan changes."""
+        return cls(keeps=True)
+
+    @classmethod
+    def fresh(cls, view: View) -> Plan:
+        """Only what the plan names runs."""
+        return cls(keeps=False)
+
+    def run(self, row: int, gpus: Mapping[int, int], servers: Mapping[int, int] | None = None, milli: int = 1000,
+            devices: Mapping[int, int] | None = None) -> None:
+        """Run (or resize, or migrate) a job with so many GPUs on each of these nodes."""
+        self.placements[row] = Placement(dict(gpus), dict(servers or {}), milli, dict(devices or {}))
+        self.stops.discard(row)
+
+    def stop(self, row: int) -> None:
+        self.stops.add(row)
+        self.placements.pop(row, None)
+
+    def pack(self, row: int, host: int) -> None:
+        """Run a job on the devices of a running one; both slow down as their models' pair does."""
+        self.packs[row] = host
+
+    def slice(self, rows: Sequence[int], quantum_s: float) -> None:
+        """Let jobs with overlapping placements (given by `run` with devices) take turns."""
+        self.slices.append((tuple(rows), quantum_s))

@@ -1,0 +1,270 @@
+"""Building the state matrices from a trace, a cluster and the tables of the performance model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from argosy.cluster.cluster import Cluster
+from argosy.errors import TraceError
+from argosy.mechanism.kernels import layout as L
+from argosy.perf.overhead import Overheads
+from argosy.perf.tables import RateTables
+
+PLACERS = {
+    "consolidate": L.CONSOLIDATE,
+    "spread": L.SPREAD,
+    "first-fit": L.FIRST_FIT,
+    "random": L.RANDOM,
+    "rack-aware": L.RACK_AWARE,
+}
+ENDINGS = {"completed": L.ENDED_COMPLETED, "failed": L.ENDED_FAILED, "killed": L.ENDED_KILLED}
+NEVER = 1e300
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the numbers in the matrices stand for."""
+
+    queues: tuple[str, ...]
+    users: tuple[str, ...]
+    apps: tuple[str, ...]
+
+
+def build(
+    frame: pl.DataFrame,
+    cluster: Cluster,
+    tables: RateTables,
+    expected_s: Floats,
+    overheads: Overheads,
+    *,
+    seed: int,
+    strict: bool,
+) -> tuple[L.World, Names]:
+    """A world in which no job has arrived yet."""
+    types = cluster.gpu_types or ("gpu",)
+    trace, names = trace_rows(frame, cluster, tables, expected_s, types)
+    jobs, nodes, devices = frame.height, len(cluster.nodes), max(max(n.gpus for n in cluster.nodes), 1)
+    nf, ni, islands = node_rows(cluster, types, devices)
+    bk = np.zeros((devices + 1, nodes // 32 + 1), np.int64)
+    for node in range(nodes):
+        bk[ni[L.N_FREE, node], node >> 5] |= 1 << (node & 31)
+    slots = min(jobs, 1024) + 2
+    most_servers = int(trace[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))
+    sf, si = np.zeros(L.SF_SIZE), np.zeros(L.SI_SIZE, np.int64)
+    sf[L.WAKE] = sf[L.UNTIL] = np.inf
+    sf[L.CHECKPOINT_EVERY] = np.inf
+    sf[L.MIN_CPU_UNIT] = trace[L.CPU_UNIT].min(initial=0.0)
+    sf[L.MIN_MEM_UNIT] = trace[L.MEM_UNIT].min(initial=0.0)
+    si[L.JOBS], si[L.NODES], si[L.TYPES_N] = jobs, nodes, len(types)
+    si[L.FREE_GPUS] = si[L.TOTAL_GPUS] = cluster.total_gpus
+    si[L.MAX_NODE_GPUS] = si[L.DEVICES] = devices
+    si[L.ISLANDS], si[L.STRICT] = islands, strict
+    si[L.KMAX] = tables.rate.shape[2] - 1
+    si[L.MAX_PREEMPTIONS] = si[L.MAX_CRASHES] = 1 << 40
+    si[L.SEED] = seed
+    si[L.RNG] = (seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
+    rs = np.full((L.RS_ROWS, jobs), 0.0)
+    rs[L.R_FIRST_START] = rs[L.R_FINISH] = np.nan
+    rs[L.R_STATUS] = L.UNFINISHED
+    queues = np.zeros((L.QU_ROWS, len(names.queues)))
+    queues[L.Q_LIMIT] = np.inf
+    for q in cluster.queues:
+        i = names.queues.index(q.name)
+        queues[L.Q_QUOTA, i] = q.quota_gpus
+        queues[L.Q_LIMIT, i] = np.inf if q.limit_gpus is None else q.limit_gpus
+    si[L.QUOTAS] = any(q.quota_gpus > 0 for q in cluster.queues)
+    si[L.RESERVED] = bool(cluster.reservations)
+    costs = np.zeros((len(tables.class_names), L.OV_FIELDS))
+    costs[:, : L.O_SLICE] = overheads.for_models([c.model for c in tables.classes])
+    costs[:, L.O_SLICE] = costs[:, L.O_SUSPEND] * SLICE_SHARE
+    world = L.World(
+        jf=np.zeros((L.JF_ROWS, slots)),
+        ji=np.zeros((L.JI_ROWS, slots), np.int64),
+        nf=nf,
+        ni=ni,
+        bk=bk,
+        en=entry_pool(cluster.total_gpus + (2 + most_servers) * slots),
+        hp=np.zeros((8 * slots + cluster.total_gpus + 256, L.HP_FIELDS)),
+        lg=np.zeros((4 * jobs + 8 * slots + 2 * cluster.total_gpus + 1024, L.LG_FIELDS)),
+        sf=sf,
+        si=si,
+        tr=trace,
+        so=np.full(jobs, -1, np.int64),
+        rs=rs,
+        rt=np.ascontiguousarray(tables.rate),
+        ps=np.ascontiguousarray(tables.ps_rate),
+        pr=np.ascontiguousarray(tables.pair),
+        ov=costs,
+        wk=np.zeros((L.WK_ROWS, max(slots, nodes, devices) + 2), np.int64),
+        ex=np.zeros((4, 0)),
+        qu=queues,
+        gp=np.zeros((0, L.GP_FIELDS), np.int64),
+        gq=np.zeros((0, L.GQ_FIELDS)),
+    )
+    return world, names
+
+
+SLICE_SHARE = 0.02  # a turn in a time-sliced group ends at a mini-batch, in memory: 0.1 s where a suspend takes 5 s
+
+
+def entry_pool(size: int) -> Ints:
+    """Unused entries, linked into a free list."""
+    en = np.zeros((size, L.EN_FIELDS), np.int64)
+    en[:, L.E_NEXT] = np.arange(1, size + 1)
+    en[-1, L.E_NEXT] = -1
+    return en
+
+
+def node_rows(cluster: Cluster, types: tuple[str, ...], devices: int) -> tuple[Floats, Ints, int]:
+    nodes = cluster.nodes
+    nf = np.zeros((L.NF_ROWS, len(nodes)))
+    ni = np.zeros((L.DEVICE0 + 3 * devices, len(nodes)), np.int64)
+    racks = {name: i for i, name in enumerate(cluster.racks)}
+    nf[L.CPU_FREE] = nf[L.CPU_TOTAL] = [n.cpus for n in nodes]
+    nf[L.MEM_FREE] = nf[L.MEM_TOTAL] = [n.memory_gib for n in nodes]
+    nf[L.SPEED] = 1.0
+    ni[L.N_GPUS] = ni[L.N_FREE] = [n.gpus for n in nodes]
+    ni[L.N_MASK] = [(1 << n.gpus) - 1 for n in nodes]
+    ni[L.N_TYPE] = [types.index(n.gpu_type) if n.gpus else 0 for n in nodes]
+    ni[L.N_RACK] = [racks[n.rack] for n in nodes]
+    ni[L.N_OWNER] = ni[L.N_HEAD] = -1
+    for i, node in enumerate(nodes):
+        ni[L.DEVICE0 : L.DEVICE0 + node.gpus, i] = L.WHOLE
+        island_of = np.repeat(np.arange(len(node.islands)), node.islands) if node.islands else 0
+        ni[L.DEVICE0 + devices : L.DEVICE0 + devices + node.gpus, i] = island_of
+    return nf, ni, int(any(len(n.islands) > 1 for n in nodes))
+
+
+def codes(column: pl.Series, known: tuple[str, ...] = (), default: str = "") -> tuple[Ints, tuple[str, ...]]:
+    """Numbers for names, in order of first appearance after the known ones."""
+    filled = column.fill_null(default)
+    names = list(dict.fromkeys([*known, *filled.unique(maintain_order=True).to_list()]))
+    numbers = filled.replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
+    return numbers.to_numpy(), tuple(names)
+
+
+def trace_rows(
+    frame: pl.DataFrame, cluster: Cluster, tables: RateTables, expected_s: Floats, types: tuple[str, ...]
+) -> tuple[Floats, Names]:
+    """The trace as the matrix that arrivals are copied from, defaults filled in."""
+    rows = np.zeros((L.TR_ROWS, frame.height))
+
+    def column(name: str, default: float | Floats) -> Floats:
+        values = frame[name].cast(pl.Float64).to_numpy()
+        return np.where(np.isnan(values), default, values) if frame[name].null_count() else values
+
+    gpus = column("gpus", 0.0)
+    with_gpus = [n for n in cluster.nodes if n.gpus]
+    cpus_per_gpu = min((n.cpus / n.gpus for n in with_gpus), default=0.0)
+    memory_per_gpu = min((n.memory_gib / n.gpus for n in with_gpus), default=0.0)
+    rows[L.SUBMIT] = column("submit_s", 0.0)
+    rows[L.GPUS] = gpus
+    rows[L.CPUS] = column("cpus", gpus * cpus_per_gpu)
+    rows[L.MEMORY] = column("memory_gib", gpus * memory_per_gpu)
+    units = np.maximum(gpus, 1.0)
+    rows[L.CPU_UNIT], rows[L.MEM_UNIT] = rows[L.CPUS] / units, rows[L.MEMORY] / units
+    rows[L.MIN_GPUS] = column("min_gpus", gpus)
+    rows[L.MAX_GPUS] = column("max_gpus", gpus)
+    rows[L.WEIGHT] = column("weight", 1.0)
+    rows[L.PRIORITY] = column("priority", 50.0)
+    rows[L.DEADLINE] = column("deadline_s", np.inf)
+    rows[L.WORK] = tables.work_s
+    rows[L.EXPECTED] = expected_s
+    rows[L.REFERENCE] = tables.reference
+    known = tuple(q.name for q in cluster.queues) + tuple(r.queue for r in cluster.reservations)
+    queue, queues = codes(frame["queue"], known, "default")
+    user, users = codes(frame["user"])
+    app, apps = codes(frame["app"])
+    if frame["app"].null_count():  # a job that belongs to no search is an application of its own
+        app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
+    static = rows[L.STATIC_F :]
+    static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
+    static[L.CLASS], static[L.PS_CLASS] = tables.job_class, tables.ps_class
+    static[L.TYPES] = type_sets(frame, types)
+    static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
+    static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
+    drop_useless_types(rows, tables)
+    return rows, Names(queues, users, apps)
+
+
+def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
+    """Bit sets of the GPU types each job accepts."""
+    everything = (1 << len(types)) - 1
+    sets: dict[str, int] = {}
+    for text in frame["gpu_type"].drop_nulls().unique().to_list():
+        named = [t.strip().lower() for t in text.split("|") if t.strip()]
+        mask = sum(1 << i for i, t in enumerate(types) if t.lower() in named)
+        if not named:
+            mask = everything
+        elif not mask:
+            row = frame["gpu_type"].eq(text).fill_null(False).arg_true()[0]
+            raise TraceError(
+                f"job {frame['job_id'][row]!r}: the cluster has no GPU of type {text!r}",
+                hint=f"the cluster has {', '.join(types)}; change gpu_type or the cluster",
+            )
+        sets[text] = mask
+    if not sets:
+        return np.full(frame.height, everything)
+    return frame["gpu_type"].replace_strict(sets, default=everything, return_dtype=pl.Int64).to_numpy()
+
+
+def drop_useless_types(rows: Floats, tables: RateTables) -> None:
+    """A GPU type on which a job makes no progress is none it accepts."""
+    kmax = tables.rate.shape[2] - 1
+    k = np.clip(rows[L.GPUS], 1, kmax).astype(np.int64)
+    cls = tables.job_class
+    mask = rows[L.STATIC_F + L.TYPES].astype(np.int64)
+    for t in range(tables.rate.shape[1]):
+        useless = (tables.rate[cls, t, k, 0] <= 0.0) & (tables.ps_class < 0) & (rows[L.GPUS] > 0)
+        mask[useless] &= ~(1 << t)
+    rows[L.STATIC_F + L.TYPES] = mask
+
+
+def classify(rows: Floats) -> tuple[Ints, Ints]:
+    """Class of each column of a matrix (equal columns share one), and the first column of each class."""
+    code = np.zeros(rows.shape[1], np.int64)
+    for row in rows:
+        if row.size and row.min() != row.max():
+            number = pl.Series(row).rank("dense").to_numpy().astype(np.int64)
+            code = pl.Series(code * (int(number.max()) + 1) + number).rank("dense").to_numpy().astype(np.int64)
+    code -= code.min() if code.size else 0
+    _, first = np.unique(code, return_index=True)
+    return code, first
+
+
+def impossible(world: L.World, strict: bool) -> Ints:
+    """Ids of jobs that could not run even on the empty cluster."""
+    tr, ni, nf = world.tr, world.ni, world.nf
+    demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES]])
+    inverse, first = classify(demands)
+    cpus, memory = nf[L.CPU_TOTAL] + 1e-6, nf[L.MEM_TOTAL] + 1e-6
+    bad = np.zeros(len(first), bool)
+    for i, (gpus, cpu, mem, types) in enumerate(demands[:, first].T):
+        fits = (cpus >= cpu) & (memory >= mem)
+        if gpus == 0:
+            bad[i] = not fits.any()
+            continue
+        rooms = np.where(fits, ni[L.N_GPUS], 0).astype(float)
+        for free, unit in ((cpus, cpu), (memory, mem)):
+            if gpus >= 1 and unit > 0:
+                rooms = np.minimum(rooms, np.floor(free / unit))
+        bad[i] = not any(
+            int(types) >> t & 1 and holds_gang(rooms[ni[L.N_TYPE] == t], ni[L.N_GPUS, ni[L.N_TYPE] == t], gpus, strict)
+            for t in range(int(world.si[L.TYPES_N]))
+        )
+    return np.flatnonzero(bad[inverse])
+
+
+def holds_gang(rooms: Floats, gpus: Ints, wanted: float, strict: bool) -> bool:
+    if rooms.sum() < wanted:
+        return False
+    if not strict:
+        return True
+    nodes_needed = int(np.searchsorted(np.cumsum(np.sort(rooms)[::-1]), wanted) + 1)
+    return nodes_needed <= -(-wanted // max(gpus.max(), 1))

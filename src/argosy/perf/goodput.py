@@ -1,0 +1,105 @@
+"""Statistical efficiency: what a sample is worth when the batch grows (Pollux; algorithms.md §8).
+
+φ = M0·var/sqr            gradient noise scale, from the gradient's variance and squared norm at batch M0
+E(M) = (φ + M0)/(φ + M)   progress per sample relative to batch M0
+gain = E·M/M0             progress per step; AdaScale multiplies the learning rate by it
+goodput = throughput · E
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from argosy.errors import InputError
+from argosy.perf.base import Floats
+from argosy.perf.catalogue import key_of
+from argosy.perf.iteration import IterationModel
+
+GRID = 50  # batch sizes tried between M0 and Mmax
+
+
+def noise_scale(m0: float, grad_var: ArrayLike, grad_sqr: ArrayLike) -> Floats:
+    return np.asarray(m0 * np.asarray(grad_var, np.float64) / np.asarray(grad_sqr, np.float64))
+
+
+def efficiency(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
+    return np.asarray(
+        (np.asarray(phi, np.float64) + m0) / (np.asarray(phi, np.float64) + np.asarray(batch, np.float64))
+    )
+
+
+def gain(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
+    """Steps at batch M0 that one step at this batch is worth; the learning-rate factor of AdaScale."""
+    return np.asarray(efficiency(batch, phi, m0) * np.asarray(batch, np.float64) / m0)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChoice:
+    batch: float
+    accumulation: int  # passes before the one that synchronises
+    throughput: float  # samples/s
+    goodput: float  # samples/s at the worth of batch M0
+
+
+def best_batch(
+    model: IterationModel, gpu_type: str, workers: int, level: int, phi: float, m0: float, mmax: float
+) -> BatchChoice:
+    """The batch on a geometric grid M0..Mmax with the highest goodput.
+
+    One GPU with more than M0 accumulates at least once: without a second replica, gradient noise is measured
+    between passes. Every GPU gets at least one sample, so with more than M0 GPUs the grid starts at their
+    number.
+    """
+    low = max(m0, float(workers))
+    if workers < 1 or not 0 < m0 <= mmax or low > mmax:
+        raise InputError(
+            f"no batch size lies between {low:g} and {mmax:g} for {workers} GPUs",
+            hint="raise the largest batch or use fewer GPUs",
+        )
+
+    def choice(batch: float) -> BatchChoice:
+        forced = int(workers == 1 and batch > m0 * (1 + 1e-9))
+        passes = max(int(np.ceil(batch / workers / model.max_local_batch(gpu_type) - 1e-9)), 1 + forced)
+        rate = float(model.throughput(gpu_type, workers, level, batch, min_accumulation=forced))
+        return BatchChoice(batch, passes - 1, rate, rate * float(efficiency(batch, phi, m0)))
+
+    sizes = np.geomspace(low, mmax, GRID if mmax > low else 1)
+    return max((choice(float(batch)) for batch in sizes), key=lambda c: c.goodput)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseScale:
+    """A network's φ by thirds of its training, and the batch M0 it belongs to."""
+
+    m0: float
+    mmax: float
+    thirds: tuple[float, float, float]
+
+    def phi(self, progress: ArrayLike) -> Floats:
+        """At a share of the training done, a line in logarithms through the middles of the thirds."""
+        return np.asarray(
+            np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds)))
+        )
+
+
+@cache
+def _facts() -> dict[str, Any]:
+    text = resources.files("argosy.perf").joinpath("data/noise_scale.json").read_text("utf-8")
+    models: dict[str, Any] = json.loads(text)["models"]
+    return {key_of(name): entry for name, entry in models.items()}
+
+
+def known_noise_scale(model: str) -> NoiseScale | None:
+    """Published measurements summarised; None for networks without."""
+    entry = _facts().get(key_of(model))
+    if entry is None:
+        return None
+    first, second, third = (float(v) for v in entry["phi_thirds"])
+    return NoiseScale(float(entry["m0"]), float(entry["mmax"]), (first, second, third))

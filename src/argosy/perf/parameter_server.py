@@ -1,0 +1,78 @@
+"""Parameter-server jobs: speed as a function of servers p and workers w.
+
+    synchronous   f(p,w) = 1 / (θ0·M/w + θ1 + θ2·w/p + θ3·w + θ4·p)      Optimus; M = total batch
+    asynchronous  f(p,w) = w / (θ0 + θ1·w/p + θ2·w + θ3·p)               Optimus
+    surface       f(p,w) = 1 / (… + θ5/p + θ6·p/w)                       synchronous with two more terms
+
+in steps/s. The surface is a smooth form of DL2's measured tables, where Optimus' five terms alone miss jobs
+whose few servers are the bottleneck.
+
+All θ ≥ 0, so that every term is a time; no servers or no workers means no speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from argosy.errors import InputError
+from argosy.perf.base import Floats
+
+Form = Literal["sync", "async", "surface"]
+COEFFICIENTS: dict[Form, int] = {"sync": 5, "async": 4, "surface": 7}
+
+
+def sync_features(ps: ArrayLike, workers: ArrayLike, batch: float) -> Floats:
+    p, w = np.broadcast_arrays(np.asarray(ps, np.float64), np.asarray(workers, np.float64))
+    return np.stack([batch / w, np.ones_like(w), w / p, w, p], axis=-1)
+
+
+def async_features(ps: ArrayLike, workers: ArrayLike) -> Floats:
+    p, w = np.broadcast_arrays(np.asarray(ps, np.float64), np.asarray(workers, np.float64))
+    return np.stack([np.ones_like(w), w / p, w, p], axis=-1)
+
+
+def surface_features(ps: ArrayLike, workers: ArrayLike, batch: float) -> Floats:
+    p, w = np.broadcast_arrays(np.asarray(ps, np.float64), np.asarray(workers, np.float64))
+    return np.concatenate([sync_features(p, w, batch), np.stack([1 / p, p / w], axis=-1)], axis=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterServerModel:
+    """One job type's coefficients. `batch` is the total batch, which stays when workers come and go."""
+
+    name: str
+    theta: tuple[float, ...]
+    batch: float
+    form: Form = "sync"
+
+    def __post_init__(self) -> None:
+        if (
+            len(self.theta) != COEFFICIENTS[self.form]
+            or not all(t >= 0 for t in self.theta)
+            or not any(self.theta)
+        ):
+            raise InputError(
+                f"parameter-server model {self.name!r}: the {self.form} form takes {COEFFICIENTS[self.form]} "
+                f"coefficients ≥ 0, not {self.theta}",
+                hint="fit them with argosy.perf.fit",
+            )
+
+    def steps_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
+        p, w = np.broadcast_arrays(np.asarray(ps, np.float64), np.asarray(workers, np.float64))
+        running = (p > 0) & (w > 0)
+        some_p, some_w = np.where(running, p, 1.0), np.where(running, w, 1.0)
+        total = self.batch if batch is None else batch
+        if self.form == "async":
+            speed = some_w / (async_features(some_p, some_w) @ np.array(self.theta))
+        else:
+            features = sync_features if self.form == "sync" else surface_features
+            speed = 1.0 / (features(some_p, some_w, total) @ np.array(self.theta))
+        return np.where(running, speed, 0.0)
+
+    def samples_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
+        """For the asynchronous form a step is one worker's own batch of `batch` samples."""
+        return np.asarray(self.steps_per_s(ps, workers, batch) * (self.batch if batch is None else batch))

@@ -1,0 +1,278 @@
+"""Performance models compiled to arrays: the engine and policies only ever look numbers up.
+
+A *class* is a distinct (model, batch_size) pair; class 0 is the rigid model, for jobs without a known
+network. The batch is the job's total batch, except for models that were measured with a fixed batch per GPU
+(Gavel's), whose traces count it per GPU. Everything is in the model's own unit, so only ratios to a job's own
+`reference` compare between jobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from argosy.errors import TraceError, UnknownName
+from argosy.perf import catalogue
+from argosy.perf.base import Floats, Level, Links, PerfModel
+from argosy.perf.interference import pair_matrix
+from argosy.perf.iteration import IterationModel
+from argosy.perf.parameter_server import ParameterServerModel
+from argosy.perf.rigid import RigidModel
+
+if TYPE_CHECKING:
+    from argosy.cluster.cluster import Cluster, Node
+
+Choice = Literal["auto", "rigid", "iteration", "table", "ps"]
+Ints = NDArray[np.int64]
+LEAST_PS = 16  # policies that size parameter servers look up to DL2's cap, whatever the trace asks for
+RIGID = RigidModel()
+
+
+@dataclass(frozen=True, slots=True)
+class PerfClass:
+    """One row of `rate`: a model (None: rigid) at a batch (None: the model's default)."""
+
+    model: str | None = None
+    batch: float | None = None
+
+    @property
+    def name(self) -> str:
+        return (
+            "rigid"
+            if self.model is None
+            else self.model
+            if self.batch is None
+            else f"{self.model}@{self.batch:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RateTables:
+    """A job's speed is rate[class, type, k, level] / reference; at 1.0 it lasts `work_s`."""
+
+    rate: Floats  # [class, gpu_type, k, level], k = 0..kmax
+    ps_rate: Floats  # [ps_class, p, w]; (0, 1, 1) without parameter-server jobs
+    pair: Floats  # [class, class]: speed of the row sharing its GPUs with the column, relative to alone
+    job_class: Ints  # per trace row
+    ps_class: Ints  # per trace row, -1 for all-reduce jobs
+    reference: Floats  # per trace row: throughput as requested, on its reference type, consolidated
+    work_s: Floats  # per trace row: duration at that reference
+    class_names: tuple[str, ...]
+    classes: tuple[PerfClass, ...]
+    gpu_types: tuple[str, ...]  # the order of rate's second axis
+    pair_type: str  # the GPU type that `pair` was computed for
+    links: Links
+
+
+def compile_tables(
+    trace_frame: pl.DataFrame,
+    cluster: Cluster,
+    *,
+    model: Choice = "auto",
+    reference_type: str | None = None,
+    kmax: int = 256,
+) -> RateTables:
+    """Compile a validated trace frame for a cluster.
+
+    `model`: "auto" takes the catalogue's model where the trace names a known network; "iteration" and "table"
+    only those of that kind; "rigid" none; "ps" treats every job as a parameter-server job (one server per
+    worker where the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic
+    ranges are.
+    """
+    types = cluster.gpu_types or ("gpu",)
+    links = Links.of(cluster.network)
+    gpus = trace_frame["gpus"].to_numpy().astype(np.float64)
+    servers = _servers(trace_frame, gpus, model)
+    job_class, classes = _classes(trace_frame, servers == 0, model)
+    ps_class, ps_models = _ps_classes(trace_frame, servers > 0)
+    size = _size(trace_frame, gpus, cluster, kmax)
+    rate = np.stack([_rates(c, types, size, links) for c in classes])
+
+    k = np.minimum(np.ceil(gpus), size).astype(np.int64)
+    type_index = _type_index(trace_frame["gpu_type"], types, reference_type)
+    level = _consolidated(cluster.nodes, types, size)[type_index, k]
+    reference = rate[job_class, type_index, k, level] * np.where(gpus < 1, gpus, 1.0)
+    ps_rate = np.zeros((0, 1, 1))
+    if ps_models:
+        most = max(LEAST_PS, int(servers.max()))
+        grid_p, grid_w = np.arange(most + 1)[:, None], np.arange(size + 1)[None, :]
+        ps_rate = np.stack([m.samples_per_s(grid_p, grid_w, batch) for m, batch in ps_models])
+        rows = ps_class >= 0
+        reference[rows] = ps_rate[ps_class[rows], servers[rows], k[rows]]
+    reference[k == 0] = 1.0  # CPU-only jobs run at one speed
+    pair_type = max(types, key=lambda t: sum(n.gpus for n in cluster.nodes if n.gpu_type == t))
+    return RateTables(
+        rate,
+        ps_rate,
+        _pairs(classes, pair_type),
+        job_class,
+        ps_class,
+        reference,
+        _work_s(trace_frame, reference, job_class, classes, ps_class, ps_models),
+        tuple(c.name for c in classes),
+        classes,
+        types,
+        pair_type,
+        links,
+    )
+
+
+def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTables, int]:
+    """The class of (model, batch), added if new: for policies that change the batch of a running job."""
+    known = catalogue.lookup(model)
+    if known is None:
+        raise UnknownName("network", model, [d.name for d in catalogue.models() if d.kind != "ps"])
+    new = PerfClass(known.name, batch)
+    if new in tables.classes:
+        return tables, tables.classes.index(new)
+    classes = (*tables.classes, new)
+    rate = np.concatenate(
+        [tables.rate, _rates(new, tables.gpu_types, tables.rate.shape[2] - 1, tables.links)[None]]
+    )
+    pair = _pairs(classes, tables.pair_type)
+    return replace(
+        tables, rate=rate, pair=pair, classes=classes, class_names=(*tables.class_names, new.name)
+    ), len(classes) - 1
+
+
+def _model_of(perf_class: PerfClass) -> PerfModel:
+    known = catalogue.lookup(perf_class.model) if perf_class.model is not None else None
+    return RIGID if known is None else known
+
+
+def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Links) -> Floats:
+    """[gpu_type, k, level]; a wider boundary never speeds a job up."""
+    model = _model_of(perf_class)
+    if isinstance(model, IterationModel):
+        model = replace(model, links=links)
+    k = np.arange(size + 1)
+    rates = np.array([[model.throughput(t, k, level, perf_class.batch) for level in Level] for t in types])
+    return np.ascontiguousarray(np.minimum.accumulate(rates, axis=1).transpose(0, 2, 1))
+
+
+def _pairs(classes: tuple[PerfClass, ...], gpu_type: str) -> Floats:
+    """Batches count only where they are known per GPU."""
+    return pair_matrix(
+        [(c.model, c.batch if _model_of(c).per_gpu_batch else None) for c in classes], gpu_type
+    )
+
+
+def _servers(frame: pl.DataFrame, gpus: Floats, model: Choice) -> Ints:
+    """Parameter servers per row; 0 = all-reduce."""
+    if model not in ("auto", "ps"):
+        return np.zeros(frame.height, np.int64)
+    asked = frame["ps"].fill_null(0).to_numpy().astype(np.int64)
+    if model == "ps":
+        asked = np.where(asked > 0, asked, np.maximum(np.ceil(gpus), 1).astype(np.int64))
+    return np.where(gpus > 0, asked, 0)
+
+
+def _classes(
+    frame: pl.DataFrame, rows: NDArray[np.bool_], model: Choice
+) -> tuple[Ints, tuple[PerfClass, ...]]:
+    """Class of each row, and the classes in order of first appearance after the rigid one."""
+    rigid = PerfClass()
+    job_class = np.zeros(frame.height, np.int64)
+    known: dict[str, PerfModel] = {}
+    if model in ("auto", "iteration", "table") and frame["model"].null_count() < frame.height:
+        for name in frame["model"].drop_nulls().unique().to_list():
+            found = catalogue.lookup(name)
+            if found is not None and (model == "auto" or catalogue.kind_of(found) == model):
+                known[name] = found
+    if not known:
+        return job_class, (rigid,)
+    named = {name: found.name for name, found in known.items()}
+    keys = frame.select(
+        pl.col("model").replace_strict(named, default=None, return_dtype=pl.String).alias("name"),
+        pl.col("batch_size").fill_null(-1.0).alias("batch"),
+        pl.Series("use", rows & (frame["gpus"].to_numpy() > 0)),
+    )
+    used = keys.with_row_index("row").filter(pl.col("use") & pl.col("name").is_not_null())
+    distinct = used.select("name", "batch").unique(maintain_order=True).with_row_index("class", offset=1)
+    found_rows = used.join(distinct, on=["name", "batch"], how="inner")
+    job_class[found_rows["row"].to_numpy()] = found_rows["class"].to_numpy()
+    classes = (PerfClass(name, None if batch <= 0 else batch) for _, name, batch in distinct.iter_rows())
+    return job_class, (rigid, *classes)
+
+
+def _ps_classes(
+    frame: pl.DataFrame, rows: NDArray[np.bool_]
+) -> tuple[Ints, list[tuple[ParameterServerModel, float | None]]]:
+    """Parameter-server class of each row; jobs of unknown networks share the generic shape."""
+    ps_class = np.full(frame.height, -1, np.int64)
+    order: dict[tuple[ParameterServerModel, float | None], int] = {}
+    where = np.flatnonzero(rows)
+    asked = frame[where].select("model", "batch_size")
+    for index, (name, batch) in zip(where, asked.iter_rows()):
+        found = catalogue.lookup_ps(name) if name is not None else None
+        key = (catalogue.generic_ps(), None) if found is None else (found, batch or None)
+        ps_class[index] = order.setdefault(key, len(order))
+    return ps_class, list(order)
+
+
+def _size(frame: pl.DataFrame, gpus: Floats, cluster: Cluster, kmax: int) -> int:
+    """The largest k that can be looked up: what the trace requests, and its elastic ranges up to kmax."""
+    requested = float(gpus.max(initial=1.0))
+    ranges = frame["max_gpus"].max()
+    elastic = min(float(kmax), float(ranges)) if isinstance(ranges, int | float) else 0.0
+    return max(1, min(cluster.total_gpus, int(np.ceil(max(requested, elastic)))))
+
+
+def _type_index(column: pl.Series, types: tuple[str, ...], reference_type: str | None) -> Ints:
+    """Reference type of each row: the only one it names, if that exists; else the given or first one."""
+    by_name = {t.lower(): i for i, t in reversed(list(enumerate(types)))}
+    if reference_type is not None and reference_type.lower() not in by_name:
+        raise UnknownName("GPU type", reference_type, types)
+    usual = 0 if reference_type is None else by_name[reference_type.lower()]
+    if column.null_count() == len(column):
+        return np.full(len(column), usual, np.int64)
+    own = {name: by_name.get(name.lower(), usual) for name in column.drop_nulls().unique().to_list()}
+    return column.replace_strict(own, default=usual, return_dtype=pl.Int64).to_numpy()
+
+
+def _consolidated(nodes: tuple[Node, ...], types: tuple[str, ...], size: int) -> Ints:
+    """[gpu_type, k]: the narrowest level at which k GPUs of a type can be had at all."""
+    level = np.full((len(types), size + 1), Level.CLUSTER, np.int64)
+    for i, gpu_type in enumerate(types):
+        own = [n for n in nodes if n.gpu_type == gpu_type and n.gpus]
+        racks: dict[str, int] = {}
+        for node in own:
+            racks[node.rack] = racks.get(node.rack, 0) + node.gpus
+        level[i, : 1 + max(racks.values(), default=size)] = Level.RACK
+        level[i, : 1 + max((n.gpus for n in own), default=size)] = Level.NODE
+        level[i, : 1 + max((max(n.islands, default=n.gpus) for n in own), default=size)] = Level.ISLAND
+    return level
+
+
+def _work_s(
+    frame: pl.DataFrame,
+    reference: Floats,
+    job_class: Ints,
+    classes: tuple[PerfClass, ...],
+    ps_class: Ints,
+    ps_models: list[tuple[ParameterServerModel, float | None]],
+) -> Floats:
+    """Durations; where only work is given, work over reference, if the model knows absolute speeds."""
+    duration = frame["duration_s"]
+    if duration.null_count() == 0:
+        return duration.to_numpy().astype(np.float64)
+    absolute = np.array([_model_of(c).unit != "relative" for c in classes])[job_class]
+    if ps_models:
+        known = np.array([m.name != catalogue.generic_ps().name for m, _ in ps_models])
+        absolute = np.where(ps_class >= 0, known[ps_class], absolute)
+    blind = np.flatnonzero(duration.is_null().to_numpy() & ~absolute)
+    if len(blind):
+        row = int(blind[0])
+        more = f" (and {len(blind) - 1} more such jobs)" if len(blind) > 1 else ""
+        raise TraceError(
+            f"job {frame['job_id'][row]!r} gives work but no duration_s, and no speed is known for model "
+            f"{frame['model'][row]!r}{more}",
+            hint="give duration_s, or name a network of the performance catalogue "
+            "(argosy.perf.catalogue.models()), or register one with argosy.perf.catalogue.register",
+        )
+    work = frame["work"].fill_null(0.0).to_numpy()
+    return np.where(duration.is_null().to_numpy(), work / reference, duration.fill_null(0.0).to_numpy())

@@ -1,0 +1,146 @@
+"""What a policy is: it orders, sizes and places jobs, and says what it looks at.
+
+Most policies implement `rank` and nothing else. The mechanism does the rest: gang admission, back-fill, preemption,
+resizing, placement. A policy that decides everything itself implements `plan`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import INFORMATION, Context, View
+from argosy.errors import InputError, PolicyError
+from argosy.mechanism.plan import Plan
+from argosy.registry import Registry
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy.policies")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much each job of the view should get now; 0 workers means: not now."""
+
+    workers: Ints
+    servers: Ints | None = None  # parameter servers
+    types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, told to policies that implement `on_event`."""
+
+    time: float
+    kind: str  # name of an argosy.sim.result.EventKind, lower case
+    job: int  # index, -1 for node events
+    node: int  # -1 for job events
+
+
+class Policy:
+    """Base class. Override `rank`; or `rank` and `size`; or `plan`.
+
+    Class attributes say what the policy looks at and how the mechanism should treat it.
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    reference: ClassVar[str] = ""
+
+    uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
+    preemptive: bool = False  # may running jobs be taken off in favour of better ranked ones?
+    backfill: bool = True  # go on behind a job that does not fit?
+    placer: str = "consolidate"
+    static: bool = False  # the key of a job is fixed when it arrives and depends on nothing but the job
+    eager: bool = False  # need not be asked when nobody waits, or the only one who waits is new and fits
+
+    def reset(self, context: Context) -> None:
+        """A run begins."""
+
+    def rank(self, view: View) -> Floats:
+        """One number a job, smaller first; ties go to the earlier submission."""
+        raise PolicyError(f"policy {self.name!r} implements neither rank nor plan")
+
+    def size(self, view: View) -> Sizes:
+        """How many GPUs each job gets; called after `rank` if overridden."""
+        raise PolicyError(f"policy {self.name!r} does not size jobs")
+
+    def plan(self, view: View) -> Plan:
+        """Everything at once, instead of rank and size."""
+        raise PolicyError(f"policy {self.name!r} does not plan")
+
+    def wake_at(self, view: View) -> float | None:
+        """Ask me again at this time even if nothing happens."""
+        return None
+
+    def on_event(self, event: Event) -> None:
+        """Something happened; called before the next decision, if overridden."""
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a restart, as JSON."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The counterpart of `state`."""
+
+
+def overrides(policy: Policy, method: str) -> bool:
+    return getattr(type(policy), method) is not getattr(Policy, method)
+
+
+def decides(policy: Policy | type[Policy]) -> str:
+    """Which of the three questions the policy answers itself."""
+    cls = policy if isinstance(policy, type) else type(policy)
+    if cls.plan is not Policy.plan:
+        return "order, size, place"
+    return "order, size" if cls.size is not Policy.size else "order"
+
+
+def register(name: str, summary: str, reference: str = "") -> Callable[[type[Policy]], type[Policy]]:
+    """Make a policy class known by name."""
+
+    def decorate(cls: type[Policy]) -> type[Policy]:
+        cls.name, cls.summary, cls.reference = name, summary, reference
+        unknown = cls.uses - set(INFORMATION)
+        if unknown:
+            raise PolicyError(f"policy {name!r} uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
+        return POLICIES.add(name)(cls)
+
+    return decorate
+
+
+def create(spec: str) -> Policy:
+    """A policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`."""
+    name, *pairs = spec.split(":")
+    cls = POLICIES[name]
+    known = inspect.signature(cls).parameters
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator or key not in known:
+            takes = ", ".join(f"{p.name}={p.default}" for p in known.values()) or "no parameters"
+            raise InputError(f"policy {name!r}: cannot use {pair!r}", hint=f"{name} takes {takes}")
+        arguments[key] = _value(name, key, text, known[key].default)
+    return cls(**arguments)
+
+
+def _value(policy: str, key: str, text: str, default: Any) -> Any:
+    if isinstance(default, str):
+        return text
+    if isinstance(default, bool):
+        if text.lower() in ("true", "yes", "1", "on"):
+            return True
+        if text.lower() in ("false", "no", "0", "off"):
+            return False
+        raise InputError(f"policy {policy!r}: {key} must be true or false, is {text!r}")
+    try:
+        return int(text) if isinstance(default, int) else float(text)
+    except ValueError:
+        raise InputError(f"policy {policy!r}: {key} must be a number, is {text!r}") from None

@@ -1,0 +1,367 @@
+"""A comparison as one HTML page that needs nothing else: no network, no server, no other files.
+
+Names of traces, policies, queues and jobs come from people and are escaped everywhere; the charts' data sit
+in script elements of type JSON, where no text can end the element early.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from argosy.atomic import writing
+from argosy.cluster.view import INFORMATION
+from argosy.report import maps, plots
+from argosy.report.comparison import Comparison, sees_future
+from argosy.report.style import CSS, SCRIPT
+from argosy.report.tables import (
+    FUTURE_NOTE,
+    LONG,
+    UNFINISHED_NOTE,
+    columns,
+    comparison_rows,
+    show,
+    versions,
+    without_nan,
+)
+from argosy.sim.metrics import DEFINITIONS
+
+MOST_MAPS = 8
+
+
+def write_report(comparison: Comparison, path: str | Path) -> None:
+    """The page, written atomically."""
+    with writing(path) as temporary:
+        temporary.write_text(page(comparison), encoding="utf-8")
+
+
+def page(comparison: Comparison) -> str:
+    """The whole page as text."""
+    first = comparison.results[0]
+    charts = _Charts()
+    body = [
+        f"<h1>{escape(first.trace)} on {escape(first.cluster.name)}</h1>",
+        f'<p class="lead">{_verdict(comparison)}</p>',
+        _cards(comparison),
+        _scores(comparison),
+        _differences(comparison, charts),
+        _distributions(comparison, charts),
+        _sweep(comparison, charts),
+        _winners(comparison, charts),
+        _maps(comparison, charts),
+        _sight(comparison),
+        _settings(comparison),
+        _definitions(comparison),
+        f"<footer>Made by Argosy {escape(versions()['argosy'])} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
+        "This page works offline; click a name in a legend to single out a policy.</footer>",
+    ]
+    title = escape(f"{', '.join(comparison.policies)}: {first.trace}")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{CSS}</style></head>\n<body><main>\n"
+        + "\n".join(part for part in body if part)
+        + f"\n</main>\n{charts.data()}\n<script>{_javascript()}</script>\n"
+        + f"<script>{SCRIPT}</script>\n</body></html>\n"
+    )
+
+
+class _Charts:
+    """Collects the charts of a page; each is drawn where its figure stands."""
+
+    def __init__(self) -> None:
+        self._specs: list[dict[str, Any]] = []
+
+    def figure(self, chart: plots.Chart, title: str, reading: str) -> str:
+        """A figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
+        self._specs.append(chart.to_dict())
+        return (
+            f"<figure><figcaption><b>{escape(title)}</b>{escape(reading)}</figcaption>"
+            f'<div class="chart" data-spec="chart-{len(self._specs)}"></div></figure>'
+        )
+
+    def data(self) -> str:
+        return "\n".join(
+            f'<script type="application/json" id="chart-{number}">{_json(spec)}</script>'
+            for number, spec in enumerate(self._specs, start=1)
+        )
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(without_nan(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+@cache
+def _javascript() -> str:
+    """Vega, Vega-Lite and vega-embed in one piece; takes two seconds to bundle."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(None, vl_version=plots.vega_lite_version())
+    return bundle.replace("</script", "<\\/script")
+
+
+def _verdict(comparison: Comparison) -> str:
+    """The result in a sentence, with as much certainty as the intervals give."""
+    means = {policy: s["jct_mean_s"].mean for policy, s in comparison.summary.items()}
+    known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
+    if len(comparison.policies) == 1 or not known:
+        return f"One policy, {escape(comparison.policies[0])}."
+    best = min(known, key=lambda policy: known[policy])
+    base = comparison.baseline
+    if best == base:
+        return f"No policy has a shorter mean job completion time than <b>{escape(base)}</b>, the baseline."
+    paired = comparison.paired[best, base]
+    change = paired.change
+    sure = doubt = ""
+    if not math.isnan(change.low):
+        sure = f" (95 % interval {_signed(change.low)} … {_signed(change.high)}, paired by {paired.by})"
+        doubt = "" if change.excludes_zero() else " The interval includes zero: this may be chance."
+    return (
+        f"<b>{escape(best)}</b>{_star(comparison, best)} has the shortest mean job completion time, "
+        f"{_signed(change.mean)} against <b>{escape(base)}</b>{sure}.{doubt}"
+    )
+
+
+def _cards(comparison: Comparison) -> str:
+    first = comparison.results[0]
+    jobs, cluster = first.jobs, first.cluster
+    submits = jobs["submit_s"].to_numpy()
+    span_s = float(np.ptp(submits)) if submits.size else 0.0
+    asked_gpu_s, offered_gpu_s = float((jobs["gpus"] * jobs["alone_s"]).sum()), span_s * cluster.total_gpus
+    load = f"{asked_gpu_s / offered_gpu_s:.0%}" if offered_gpu_s > 0 else "–"
+    unit, seconds = plots.time_unit(span_s)
+    window = comparison.window
+    types = ", ".join(cluster.gpu_types)
+    cards = [
+        ("jobs", f"{jobs.height:,}", f"over {span_s / seconds:.3g} {unit}"),
+        ("cluster", f"{cluster.total_gpus:,} GPUs", f"{len(cluster.nodes):,} nodes, {types}"),
+        ("offered load", load, "GPU-time asked for / there"),
+        ("policies", f"{len(comparison.policies)}", f"baseline {comparison.baseline}"),
+        ("seeds", f"{len(comparison.seeds)}", ", ".join(map(str, comparison.seeds[:8]))),
+    ]
+    if window:
+        bounds = f"{window[0] / seconds:.3g}–{window[1] / seconds:.3g}"
+        cards.append(("window", bounds, f"{unit}; only jobs submitted in it"))
+    shown = [
+        f'<div class="card"><span>{name}</span><b>{escape(value)}</b><small>{escape(more)}</small></div>'
+        for name, value, more in cards
+    ]
+    return f'<div class="cards">{"".join(shown)}</div>'
+
+
+def _scores(comparison: Comparison) -> str:
+    shown, rows = columns(comparison, LONG), comparison_rows(comparison, LONG)
+    head = "".join(
+        f'<th title="{escape(DEFINITIONS[c.metric].text)}">{c.label}<small>{c.unit or "&nbsp;"}</small></th>'
+        for c in shown
+    )
+    lines = []
+    for row in rows:
+        star = ' <span class="star" title="sees true durations">★</span>' if row.future else ""
+        name = _named(comparison, row.policy) + (" †" if row.unfinished else "") + star
+        cells = "".join(
+            f"<td{' class=best' if metric in row.best else ''}>{_with_small_spread(text)}</td>"
+            for metric, text in row.values.items()
+        )
+        lines.append(f"<tr><td>{name}</td>{cells}</tr>")
+    notes = ["Green: best of its column."]
+    notes += ["±: 95 % interval over seeds (Student-t)."] if len(comparison.seeds) > 1 else []
+    notes += [f"{FUTURE_NOTE}, which no real scheduler can."] if any(row.future for row in rows) else []
+    notes += [f"{UNFINISHED_NOTE}."] if any(row.unfinished for row in rows) else []
+    return (
+        "<h2>Results</h2><p class=soft>Mean over seeds; point at a heading for its definition.</p>"
+        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div>'
+        f'<p class="note">{escape(" ".join(notes))}</p>'
+    )
+
+
+def _differences(comparison: Comparison, charts: _Charts) -> str:
+    """How much each policy differs from each other one, and how sure that is."""
+    if len(comparison.policies) < 2:
+        return ""
+    head = "".join(f'<th class="middle">{escape(policy)}</th>' for policy in comparison.policies)
+    lines = []
+    for policy in comparison.policies:
+        cells = []
+        for other in comparison.policies:
+            if policy == other:
+                cells.append('<td class="middle soft">·</td>')
+                continue
+            change = comparison.paired[policy, other].change
+            best = " best" if change.high < 0 else ""
+            bounds = f"<small>{_signed(change.low)} … {_signed(change.high)}</small>"
+            bounds = "" if math.isnan(change.low) else f"<br>{bounds}"
+            cells.append(f'<td class="middle{best}">{_signed(change.mean)}{bounds}</td>')
+        lines.append(f"<tr><td>{_named(comparison, policy)}</td>{''.join(cells)}</tr>")
+    by = " or ".join(sorted({pair.by for pair in comparison.against_baseline}))
+    out = max(pair.left_out for pair in comparison.against_baseline)
+    left = f" Up to {out:,} jobs that did not finish under both are left out." if out else ""
+    reading = (
+        f"Dots left of the dashed line: shorter mean JCT than {comparison.baseline}. Whiskers: 95 % interval of "
+        f"the paired difference, by {by}; one that crosses the line may be chance.{left}"
+    )
+    return (
+        "<h2>Differences between policies</h2>"
+        + charts.figure(plots.paired_differences(comparison), "Mean JCT against the baseline", reading)
+        + "<details><summary>Every policy against every other</summary>"
+        "<p class=note>Change of mean JCT of the row's policy against the column's, with its interval. Green: "
+        "surely shorter.</p>"
+        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div></details>'
+    )
+
+
+def _distributions(comparison: Comparison, charts: _Charts) -> str:
+    figures = [
+        charts.figure(
+            plots.jct_cdf(comparison),
+            "How soon jobs finish",
+            "Height of a curve at a time: share of jobs that took no longer. Higher and further left is better.",
+        ),
+        charts.figure(
+            plots.queue_length(comparison),
+            "Jobs waiting",
+            "Jobs that hold nothing, preempted ones included; average over seeds. Lower is better.",
+        ),
+        charts.figure(
+            plots.gpu_use(comparison),
+            "GPUs in use",
+            "Share of all GPUs held by jobs. High while jobs wait is good; a long tail comes from a few long jobs.",
+        ),
+        charts.figure(
+            plots.losses(comparison),
+            "What GPU-hours were lost to",
+            "Of all GPU-hours held, the share that did not move jobs forward. Shorter is better.",
+        ),
+    ]
+    return f'<h2>Where the time goes</h2><div class="pair">{"".join(figures)}</div>'
+
+
+def _sweep(comparison: Comparison, charts: _Charts) -> str:
+    if not comparison.sweep:
+        return ""
+    reading = (
+        "The same jobs arriving faster or slower. A curve that stays low further to the right carries more load. "
+        "Geometric mean over seeds, bands: its 95 % interval."
+    )
+    chart = plots.load_sweep(comparison)
+    return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
+
+
+def _winners(comparison: Comparison, charts: _Charts) -> str:
+    if comparison.winners.is_empty():
+        return ""
+    by_size = charts.figure(
+        plots.winners_and_losers(comparison, "size"),
+        "By job size",
+        f"Mean JCT of the jobs in a class, relative to {comparison.baseline}. To the left: these jobs gained.",
+    )
+    by_queue = charts.figure(
+        plots.winners_and_losers(comparison, "queue"),
+        "By queue",
+        f"The same for the jobs of a queue (at most the {plots.MOST_QUEUES} largest are shown).",
+    )
+    return f'<h2>Who won, who lost</h2><div class="pair">{by_size}{by_queue}</div>'
+
+
+def _maps(comparison: Comparison, charts: _Charts) -> str:
+    seed = comparison.results[0].seed
+    shown = [policy for policy in comparison.policies if seed in comparison.runs[policy]][:MOST_MAPS]
+    end_s = max(comparison.runs[policy][seed].end_s for policy in shown)
+    figures = "".join(
+        charts.figure(maps.cluster_map(comparison.timelines[policy][seed], end_s=end_s), policy, "")
+        for policy in shown
+    )
+    few = f" The first {MOST_MAPS} policies are shown." if len(shown) < len(comparison.policies) else ""
+    return (
+        "<h2>The cluster over time</h2><p class=soft>Nodes from top to bottom, time from left to right, "
+        f"seed {seed}; the fainter a place, the more of its GPUs were idle.{few}</p>"
+        f'<div class="pair">{figures}</div>'
+    )
+
+
+def _sight(comparison: Comparison) -> str:
+    """What each policy was allowed to see."""
+    firsts = {policy: next(iter(runs.values())) for policy, runs in comparison.runs.items()}
+    used = {use for run in firsts.values() for use in run.uses}
+    known = [use for use in INFORMATION if use in used] + sorted(used - set(INFORMATION))
+    head = "".join(
+        f'<th class="middle" title="{escape(INFORMATION.get(use, use))}">{escape(use)}</th>' for use in known
+    )
+    lines = []
+    for policy, run in firsts.items():
+        cells = "".join(f'<td class="middle">{"●" if use in run.uses else ""}</td>' for use in known)
+        name = _named(comparison, policy) + _star(comparison, policy)
+        lines.append(f"<tr><td>{name}</td>{cells}</tr>")
+    meanings = [f"<b>{use}</b>: {escape(INFORMATION[use])}" for use in known if use in INFORMATION]
+    return (
+        "<h2>What each policy was allowed to see</h2><p class=soft>A policy that reads anything else is stopped "
+        "with an error, so this is what its decisions rest on.</p>"
+        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div>'
+        f'<p class="note">{"; ".join(meanings)}.</p>'
+    )
+
+
+def _settings(comparison: Comparison) -> str:
+    rows = []
+    keys = dict.fromkeys(key for result in comparison.results for key in result.settings)
+    for key in keys:
+        values = {run.policy: str(run.settings.get(key, "–")) for run in comparison.results}
+        one = len(set(values.values())) == 1
+        texts = [next(iter(values.values()))] if one else [f"{p}: {value}" for p, value in values.items()]
+        rows.append((str(key), "; ".join(texts)))
+    rows += [(f"{name} version", text) for name, text in versions().items()]
+    table = _text_table(("setting", "value"), rows)
+    command = f"<pre>{escape(comparison.command)}</pre>" if comparison.command else ""
+    return (
+        f"<h2>How this was made</h2>{command}"
+        f"<details><summary>Settings and versions</summary>{table}</details>"
+    )
+
+
+def _definitions(comparison: Comparison) -> str:
+    """Every metric: what it means and what each policy got."""
+    rows = [
+        (name, definition.unit, *(show(comparison.summary[p][name]) for p in comparison.policies), definition.text)
+        for name, definition in DEFINITIONS.items()
+    ]
+    table = _text_table(("metric", "unit", *comparison.policies, "definition"), rows)
+    return (
+        "<h2>All metrics</h2><p class=soft>Each has one definition, whatever the policy.</p>"
+        f"<details><summary>Values and definitions</summary>{table}</details>"
+    )
+
+
+def _text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    top = "".join(f'<th class="text">{escape(cell)}</th>' for cell in head)
+    lines = ["".join(f'<td class="text">{escape(cell)}</td>' for cell in row) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
+
+
+def _named(comparison: Comparison, policy: str) -> str:
+    """A policy's name with the colour it has in the charts."""
+    colour = plots.PALETTE[comparison.policies.index(policy) % len(plots.PALETTE)]
+    return f'<i class="swatch" style="background:{colour}"></i>{escape(policy)}'
+
+
+def _star(comparison: Comparison, policy: str) -> str:
+    first = next(iter(comparison.runs[policy].values()))
+    return f' <span class="star">{FUTURE_NOTE}</span>' if sees_future(first) else ""
+
+
+def _with_small_spread(text: str) -> str:
+    mean, plus_minus, spread = escape(text).partition(" ± ")
+    return f"{mean}<br><small>± {spread}</small>" if plus_minus else mean
+
+
+def _signed(share: float) -> str:
+    return "–" if math.isnan(share) else f"{share:+.0%}".replace("-", "−")

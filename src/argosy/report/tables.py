@@ -1,0 +1,225 @@
+"""Comparisons as tables: rows for any renderer, a table for the terminal, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from argosy.atomic import writing
+from argosy.report.comparison import Comparison, sees_future
+from argosy.report.stats import Interval
+from argosy.sim.metrics import DEFINITIONS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FUTURE_NOTE = "★ sees true durations"
+UNFINISHED_NOTE = "† JCT, queueing and fairness are over finished jobs only; some were unfinished"
+
+# What a terminal of usual width has room for, and what a page has.
+SHORT = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "queueing_mean_s", "rho_over_1", "utilisation_held",
+         "restarts_per_job", "decision_p99_us")  # fmt: skip
+LONG = ("jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queueing_mean_s", "makespan_s", "slowdown_mean",
+        "rho_max", "rho_over_1", "utilisation_held", "utilisation_useful", "fragmentation",
+        "restarts_per_job", "cost_held", "energy_kwh", "deadlines_met", "decision_p99_us")  # fmt: skip
+LABELS = {
+    "jct_mean_s": "JCT mean", "jct_p50_s": "JCT p50", "jct_p90_s": "JCT p90", "jct_p99_s": "JCT p99",
+    "queueing_mean_s": "queueing", "makespan_s": "makespan", "slowdown_mean": "slowdown", "rho_max": "ρ max",
+    "rho_over_1": "ρ > 1", "utilisation_held": "GPUs held", "utilisation_useful": "useful",
+    "fragmentation": "fragm.", "restarts_per_job": "restarts/job", "cost_held": "cost",
+    "energy_kwh": "energy", "deadlines_met": "deadlines", "decision_p99_us": "decision p99",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A metric in the unit that suits its size: shown = value / divisor."""
+
+    metric: str
+    label: str
+    unit: str
+    divisor: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy: shown values by metric, which of them are the best, and what it was allowed to see."""
+
+    policy: str
+    values: dict[str, str]
+    best: frozenset[str]
+    sees: str
+    future: bool
+    unfinished: bool
+
+
+def columns(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Column]:
+    """The metrics among `names` that any policy has a value for, and the outcomes that lose jobs where there
+    are such: a reader must not miss them."""
+    known = [n for n in names if not all(math.isnan(v) for v in _means(comparison, n))]
+    losing = [n for n in ("unfinished", "refused", "cancelled") if n not in known]
+    lost = [n for n in losing if any(v > 0 for v in _means(comparison, n))]
+    return [Column(n, LABELS.get(n, n), *_unit(n, _means(comparison, n))) for n in [*known, *lost]]
+
+
+def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Row]:
+    """One row for each policy, in the order they were asked for."""
+    shown = columns(comparison, names)
+    best = {column.metric: comparison.best(column.metric) for column in shown}
+    rows = []
+    for policy in comparison.policies:
+        summary = comparison.summary[policy]
+        run = next(iter(comparison.runs[policy].values()))
+        rows.append(
+            Row(
+                policy,
+                {c.metric: show(summary[c.metric], c.divisor) for c in shown},
+                frozenset(metric for metric, policies in best.items() if policy in policies),
+                ", ".join(run.uses) or "nothing",
+                sees_future(run),
+                summary["unfinished"].mean > 0,
+            )
+        )
+    return rows
+
+
+def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
+    """For the terminal; the best of each column is bold and green, with a dot for those who see no colour."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = columns(comparison, names)
+    rows = comparison_rows(comparison, names)
+    runs = f"{len(comparison.seeds)} seed{'s' if len(comparison.seeds) > 1 else ''}"
+    first = comparison.results[0]
+    notes = ["• best in column"]
+    notes += ["± 95 % interval over seeds"] if len(comparison.seeds) > 1 else []
+    notes += [FUTURE_NOTE] if any(row.future for row in rows) else []
+    notes += [UNFINISHED_NOTE] if any(row.unfinished for row in rows) else []
+    found = Table(
+        title=Text(f"{first.trace} on {first.cluster.name}: {first.jobs.height:,} jobs, {runs}"),
+        caption=Text("\n".join(notes)),
+        caption_justify="left",
+        title_justify="left",
+        header_style="bold",
+    )
+    found.add_column("policy")
+    for column in shown:
+        found.add_column(Text(f"{column.label}\n{column.unit}"), justify="right")
+    found.add_column("sees")
+    for row in rows:
+        cells = [
+            Text(f"• {text}", style="bold green") if metric in row.best else Text(text)
+            for metric, text in row.values.items()
+        ]
+        sees = Text(f"★ {row.sees}", style="yellow") if row.future else Text(row.sees, style="dim")
+        found.add_row(Text(row.policy + (" †" if row.unfinished else "")), *cells, sees)
+    return found
+
+
+def show(value: Interval, divisor: float = 1.0) -> str:
+    """A mean, with ± half of its interval if it has one that is not zero; – for nothing."""
+    if math.isnan(value.mean):
+        return "–"
+    mean, reach = value.mean / divisor, value.half_width / divisor
+    digits = 0 if abs(mean) >= 100 else 1 if abs(mean) >= 10 else 2
+    if mean == round(mean) and not reach > 0:
+        digits = 0
+    spread = f" ± {reach:,.{digits}f}" if reach > 0 else ""
+    return f"{mean:,.{digits}f}{spread}"
+
+
+def _means(comparison: Comparison, name: str) -> list[float]:
+    return [comparison.summary[policy][name].mean for policy in comparison.policies]
+
+
+def _unit(name: str, means: list[float]) -> tuple[str, float]:
+    """The shown unit of a column and what to divide by, from its smallest non-zero mean."""
+    unit = DEFINITIONS[name].unit
+    size = min((abs(v) for v in means if not math.isnan(v) and v != 0), default=0.0)
+    if unit == "s":
+        steps = (("d", 86400.0, 2.0), ("h", 3600.0, 1.0), ("min", 60.0, 1.0), ("s", 1.0, 0.0))
+        return next((name, length) for name, length, least in steps if size >= least * length)
+    if unit == "µs" and size >= 1000:
+        return "ms", 1000.0
+    if unit == "share":
+        return "%", 0.01
+    return ("" if unit in ("jobs", "1/job", "times") else unit), 1.0
+
+
+def to_json(comparison: Comparison, path: str | Path) -> None:
+    """Everything needed to check or redraw the comparison, as strict JSON (NaN becomes null), atomically."""
+    with writing(path) as temporary:
+        text = json.dumps(document(comparison), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """What `to_json` writes."""
+    first = comparison.results[0]
+    cluster = first.cluster
+    found = {
+        "command": comparison.command,
+        "versions": versions(),
+        "trace": first.trace,
+        "cluster": {"name": cluster.name, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus},
+        "seeds": list(comparison.seeds),
+        "window_s": comparison.window,
+        "baseline": comparison.baseline,
+        "policies": [_policy(comparison, policy) for policy in comparison.policies],
+        "paired_jct": [
+            {"policy": p.policy, "against": p.other, "paired_by": p.by, "left_out": p.left_out}
+            | p.change._asdict()
+            for p in comparison.paired.values()
+        ],
+        "sweep": [
+            {"load": load, "policy": run.policy, "seed": run.seed}
+            | {"metrics": scores}
+            for load, run, scores in comparison.sweep_scores
+        ],
+        "units": {name: definition.unit for name, definition in DEFINITIONS.items()},
+    }
+    return without_nan(found)  # type: ignore[no-any-return]
+
+
+def _policy(comparison: Comparison, policy: str) -> dict[str, Any]:
+    runs = comparison.runs[policy]
+    first = next(iter(runs.values()))
+    return {
+        "name": policy,
+        "uses": list(first.uses),
+        "sees_true_durations": sees_future(first),
+        "runs": [
+            {"seed": seed, "trace": run.trace, "settings": run.settings, "end_s": run.end_s}
+            | {"cpu_s": run.cpu_s, "metrics": comparison.scores[policy][seed]}
+            for seed, run in runs.items()
+        ],
+        "aggregate": {name: value._asdict() for name, value in comparison.summary[policy].items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    """What could change a figure: our own version, Python's and those of the libraries that compute."""
+    packages = ("argosy", "numpy", "numba", "polars", "scipy")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def without_nan(value: Any) -> Any:
+    """The same nested value with None in place of what JSON has no word for."""
+    if isinstance(value, dict):
+        return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,389 @@
+"""The simulator: a world, a clock and a policy.
+
+`Engine` goes from decision to decision: `advance()` lets time pass until the policy must be asked, `decide()` carries
+out what it says. `run()` does both until nothing is left; an environment for learning calls them one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from argosy.cluster.cluster import Cluster
+from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Part, Profile, View
+from argosy.errors import InvalidPlan, PolicyError, TraceError
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.plan import Plan
+from argosy.mechanism.world import PLACERS, build, classify, impossible
+from argosy.perf.overhead import Overheads
+from argosy.perf.tables import compile_tables
+from argosy.policies.base import Event, Policy, Sizes, overrides
+from argosy.sim.outside import Outside
+from argosy.sim.planner import PlanWriter
+from argosy.sim.result import EventKind, Result
+from argosy.sim.results import collect
+from argosy.sim.settings import Settings
+from argosy.workload.estimate import Oracle, make_estimator
+from argosy.workload.trace import Trace
+
+MAX_STATIC_CLASSES = 256
+Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
+
+JOB_ROWS_F = {
+    "submitted": L.SUBMIT, "gpus": L.GPUS, "cpus": L.CPUS, "memory_gib": L.MEMORY, "min_gpus": L.MIN_GPUS,
+    "max_gpus": L.MAX_GPUS, "weight": L.WEIGHT, "priority": L.PRIORITY, "deadline": L.DEADLINE,
+    "attained": L.NOW_ATTAINED, "executed_s": L.NOW_EXECUTED, "waiting_s": L.NOW_WAITING, "started": L.STARTED,
+    "held": L.HELD, "progress": L.NOW_PROGRESS, "measured_rate": L.RATE, "expected_s": L.EXPECTED,
+    "expected_left_s": L.NOW_EXPECTED_LEFT, "duration_s": L.WORK, "remaining_s": L.NOW_LEFT,
+}  # fmt: skip
+JOB_ROWS_I = {
+    "index": L.ID, "ps": L.WANT_PS_ASKED, "queue": L.QUEUE, "user": L.USER, "app": L.APP, "types": L.TYPES,
+    "kind": L.CLASS, "preemptions": L.PREEMPTIONS, "state": L.STATE, "servers": L.PS_HELD, "level": L.LEVEL,
+}  # fmt: skip
+NODE_ROWS_F = {
+    "free_cpus": L.CPU_FREE, "free_memory_gib": L.MEM_FREE, "cpus": L.CPU_TOTAL, "memory_gib": L.MEM_TOTAL,
+    "speed": L.SPEED,
+}  # fmt: skip
+NODE_ROWS_I = {
+    "gpus": L.N_GPUS, "free": L.N_FREE, "free_devices": L.N_MASK, "type": L.N_TYPE, "rack": L.N_RACK,
+    "state": L.N_STATE, "owner": L.N_OWNER,
+}  # fmt: skip
+
+
+class Engine:
+    """One run in the making."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        cluster: Cluster,
+        policy: Policy,
+        settings: Settings | None = None,
+        *,
+        cancels: Mapping[str, float] | None = None,
+    ) -> None:
+        from argosy.mechanism.kernels import doors  # imports Numba: late, so that `argosy --help` is quick
+
+        self._doors = doors
+        self.trace, self.cluster, self.policy = trace, cluster, policy
+        self.settings = settings = settings or Settings()
+        tables = compile_tables(
+            trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type  # type: ignore[arg-type]
+        )
+        frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
+        self._tables = tables
+        self._estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)
+        expected = np.zeros(len(trace))
+        if self._estimator.timeless:
+            nothing = np.zeros(0, np.int64)
+            expected = unknown_last(self._estimator.estimate(np.arange(len(trace)), 0.0, nothing, np.zeros(0)))
+        overheads = Overheads.realistic() if settings.overheads == "realistic" else Overheads.zero()
+        self.world, self.names = build(
+            frame, cluster, tables, expected, overheads, seed=settings.seed, strict=settings.consolidation == "strict"
+        )
+        self._configure(settings, policy)
+        self._refuse_impossible()
+        self._outside = Outside(self.world, cluster, settings, self.names.queues, trace, cancels or {})
+        self._told = 0  # log rows that the policy has heard of
+        self._estimated_upto = 0
+        self._decision_ns: list[int] = []
+        self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
+                       L.GROW_LOG: self._grow_log, L.GROW_HEAP: self._grow_heap}
+        self.context = self._make_context()
+        policy.reset(self.context)
+        self.view = self._make_view()
+        self._writer = PlanWriter(self)
+        self._elastic, self._plans = overrides(policy, "size"), overrides(policy, "plan")
+        self._wakes, self._listens = overrides(policy, "wake_at"), overrides(policy, "on_event")
+        self._learns = not self._estimator.timeless and "estimate" in policy.uses
+        self.static = self._prepare_static()
+
+    # -- set-up ----------------------------------------------------------------------------------------------
+
+    def _configure(self, settings: Settings, policy: Policy) -> None:
+        sf, si = self.world.sf, self.world.si
+        sf[L.MIN_RUN], sf[L.UNTIL] = settings.min_run_s, settings.until_s
+        faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
+        sf[L.CHECKPOINT_EVERY] = settings.checkpoint_every_s if faults and settings.checkpoint_every_s else np.inf
+        if settings.job_mtbf_h is not None:
+            sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
+        si[L.PREEMPTIVE], si[L.BACKFILL], si[L.EAGER] = policy.preemptive, policy.backfill, policy.eager
+        placer = policy.placer if settings.placer == "policy" else settings.placer
+        if placer not in PLACERS:
+            raise PolicyError(f"policy {policy.name!r}: unknown placer {placer!r}; there are {', '.join(PLACERS)}")
+        si[L.PLACER] = PLACERS[placer]
+        si[L.MAX_PREEMPTIONS], si[L.MAX_CRASHES] = settings.max_preemptions, settings.max_retries
+        si[L.HOT] = settings.hot_resize
+        si[L.ORACLE] = isinstance(self._estimator, Oracle)
+        si[L.DERIVE] = bool(policy.uses & {"progress", "estimate"})
+        si[L.ELASTIC] = overrides(policy, "size")
+
+    def _refuse_impossible(self) -> None:
+        """Jobs that can never run are an error, or refused and counted."""
+        world, frame = self.world, self.trace.frame
+        bad = impossible(world, self.settings.consolidation == "strict")
+        if not len(bad):
+            return
+        if self.settings.oversized == "fail":
+            row = int(bad[0])
+            more = f" (and {len(bad) - 1} more such jobs)" if len(bad) > 1 else ""
+            raise TraceError(
+                f"job {frame['job_id'][row]!r} asks for {frame['gpus'][row]:g} GPUs"
+                f" ({world.tr[L.CPUS, row]:g} CPUs, {world.tr[L.MEMORY, row]:g} GiB) and can never run on"
+                f" {self.cluster.name!r} with its {self.cluster.total_gpus} GPUs{more}",
+                hint="use a larger cluster, or --oversized skip to leave such jobs out",
+            )
+        world.rs[L.R_STATUS, bad] = L.ENDED_REFUSED
+
+    def _make_context(self) -> Context:
+        ni, nf = self.world.ni, self.world.nf
+        weights = {q.name: q.weight for q in self.cluster.queues}
+        return Context(
+            gpu_types=self._tables.gpu_types,
+            queues=self.names.queues,
+            queue_weights=np.array([weights.get(q, 1.0) for q in self.names.queues]),
+            node_gpus=ni[L.N_GPUS].copy(),
+            node_types=ni[L.N_TYPE].copy(),
+            total_cpus=float(nf[L.CPU_TOTAL].sum()),
+            total_memory_gib=float(nf[L.MEM_TOTAL].sum()),
+            seed=self.settings.seed,
+            kinds=self._tables.class_names,
+        )
+
+    def _job_rows(self, jf: NDArray[Any], ji: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return {n: jf[r] for n, r in JOB_ROWS_F.items()} | {n: ji[r] for n, r in JOB_ROWS_I.items()}
+
+    def _make_view(self) -> View:
+        w, policy = self.world, self.policy
+        node_rows = {n: w.nf[r] for n, r in NODE_ROWS_F.items()} | {n: w.ni[r] for n, r in NODE_ROWS_I.items()}
+        nodes = Columns(node_rows, NODE_COLUMNS, policy.uses, policy.name)
+        nodes.refresh(len(self.cluster.nodes))
+        profile = Profile(w.rt) if "profile" in policy.uses else None
+        jobs = Columns(self._job_rows(w.jf, w.ji), JOB_COLUMNS, policy.uses, policy.name)
+        return View(jobs, nodes, policy.uses, profile, self.parts_of)
+
+    def _prepare_static(self) -> bool:
+        """Use the fast path for fixed keys where nothing needs the slow one."""
+        w, policy = self.world, self.policy
+        w.si[L.STATIC] = 0
+        blocked = (
+            not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
+            or self._learns or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any() or self._outside.cancels
+        )
+        if blocked:
+            return False
+        tr = w.tr
+        demand = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
+                           tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.CLASS],
+                           tr[L.STATIC_F + L.QUEUE] if self.cluster.reservations else np.zeros(tr.shape[1])])
+        if len(self._tables.gpu_types) == 1:
+            demand[5] = 0.0  # with one GPU type, the class has no say in placement
+        inverse, representatives = classify(demand)
+        classes = len(representatives)
+        if classes > MAX_STATIC_CLASSES:
+            return False
+        w.rs[L.R_KEY] = self._keys_at_arrival()
+        wk = np.zeros((L.WK_ROWS, max(w.wk.shape[1], len(self.trace))), np.int64)
+        wk[L.W_CLASS, : len(inverse)] = inverse
+        sizes = np.bincount(inverse, minlength=classes)
+        wk[L.W_OFFSET, :classes] = np.cumsum(sizes) - sizes
+        self.world = w._replace(wk=wk)
+        w.si[L.STATIC], w.si[L.CLASSES], w.si[L.EAGER] = 1, classes, 0
+        return True
+
+    def _keys_at_arrival(self) -> NDArray[np.float64]:
+        """Rank all jobs of the trace at once, each as it will be when it arrives."""
+        tr, policy, n = self.world.tr, self.policy, len(self.trace)
+        zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
+        rows: dict[str, NDArray[Any]] = {}
+        for name, r in JOB_ROWS_F.items():
+            rows[name] = tr[r] if r < L.STATIC_F else zeros
+        rows["remaining_s"], rows["expected_left_s"] = tr[L.WORK], tr[L.EXPECTED]
+        for name, r in JOB_ROWS_I.items():
+            rows[name] = tr[L.STATIC_F + r].astype(np.int64) if r < L.STATIC_I else izeros
+        rows["index"] = np.arange(n)
+        jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
+        jobs.refresh(n)
+        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self.parts_of)
+        return check_key(policy.rank(view), n, policy)
+
+    # -- what the host does for the kernels --------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._outside.tick()
+        self._doors.reprice(*self.world)
+
+    def _refill(self) -> None:
+        self.world = self._outside.refill(self.world)
+
+    def _grow_jobs(self) -> None:
+        w = self.world
+        slots = 2 * w.jf.shape[1]
+        jf, ji = np.zeros((L.JF_ROWS, slots)), np.zeros((L.JI_ROWS, slots), np.int64)
+        jf[:, : w.jf.shape[1]], ji[:, : w.ji.shape[1]] = w.jf, w.ji
+        wk = w.wk
+        if wk.shape[1] < slots + 2:
+            wk = np.zeros((L.WK_ROWS, slots + 2), np.int64)
+            wk[:, : w.wk.shape[1]] = w.wk
+        extra = (2 + int(w.tr[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))) * (slots - w.jf.shape[1])
+        en = np.vstack([w.en, np.zeros((extra, L.EN_FIELDS), np.int64)])
+        en[len(w.en) :, L.E_NEXT] = np.arange(len(w.en) + 1, len(en) + 1)
+        en[-1, L.E_NEXT] = w.si[L.ENTRY_FREE]
+        w.si[L.ENTRY_FREE] = len(w.en)
+        self.world = w._replace(jf=jf, ji=ji, wk=wk, en=en)
+        self.view.jobs.bind(self._job_rows(jf, ji))
+
+    def _grow_log(self) -> None:
+        w = self.world
+        self.world = w._replace(lg=np.vstack([w.lg, np.zeros_like(w.lg)]))
+
+    def _grow_heap(self) -> None:
+        w = self.world
+        before = w.si[L.HEAP_N]
+        self._doors.tidy(*w)
+        if w.si[L.HEAP_N] > before // 2:
+            self.world = w._replace(hp=np.vstack([w.hp, np.zeros_like(w.hp)]))
+
+    # -- from decision to decision -----------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return float(self.world.sf[L.NOW])
+
+    def advance(self, progress: Progress | None = None) -> bool:
+        """Let time pass until the policy must be asked; False when nothing is left to come."""
+        door = self._doors.run_static if self.static else self._doors.step
+        while True:
+            code = door(*self.world)
+            if code == L.DECIDE:
+                if self.world.si[L.BAD_KEY]:
+                    job = self.trace.frame["job_id"][int(self.world.si[L.BAD_KEY]) - 1]
+                    raise PolicyError(f"policy {self.policy.name!r} ranked job {job!r} as NaN")
+                self._refresh_view()
+                return True
+            if code == L.DONE:
+                return False
+            if code == L.PULSE:
+                if progress is not None:
+                    progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
+            else:
+                self._codes[code]()
+
+    def _refresh_view(self) -> None:
+        view, si = self.view, self.world.si
+        active = int(si[L.ACTIVE])
+        view.jobs.refresh(active)
+        view.nodes.__dict__.clear()
+        view.now = float(self.world.sf[L.NOW])
+        view.running = int(si[L.RUNNING_N])
+        view.waiting = active - view.running
+        view.free_gpus = int(si[L.FREE_GPUS])
+
+    def decide(self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
+        """Carry out a ranking (with sizes) or a plan, when the clock next moves."""
+        w = self.world
+        w.sf[L.WAKE] = self._wake_time(decision.wake_at if isinstance(decision, Plan) else wake_at)
+        if isinstance(decision, Plan):
+            self._writer.carry_out(decision)
+            return
+        n = int(w.si[L.ACTIVE])
+        w.jf[L.KEY, :n] = decision
+        if sizes is not None:
+            w.ji[L.WANT, :n] = sizes.workers
+            if sizes.servers is not None:
+                w.ji[L.WANT_PS, :n] = sizes.servers
+            if sizes.types is not None:
+                w.ji[L.WANT_TYPES, :n] = sizes.types
+        w.si[L.APPLY] = 1
+
+    def _wake_time(self, wanted: float | None) -> float:
+        if wanted is None:
+            return np.inf
+        if not wanted > self.now:
+            raise PolicyError(f"policy {self.policy.name!r} asks to be woken at {wanted}, but it is {self.now} already")
+        return wanted
+
+    def ask(self) -> None:
+        """Ask the policy, check its answer and hand it to the mechanism."""
+        policy, view = self.policy, self.view
+        if self._listens:
+            self._tell()
+        if self._learns:
+            self._estimate_newcomers()
+        began = time.perf_counter_ns()
+        if self._plans:
+            plan = policy.plan(view)
+            self._decision_ns.append(time.perf_counter_ns() - began)
+            self.decide(plan)
+            return
+        key = policy.rank(view)
+        sizes = policy.size(view) if self._elastic else None
+        wake = policy.wake_at(view) if self._wakes else None
+        self._decision_ns.append(time.perf_counter_ns() - began)
+        self.decide(check_key(key, len(view.jobs), policy), sizes, wake)
+
+    def run(self, progress: Progress | None = None) -> Result:
+        """All of it."""
+        began = time.process_time()
+        if self.static:
+            self.advance(progress)
+        else:
+            while self.advance(progress):
+                self.ask()
+        return self.result(cpu_s=time.process_time() - began)
+
+    def result(self, cpu_s: float = 0.0) -> Result:
+        """What is known so far, as if the run ended now."""
+        self._doors.close_books(*self.world)
+        return collect(self, np.array(self._decision_ns, np.int64), cpu_s)
+
+    # -- policies with memory, and estimates that are learned ----------------------------------------------------
+
+    def _tell(self) -> None:
+        log, n = self.world.lg, int(self.world.si[L.LOG_N])
+        for row in log[self._told : n]:
+            kind = EventKind(int(row[L.L_KIND])).name.lower()
+            self.policy.on_event(Event(float(row[L.L_TIME]), kind, int(row[L.L_JOB]), int(row[L.L_NODE])))
+        self._told = n
+
+    def _estimate_newcomers(self) -> None:
+        w = self.world
+        upto = int(w.si[L.NEXT_JOB])
+        if upto == self._estimated_upto:
+            return
+        rows = np.arange(self._estimated_upto, upto)
+        self._estimated_upto = upto
+        finish = w.rs[L.R_FINISH]
+        finished = np.flatnonzero(~np.isnan(finish[:upto]))
+        finished = finished[np.argsort(finish[finished], kind="stable")]
+        expected = unknown_last(self._estimator.estimate(rows, self.now, finished, finish[finished]))
+        slots = w.so[rows]
+        here = slots >= 0
+        w.jf[L.EXPECTED, slots[here]] = w.jf[L.NOW_EXPECTED_LEFT, slots[here]] = expected[here]
+
+    def parts_of(self, row: int) -> list[Part]:
+        """Where the job in this slot runs."""
+        en, parts = self.world.en, []
+        e = int(self.world.ji[L.HEAD, row])
+        while e >= 0:
+            parts.append(Part(int(en[e, L.E_NODE]), int(en[e, L.E_MASK]), int(en[e, L.E_MILLI]), int(en[e, L.E_PS])))
+            e = int(en[e, L.E_NEXT])
+        return parts
+
+
+def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:
+    """A ranking must be one number a job."""
+    key = np.asarray(key, np.float64)
+    if key.shape != (jobs,):
+        raise PolicyError(f"policy {policy.name!r}: rank returned shape {key.shape} for {jobs} jobs")
+    return key
+
+
+def unknown_last(expected_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A job without an estimate counts as endless: it comes after those with one."""
+    return np.where(np.isnan(expected_s), np.inf, expected_s)

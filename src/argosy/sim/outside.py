@@ -1,0 +1,101 @@
+"""What comes from outside the scheduler: node failures and repairs, reservations, cancellations, changing speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from argosy.cluster.cluster import Cluster
+from argosy.errors import InputError
+from argosy.mechanism.kernels import layout as L
+from argosy.perf.fluctuation import MachineSpeeds
+from argosy.seeding import stream
+from argosy.sim.settings import Settings
+from argosy.workload.trace import Trace
+
+CHUNK_S = 14 * 86400.0  # random events are drawn so far ahead
+
+
+class Outside:
+    """Feeds the kernels with events, a stretch of time at once."""
+
+    def __init__(
+        self,
+        world: L.World,
+        cluster: Cluster,
+        settings: Settings,
+        queues: tuple[str, ...],
+        trace: Trace,
+        cancels: Mapping[str, float],
+    ) -> None:
+        self._settings, self._nodes = settings, len(cluster.nodes)
+        self._ni, self._nf = world.ni, world.nf
+        self._drawn_until = 0.0
+        self._rng = stream(settings.seed, "faults")
+        self._next_fault = np.full(self._nodes, np.inf)
+        if settings.node_mtbf_h is not None:
+            self._next_fault = self._rng.exponential(settings.node_mtbf_h * 3600.0, self._nodes)
+        self._speeds = MachineSpeeds(self._nodes, settings.seed) if settings.drifting else None
+        self._ticks = 0
+        self.cancels = len(cancels)
+        self._fixed = self._known(cluster, queues, trace, cancels)
+        if self._speeds is not None:
+            self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
+            self._ticks = 1
+        self.refill(world, first=True)
+
+    def _known(
+        self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]
+    ) -> list[tuple[float, int, int, float]]:
+        """Events with a date: reservations and cancellations."""
+        events = []
+        index = {node.name: i for i, node in enumerate(cluster.nodes)}
+        for r in cluster.reservations:
+            for name in r.nodes:
+                events.append((r.start_s, L.OUT_RESERVE, index[name], float(queues.index(r.queue))))
+                events.append((r.end_s, L.OUT_RELEASE, index[name], 0.0))
+        if cancels:
+            rows = {job: i for i, job in enumerate(trace.frame["job_id"].to_list())}
+            for job, at in cancels.items():
+                if job not in rows:
+                    raise InputError(f"cannot cancel {job!r}: no such job in the trace")
+                events.append((at, L.OUT_CANCEL, rows[job], 0.0))
+        return events
+
+    def _faults(self, until: float) -> list[tuple[float, int, int, float]]:
+        """Failures and repairs of each node before `until`."""
+        if self._settings.node_mtbf_h is None:
+            return []
+        events = []
+        for node in range(self._nodes):
+            while self._next_fault[node] < until:
+                at = float(self._next_fault[node])
+                back = at + float(self._rng.exponential(self._settings.node_repair_h * 3600.0))
+                events += [(at, L.OUT_DOWN, node, 0.0), (back, L.OUT_UP, node, 0.0)]
+                self._next_fault[node] = back + self._rng.exponential(self._settings.node_mtbf_h * 3600.0)
+        return events
+
+    def refill(self, world: L.World, first: bool = False) -> L.World | None:
+        """The next stretch of events (a repair may lie beyond it: it is kept)."""
+        begin, end = self._drawn_until, self._drawn_until + CHUNK_S
+        self._drawn_until = end
+        self._fixed += self._faults(end)
+        if self._speeds is not None:
+            tick = self._speeds.tick_s
+            k = np.arange(np.ceil(max(begin, tick) / tick), np.ceil(end / tick))
+            self._fixed += [(float(i * tick), L.OUT_TICK, 0, 0.0) for i in k]
+        now = sorted(e for e in self._fixed if e[0] < end)
+        self._fixed = [e for e in self._fixed if e[0] >= end]
+        endless = self._speeds is not None or self._settings.node_mtbf_h is not None
+        if endless or self._fixed:
+            now.append((end, L.OUT_REFILL, 0, 0.0))
+        self.events = np.array(now, np.float64).reshape(-1, 4).T.copy()
+        world.si[L.EX_N], world.si[L.EX_NEXT] = self.events.shape[1], 0
+        return None if first else world._replace(ex=self.events)
+
+    def tick(self) -> None:
+        """Machine speeds of the next tick."""
+        if self._speeds is not None:
+            self._nf[L.SPEED] = self._speeds.speeds(self._ticks, 1)[0]
+            self._ticks += 1

@@ -1,0 +1,129 @@
+"""Turning a policy's explicit Plan into the rows that the kernels carry out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy.errors import InvalidPlan
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.plan import Placement, Plan
+
+if TYPE_CHECKING:
+    from argosy.sim.engine import Engine
+
+
+class PlanWriter:
+    """Checks a plan against the world and carries it out."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def carry_out(self, plan: Plan) -> None:
+        engine = self._engine
+        w = engine.world
+        state, ids = w.ji[L.STATE], w.ji[L.ID]
+        self._check(plan)
+        ops: list[tuple[int, int, int, int, int]] = []
+        parts: list[tuple[int, int, int, int, int]] = []
+        sliced = {row for rows, _ in plan.slices for row in rows}
+        named = set(plan.placements) | set(plan.packs) | sliced
+        stops = set(plan.stops)
+        if not plan.keeps:
+            stops |= {r for r in range(int(w.si[L.ACTIVE])) if state[r] != L.WAITING} - named
+        ops += [(L.DO_STOP, int(ids[row]), 0, 0, 0) for row in sorted(stops) if state[row] != L.WAITING]
+        for row, placement in sorted(plan.placements.items()):
+            if row in sliced:
+                continue
+            first = len(parts)
+            parts += self._parts(row, placement)
+            size = len(parts) - first
+            if state[row] == L.WAITING:
+                ops.append((L.DO_START, int(ids[row]), first, size, 0))
+            elif not self._is_where_it_is(row, placement):
+                resized = sum(placement.gpus.values()) != self._gpus_held(row)
+                ops.append((L.DO_MOVE, int(ids[row]), first, size, L.K_RESIZE if resized else L.K_MIGRATE))
+            else:
+                del parts[first:]
+        ops += [(L.DO_PACK, int(ids[row]), 0, 0, int(ids[host])) for row, host in sorted(plan.packs.items())]
+        for rows, quantum in plan.slices:
+            group = self._new_group(quantum, rows, plan)
+            for row in rows:
+                first = len(parts)
+                parts += self._parts(row, plan.placements[row])
+                ops.append((L.DO_SLICE, int(ids[row]), first, len(parts) - first, group))
+        for row, until in plan.leases.items():
+            w.jf[L.LEASE, row] = until
+        if not ops:
+            return
+        bad = engine._doors.carry_out(
+            *engine.world, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, 5)
+        )
+        if bad >= 0:
+            job = engine.trace.frame["job_id"][ops[bad][1]]
+            raise InvalidPlan(
+                f"policy {engine.policy.name!r} at t={engine.now:g}: job {job!r} does not fit where the plan puts it:"
+                f" {[tuple(p) for p in parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]]} (node, GPUs, devices, ‰, servers)"
+            )
+
+    def _check(self, plan: Plan) -> None:
+        engine, w = self._engine, self._engine.world
+        active, nodes = int(w.si[L.ACTIVE]), int(w.si[L.NODES])
+        for row, placement in plan.placements.items():
+            if not 0 <= row < active:
+                raise InvalidPlan(f"policy {engine.policy.name!r}: no job in row {row}; the view has {active}")
+            asked, got = float(w.jf[L.GPUS, row]), sum(placement.gpus.values())
+            low, high = float(w.jf[L.MIN_GPUS, row]), float(w.jf[L.MAX_GPUS, row])
+            if asked >= 1 and not low <= got <= high:
+                raise InvalidPlan(
+                    f"policy {engine.policy.name!r}: {got} GPUs for job"
+                    f" {engine.trace.frame['job_id'][int(w.ji[L.ID, row])]!r}, which takes {low:g}..{high:g}"
+                )
+            for node, count in placement.gpus.items():
+                if not 0 <= node < nodes or count < 0:
+                    raise InvalidPlan(f"policy {engine.policy.name!r}: {count} GPUs on node {node} of {nodes}")
+
+    def _parts(self, row: int, placement: Placement) -> list[tuple[int, int, int, int, int]]:
+        asked = float(self._engine.world.jf[L.GPUS, row])
+        milli = round(asked * L.WHOLE) if 0 < asked < 1 else placement.milli
+        nodes = sorted(set(placement.gpus) | set(placement.servers))
+        return [
+            (n, placement.gpus.get(n, 0), placement.devices.get(n, 0), milli, placement.servers.get(n, 0)) for n in nodes
+        ]
+
+    def _held(self, row: int) -> dict[int, int]:
+        held: dict[int, int] = {}
+        for part in self._engine.parts_of(row):
+            held[part.node] = held.get(part.node, 0) + part.devices.bit_count()
+        return held
+
+    def _gpus_held(self, row: int) -> int:
+        return sum(self._held(row).values())
+
+    def _is_where_it_is(self, row: int, placement: Placement) -> bool:
+        parts = self._engine.parts_of(row)
+        servers = {p.node: p.servers for p in parts if p.servers}
+        if placement.devices and {p.node: p.devices for p in parts} != placement.devices:
+            return False
+        return {n: c for n, c in self._held(row).items() if c} == {n: c for n, c in placement.gpus.items() if c} and (
+            servers == {n: c for n, c in placement.servers.items() if c}
+        )
+
+    def _new_group(self, quantum: float, rows: tuple[int, ...], plan: Plan) -> int:
+        """Room for one more time-sliced group."""
+        engine = self._engine
+        w = engine.world
+        if not quantum > 0:
+            raise InvalidPlan(f"policy {engine.policy.name!r}: a time slice of {quantum} s")
+        for row in rows:
+            if row not in plan.placements or not plan.placements[row].devices:
+                raise InvalidPlan(f"policy {engine.policy.name!r}: row {row} takes turns but has no devices in the plan")
+        group = int(w.si[L.GROUPS])
+        more = sum(len(plan.placements[row].devices) for row in rows)
+        w.si[L.GROUPS] = group + 1
+        gq = np.vstack([w.gq, [[quantum, 0.0]]])
+        need = int(w.si[L.GROUP_ROWS]) + more + len(w.gp)
+        gp = w.gp if len(w.gp) >= need else np.vstack([w.gp, np.zeros((2 * need, L.GP_FIELDS), np.int64)])
+        engine.world = w._replace(gp=gp, gq=gq)
+        return group

@@ -1,0 +1,62 @@
+"""Turning the matrices at the end of a run into frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from argosy.mechanism.kernels import layout as L
+from argosy.sim.result import EVENT_COLUMNS, JOB_COLUMNS, Result
+
+if TYPE_CHECKING:
+    from argosy.sim.engine import Engine
+
+STATUS = ("completed", "failed", "killed", "cancelled", "refused", "unfinished")
+assert [L.ENDED_COMPLETED, L.ENDED_FAILED, L.ENDED_KILLED, L.ENDED_CANCELLED, L.ENDED_REFUSED, L.UNFINISHED] == [*range(6)]
+
+
+def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Result:
+    """One Result from an engine that stands still."""
+    w, trace = engine.world, engine.trace
+    rs = w.rs
+    status = pl.Series(STATUS).gather(rs[L.R_STATUS].astype(np.uint32))
+
+    def optional(row: int) -> pl.Series:
+        return pl.Series(rs[row]).fill_nan(None)
+
+    frame = trace.frame.select("job_id", "user", "queue", "model", "gpus", "deadline_s", "submit_s").with_columns(
+        weight=pl.Series(w.tr[L.WEIGHT]),
+        alone_s=pl.Series(w.tr[L.WORK]),
+        first_start_s=optional(L.R_FIRST_START),
+        finish_s=optional(L.R_FINISH),
+        status=status,
+        held_gpu_s=pl.Series(rs[L.R_HELD]),
+        useful_gpu_s=pl.Series(rs[L.R_USEFUL]),
+        overhead_gpu_s=pl.Series(rs[L.R_OVERHEAD]),
+        interference_gpu_s=pl.Series(rs[L.R_INTERFERENCE]),
+        lost_gpu_s=pl.Series(rs[L.R_LOST]),
+        preemptions=pl.Series(rs[L.R_PREEMPTIONS].astype(np.int64)),
+        migrations=pl.Series(rs[L.R_MIGRATIONS].astype(np.int64)),
+        resizes=pl.Series(rs[L.R_RESIZES].astype(np.int64)),
+        faults=pl.Series(rs[L.R_FAULTS].astype(np.int64)),
+    )
+    log = w.lg[: w.si[L.LOG_N]]
+    events = pl.DataFrame(
+        {name: pl.Series(log[:, i]).cast(dtype) for i, (name, dtype) in enumerate(EVENT_COLUMNS.items())}
+    )
+    return Result(
+        policy=engine.policy.name,
+        seed=engine.settings.seed,
+        trace=trace.name,
+        cluster=engine.cluster,
+        uses=tuple(sorted(engine.policy.uses)),
+        jobs=frame.select(list(JOB_COLUMNS)),
+        events=events,
+        end_s=engine.now,
+        decision_ns=decision_ns,
+        settings=engine.settings.as_dict(),
+        cpu_s=cpu_s,
+    )

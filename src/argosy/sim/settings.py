@@ -1,0 +1,68 @@
+"""How a run is set up, beside its trace, cluster and policy. Every field is an option of `argosy simulate`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from argosy.errors import InputError
+
+CHOICES = {
+    "perf": ("auto", "rigid", "iteration", "table", "ps"),
+    "overheads": ("realistic", "none"),
+    "consolidation": ("soft", "strict"),
+    "oversized": ("fail", "skip"),
+    "placer": ("policy", "consolidate", "spread", "first-fit", "random", "rack-aware"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The default is a realistic, faultless cluster; a scenario that reproduces a paper fixes its own."""
+
+    seed: int = 0
+    perf: str = "auto"  # performance model: auto takes the catalogue's where the trace names a known model
+    reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
+    estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
+    overheads: str = "realistic"  # what starting, suspending, resuming, moving and resizing cost
+    hot_resize: bool = False  # resize without restarting the survivors
+    consolidation: str = "soft"  # strict: never use more nodes than an empty cluster would need
+    placer: str = "policy"  # where: the policy's own, or one placer for all
+    min_run_s: float = 300.0  # a job that has just started is not preempted before this
+    max_preemptions: int = 1_000_000  # nor more often than this
+    checkpoint_every_s: float = 1800.0  # work since then is lost when a node or the job itself fails
+    node_mtbf_h: float | None = None  # mean time between failures of one node; None: never
+    node_repair_h: float = 2.0
+    job_mtbf_h: float | None = None  # mean running time between crashes of one job; None: never
+    max_retries: int = 3  # crashes and node failures after which a crash is final
+    drifting: bool = False  # machines differ in speed and drift
+    until_s: float = math.inf
+    oversized: str = "fail"  # a job that can never run: refuse the trace, or skip the job and say so
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} must be one of {', '.join(choices)}, is {getattr(self, name)!r}")
+        for name in ("min_run_s", "checkpoint_every_s", "node_repair_h", "max_preemptions", "max_retries"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must be ≥ 0, is {getattr(self, name)}")
+        for name in ("node_mtbf_h", "job_mtbf_h"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} must be > 0, is {value}")
+        if not self.until_s > 0:
+            raise InputError(f"until_s must be > 0, is {self.until_s}")
+
+    @classmethod
+    def ideal(cls, **changes: Any) -> Settings:
+        """No overheads, no damping, speeds as in the trace: the world of hand-computed examples."""
+        return replace(cls(perf="rigid", overheads="none", min_run_s=0.0), **changes)
+
+    def with_seed(self, seed: int) -> Settings:
+        return replace(self, seed=seed)
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = asdict(self)
+        shown["until_s"] = None if math.isinf(self.until_s) else self.until_s
+        return shown

@@ -1,0 +1,129 @@
+"""Our own trace files: CSV, gzipped CSV and Parquet, in and out.
+
+Columns are those of `SCHEMA`, by their exact names and in any order. A mapping `{ours: theirs}` reads files
+with other names; columns that are then neither mapped nor ours are ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from argosy.atomic import writing
+from argosy.errors import InputError, TraceError, UnknownName
+from argosy.workload.importers import ImportReport, OnError
+from argosy.workload.importers._build import SHOWN, Kind, convert, finish
+from argosy.workload.importers._table import LINE, Table, open_binary, read_table
+from argosy.workload.trace import SCHEMA, Trace
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+REQUIRED = ("job_id", "submit_s", "gpus")
+_KINDS = {pl.String(): Kind.TEXT, pl.Float64(): Kind.NUMBER, pl.Int64(): Kind.WHOLE}
+_PARQUET_TYPES = (pl.String, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Categorical, pl.Enum)
+COLUMN_KINDS = {name: _KINDS[dtype] for name, dtype in SCHEMA.items()} | {"status": Kind.STATUS}
+
+
+def read_trace(
+    path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
+) -> Trace:
+    """The jobs of a file; the format (CSV, gzip, Parquet) is told by its first bytes."""
+    return read_trace_report(path, mapping, on_error).trace
+
+
+def read_trace_report(
+    path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
+) -> ImportReport:
+    """As `read_trace`, together with the rows that were skipped."""
+    return finish([read_rows(Path(path), mapping)], on_error=on_error, shift=False)
+
+
+def read_rows(
+    path: Path, mapping: Mapping[str, str] | None = None, kinds: Mapping[str, Kind] = COLUMN_KINDS
+) -> Table:
+    """The rows of a file under our column names, typed."""
+    table = _read_parquet(path) if _is_parquet(path) else read_table(path)
+    source = _sources(table, mapping)
+    frame = table.frame.select(LINE, *(pl.col(theirs).alias(ours) for ours, theirs in source.items()))
+    return convert(table.with_frame(frame), {c: kinds[c] for c in source}, required=REQUIRED)
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """CSV, CSV.gz or Parquet by suffix, atomically; columns without any value are left out of CSV.
+
+    The same trace gives the same bytes.
+    """
+    path = Path(path)
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        hint = f"end its name with {', '.join(SUFFIXES)}"
+        raise InputError(f"unknown kind of trace file: {path.name!r}", hint=hint)
+    with writing(path) as temporary:
+        if name.endswith(".parquet"):
+            trace.frame.write_parquet(temporary)
+            return
+        known = [c for c in trace.frame.columns if trace.frame[c].null_count() < len(trace)]
+        table = trace.frame.select(known)
+        if name.endswith(".csv"):
+            table.write_csv(temporary)
+            return
+        with temporary.open("wb") as file, gzip.GzipFile("", "wb", 3, fileobj=file, mtime=0) as zipped:
+            zipped.write(table.write_csv().encode())
+
+
+def _sources(table: Table, mapping: Mapping[str, str] | None) -> dict[str, str]:
+    """Which column of the file feeds each of ours."""
+    present = [c for c in table.frame.columns if c != LINE]
+    where = f"{table.path}:1"
+    for ours, theirs in (mapping or {}).items():
+        if ours not in SCHEMA:
+            raise UnknownName("trace column", ours, SCHEMA)
+        if theirs not in present:
+            raise TraceError(f"has no column {theirs!r}", where=where, hint=_nearest(theirs, present))
+    unknown = [c for c in present if c not in SCHEMA]
+    if unknown and mapping is None:
+        more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
+        what = f"unknown column{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown[:SHOWN]))}{more}"
+        hint = f"{_nearest(unknown[0], SCHEMA)}; or name yours: argosy import csv --map gpus=num_gpu"
+        raise TraceError(what, where=where, hint=hint)
+    source = {c: (mapping or {}).get(c, c) for c in SCHEMA if c in (mapping or {}) or c in present}
+    for column in REQUIRED:
+        if column not in source:
+            raise TraceError(f"has no column {column!r}", where=where, hint=_nearest(column, present))
+    if "duration_s" not in source and "work" not in source:
+        what = "has neither a column 'duration_s' nor 'work'"
+        raise TraceError(what, where=where, hint=_nearest("duration_s", present))
+    return source
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """Did you mean …? Otherwise what there is."""
+    lower = {k.strip().lower(): k for k in known}
+    close = difflib.get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.5)
+    return f"did you mean {lower[close[0]]!r}?" if close else f"columns: {', '.join(known)}"
+
+
+def _is_parquet(path: Path) -> bool:
+    if not path.is_file():  # what is read from a pipe is gone
+        return False
+    with open_binary(path) as file:
+        return file.peek(4)[:4] == b"PAR1"
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        frame = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        reason = str(problem).splitlines()[0][:200]
+        raise TraceError(
+            f"damaged Parquet: {reason}", where=str(path), hint="copy or write it again"
+        ) from None
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or dtype in _PARQUET_TYPES):
+            hint = "columns must hold numbers, texts or dates"
+            raise TraceError(f"column {name!r} holds {dtype}", where=str(path), hint=hint)
+    frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    return Table(path, frame.with_row_index(LINE, offset=1), numbered=" row ")

@@ -1,0 +1,171 @@
+"""From rows of strings to a trace: typed columns, bad rows with their reasons, one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+import polars as pl
+
+from argosy.errors import TraceError
+from argosy.workload.importers import ImportReport, OnError
+from argosy.workload.importers._table import LINE, Bad, Table
+from argosy.workload.trace import SCHEMA, Trace, conform, find_problems
+
+SHOWN = 5  # bad rows that an error lists before it only counts
+
+_WORDS = {
+    "completed": "pass passed completed complete success succeeded successful finished done ok terminated "
+    # still there when the log was written: ran for at least as long as recorded
+    "running completing suspended resizing requeued configuring stage_out signaling stopping",
+    "failed": "failed fail failure notpass not_pass error errored timeout node_fail out_of_memory oom "
+    "boot_fail deadline launch_failed reconfig_fail crashed",
+    # the owner or the cluster ended it, or withdrew it before it started
+    "killed": "killed kill cancelled canceled stopped aborted revoked preempted evicted deleted pending "
+    "waiting queued",
+}
+STATUS_WORDS = {word: status for status, words in _WORDS.items() for word in words.split()}
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    WHOLE = "a whole number"
+    TIME = "a time"  # seconds, or a date and time: then seconds since 1970 (UTC where no zone is given)
+    SPAN = "a span of time like 1-02:30:00"  # in seconds
+    STATUS = "a known status"
+
+
+def normal_status(column: pl.Expr) -> pl.Expr:
+    """Any spelling of how a job ended as completed, failed or killed; null where the word is not known.
+
+    Case does not matter, nor does what follows the word: Slurm writes "CANCELLED by 1001".
+    """
+    word = column.str.to_lowercase().str.extract(r"^\s*([a-z_]+)", 1)
+    return word.replace_strict(STATUS_WORDS, default=None, return_dtype=pl.String)
+
+
+def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
+    """A column as its kind; null where it is not of it."""
+    column = pl.col(name)
+    if kind is Kind.TEXT:
+        return column.cast(pl.String)
+    if kind is Kind.STATUS:
+        return normal_status(column.cast(pl.String))
+    if kind is Kind.SPAN:
+        return _span(column)
+    if dtype.is_temporal():  # from Parquet
+        dated = kind is Kind.TIME and dtype in (pl.Date, pl.Datetime)
+        return column.dt.epoch("us") / 1e6 if dated else pl.lit(None, dtype=pl.Float64)
+    number = column.str.strip_chars() if dtype == pl.String else column
+    number = number.cast(pl.Float64, strict=False)
+    if kind is Kind.WHOLE:
+        return pl.when(number % 1 == 0).then(number).cast(pl.Int64, strict=False)
+    if kind is Kind.TIME and dtype == pl.String:
+        return pl.coalesce(number, _moment(column))
+    return number
+
+
+def _moment(column: pl.Expr) -> pl.Expr:
+    """Seconds since 1970 of `2023-05-17 11:00:58`, with T or a blank, fractions and a zone if given."""
+    text = column.str.strip_chars().str.replace("T", " ", literal=True).str.replace("Z$", "+00:00")
+    pattern = "%Y-%m-%d %H:%M:%S%.f"
+    zoned = text.str.to_datetime(f"{pattern}%z", strict=False, time_zone="UTC", time_unit="us")
+    plain = text.str.to_datetime(pattern, strict=False, time_unit="us")
+    return pl.coalesce(zoned.dt.epoch("us"), plain.dt.epoch("us")) / 1e6
+
+
+def _span(column: pl.Expr) -> pl.Expr:
+    """Seconds of `[[days-]hours:]minutes:seconds`."""
+    parts = column.str.extract_groups(r"^\s*(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*$").struct
+    seconds = [
+        parts.field(str(i + 1)).cast(pl.Float64) * unit for i, unit in enumerate((86_400, 3_600, 60, 1))
+    ]
+    return seconds[0].fill_null(0.0) + seconds[1].fill_null(0.0) + seconds[2] + seconds[3]
+
+
+def convert(table: Table, kinds: Mapping[str, Kind], *, required: Collection[str] = ()) -> Table:
+    """The columns of `kinds`, typed; rows with a cell of another kind, or a required one empty, are bad."""
+    raw = table.frame
+    exprs = {name: typed(name, kind, raw.schema[name]).alias(name) for name, kind in kinds.items()}
+    frame = raw.select(LINE, *exprs.values())
+    checks: list[tuple[pl.Expr, pl.Expr]] = []
+    for name, kind in kinds.items():
+        column, empty = pl.col(name), raw[name].null_count()
+        if name in required and empty:
+            checks.append((column.is_null(), pl.lit(f"{name} is missing")))
+        if frame[name].null_count() > empty:
+            shown = column.cast(pl.String).str.slice(0, 40)
+            reason = pl.format("{} is not {}: '{}'", pl.lit(name), pl.lit(kind.value), shown)
+            checks.append((column.is_not_null() & exprs[name].is_null(), reason))
+    reasons: list[Bad] = []
+    if checks:
+        wrong = raw.select(pl.any_horizontal(check for check, _ in checks)).to_series()
+        why = pl.coalesce(pl.when(check).then(reason) for check, reason in checks)
+        reasons = raw.filter(wrong).select(LINE, why).rows()
+        frame = frame.filter(~wrong)
+    return Table(table.path, frame, (*table.bad, *reasons), table.numbered)
+
+
+def need(table: Table, columns: Iterable[str], hint: str) -> None:
+    """Refuse a file that lacks a column; `hint` says what the format looks like."""
+    missing = [name for name in columns if name not in table.frame.columns]
+    if missing:
+        raise TraceError(f"has no column {' and no column '.join(missing)}", where=str(table.path), hint=hint)
+
+
+def finish(
+    parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = (), shift: bool = True
+) -> ImportReport:
+    """Rows with the columns of a trace (others are missing) as a trace, if they are good or may be skipped.
+
+    With `shift` the first submission becomes time 0.
+    """
+    frames = [part.frame.with_columns(pl.lit(i).alias("__part")) for i, part in enumerate(parts)]
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    frame = conform(rows.select(c for c in rows.columns if c in SCHEMA))
+    problems = find_problems(frame)
+    bad = [(i, line, reason) for i, part in enumerate(parts) for line, reason in part.bad]
+    if problems:
+        at = [row for row, _ in problems]
+        places = rows[at].select("__part", LINE).rows()
+        bad += [(part, line, reason) for (part, line), (_, reason) in zip(places, problems)]
+        frame = frame.with_row_index("__row").filter(~pl.col("__row").is_in(at)).drop("__row")
+    skipped = [(parts[i].where(line), reason) for i, line, reason in sorted(bad)]
+    if skipped and on_error == "fail":
+        raise _refusal(skipped, rows.height + sum(len(part.bad) for part in parts))
+    if frame.is_empty():
+        raise _nothing(parts[0].path, skipped, notes)
+    if shift:
+        start = pl.col("submit_s").min()
+        frame = frame.with_columns(pl.col("submit_s") - start, pl.col("deadline_s") - start)
+    trace = Trace(frame.sort("submit_s", maintain_order=True), stem(parts[0].path))
+    return ImportReport(trace, skipped, list(notes))
+
+
+def stem(path: Path) -> str:
+    """The file's name without .csv, .csv.gz and the like."""
+    return path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
+
+
+def _refusal(skipped: list[tuple[str, str]], rows: int) -> TraceError:
+    (where, what), *others = skipped
+    lines = [what, *(f"  {place}: {reason}" for place, reason in others[: SHOWN - 1])]
+    if len(others) >= SHOWN:
+        lines.append(f"  … and {len(others) - SHOWN + 1:,} more")
+    if others:
+        lines.append(f"  {len(skipped):,} of {rows:,} rows are bad")
+    hint = "correct them, or leave them out with --on-error skip"
+    return TraceError("\n".join(lines), where=where, hint=hint)
+
+
+def _nothing(path: Path, skipped: list[tuple[str, str]], notes: Sequence[str]) -> TraceError:
+    if skipped:
+        where, reason = skipped[0]
+        what = f"no good row is left; the first bad one: {reason}"
+        return TraceError(what, where=where, hint="is this the right format?")
+    what = "; ".join(["no jobs are left", *notes]) if notes else "the file has no rows"
+    return TraceError(what, where=str(path), hint="is this the file you meant?")

@@ -1,0 +1,23 @@
+"""Our own CSV or Parquet columns, or any table with a column for each of them.
+
+Times may be seconds or dates (`2024-01-31 08:00:00`); the first submission becomes 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from argosy.workload.files import COLUMN_KINDS, read_rows
+from argosy.workload.importers import ImportReport, OnError, importer
+from argosy.workload.importers._build import Kind, finish
+
+_KINDS = COLUMN_KINDS | {"submit_s": Kind.TIME, "deadline_s": Kind.TIME}
+
+
+@importer("csv", "any CSV or Parquet table; --map names its columns", "docs/traces.md")
+def read(
+    paths: Sequence[Path], *, on_error: OnError = "fail", mapping: Mapping[str, str] | None = None
+) -> ImportReport:
+    """With a mapping `{ours: theirs}` other columns are ignored; without one they are errors."""
+    return finish([read_rows(path, mapping, _KINDS) for path in paths], on_error=on_error)

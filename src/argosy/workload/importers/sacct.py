@@ -1,0 +1,140 @@
+"""Slurm accounting: the output of `sacct -P` (or `-p`), with its header.
+
+    sacct -aP -S 2024-01-01 -E 2024-02-01 \\
+      -o JobID,User,Partition,JobName,Submit,Start,End,Elapsed,State,NCPUS,ReqTRES,AllocTRES,Timelimit
+
+Job steps (123.batch) and jobs that never started are left out. GPUs, CPUs and memory are what was
+allocated, else what was requested; the GPU type is only what was requested, since an allocation is no
+constraint. The run time is `Elapsed`, which does not count suspension; `Timelimit` is the user's own
+estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from argosy.errors import TraceError
+from argosy.workload.importers import ImportReport, OnError, importer
+from argosy.workload.importers._build import Kind, convert, finish, need
+from argosy.workload.importers._slurm import ran
+from argosy.workload.importers._table import LINE, Table, read_table
+
+REQUIRED = ("JobID", "Submit", "Start", "State")
+COLUMNS = {
+    "JobID": Kind.TEXT,
+    "Submit": Kind.TIME,
+    "Start": Kind.TIME,
+    "End": Kind.TIME,
+    "Elapsed": Kind.SPAN,
+    "ElapsedRaw": Kind.NUMBER,
+    "Timelimit": Kind.SPAN,
+    "State": Kind.STATUS,
+    "NCPUS": Kind.NUMBER,
+    "AllocCPUS": Kind.NUMBER,
+    "ReqCPUS": Kind.NUMBER,
+    "NNodes": Kind.NUMBER,
+    **dict.fromkeys(
+        ("User", "Partition", "JobName", "ReqMem", "AllocTRES", "ReqTRES", "TRES", "AllocGRES", "ReqGRES"),
+        Kind.TEXT,
+    ),
+}
+TRES = ("AllocTRES", "TRES", "ReqTRES")
+NULLS = ("Unknown", "None", "N/A", "UNLIMITED", "Partition_Limit", "INVALID")
+GIB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
+
+
+@importer("sacct", "Slurm accounting, the output of sacct -P", "slurm.schedmd.com/sacct.html")
+def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
+    notes: list[str] = []
+    return finish([_rows(path, notes) for path in paths], on_error=on_error, notes=notes)
+
+
+def _rows(path: Path, notes: list[str]) -> Table:
+    table = read_table(path, separator="|", quoted=False, nulls=NULLS)
+    need(
+        table,
+        REQUIRED,
+        "run sacct -P without -n, with -o JobID,Submit,Start,Elapsed,State,AllocTRES and more",
+    )
+    present = {name: kind for name, kind in COLUMNS.items() if name in table.frame.columns}
+    if not present.keys() & {"Elapsed", "ElapsedRaw", "End"}:
+        raise TraceError("has no run times", where=str(path), hint="add Elapsed to the columns of sacct -o")
+    table = table.without(
+        pl.col("JobID").str.contains(".", literal=True), "job steps, such as 123.batch", notes
+    )
+    table = convert(table, present, required=("JobID", "Submit", "State"))
+    absent = [
+        pl.lit(None, dtype=pl.String if k is Kind.TEXT else pl.Float64).alias(c) for c, k in COLUMNS.items()
+    ]
+    table = table.with_frame(
+        table.frame.with_columns(e for e in absent if e.meta.output_name() not in present)
+    )
+    end = pl.coalesce(
+        pl.col("Start") + pl.coalesce("Elapsed", "ElapsedRaw"), "End"
+    )  # also of jobs that still run
+    table = ran(table.with_frame(table.frame.with_columns(end.alias("End"))), "Start", "End", notes)
+    cpus = pl.coalesce("NCPUS", "AllocCPUS", *map(_cpus, TRES), "ReqCPUS")
+    return table.with_frame(
+        table.frame.select(
+            LINE,
+            "duration_s",
+            pl.col("JobID").alias("job_id"),
+            pl.col("Submit").alias("submit_s"),
+            pl.coalesce(*map(_gpus, TRES), *map(_gres, ("AllocGRES", "ReqGRES")), pl.lit(0.0)).alias("gpus"),
+            pl.col("User").alias("user"),
+            pl.col("Partition").alias("queue"),
+            pl.col("JobName").alias("name"),
+            pl.col("State").alias("status"),
+            pl.col("ReqTRES").str.extract(r"gres/gpu:([^=,]+)=", 1).str.to_lowercase().alias("gpu_type"),
+            cpus.alias("cpus"),
+            pl.coalesce(*map(_memory, TRES), _requested_memory(cpus)).alias("memory_gib"),
+            pl.col("Timelimit").alias("expected_s"),
+        )
+    )
+
+
+def _gpus(tres: str) -> pl.Expr:
+    """`gres/gpu=4`; where only typed counts are given (`gres/gpu:a100=4`), their sum."""
+    column = pl.col(tres)
+    total = column.str.extract(r"gres/gpu=(\d+)", 1).cast(pl.Float64)
+    by_type = column.str.extract_all(r"gres/gpu:[^=,]+=\d+").list.eval(
+        pl.element().str.extract(r"=(\d+)$", 1).cast(pl.Float64)
+    )
+    return pl.coalesce(total, pl.when(by_type.list.len() > 0).then(by_type.list.sum()))
+
+
+def _gres(column: str) -> pl.Expr:
+    """Older Slurm: `gpu:4` or `gpu:v100:4`."""
+    return pl.col(column).str.extract(r"gpu(?::[A-Za-z][^:,]*)?:(\d+)", 1).cast(pl.Float64)
+
+
+def _cpus(tres: str) -> pl.Expr:
+    return pl.col(tres).str.extract(r"(?:^|,)cpu=(\d+)", 1).cast(pl.Float64)
+
+
+def _memory(tres: str) -> pl.Expr:
+    """`mem=64G`, in GiB."""
+    return _gib(pl.col(tres).str.extract(r"(?:^|,)mem=([\d.]+[KMGTP]?)", 1))
+
+
+def _requested_memory(cpus: pl.Expr) -> pl.Expr:
+    """`ReqMem`: for the job, or with a last letter c per CPU and n per node."""
+    column = pl.col("ReqMem")
+    per = (
+        pl.when(column.str.ends_with("c"))
+        .then(cpus)
+        .when(column.str.ends_with("n"))
+        .then(pl.col("NNodes").fill_null(1.0))
+        .otherwise(1.0)
+    )
+    asked = _gib(column.str.extract(r"^([\d.]+[KMGTP]?)[cn]?$", 1)) * per
+    return pl.when(asked > 0).then(asked)  # 0 means: no request
+
+
+def _gib(text: pl.Expr) -> pl.Expr:
+    """`512M` in GiB; without a letter Slurm means MiB."""
+    unit = text.str.extract(r"([KMGTP])$", 1).fill_null("M").replace_strict(GIB, return_dtype=pl.Float64)
+    return text.str.extract(r"^([\d.]+)", 1).cast(pl.Float64, strict=False) * unit
