@@ -35,10 +35,27 @@ def is_warm() -> bool:
 
 
 def kernel(function: F) -> F:
-    """Compile on first use. Heavy import, so only kernel modules use it and they are imported late."""
-    import numba
+    """Compile for use by other kernels only: no wrapper for callers in Python, which would take longer than the rest."""
+    return _compile(function, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def door(function: F) -> F:
+    """Compile for callers in Python, on first use."""
+    return _compile(function, cache=True, no_cfunc_wrapper=True)
+
+
+def _compile(function: F, **options: bool) -> F:
+    import numba  # heavy: only kernel modules import this, and they are imported late
 
     if not numba.config.CACHE_DIR:
         numba.config.CACHE_DIR = str(cache_dir())
-    compiled: F = numba.njit(cache=True, error_model="numpy", boundscheck=BOUNDS_CHECKED)(function)
-    return compiled
+    compiled = numba.njit(error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
+    by_exact_types = compiled.get_call_template
+
+    def by_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        # Numba would compile a function anew for every literal it is called with: once per type is enough
+        unliteral = numba.types.unliteral
+        return by_exact_types(tuple(unliteral(a) for a in args), {k: unliteral(v) for k, v in kws.items()})
+
+    compiled.get_call_template = by_types
+    return compiled  # type: ignore[no-any-return]

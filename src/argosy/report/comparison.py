@@ -196,8 +196,8 @@ def size_class() -> pl.Expr:
 
 def sees_future(result: Result) -> bool:
     """Whether the policy was told true durations, which no real scheduler can know: directly, or as estimates
-    of an oracle."""
-    oracle = str(result.settings.get("estimator", "")).startswith("oracle")
+    made from them, with noise or without."""
+    oracle = str(result.settings.get("estimator", "")).startswith(("oracle", "noisy"))
     return "duration" in result.uses or ("estimate" in result.uses and oracle)
 
 

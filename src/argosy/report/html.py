@@ -105,7 +105,8 @@ def _javascript() -> str:
     """Vega, Vega-Lite and vega-embed in one piece; takes two seconds to bundle."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle(None, vl_version=plots.vega_lite_version())
+    snippet = "window.vegaEmbed = vegaEmbed;"
+    bundle: str = vl_convert.javascript_bundle(snippet, vl_version=plots.vega_lite_version())
     return bundle.replace("</script", "<\\/script")
 
 
@@ -206,15 +207,15 @@ def _differences(comparison: Comparison, charts: _Charts) -> str:
     out = max(pair.left_out for pair in comparison.against_baseline)
     left = f" Up to {out:,} jobs that did not finish under both are left out." if out else ""
     reading = (
-        f"Dots left of the dashed line: shorter mean JCT than {comparison.baseline}. Whiskers: 95 % interval of "
-        f"the paired difference, by {by}; one that crosses the line may be chance.{left}"
+        f"Dots left of the dashed line: shorter mean JCT than {comparison.baseline}. Whiskers: 95 % interval "
+        f"of the paired difference, by {by}; one that crosses the line may be chance.{left}"
     )
     return (
         "<h2>Differences between policies</h2>"
         + charts.figure(plots.paired_differences(comparison), "Mean JCT against the baseline", reading)
         + "<details><summary>Every policy against every other</summary>"
-        "<p class=note>Change of mean JCT of the row's policy against the column's, with its interval. Green: "
-        "surely shorter.</p>"
+        "<p class=note>Change of mean JCT of the row's policy against the column's, with its interval. "
+        "Green: surely shorter.</p>"
         f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div></details>'
     )
 
@@ -224,7 +225,7 @@ def _distributions(comparison: Comparison, charts: _Charts) -> str:
         charts.figure(
             plots.jct_cdf(comparison),
             "How soon jobs finish",
-            "Height of a curve at a time: share of jobs that took no longer. Higher and further left is better.",
+            "Height of a curve at a time: share of jobs that took no longer. Further left is better.",
         ),
         charts.figure(
             plots.queue_length(comparison),
@@ -234,7 +235,7 @@ def _distributions(comparison: Comparison, charts: _Charts) -> str:
         charts.figure(
             plots.gpu_use(comparison),
             "GPUs in use",
-            "Share of all GPUs held by jobs. High while jobs wait is good; a long tail comes from a few long jobs.",
+            "Share of all GPUs held by jobs. High while jobs wait is good; a long tail is a few long jobs.",
         ),
         charts.figure(
             plots.losses(comparison),
@@ -249,8 +250,8 @@ def _sweep(comparison: Comparison, charts: _Charts) -> str:
     if not comparison.sweep:
         return ""
     reading = (
-        "The same jobs arriving faster or slower. A curve that stays low further to the right carries more load. "
-        "Geometric mean over seeds, bands: its 95 % interval."
+        "The same jobs arriving faster or slower. A curve that stays low further to the right carries more. "
+        "Geometric mean over seeds; bands: its 95 % interval."
     )
     chart = plots.load_sweep(comparison)
     return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
@@ -262,7 +263,7 @@ def _winners(comparison: Comparison, charts: _Charts) -> str:
     by_size = charts.figure(
         plots.winners_and_losers(comparison, "size"),
         "By job size",
-        f"Mean JCT of the jobs in a class, relative to {comparison.baseline}. To the left: these jobs gained.",
+        f"Mean JCT of a class of jobs, relative to {comparison.baseline}. To the left: these jobs gained.",
     )
     by_queue = charts.figure(
         plots.winners_and_losers(comparison, "queue"),
@@ -303,8 +304,8 @@ def _sight(comparison: Comparison) -> str:
         lines.append(f"<tr><td>{name}</td>{cells}</tr>")
     meanings = [f"<b>{use}</b>: {escape(INFORMATION[use])}" for use in known if use in INFORMATION]
     return (
-        "<h2>What each policy was allowed to see</h2><p class=soft>A policy that reads anything else is stopped "
-        "with an error, so this is what its decisions rest on.</p>"
+        "<h2>What each policy was allowed to see</h2><p class=soft>A policy that reads anything else is "
+        "stopped with an error, so this is what its decisions rest on.</p>"
         f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div>'
         f'<p class="note">{"; ".join(meanings)}.</p>'
     )
@@ -313,7 +314,7 @@ def _sight(comparison: Comparison) -> str:
 def _settings(comparison: Comparison) -> str:
     rows = []
     keys = dict.fromkeys(key for result in comparison.results for key in result.settings)
-    for key in keys:
+    for key in (key for key in keys if key != "seed"):  # seeds stand at the top
         values = {run.policy: str(run.settings.get(key, "–")) for run in comparison.results}
         one = len(set(values.values())) == 1
         texts = [next(iter(values.values()))] if one else [f"{p}: {value}" for p, value in values.items()]
@@ -330,8 +331,8 @@ def _settings(comparison: Comparison) -> str:
 def _definitions(comparison: Comparison) -> str:
     """Every metric: what it means and what each policy got."""
     rows = [
-        (name, definition.unit, *(show(comparison.summary[p][name]) for p in comparison.policies), definition.text)
-        for name, definition in DEFINITIONS.items()
+        (name, meant.unit, *(show(summary[name]) for summary in comparison.summary.values()), meant.text)
+        for name, meant in DEFINITIONS.items()
     ]
     table = _text_table(("metric", "unit", *comparison.policies, "definition"), rows)
     return (

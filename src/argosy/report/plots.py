@@ -29,10 +29,9 @@ TIME_POINTS = 240
 MOST_QUEUES = 12
 HEIGHT = 280
 
-# Ticks of a logarithmic axis of seconds that are round in words: few for a long axis, more for a short one.
+# Ticks of a logarithmic axis of seconds that are round in words: for a long axis, and for a short one.
 TICKS_S = [1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400]
-FINE_TICKS_S = [n * unit for unit in (1, 60, 3600) for n in (1, 2, 5, 10, 20, 30) if n * unit < 86400]
-FINE_TICKS_S += [n * 86400 for n in (1, 2, 5, 10, 20, 50, 100, 200)]
+FINE_TICKS_S = [n * u for u in (1, 60, 3600) for n in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 15, 20, 30, 40)]
 DURATION = (
     "datum.value < 60 ? datum.value + ' s' : datum.value < 3600 ? datum.value / 60 + ' min' : "
     "datum.value < 86400 ? datum.value / 3600 + ' h' : datum.value / 86400 + ' d'"
@@ -45,14 +44,19 @@ def rows(frame: pl.DataFrame, *, digits: int = 5) -> alt.InlineData:
     return alt.InlineData(values=rounded.to_dicts())
 
 
-def colours(comparison: Comparison, symbol: Literal["stroke", "square"] | None = "stroke") -> alt.Color:
+def colours(
+    comparison: Comparison, symbol: Literal["stroke", "square"] | None = "stroke", *, baseline: bool = True
+) -> alt.Color:
     """A policy's colour; `symbol` is what the legend shows, None for no legend."""
     policies = list(comparison.policies)
     range_ = [PALETTE[i % len(PALETTE)] for i in range(len(policies))]
     scale = alt.Scale(domain=policies, range=range_)
     if symbol is None:
         return alt.Color("policy:N", scale=scale, legend=None)
-    legend = alt.Legend(title=None, orient="top", symbolType=symbol, symbolStrokeWidth=4, symbolOpacity=1)
+    named = [policy for policy in policies if baseline or policy != comparison.baseline]
+    legend = alt.Legend(
+        title=None, orient="top", values=named, symbolType=symbol, symbolStrokeWidth=4, symbolOpacity=1
+    )
     return alt.Color("policy:N", scale=scale, legend=legend)
 
 
@@ -158,7 +162,8 @@ def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
         _percent("faster"),
         _percent("slower"),
     ]
-    bars = base.mark_bar(cornerRadius=2).encode(x=x, x2="one:Q", color=colours(comparison, "square"), tooltip=tips)
+    colour = colours(comparison, "square", baseline=False)
+    bars = base.mark_bar(cornerRadius=2).encode(x=x, x2="one:Q", color=colour, tooltip=tips)
     left = base.transform_filter("datum.ratio <= 1").mark_text(align="right", dx=-4, fontSize=10)
     right = base.transform_filter("datum.ratio > 1").mark_text(align="left", dx=4, fontSize=10)
     rule = alt.Chart(alt.InlineData(values=[{"one": 1}])).mark_rule(strokeWidth=1.2).encode(x="one:Q")
@@ -213,9 +218,9 @@ def losses(comparison: Comparison) -> Chart:
     )
     return (
         alt.Chart(rows(data))
-        .mark_bar(cornerRadius=1)
+        .mark_bar(cornerRadius=1, size=min(24, HEIGHT // (2 * len(comparison.policies)) + 4))
         .encode(
-            x=alt.X("share:Q", title="share of GPU-hours held", axis=alt.Axis(format="~%")),
+            x=alt.X("share:Q", title="share of GPU-hours held", axis=alt.Axis(format="~%", tickCount=6)),
             y=alt.Y("policy:N", title=None, sort=list(comparison.policies), axis=alt.Axis(grid=False)),
             color=alt.Color(
                 "lost to:N",
@@ -230,7 +235,7 @@ def losses(comparison: Comparison) -> Chart:
                 alt.Tooltip("gpu_h:Q", title="GPU-hours", format=",.1f"),
             ],
         )
-        .properties(width="container", height=max(70, 34 * len(comparison.policies)))
+        .properties(width="container", height=HEIGHT)
     )
 
 
@@ -239,17 +244,17 @@ def load_sweep(comparison: Comparison) -> Chart:
     values: dict[tuple[str, float], list[float]] = {}
     for load, run, scores in comparison.sweep_scores:
         values.setdefault((run.policy, load), []).append(scores["jct_mean_s"])
-    found = [
-        (policy, load, *np.exp(interval(np.log(means))[:3])) for (policy, load), means in sorted(values.items())
-    ]
+    found = [(*key, *np.exp(interval(np.log(means))[:3]).tolist()) for key, means in sorted(values.items())]
     names = ["policy", "load", "mean", "low", "high"]
     frame = pl.DataFrame(found, schema=names, orient="row").fill_nan(None)
-    seen = frame.select(pl.concat_list("mean", "low", "high").explode().drop_nulls()).to_series()
-    scale = alt.Scale(type="log", nice=False, domain=[seen.min(), seen.max()])
-    axis = alt.Axis(labelExpr=DURATION, values=FINE_TICKS_S)
+    seen = np.array([value for row in found for value in row[2:]])
+    low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    axis = alt.Axis(labelExpr=DURATION, values=TICKS_S if high > 50 * low else FINE_TICKS_S)
     y = alt.Y("mean:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
     loads = sorted({load for load, _ in comparison.sweep})
-    x = alt.X("load:Q", title="load (× the trace's own)", scale=alt.Scale(zero=False), axis=alt.Axis(values=loads))
+    steps = alt.Axis(values=loads)
+    x = alt.X("load:Q", title="load (× the trace's own)", scale=alt.Scale(zero=False), axis=steps)
     base = alt.Chart(rows(frame)).encode(x=x, color=colours(comparison))
     bottom = alt.Y("low:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
     band = base.mark_area(opacity=0.12).encode(y=bottom, y2="high:Q")
@@ -308,9 +313,10 @@ def _lines(
     """Lines by policy. A click in the legend singles one out; invisible points carry the tooltips."""
     chosen = alt.selection_point(fields=["policy"], bind="legend")
     base = alt.Chart(data).encode(x=x, y=y, color=colours(comparison))
+    faint = alt.condition(chosen, alt.value(0.95), alt.value(0.12))
     lines = (
         base.mark_line(strokeWidth=2, interpolate=interpolate)
-        .encode(strokeDash=dashes(comparison), opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.12)))
+        .encode(strokeDash=dashes(comparison), opacity=faint)
         .add_params(chosen)
     )
     points = base.mark_point(size=60, opacity=0).encode(tooltip=tips)

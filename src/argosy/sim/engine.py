@@ -32,6 +32,7 @@ from argosy.workload.estimate import Oracle, make_estimator
 from argosy.workload.trace import Trace
 
 MAX_STATIC_CLASSES = 256
+NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
 JOB_ROWS_F = {
@@ -66,10 +67,12 @@ class Engine:
         settings: Settings | None = None,
         *,
         cancels: Mapping[str, float] | None = None,
+        watch: Callable[[Engine], None] | None = None,
     ) -> None:
-        from argosy.mechanism.kernels import doors  # imports Numba: late, so that `argosy --help` is quick
+        """`cancels`: when which job is cancelled. `watch` is called after every decision, before time moves on."""
+        from argosy.mechanism.kernels.doors import enter  # imports Numba: late, so that `argosy --help` is quick
 
-        self._doors = doors
+        self._enter, self._watch = enter, watch
         self.trace, self.cluster, self.policy = trace, cluster, policy
         self.settings = settings = settings or Settings()
         tables = compile_tables(
@@ -89,6 +92,7 @@ class Engine:
         self._configure(settings, policy)
         self._refuse_impossible()
         self._outside = Outside(self.world, cluster, settings, self.names.queues, trace, cancels or {})
+        self.world = self._outside.world
         self._told = 0  # log rows that the policy has heard of
         self._estimated_upto = 0
         self._decision_ns: list[int] = []
@@ -112,7 +116,8 @@ class Engine:
         sf[L.CHECKPOINT_EVERY] = settings.checkpoint_every_s if faults and settings.checkpoint_every_s else np.inf
         if settings.job_mtbf_h is not None:
             sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
-        si[L.PREEMPTIVE], si[L.BACKFILL], si[L.EAGER] = policy.preemptive, policy.backfill, policy.eager
+        si[L.PREEMPTIVE], si[L.BACKFILL] = policy.preemptive, policy.backfill
+        si[L.EAGER] = policy.eager and self._watch is None
         placer = policy.placer if settings.placer == "policy" else settings.placer
         if placer not in PLACERS:
             raise PolicyError(f"policy {policy.name!r}: unknown placer {placer!r}; there are {', '.join(PLACERS)}")
@@ -174,6 +179,7 @@ class Engine:
         blocked = (
             not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
             or self._learns or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any() or self._outside.cancels
+            or self._watch is not None
         )
         if blocked:
             return False
@@ -216,7 +222,7 @@ class Engine:
 
     def _tick(self) -> None:
         self._outside.tick()
-        self._doors.reprice(*self.world)
+        self.kernel(L.OP_REPRICE)
 
     def _refill(self) -> None:
         self.world = self._outside.refill(self.world)
@@ -245,11 +251,16 @@ class Engine:
     def _grow_heap(self) -> None:
         w = self.world
         before = w.si[L.HEAP_N]
-        self._doors.tidy(*w)
+        self.kernel(L.OP_TIDY)
         if w.si[L.HEAP_N] > before // 2:
             self.world = w._replace(hp=np.vstack([w.hp, np.zeros_like(w.hp)]))
 
     # -- from decision to decision -----------------------------------------------------------------------------
+
+    def kernel(self, op: int, ops: NDArray[np.int64] = NO_PLAN, parts: NDArray[np.int64] = NO_PLAN) -> int:
+        """Do one thing in compiled code."""
+        self.world.si[L.OP] = op
+        return self._enter(*self.world, ops, parts)
 
     @property
     def now(self) -> float:
@@ -257,9 +268,8 @@ class Engine:
 
     def advance(self, progress: Progress | None = None) -> bool:
         """Let time pass until the policy must be asked; False when nothing is left to come."""
-        door = self._doors.run_static if self.static else self._doors.step
         while True:
-            code = door(*self.world)
+            code = self.kernel(L.OP_STEP)
             if code == L.DECIDE:
                 if self.world.si[L.BAD_KEY]:
                     job = self.trace.frame["job_id"][int(self.world.si[L.BAD_KEY]) - 1]
@@ -335,11 +345,14 @@ class Engine:
         else:
             while self.advance(progress):
                 self.ask()
+                if self._watch is not None:
+                    self.kernel(L.OP_ADMIT)
+                    self._watch(self)
         return self.result(cpu_s=time.process_time() - began)
 
     def result(self, cpu_s: float = 0.0) -> Result:
         """What is known so far, as if the run ended now."""
-        self._doors.close_books(*self.world)
+        self.kernel(L.OP_CLOSE)
         return collect(self, np.array(self._decision_ns, np.int64), cpu_s)
 
     # -- policies with memory, and estimates that are learned ----------------------------------------------------

@@ -43,7 +43,7 @@ class Outside:
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
             self._ticks = 1
-        self.refill(world, first=True)
+        self.world = self.refill(world)
 
     def _known(
         self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]
@@ -76,8 +76,8 @@ class Outside:
                 self._next_fault[node] = back + self._rng.exponential(self._settings.node_mtbf_h * 3600.0)
         return events
 
-    def refill(self, world: L.World, first: bool = False) -> L.World | None:
-        """The next stretch of events (a repair may lie beyond it: it is kept)."""
+    def refill(self, world: L.World) -> L.World:
+        """A world with the next stretch of events (a repair may lie beyond it: it is kept)."""
         begin, end = self._drawn_until, self._drawn_until + CHUNK_S
         self._drawn_until = end
         self._fixed += self._faults(end)
@@ -90,9 +90,9 @@ class Outside:
         endless = self._speeds is not None or self._settings.node_mtbf_h is not None
         if endless or self._fixed:
             now.append((end, L.OUT_REFILL, 0, 0.0))
-        self.events = np.array(now, np.float64).reshape(-1, 4).T.copy()
-        world.si[L.EX_N], world.si[L.EX_NEXT] = self.events.shape[1], 0
-        return None if first else world._replace(ex=self.events)
+        events = np.array(now, np.float64).reshape(-1, 4).T.copy()
+        world.si[L.EX_N], world.si[L.EX_NEXT] = events.shape[1], 0
+        return world._replace(ex=events)
 
     def tick(self) -> None:
         """Machine speeds of the next tick."""

@@ -57,9 +57,7 @@ class PlanWriter:
             w.jf[L.LEASE, row] = until
         if not ops:
             return
-        bad = engine._doors.carry_out(
-            *engine.world, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, 5)
-        )
+        bad = engine.kernel(L.OP_PLAN, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, 5))
         if bad >= 0:
             job = engine.trace.frame["job_id"][ops[bad][1]]
             raise InvalidPlan(

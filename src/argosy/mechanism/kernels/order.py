@@ -48,12 +48,29 @@ def refresh_order(w: World) -> float:
         keys[j + 1], order[j + 1] = k, job
         budget -= i - j
         if budget < 0:
-            ids = np.sort(order[:n])
-            for a in range(n):
-                keys[a] = jf[KEY, so[ids[a]]]
-            order[:n] = ids[np.argsort(keys, kind="mergesort")]
+            merge_sort(keys, order, n)
             break
     return least
+
+
+@kernel
+def merge_sort(keys: F1, order: I1, n: int) -> None:
+    """Sort both arrays by (key, id), bottom up."""
+    other_keys, other = np.empty(n), np.empty(n, np.int64)
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            i, middle, high = low, min(low + width, n), min(low + 2 * width, n)
+            j = middle
+            for k in range(low, high):
+                left = i < middle and (
+                    j >= high or keys[i] < keys[j] or (keys[i] == keys[j] and order[i] < order[j])
+                )
+                a = i if left else j
+                other_keys[k], other[k] = keys[a], order[a]
+                i, j = i + left, j + (not left)
+        keys[:n], order[:n] = other_keys, other
+        width *= 2
 
 
 @kernel
