@@ -49,7 +49,7 @@ def _compile(function: F, **options: bool) -> F:
 
     if not numba.config.CACHE_DIR:
         numba.config.CACHE_DIR = str(cache_dir())
-    compiled = numba.njit(error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
+    compiled = numba.njit(_nrt=False, error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
     by_exact_types = compiled.get_call_template
 
     def by_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:

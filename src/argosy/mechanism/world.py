@@ -54,7 +54,7 @@ def build(
     bk = np.zeros((devices + 1, nodes // 32 + 1), np.int64)
     for node in range(nodes):
         bk[ni[L.N_FREE, node], node >> 5] |= 1 << (node & 31)
-    slots = min(jobs, 1024) + 2
+    slots = spread_out(min(jobs, 1024) + 2)
     most_servers = int(trace[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))
     sf, si = np.zeros(L.SF_SIZE), np.zeros(L.SI_SIZE, np.int64)
     sf[L.WAKE] = sf[L.UNTIL] = np.inf
@@ -101,7 +101,8 @@ def build(
         ps=np.ascontiguousarray(tables.ps_rate),
         pr=np.ascontiguousarray(tables.pair),
         ov=costs,
-        wk=np.zeros((L.WK_ROWS, max(slots, nodes, devices) + 2), np.int64),
+        wk=np.zeros((L.WK_ROWS, max(slots, nodes) + 2), np.int64),
+        sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
         ex=np.zeros((4, 0)),
         qu=queues,
         gp=np.zeros((0, L.GP_FIELDS), np.int64),
@@ -111,6 +112,12 @@ def build(
 
 
 SLICE_SHARE = 0.02  # a turn in a time-sliced group ends at a mini-batch, in memory: 0.1 s where a suspend takes 5 s
+
+
+def spread_out(slots: int) -> int:
+    """At least so many slots, in an odd number of cache lines: else the rows of one job fall into the same cache sets."""
+    lines = -(-slots // 8)
+    return 8 * (lines | 1)
 
 
 def entry_pool(size: int) -> Ints:

@@ -19,7 +19,7 @@ from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Par
 from argosy.errors import InvalidPlan, PolicyError, TraceError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
-from argosy.mechanism.world import PLACERS, build, classify, impossible
+from argosy.mechanism.world import PLACERS, build, classify, impossible, spread_out
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import compile_tables
 from argosy.policies.base import Event, Policy, Sizes, overrides
@@ -125,7 +125,8 @@ class Engine:
         si[L.MAX_PREEMPTIONS], si[L.MAX_CRASHES] = settings.max_preemptions, settings.max_retries
         si[L.HOT] = settings.hot_resize
         si[L.ORACLE] = isinstance(self._estimator, Oracle)
-        si[L.DERIVE] = bool(policy.uses & {"progress", "estimate"})
+        bits = {"service": L.D_SERVICE, "duration": L.D_LEFT, "progress": L.D_PROGRESS, "estimate": L.D_EXPECTED}
+        si[L.DERIVE] = sum(bit for name, bit in bits.items() if name in policy.uses)
         si[L.ELASTIC] = overrides(policy, "size")
 
     def _refuse_impossible(self) -> None:
@@ -229,10 +230,10 @@ class Engine:
 
     def _grow_jobs(self) -> None:
         w = self.world
-        slots = 2 * w.jf.shape[1]
+        slots = spread_out(2 * w.jf.shape[1])
         jf, ji = np.zeros((L.JF_ROWS, slots)), np.zeros((L.JI_ROWS, slots), np.int64)
         jf[:, : w.jf.shape[1]], ji[:, : w.ji.shape[1]] = w.jf, w.ji
-        wk = w.wk
+        wk, sk = w.wk, np.zeros((L.SK_ROWS, max(w.sk.shape[1], slots + 2)))
         if wk.shape[1] < slots + 2:
             wk = np.zeros((L.WK_ROWS, slots + 2), np.int64)
             wk[:, : w.wk.shape[1]] = w.wk
@@ -241,7 +242,7 @@ class Engine:
         en[len(w.en) :, L.E_NEXT] = np.arange(len(w.en) + 1, len(en) + 1)
         en[-1, L.E_NEXT] = w.si[L.ENTRY_FREE]
         w.si[L.ENTRY_FREE] = len(w.en)
-        self.world = w._replace(jf=jf, ji=ji, wk=wk, en=en)
+        self.world = w._replace(jf=jf, ji=ji, wk=wk, sk=sk, en=en)
         self.view.jobs.bind(self._job_rows(jf, ji))
 
     def _grow_log(self) -> None:
@@ -249,10 +250,20 @@ class Engine:
         self.world = w._replace(lg=np.vstack([w.lg, np.zeros_like(w.lg)]))
 
     def _grow_heap(self) -> None:
+        """Drop events of runs that are over; if that does not help, make room."""
         w = self.world
-        before = w.si[L.HEAP_N]
-        self.kernel(L.OP_TIDY)
-        if w.si[L.HEAP_N] > before // 2:
+        heap = w.hp[: w.si[L.HEAP_N]].copy()
+        of_group = heap[:, L.H_KIND] == L.DUE_SLICE
+        target = heap[:, L.H_JOB].astype(np.int64)
+        slot = np.where(of_group, -1, w.so[np.where(of_group, 0, target)])
+        due = (slot >= 0) & (w.ji[L.GEN, slot] == heap[:, L.H_GEN])
+        if of_group.any():
+            due |= of_group & (w.gq[np.where(of_group, target, 0), L.G_GEN] == heap[:, L.H_GEN])
+        kept = heap[due]
+        kept = kept[np.lexsort((kept[:, L.H_SEQ], kept[:, L.H_KIND], kept[:, L.H_TIME]))]  # sorted, so a heap
+        w.hp[: len(kept)] = kept
+        w.si[L.HEAP_N] = len(kept)
+        if 2 * len(kept) > len(heap):
             self.world = w._replace(hp=np.vstack([w.hp, np.zeros_like(w.hp)]))
 
     # -- from decision to decision -----------------------------------------------------------------------------

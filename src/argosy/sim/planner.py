@@ -123,5 +123,6 @@ class PlanWriter:
         gq = np.vstack([w.gq, [[quantum, 0.0]]])
         need = int(w.si[L.GROUP_ROWS]) + more + len(w.gp)
         gp = w.gp if len(w.gp) >= need else np.vstack([w.gp, np.zeros((2 * need, L.GP_FIELDS), np.int64)])
-        engine.world = w._replace(gp=gp, gq=gq)
+        wk = w.wk if w.wk.shape[1] >= len(gp) else np.pad(w.wk, ((0, 0), (0, len(gp) - w.wk.shape[1])))
+        engine.world = w._replace(gp=gp, gq=gq, wk=wk)
         return group

@@ -12,9 +12,9 @@ import numpy as np
 from argosy._jit import kernel
 from argosy.mechanism.kernels.book import start, stop
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import lowest
+from argosy.mechanism.kernels.nodes import lowest, popcount
 from argosy.mechanism.kernels.order import guarantee, refresh_order
-from argosy.mechanism.kernels.place import choose, count_gpus, holds, is_open, largest_node
+from argosy.mechanism.kernels.place import choose, holds, is_open, largest_node
 from argosy.mechanism.kernels.resize import grow, shrink_all
 
 REMEMBERED = 32  # failed demands kept in mind during a walk
@@ -33,12 +33,17 @@ def admit(w: World) -> None:
         guarantee(w)
     n = si[ORDER_N]
     order = w.wk[W_ORDER]
-    failed = np.empty((REMEMBERED, 6))
     n_failed = 0
+    counted = False  # whether N_TAKE holds what jobs further down hold
+    behind = w.sf[TOTAL_HELD]  # GPUs that they hold
+    may_reclaim = bool(si[PREEMPTIVE] or si[QUOTAS])
     for i in range(n):
         s = so[order[i]]
         if ji[STATE, s] == RUNNING:
             ji[SEEN, s] = stamp
+            behind -= jf[HELD, s]
+            if counted:
+                count_one(w, s, -1)
             if si[ELASTIC] and ji[WANT, s] > 0:
                 grow(w, s)
             continue
@@ -49,45 +54,59 @@ def admit(w: World) -> None:
         amount = min(float(gpus), jf[GPUS, s]) if jf[GPUS, s] < 1.0 else float(gpus)
         if qu[Q_HELD, q] + amount > qu[Q_LIMIT, q] + 1e-9:
             continue
-        if is_hopeless(w, failed, n_failed, s, amount):
+        if is_hopeless(w, n_failed, s, amount):
             continue
         parts = choose(w, s, gpus, servers, False)
-        if parts == 0 and (si[PREEMPTIVE] or (si[QUOTAS] and ji[GUARANTEED, s])):
-            parts = reclaim(w, i, s, gpus, servers, amount)
+        if (
+            parts == 0
+            and may_reclaim
+            and (si[PREEMPTIVE] or ji[GUARANTEED, s])
+            and (amount < 1.0 or behind + si[FREE_GPUS] >= amount - 1e-6)
+        ):
+            if not counted:
+                count_reclaimable(w, i)
+                counted = True
+            if could_fit(w, s, gpus, amount):
+                parts = reclaim(w, i, s, gpus, servers, amount)
+                may_reclaim = parts >= 0
+                parts = max(parts, 0)
         if parts:
             start(w, s, parts)
             continue
         if not si[BACKFILL]:
             break
         if n_failed < REMEMBERED:
-            remember(w, failed, n_failed, s, amount)
+            remember(w, n_failed, s, amount)
             n_failed += 1
         if amount <= least and is_easiest(w, s):
             break
 
 
 @kernel
-def remember(w: World, failed: F1, i: int, s: int, amount: float) -> None:
-    jf, ji = w.jf, w.ji
-    failed[i, 0], failed[i, 1], failed[i, 2] = amount, jf[CPU_UNIT, s], jf[MEM_UNIT, s]
-    failed[i, 3], failed[i, 4], failed[i, 5] = ji[TYPES, s] & ji[WANT_TYPES, s], ji[QUEUE, s], ji[WANT_PS, s]
+def remember(w: World, i: int, s: int, amount: float) -> None:
+    """Note a demand that does not fit, as six numbers."""
+    jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
+    i *= 6
+    failed[i], failed[i + 1], failed[i + 2] = amount, jf[CPU_UNIT, s], jf[MEM_UNIT, s]
+    failed[i + 3], failed[i + 4] = ji[TYPES, s] & ji[WANT_TYPES, s], ji[QUEUE, s]
+    failed[i + 5] = ji[WANT_PS, s]
 
 
 @kernel
-def is_hopeless(w: World, failed: F1, n: int, s: int, amount: float) -> bool:
+def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
     """Has a job of the same kind that asks for no more than this one failed already?"""
-    jf, ji = w.jf, w.ji
+    jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
-    for i in range(n):
-        same_kind = (failed[i, 0] >= 1.0) == (amount >= 1.0) and (failed[i, 0] > 0.0) == (amount > 0.0)
+    for i in range(0, 6 * n, 6):
+        same_kind = (failed[i] >= 1.0) == (amount >= 1.0) and (failed[i] > 0.0) == (amount > 0.0)
         if (
             same_kind
-            and amount >= failed[i, 0]
-            and jf[CPU_UNIT, s] >= failed[i, 1]
-            and jf[MEM_UNIT, s] >= failed[i, 2]
-            and types & ~np.int64(failed[i, 3]) == 0
-            and ji[QUEUE, s] == failed[i, 4]
-            and ji[WANT_PS, s] >= failed[i, 5]
+            and amount >= failed[i]
+            and jf[CPU_UNIT, s] >= failed[i + 1]
+            and jf[MEM_UNIT, s] >= failed[i + 2]
+            and types & ~np.int64(failed[i + 3]) == 0
+            and ji[QUEUE, s] == failed[i + 4]
+            and ji[WANT_PS, s] >= failed[i + 5]
         ):
             return True
     return False
@@ -108,16 +127,52 @@ def is_easiest(w: World, s: int) -> bool:
 
 
 @kernel
-def is_pinned(w: World, v: int) -> bool:
-    """A running job that may not be taken now: leased, too young, or preempted often enough."""
-    jf, ji, t = w.jf, w.ji, w.sf[NOW]
-    if ji[PREEMPTIONS, v] >= w.si[MAX_PREEMPTIONS]:
-        return True
-    until = max(jf[STARTED, v] + w.sf[MIN_RUN], jf[LEASE, v])
-    if until > t + 1e-9:
-        w.sf[WAKE] = min(w.sf[WAKE], until)
-        return True
-    return False
+def is_reclaimable(w: World, v: int) -> bool:
+    """Is this a running job that may give way to better ranked ones, unless it is too young?"""
+    ji = w.ji
+    return bool(
+        ji[STATE, v] == RUNNING
+        and ji[GROUP, v] < 0
+        and (w.si[PREEMPTIVE] or not ji[GUARANTEED, v])
+        and ji[PREEMPTIONS, v] < w.si[MAX_PREEMPTIONS]
+        and w.jf[LEASE, v] <= w.sf[NOW]
+    )
+
+
+@kernel
+def count_one(w: World, v: int, sign: int) -> None:
+    """Add the GPUs of a running job to those that may be taken, node by node."""
+    if is_reclaimable(w, v):
+        e = w.ji[HEAD, v]
+        while e >= 0:
+            w.ni[N_TAKE, w.en[e, E_NODE]] += sign * popcount(w.en[e, E_MASK])
+            e = w.en[e, E_NEXT]
+
+
+@kernel
+def count_reclaimable(w: World, position: int) -> None:
+    """What the jobs behind this position hold."""
+    for node in range(w.si[NODES]):
+        w.ni[N_TAKE, node] = 0
+    for j in range(position + 1, w.si[ORDER_N]):
+        count_one(w, w.so[w.wk[W_ORDER, j]], 1)
+
+
+@kernel
+def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
+    """Might the job fit if everybody behind it gave way? Never wrongly no; looks at GPUs only."""
+    ni, si = w.ni, w.si
+    types = w.ji[TYPES, s] & w.ji[WANT_TYPES, s]
+    wanted = gpus if amount >= 1.0 else int(amount > 0.0)
+    total, most = 0, 0
+    for node in range(si[NODES]):
+        here = ni[N_FREE, node] + ni[N_TAKE, node]
+        if here > 0 and is_open(ni, node, types, w.ji[QUEUE, s]):
+            total += here
+            most = max(most, here)
+    if si[STRICT] and wanted <= largest_node(w, types):
+        return most >= wanted
+    return total >= wanted
 
 
 @kernel
@@ -150,7 +205,11 @@ def lend(w: World, v: int, sign: int) -> None:
 
 @kernel
 def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: float) -> int:
-    """Find room for a job by taking the lowest-ranked running jobs; propose, and preempt those in the way."""
+    """Find room for a job by taking the lowest-ranked running jobs; propose, and preempt those in the way.
+
+    A job that has just started bars the way: nobody before it in the order is taken in its place, or jobs would push
+    each other out in a chain. Returns -1 then, and the policy is asked again when that job is old enough.
+    """
     jf, ji, si, so = w.jf, w.ji, w.si, w.so
     order, scan = w.wk[W_ORDER], w.wk[W_SCAN]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
@@ -158,14 +217,15 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     one_node = amount < 1.0 or gpus <= largest_node(w, types)
     cpus, memory = jf[CPU_UNIT, s] * max(whole, 1), jf[MEM_UNIT, s] * max(whole, 1)
     scanned, parts, check_at, available = 0, 0, 1, float(si[FREE_GPUS])
+    barred = False
     for j in range(si[ORDER_N] - 1, position, -1):
         v = so[order[j]]
-        if ji[STATE, v] != RUNNING or ji[GROUP, v] >= 0 or ji[SEEN, v] == si[STAMP]:
+        if ji[SEEN, v] == si[STAMP] or not is_reclaimable(w, v):
             continue
-        if not si[PREEMPTIVE] and ji[GUARANTEED, v]:
-            continue
-        if is_pinned(w, v):
-            continue
+        if jf[STARTED, v] + w.sf[MIN_RUN] > w.sf[NOW] + 1e-9:
+            w.sf[WAKE] = min(w.sf[WAKE], jf[STARTED, v] + w.sf[MIN_RUN])
+            barred = True
+            break
         lend(w, v, 1)
         scan[scanned] = order[j]
         scanned += 1
@@ -190,7 +250,8 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
         lend(w, so[scan[i]], -1)
     if parts:
         clear_the_way(w, s, parts, scanned)
-    return parts
+        return parts
+    return -1 if barred else 0
 
 
 @kernel
@@ -208,6 +269,7 @@ def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
                     in_the_way = True
             e = w.en[e, E_NEXT]
         if in_the_way:
+            count_one(w, v, -1)
             stop(w, v, K_PREEMPT, True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.book import (
+    count_held,
     expect_end,
     finish_move,
     hold,
@@ -121,8 +122,9 @@ def pack(w: World, s: int, host: int) -> bool:
         propose(w, parts, node, gpus, en[e, E_MASK], WHOLE // 2)
         parts += 1
         e = en[e, E_NEXT]
-    w.qu[Q_HELD, ji[QUEUE, host]] -= jf[HELD, host] / 2
+    count_held(w, host, -1.0)
     jf[HELD, host] /= 2
+    count_held(w, host, 1.0)
     e = ji[HEAD, host]
     while e >= 0:
         give(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_MASK], WHOLE // 2)

@@ -225,6 +225,40 @@ def log_placement(w: World, s: int, kind: int, info: float) -> None:
 
 
 @kernel
+def count_held(w: World, s: int, sign: float) -> None:
+    """Add what a job holds to the sums over its queue and over all."""
+    w.qu[Q_HELD, w.ji[QUEUE, s]] += sign * w.jf[HELD, s]
+    w.sf[TOTAL_HELD] += sign * w.jf[HELD, s]
+
+
+@kernel
+def derive_one(w: World, s: int) -> None:
+    """The columns of one job that change while it runs, those that the policy declared."""
+    jf, t, which = w.jf, w.sf[NOW], w.si[DERIVE]
+    span, left = 0.0, jf[LEFT, s]
+    if w.ji[STATE, s] == RUNNING:
+        span = t - jf[MARK, s]
+        worked = t - max(jf[MARK, s], jf[READY, s])
+        if worked > 0.0:
+            left = max(left - worked * jf[RATE, s], 0.0)
+    if which & D_SERVICE:
+        jf[NOW_ATTAINED, s] = jf[ATTAINED, s] + span * jf[HELD, s]
+        jf[NOW_EXECUTED, s] = jf[EXECUTED, s] + span
+    if which & D_LEFT:
+        jf[NOW_LEFT, s] = left
+    if which & D_PROGRESS:
+        jf[NOW_PROGRESS, s] = 1.0 - left / jf[WORK, s] if jf[WORK, s] > 0.0 else 1.0
+    if which & D_EXPECTED:
+        done = jf[WORK, s] - left
+        if w.si[ORACLE]:
+            jf[NOW_EXPECTED_LEFT, s] = left
+        elif done < jf[EXPECTED, s]:
+            jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s] - done
+        else:  # it has outlived its estimate: expect as much again as it has done
+            jf[NOW_EXPECTED_LEFT, s] = done
+
+
+@kernel
 def begin(w: World, s: int, kind: int, overhead: float) -> None:
     """The job has just got a placement: account for it, and expect its end."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
@@ -259,7 +293,7 @@ def start(w: World, s: int, parts: int) -> None:
     ji[STATE, s] = RUNNING
     ji[RUNS, s] += 1
     w.si[RUNNING_N] += 1
-    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    count_held(w, s, 1.0)
     begin(w, s, K_START if first else K_RESUME, overhead)
 
 
@@ -277,7 +311,7 @@ def move(w: World, s: int, parts: int, kind: int) -> None:
 def finish_move(w: World, s: int, kind: int) -> None:
     """Charge for a resize or a migration of a running job that holds its new placement."""
     jf, ji = w.jf, w.ji
-    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    count_held(w, s, 1.0)
     cls = ji[CLASS, s]
     if kind == K_MIGRATE:
         ji[MIGRATIONS, s] += 1
@@ -292,7 +326,7 @@ def finish_move(w: World, s: int, kind: int) -> None:
 def leave(w: World, s: int) -> None:
     """Give back a running job's resources and free its pack partner; the caller says what becomes of the job."""
     ji, jf = w.ji, w.jf
-    w.qu[Q_HELD, ji[QUEUE, s]] -= jf[HELD, s]
+    count_held(w, s, -1.0)
     drop(w, s)
     ji[GEN, s] += 1
     w.si[RUNNING_N] -= 1
@@ -308,7 +342,7 @@ def unpack(w: World, s: int) -> None:
     ji[PEER, s] = -1
     ji[PEER, p] = -1
     settle(jf, w.sf, p, w.sf[NOW])
-    w.qu[Q_HELD, ji[QUEUE, p]] -= jf[HELD, p]
+    count_held(w, p, -1.0)
     e = ji[HEAD, p]
     held = 0.0
     while e >= 0:
@@ -317,7 +351,7 @@ def unpack(w: World, s: int) -> None:
         held += popcount(en[e, E_MASK])
         e = en[e, E_NEXT]
     jf[HELD, p] = held
-    w.qu[Q_HELD, ji[QUEUE, p]] += held
+    count_held(w, p, 1.0)
     price(w, p)
     expect_end(w, p)
     log_placement(w, p, K_RESUME, 0.0)
@@ -339,6 +373,7 @@ def stop(w: World, s: int, kind: int, orderly: bool) -> None:
     ji[GROUP, s] = -1
     jf[WAIT_SINCE, s] = t
     jf[RATE, s] = 0.0
+    derive_one(w, s)
     log(w.lg, w.si, t, kind, ji[ID, s], -1, 0, 0, 0.0)
     w.si[LOG_SEQ] += 1
 
@@ -358,8 +393,10 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
     w.so[job] = -1
     last = si[ACTIVE] - 1
     if s != last:
-        jf[:, s] = jf[:, last]
-        ji[:, s] = ji[:, last]
+        for r in range(JF_ROWS):
+            jf[r, s] = jf[r, last]
+        for r in range(JI_ROWS):
+            ji[r, s] = ji[r, last]
         w.so[ji[ID, s]] = s
     si[ACTIVE] = last
     si[FINISHED] += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import expect_end, log_one, price, retire, settle, start, stop
+from argosy.mechanism.kernels.book import derive_one, expect_end, log_one, price, retire, settle, start, stop
 from argosy.mechanism.kernels.groups import rotate, schedule_rotation
-from argosy.mechanism.kernels.heap import pop, push
+from argosy.mechanism.kernels.heap import pop
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import set_state
 from argosy.mechanism.kernels.place import choose
@@ -48,26 +48,6 @@ def is_stale(w: World) -> bool:
         return bool(w.gq[np.int64(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
     s = w.so[np.int64(w.hp[0, H_JOB])]
     return bool(s < 0 or w.ji[GEN, s] != np.int64(w.hp[0, H_GEN]))
-
-
-@kernel
-def tidy(w: World) -> None:
-    """Drop all stale entries from the heap."""
-    hp, si = w.hp, w.si
-    n = si[HEAP_N]
-    keep = np.empty((n, HP_FIELDS))
-    m = 0
-    for i in range(n):
-        s = w.so[np.int64(hp[i, H_JOB])] if np.int64(hp[i, H_KIND]) != DUE_SLICE else 0
-        if np.int64(hp[i, H_KIND]) == DUE_SLICE or (s >= 0 and w.ji[GEN, s] == np.int64(hp[i, H_GEN])):
-            keep[m] = hp[i]
-            m += 1
-    si[HEAP_N] = 0
-    sequence = si[HEAP_SEQ]
-    for i in range(m):
-        si[HEAP_SEQ] = np.int64(keep[i, H_SEQ])
-        push(hp, si, keep[i, H_TIME], np.int64(keep[i, H_KIND]), np.int64(keep[i, H_JOB]), np.int64(keep[i, H_GEN]))
-    si[HEAP_SEQ] = sequence
 
 
 @kernel
@@ -239,32 +219,12 @@ def reprice(w: World) -> None:
 
 @kernel
 def derive(w: World) -> None:
-    """Fill the columns that change as time passes, those that the policy declared."""
-    jf, ji, t, which = w.jf, w.ji, w.sf[NOW], w.si[DERIVE]
-    oracle = w.si[ORACLE]
+    """Fill the columns that change as time passes; those of waiting jobs were filled when they stopped."""
+    jf, ji, t = w.jf, w.ji, w.sf[NOW]
+    service = w.si[DERIVE] & D_SERVICE
     for s in range(w.si[ACTIVE]):
-        waiting = 0.0
         if ji[STATE, s] == RUNNING:
-            span = t - jf[MARK, s]
-            worked = t - max(jf[MARK, s], jf[READY, s])
-            left = jf[LEFT, s]
-            if worked > 0.0:
-                left = max(left - worked * jf[RATE, s], 0.0)
-            jf[NOW_ATTAINED, s] = jf[ATTAINED, s] + span * jf[HELD, s]
-            jf[NOW_EXECUTED, s] = jf[EXECUTED, s] + span
-        else:
-            left = jf[LEFT, s]
-            jf[NOW_ATTAINED, s] = jf[ATTAINED, s]
-            jf[NOW_EXECUTED, s] = jf[EXECUTED, s]
-            waiting = t - jf[WAIT_SINCE, s]
-        jf[NOW_WAITING, s] = waiting
-        jf[NOW_LEFT, s] = left
-        if which & 1:
-            done = jf[WORK, s] - left
-            jf[NOW_PROGRESS, s] = done / jf[WORK, s] if jf[WORK, s] > 0.0 else 1.0
-            if oracle:
-                jf[NOW_EXPECTED_LEFT, s] = left
-            elif done < jf[EXPECTED, s]:
-                jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s] - done
-            else:  # it has outlived its estimate: expect as much again as it has done
-                jf[NOW_EXPECTED_LEFT, s] = done
+            derive_one(w, s)
+            jf[NOW_WAITING, s] = 0.0
+        elif service:
+            jf[NOW_WAITING, s] = t - jf[WAIT_SINCE, s]

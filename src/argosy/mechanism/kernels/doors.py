@@ -10,7 +10,7 @@ from argosy._jit import door
 from argosy.mechanism.kernels.admit import admit
 from argosy.mechanism.kernels.apply import apply_plan
 from argosy.mechanism.kernels.book import note, settle
-from argosy.mechanism.kernels.clock import advance, derive, reprice, tidy
+from argosy.mechanism.kernels.clock import advance, derive, reprice
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.static import admit_static
 
@@ -18,10 +18,10 @@ from argosy.mechanism.kernels.static import admit_static
 @door
 def enter(
     jf: F1, ji: I1, nf: F1, ni: I1, bk: I1, en: I1, hp: F1, lg: F1, sf: F1, si: I1, tr: F1, so: I1, rs: F1,
-    rt: F1, ps: F1, pr: F1, ov: F1, wk: I1, ex: F1, qu: F1, gp: I1, gq: F1,
+    rt: F1, ps: F1, pr: F1, ov: F1, wk: I1, sk: F1, ex: F1, qu: F1, gp: I1, gq: F1,
     ops: I1, parts: I1,
 ) -> int:
-    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, wk, ex, qu, gp, gq)
+    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, wk, sk, ex, qu, gp, gq)
     op = si[OP]
     if op == OP_STEP:  # carry out the ranking in the job matrices, then go on to the next decision
         while True:
@@ -49,8 +49,6 @@ def enter(
         return apply_plan(w, ops, parts)
     elif op == OP_REPRICE:  # machine speeds have changed
         reprice(w)
-    elif op == OP_TIDY:
-        tidy(w)
     elif op == OP_CLOSE:  # the run is over: settle and note the jobs that are still active
         for s in range(si[ACTIVE]):
             if ji[STATE, s] == RUNNING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import begin, hold, leave, log, make_safe, settle
+from argosy.mechanism.kernels.book import begin, count_held, derive_one, hold, leave, log, make_safe, settle
 from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.place import holds
@@ -28,7 +28,8 @@ def forget_strangers(w: World) -> None:
     for i in range(si[GROUP_ROWS]):
         s = w.so[gp[i, G_JOB]]
         if s >= 0 and w.ji[GROUP, s] == gp[i, G_GROUP]:
-            gp[n] = gp[i]
+            for f in range(GP_FIELDS):
+                gp[n, f] = gp[i, f]
             n += 1
     si[GROUP_ROWS] = n
 
@@ -42,6 +43,7 @@ def pause(w: World, s: int) -> None:
     ji[STATE, s] = PAUSED
     jf[WAIT_SINCE, s] = t
     jf[RATE, s] = 0.0
+    derive_one(w, s)
     log(w.lg, w.si, t, K_PAUSE, ji[ID, s], -1, 0, 0, 0.0)
     w.si[LOG_SEQ] += 1
 
@@ -61,7 +63,7 @@ def take_turn(w: World, s: int, group: int) -> None:
     ji[STATE, s] = RUNNING
     ji[RUNS, s] += 1
     w.si[RUNNING_N] += 1
-    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+    count_held(w, s, 1.0)
     begin(w, s, K_START if first else K_RESUME, w.ov[ji[CLASS, s], O_START if first else O_SLICE])
 
 
@@ -72,10 +74,12 @@ def rotate(w: World, group: int) -> None:
     forget_strangers(w)
     si[TURN] += 1
     n = si[GROUP_ROWS]
-    taken = np.zeros(si[NODES], np.int64)  # devices promised to members chosen so far
-    chosen = np.zeros(n, np.bool_)
+    taken, chosen = w.wk[W_ROOM], w.wk[W_KEPT]  # devices promised to members chosen so far; which rows are theirs
+    for node in range(si[NODES]):
+        taken[node] = 0
     members = 0
     for i in range(n):
+        chosen[i] = 0
         members += gp[i, G_GROUP] == group and (i == 0 or gp[i - 1, G_JOB] != gp[i, G_JOB])
     for _ in range(members):
         best = -1
@@ -93,7 +97,7 @@ def rotate(w: World, group: int) -> None:
         while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
             if fits:
                 taken[gp[i, G_NODE]] |= gp[i, G_MASK]
-                chosen[i] = True
+                chosen[i] = 1
             gp[i, G_TURN] = ~gp[i, G_TURN]  # considered; put right below
             i += 1
     for i in range(n):

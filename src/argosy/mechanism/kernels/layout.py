@@ -37,6 +37,7 @@ class World(NamedTuple):
     pr: F1  # [class, class]       speed of the row's class when packed with the column's
     ov: F1  # [class, overheads]   seconds
     wk: I1  # [rows, ..]           scratch
+    sk: F1  # [rows, ..]           scratch
     ex: F1  # [rows, events]       faults, repairs and other things that come from outside
     qu: F1  # [rows, queues]
     gp: I1  # [rows, fields]      members of time-sliced groups and their placements
@@ -78,8 +79,8 @@ TR_ROWS = STATIC_F + STATIC_I
 # nodes
 CPU_FREE, MEM_FREE, CPU_TOTAL, MEM_TOTAL, SPEED, REC_CPU, REC_MEM = range(7)
 NF_ROWS = 7
-N_GPUS, N_FREE, N_MASK, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_SHARED = range(10)
-DEVICE0 = 10  # then three rows per device: free thousandths, its island, reclaimable thousandths
+N_GPUS, N_FREE, N_MASK, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_SHARED, N_TAKE = range(11)
+DEVICE0 = 11  # then three rows per device: free thousandths, its island, reclaimable thousandths
 NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)
 WHOLE = 1000  # thousandths of a device
 
@@ -97,7 +98,7 @@ L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_DEVICES, L_MILLI, L_INFO = range(8)
 LG_FIELDS = 8
 
 # scalars
-NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, SLICE_QUANTUM, EPS = range(10)
+NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD = range(9)
 SF_SIZE = 16
 (ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
@@ -106,12 +107,18 @@ SF_SIZE = 16
  TURN, TOTAL_GPUS, APPLY, OP) = range(49)
 SI_SIZE = 64
 
+# bits of DERIVE: which columns that change with time the policy looks at
+D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
+
 # scratch rows
-W_ORDER, W_NODE, W_COUNT, W_MASK, W_MILLI, W_PS, W_SCAN = range(7)
+(W_ORDER, W_NODE, W_COUNT, W_MASK, W_MILLI, W_PS, W_SCAN, W_SORT, W_ROOM, W_GIVEN, W_OLD_NODE, W_OLD_MASK, W_OLD_MILLI,
+ W_OLD_PS, W_KEPT, W_KEPT_PS) = range(16)
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
 # failed to fit since something was last released; then the class of each job, and the heaps themselves
-W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_HEAP = range(7, 12)
-WK_ROWS = 12
+W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_HEAP = range(16, 21)
+WK_ROWS = 21
+S_KEYS, S_SORT, S_FAILED = range(3)
+SK_ROWS = 3
 
 # results
 (R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,
@@ -145,7 +152,7 @@ P_OP, P_JOB, P_FIRST, P_PARTS, P_VALUE = range(5)
 CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
 
 # what is asked of the kernels
-OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_TIDY, OP_CLOSE = range(6)
+OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE = range(5)
 
 # what `advance` returns
 DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_ENTRIES, GROW_HEAP, TICK, REFILL, PULSE = range(9)

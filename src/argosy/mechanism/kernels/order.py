@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from argosy._jit import kernel
 from argosy.mechanism.kernels.layout import *
 
@@ -27,8 +25,8 @@ def refresh_order(w: World) -> float:
             order[n] = job
             n += 1
     si[ORDER_N], si[ORDER_UPTO] = n, si[NEXT_JOB]
-    keys = np.empty(n)
-    least = np.inf
+    keys = w.sk[S_KEYS]
+    least = 1e300
     for i in range(n):
         s = so[order[i]]
         keys[i] = jf[KEY, s]
@@ -48,15 +46,15 @@ def refresh_order(w: World) -> float:
         keys[j + 1], order[j + 1] = k, job
         budget -= i - j
         if budget < 0:
-            merge_sort(keys, order, n)
+            merge_sort(w, n)
             break
     return least
 
 
 @kernel
-def merge_sort(keys: F1, order: I1, n: int) -> None:
-    """Sort both arrays by (key, id), bottom up."""
-    other_keys, other = np.empty(n), np.empty(n, np.int64)
+def merge_sort(w: World, n: int) -> None:
+    """Sort W_ORDER and its keys by (key, id), bottom up."""
+    keys, order, other_keys, other = w.sk[S_KEYS], w.wk[W_ORDER], w.sk[S_SORT], w.wk[W_SORT]
     width = 1
     while width < n:
         for low in range(0, n, 2 * width):
@@ -69,7 +67,8 @@ def merge_sort(keys: F1, order: I1, n: int) -> None:
                 a = i if left else j
                 other_keys[k], other[k] = keys[a], order[a]
                 i, j = i + left, j + (not left)
-        keys[:n], order[:n] = other_keys, other
+        for k in range(n):
+            keys[k], order[k] = other_keys[k], other[k]
         width *= 2
 
 
@@ -79,8 +78,9 @@ def guarantee(w: World) -> None:
     jf, ji, qu, so = w.jf, w.ji, w.qu, w.so
     n = w.si[ORDER_N]
     order = w.wk[W_ORDER]
-    qu[Q_SUM, :] = 0.0
-    others = np.empty(n, np.int64)
+    for q in range(qu.shape[1]):
+        qu[Q_SUM, q] = 0.0
+    others = w.wk[W_SORT]
     first = rest = 0
     for i in range(n):
         s = so[order[i]]
@@ -95,4 +95,5 @@ def guarantee(w: World) -> None:
             ji[GUARANTEED, s] = 0
             others[rest] = order[i]
             rest += 1
-    order[first:n] = others[:rest]
+    for i in range(rest):
+        order[first + i] = others[i]

@@ -203,7 +203,9 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
     racks = 0
     for node in range(w.si[NODES]):
         racks = max(racks, ni[N_RACK, node] + 1)
-    total = np.zeros(racks, np.int64)
+    total = w.wk[W_GIVEN]
+    for r in range(racks):
+        total[r] = 0
     for node in range(w.si[NODES]):
         if is_open(ni, node, types, w.ji[QUEUE, s]):
             total[ni[N_RACK, node]] += room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
@@ -233,9 +235,10 @@ def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
         largest = max(largest_node(w, types), 1)
         limit = (gpus + largest - 1) // largest
     n = si[NODES]
-    rooms = np.zeros(n, np.int64)
+    rooms = w.wk[W_ROOM]
     most = 0
     for node in range(n):
+        rooms[node] = 0
         if (rack < 0 or ni[N_RACK, node] == rack) and is_open(ni, node, types, w.ji[QUEUE, s]):
             rooms[node] = room(ni, nf, node, gpus, cu, mu)
             most = max(most, rooms[node])
@@ -267,10 +270,10 @@ def spread(w: World, s: int, gpus: int, types: int) -> int:
     """One GPU at a time to the node with most room left."""
     ni, si = w.ni, w.si
     n = si[NODES]
-    rooms = np.zeros(n, np.int64)
-    given = np.zeros(n, np.int64)
+    rooms, given = w.wk[W_ROOM], w.wk[W_GIVEN]
     total = 0
     for node in range(n):
+        rooms[node] = given[node] = 0
         if is_open(ni, node, types, w.ji[QUEUE, s]):
             rooms[node] = room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
             total += rooms[node]
@@ -308,19 +311,23 @@ def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
     ni, nf, si = w.ni, w.nf, w.si
     n = si[NODES]
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
-    sequence = np.arange(n)
+    sequence = w.wk[W_ROOM]
+    for i in range(n):
+        sequence[i] = i
     if shuffled:
         for i in range(n - 1, 0, -1):
             j = next_random(si) % (i + 1)
             sequence[i], sequence[j] = sequence[j], sequence[i]
-    for node in sequence:
+    for i in range(n):
+        node = sequence[i]
         if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, gpus * cu, gpus * mu):
             propose(w, 0, node, gpus, 0, WHOLE)
             return 1
     if si[STRICT] and gpus <= largest_node(w, types):
         return 0
     parts, rest = 0, gpus
-    for node in sequence:
+    for i in range(n):
+        node = sequence[i]
         if rest and is_open(ni, node, types, w.ji[QUEUE, s]):
             here = room(ni, nf, node, rest, cu, mu)
             if here:

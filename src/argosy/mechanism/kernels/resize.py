@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import drop, finish_move, hold, hold_chosen, make_safe, settle, stop
+from argosy.mechanism.kernels.book import count_held, drop, finish_move, hold, hold_chosen, make_safe, settle, stop
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount
 from argosy.mechanism.kernels.place import choose, count_gpus, room
@@ -27,49 +25,49 @@ def shrink_all(w: World) -> None:
 
 
 @kernel
-def lay_down(w: World, s: int) -> tuple[I1, int]:
-    """Settle a running job, give back all it holds, and return what that was: rows of (node, mask, milli, servers)."""
+def lay_down(w: World, s: int) -> int:
+    """Settle a running job and give back all it holds; what that was stands in W_OLD_…, the number of parts returned."""
     settle(w.jf, w.sf, s, w.sf[NOW])
-    en = w.en
+    en, wk = w.en, w.wk
     n = 0
     e = w.ji[HEAD, s]
     while e >= 0:
         n += 1
         e = en[e, E_NEXT]
-    old = np.empty((n, 4), np.int64)
     i = n
     e = w.ji[HEAD, s]
     while e >= 0:  # the list runs backwards
         i -= 1
-        old[i, 0], old[i, 1], old[i, 2], old[i, 3] = en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI], en[e, E_PS]
+        wk[W_OLD_NODE, i], wk[W_OLD_MASK, i] = en[e, E_NODE], en[e, E_MASK]
+        wk[W_OLD_MILLI, i], wk[W_OLD_PS, i] = en[e, E_MILLI], en[e, E_PS]
         e = en[e, E_NEXT]
-    w.qu[Q_HELD, w.ji[QUEUE, s]] -= w.jf[HELD, s]
+    count_held(w, s, -1.0)
     drop(w, s)
-    return old, n
+    return n
 
 
 @kernel
 def shrink(w: World, s: int) -> None:
     """Keep the best filled nodes, and on the last one as many devices as are left over."""
-    ji = w.ji
+    ji, wk = w.ji, w.wk
     want, want_ps = min(ji[WANT, s], count_gpus(w, s)), min(ji[WANT_PS, s], ji[PS_HELD, s])
-    old, n = lay_down(w, s)
-    kept = np.zeros((n, 2), np.int64)
+    n = lay_down(w, s)
+    old = wk[W_OLD_MASK]
+    for i in range(n):
+        wk[W_KEPT, i] = 0
     while want > 0:
         best = -1
         for i in range(n):
-            if kept[i, 0] == 0 and old[i, 1] and (best < 0 or popcount(old[i, 1]) > popcount(old[best, 1])):
+            if wk[W_KEPT, i] == 0 and old[i] and (best < 0 or popcount(old[i]) > popcount(old[best])):
                 best = i
-        here = min(popcount(old[best, 1]), want)
-        kept[best, 0] = first_bits(old[best, 1], here)
+        here = min(popcount(old[best]), want)
+        wk[W_KEPT, best] = first_bits(old[best], here)
         want -= here
     for i in range(n):
-        here = min(old[i, 3], want_ps)
-        kept[i, 1] = here
+        here = min(wk[W_OLD_PS, i], want_ps)
         want_ps -= here
-    for i in range(n):
-        if kept[i, 0] or kept[i, 1]:
-            hold(w, s, old[i, 0], kept[i, 0], old[i, 2], kept[i, 1])
+        if wk[W_KEPT, i] or here:
+            hold(w, s, wk[W_OLD_NODE, i], wk[W_KEPT, i], wk[W_OLD_MILLI, i], here)
     make_safe(w.jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)
 
@@ -98,34 +96,37 @@ def grow(w: World, s: int) -> None:
             return
     if extra > w.si[FREE_GPUS]:
         return
-    old, n = lay_down(w, s)
+    n = lay_down(w, s)
     parts = choose(w, s, ji[WANT, s], ji[WANT_PS, s], False)
     if parts:
         hold_chosen(w, s, parts)
         make_safe(jf, s, w.sf[NOW])
         finish_move(w, s, K_RESIZE)
         return
+    wk = w.wk
     for i in range(n):
-        hold(w, s, old[i, 0], old[i, 1], old[i, 2], old[i, 3])
-    w.qu[Q_HELD, ji[QUEUE, s]] += jf[HELD, s]
+        hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_MASK, i], wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
+    count_held(w, s, 1.0)
 
 
 @kernel
 def extend(w: World, s: int, extra: int) -> None:
     """Add devices on the nodes a job is on."""
-    jf, ji, en = w.jf, w.ji, w.en
-    more = np.zeros(w.si[NODES], np.int64)
+    jf, ji, en, wk = w.jf, w.ji, w.en, w.wk
+    more = wk[W_KEPT]
     e = ji[HEAD, s]
     while e >= 0:
         node = en[e, E_NODE]
+        more[node] = 0
         if extra > 0 and en[e, E_MASK]:
             here = room(w.ni, w.nf, node, extra, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
             if here:
                 more[node] = pick_devices(w.ni, w.si, node, here)
                 extra -= here
         e = en[e, E_NEXT]
-    old, n = lay_down(w, s)
+    n = lay_down(w, s)
     for i in range(n):
-        hold(w, s, old[i, 0], old[i, 1] | more[old[i, 0]], old[i, 2], old[i, 3])
+        node = wk[W_OLD_NODE, i]
+        hold(w, s, node, wk[W_OLD_MASK, i] | more[node], wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
     make_safe(jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)

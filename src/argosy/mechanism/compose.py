@@ -1,0 +1,278 @@
+"""Plans for policies that order jobs and choose places themselves, in Python.
+
+`compose` does what the compiled walk does for the built-in placers: it goes through the jobs in the policy's
+order, keeps what runs, starts what fits, and takes lower-ranked jobs off where that is allowed and helps. The
+policy only says where a job should go. It has to declare `demand`, `placement` and `nodes` in its `uses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import View
+from argosy.errors import InvalidPlan
+from argosy.mechanism.plan import Plan, Reason, Why
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Place = Callable[[View, int, int, Ints], Mapping[int, int] | None]
+
+WHOLE = 1000  # thousandths of a device
+SLACK = 1e-6  # for sums of CPUs and memory
+
+
+def compose(
+    view: View,
+    key: Floats,
+    place: Place,
+    *,
+    sizes: Ints | None = None,
+    preemptive: bool = False,
+    backfill: bool = True,
+) -> Plan:
+    """A plan that serves jobs by increasing `key` (ties: earlier submission) where `place` puts them.
+
+    `place(view, row, gpus, free)` returns {node: GPUs} that add up to `gpus`, or None if the job should wait.
+    `free` are the whole GPUs per node that the job may have as the walk goes on: nodes that are not up, are
+    reserved for another queue or have a GPU type that the job does not accept show 0. For a job that asks for
+    a share of a device `gpus` is 1, and shared devices with room count as free; for a CPU-only job `gpus` is
+    0 and the answer is {node: 0}. CPUs, memory and parameter servers (beside the workers) need no attention:
+    a job whose place lacks them waits.
+
+    `sizes` are GPUs per job, 0 for "not now"; by default each job gets what it asked for, as do CPU-only jobs
+    always. A running job of another size is placed anew, and stays as it is if there is no place. With
+    `preemptive`, running jobs behind a job that finds no room make way for it, from the last one up and no
+    more than it takes. Without `backfill`, nobody passes a job that has to wait.
+    """
+    walk = Walk(view, place, sizes)
+    order = [int(row) for row in np.lexsort((view.jobs.index, key))]
+    walk.give_back(order)
+    ahead = -1  # the job that nobody may pass
+    for position, row in enumerate(order):
+        if walk.runs(row):
+            walk.grow(row)
+            continue
+        if view.jobs.state[row] != 0 or row in walk.plan.reasons:
+            continue
+        if ahead >= 0:
+            walk.plan.reasons[row] = Reason(Why.BEHIND, f"job {ahead} waits", behind=(ahead,))
+        elif not walk.start(row) and not (preemptive and walk.make_way(row, order[position + 1 :])):
+            ahead = -1 if backfill else int(view.jobs.index[row])
+    return walk.plan
+
+
+class Claim(NamedTuple):
+    """What a job takes on one node."""
+
+    node: int
+    gpus: int  # whole and free ones
+    cpus: float
+    memory_gib: float
+
+
+@dataclass(slots=True)
+class Books:
+    """What is free on each node."""
+
+    gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+
+    def copy(self) -> Books:
+        return Books(self.gpus.copy(), self.cpus.copy(), self.memory_gib.copy())
+
+    def take(self, claims: list[Claim], sign: int = 1) -> None:
+        for node, gpus, cpus, memory_gib in claims:
+            self.gpus[node] -= sign * gpus
+            self.cpus[node] -= sign * cpus
+            self.memory_gib[node] -= sign * memory_gib
+
+    def give(self, claims: list[Claim]) -> None:
+        self.take(claims, -1)
+
+    def lacks(self, claim: Claim) -> Why | None:
+        if self.gpus[claim.node] < claim.gpus:
+            return Why.NO_GPUS
+        if self.cpus[claim.node] < claim.cpus - SLACK:
+            return Why.NO_CPUS
+        return Why.NO_MEMORY if self.memory_gib[claim.node] < claim.memory_gib - SLACK else None
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Where a job should go, and what it takes there."""
+
+    gpus: dict[int, int]
+    servers: dict[int, int]
+    devices: dict[int, int]  # only for a share of a device that others share already
+    claims: list[Claim]
+
+
+class Walk:
+    """One pass over the jobs: the plan in the making, and what is still free."""
+
+    def __init__(self, view: View, place: Place, sizes: Ints | None) -> None:
+        jobs, nodes = view.jobs, view.nodes
+        self.view, self.plan, self._place = view, Plan.keep(view), place
+        self._books = Books(nodes.free.copy(), nodes.free_cpus.copy(), nodes.free_memory_gib.copy())
+        self._wanted = np.ceil(jobs.gpus).astype(np.int64)
+        if sizes is not None:
+            self._wanted = np.where(jobs.gpus >= 1, sizes, np.minimum(sizes, self._wanted))
+        self._sized = sizes is not None
+        units = np.maximum(jobs.gpus, 1)
+        self._cpus, self._memory_gib = jobs.cpus / units, jobs.memory_gib / units
+        self._shared: dict[tuple[int, int], int] = {}  # (node, devices) → thousandths left
+        for row in np.flatnonzero((jobs.state == 1) & (jobs.gpus > 0) & (jobs.gpus < 1)):
+            for part in view.placement(int(row)):
+                device = (part.node, part.devices)
+                self._shared[device] = self._shared.get(device, WHOLE) - part.milli
+
+    def runs(self, row: int) -> bool:
+        return bool(self.view.jobs.state[row] == 1) and row not in self.plan.stops
+
+    def give_back(self, order: list[int]) -> None:
+        """Before anybody starts: stop what gets nothing, shrink what is too large."""
+        if not self._sized:
+            return
+        for row in order:
+            if self._wanted[row] == 0 and self.view.jobs.gpus[row] > 0:
+                self.plan.reasons[row] = Reason(Why.POLICY, "size 0")
+                if self.runs(row):
+                    self._stop(row)
+            elif self.runs(row) and self._is_whole(row) and self._wanted[row] < self.view.jobs.held[row]:
+                self._resize(row)
+
+    def grow(self, row: int) -> None:
+        if self._sized and self._is_whole(row) and self._wanted[row] > self.view.jobs.held[row]:
+            self._resize(row)
+
+    def start(self, row: int) -> bool:
+        """Start a waiting job on what is free, or note why it waits."""
+        proposal, why = self._propose(row, self._books)
+        if proposal is None:
+            self.plan.reasons[row] = why
+            return False
+        self._run(row, proposal)
+        return True
+
+    def make_way(self, row: int, behind: list[int]) -> bool:
+        """Start a waiting job on what is free and what jobs behind it hold."""
+        trial = self._books.copy()
+        lent: list[int] = []
+        for other in reversed(behind):
+            if not self.runs(other) or other in self.plan.placements or not self._is_whole(other):
+                continue
+            trial.give(self._held(other))
+            lent.append(other)
+            proposal, _ = self._propose(row, trial)
+            if proposal is not None:
+                break
+        else:
+            return False
+        for other in lent:
+            nodes = {claim.node for claim in self._held(other)}
+            if any(claim.node in nodes and self._books.lacks(claim) for claim in proposal.claims):
+                self._stop(other)
+        self._run(row, proposal)
+        return True
+
+    def _is_whole(self, row: int) -> bool:
+        return bool(self.view.jobs.gpus[row] >= 1)
+
+    def _run(self, row: int, proposal: Proposal) -> None:
+        self._books.take(proposal.claims)
+        share = round(float(self.view.jobs.gpus[row]) * WHOLE)
+        for device in proposal.devices.items():
+            self._shared[device] -= share
+        self.plan.run(row, proposal.gpus, proposal.servers, devices=proposal.devices)
+        self.plan.reasons.pop(row, None)
+
+    def _stop(self, row: int) -> None:
+        self._books.give(self._held(row))
+        self.plan.stop(row)
+        self.plan.reasons.setdefault(row, Reason(Why.OUTRANKED, "it made way for a better ranked one"))
+
+    def _resize(self, row: int) -> None:
+        held = self._held(row)
+        self._books.give(held)
+        proposal, _ = self._propose(row, self._books)
+        if proposal is None:
+            self._books.take(held)
+        else:
+            self._run(row, proposal)
+
+    def _held(self, row: int) -> list[Claim]:
+        """What a running job would give back. A share of a device does not make it free for anybody else."""
+        claims = []
+        for part in self.view.placement(row):
+            gpus = part.devices.bit_count()
+            units = gpus + part.servers if self._is_whole(row) else 1
+            free = gpus if part.milli == WHOLE else 0
+            claims.append(Claim(part.node, free, units * self._cpus[row], units * self._memory_gib[row]))
+        return claims
+
+    def _free_for(self, row: int, books: Books) -> tuple[Ints, dict[int, int]]:
+        """GPUs a job may have per node (-1: closed to it), and for a share the fullest device with room."""
+        jobs, nodes = self.view.jobs, self.view.nodes
+        mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[row])
+        fitting = (nodes.gpus == 0) | (jobs.types[row] >> nodes.type & 1 == 1) | (jobs.gpus[row] == 0)
+        free = np.where((nodes.state == 0) & mine & fitting, books.gpus, -1)
+        devices: dict[int, int] = {}
+        if 0 < jobs.gpus[row] < 1:
+            share = round(float(jobs.gpus[row]) * WHOLE)
+            for (node, device), left in sorted(self._shared.items(), key=lambda item: (item[1], item[0])):
+                if left >= share and free[node] >= 0 and node not in devices:
+                    devices[node] = device
+                    free[node] = max(free[node], 1)
+        return free, devices
+
+    def _propose(self, row: int, books: Books) -> tuple[Proposal | None, Reason]:
+        free, shared = self._free_for(row, books)
+        open_to_it = np.maximum(free, 0)
+        gpus, there = int(self._wanted[row]), int(open_to_it.sum())
+        if there < gpus:
+            return None, Reason(Why.NO_GPUS, f"{gpus} wanted, {there} free")
+        answer = self._place(self.view, row, gpus, open_to_it)
+        if answer is None:
+            return None, Reason(Why.FRAGMENTED, f"the policy finds no place among {there} free GPUs")
+        self._check(row, gpus, answer, free)
+        chosen = {int(node): int(count) for node, count in answer.items() if count or gpus == 0}
+        devices = {node: shared[node] for node in chosen if node in shared}
+        servers = self._servers(row, chosen, books) if self._is_whole(row) else {}
+        claims = []
+        for node, count in chosen.items():
+            units = count + servers.get(node, 0) if self._is_whole(row) else 1
+            taken = 0 if node in devices else count
+            claims.append(Claim(node, taken, units * self._cpus[row], units * self._memory_gib[row]))
+        for claim in claims:
+            why = books.lacks(claim)
+            if why is not None:
+                return None, Reason(why, f"on node {claim.node}, where the policy would put it")
+        return Proposal(chosen, servers, devices, claims), Reason(Why.POLICY, "placed")
+
+    def _servers(self, row: int, chosen: dict[int, int], books: Books) -> dict[int, int]:
+        """Parameter servers beside the workers, each where most CPUs are left."""
+        servers = dict.fromkeys(chosen, 0)
+        for _ in range(int(self.view.jobs.ps[row])):
+            node = max(chosen, key=lambda n: books.cpus[n] - (chosen[n] + servers[n]) * self._cpus[row])
+            servers[node] += 1
+        return {node: count for node, count in servers.items() if count}
+
+    def _check(self, row: int, gpus: int, answer: Mapping[int, int], free: Ints) -> None:
+        """A place that can not be is the policy's mistake, and it should hear of it."""
+        problem = ""
+        if sum(answer.values()) != gpus or (gpus == 0 and len(answer) != 1):
+            problem = f"that is not {gpus} GPUs" if gpus else "a CPU-only job goes on one node: {node: 0}"
+        for node, count in answer.items():
+            if not 0 <= node < len(free) or free[node] < 0:
+                problem = f"there is no node {node} for it"
+            elif not 0 <= count <= free[node]:
+                problem = f"node {node} has {free[node]} free"
+        if problem:
+            index = int(self.view.jobs.index[row])
+            raise InvalidPlan(f"place() put job {index} on {dict(answer)} (node: GPUs), but {problem}")
