@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.argosy-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench clean
+.PHONY: help setup run test check picture bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,11 +25,13 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
 	  echo "The installation failed; pip says why above" >&2; \
 	  echo "  → pip must reach a package index; then: make setup" >&2; exit 1; }
+	@$(BIN)/python -m argosy.sim.warm
 	@touch $@
 	@echo "Ready: $(BIN)/argosy"
 
-run: setup ## replay a week of jobs under several policies; prints a table and the report's path
-	@$(BIN)/argosy compare --demo --report out/report.html
+run: setup ## compare six policies on a week of generated jobs; prints a table and the report's path
+	$(BIN)/argosy compare --like philly --jobs 4000 --load 1.4 --window 1d..7d --cluster examples/cluster.yaml \
+	  --policies fifo,fifo-backfill,sjf,srtf,las,drf --seeds 3 --report out/report.html --json out/report.json
 
 test: setup ## run all tests, the fast ones first
 	@$(BIN)/python -m pytest -n 2
@@ -37,6 +39,9 @@ test: setup ## run all tests, the fast ones first
 check: setup ## lint and type-check
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+picture: setup ## draw the README's picture again
+	$(BIN)/python examples/readme_picture.py docs/images/compare.png
 
 bench: setup ## measure speed and memory; writes JSON
 	@$(BIN)/python -m benchmarks

@@ -10,8 +10,9 @@ import hashlib
 import os
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # slow kernels that notice a wrong index: for debugging
@@ -35,7 +36,7 @@ def is_warm() -> bool:
 
 
 def kernel(function: F) -> F:
-    """Compile for use by other kernels only: no wrapper for callers in Python, which would take longer than the rest."""
+    """Compile for use by other kernels only, without a wrapper for callers in Python."""
     return _compile(function, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -45,7 +46,7 @@ def door(function: F) -> F:
 
 
 def _compile(function: F, **options: bool) -> F:
-    import numba  # heavy: only kernel modules import this, and they are imported late
+    numba: Any = import_module("numba")  # heavy: only kernel modules use this, and they are imported late
 
     if not numba.config.CACHE_DIR:
         numba.config.CACHE_DIR = str(cache_dir())
@@ -58,4 +59,4 @@ def _compile(function: F, **options: bool) -> F:
         return by_exact_types(tuple(unliteral(a) for a in args), {k: unliteral(v) for k, v in kws.items()})
 
     compiled.get_call_template = by_types
-    return compiled  # type: ignore[no-any-return]
+    return cast(F, compiled)

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
 
 from results_by_hand import list_scheduled
 
-from argosy.report.comparison import Comparison
+from argosy.report.comparison import Comparison, SweepPoint
+from argosy.sim.metrics import metrics
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,7 @@ def comparison() -> Comparison:
         for policy in ("fifo", "sjf")
     ]
     sweep = [
-        (load, list_scheduled(policy, seed, shortest_first=policy == "sjf", jobs=30, load=load))
+        SweepPoint(load, policy, seed, metrics(list_scheduled(policy, seed, jobs=30, load=load)))
         for load in (0.5, 1.0)
         for seed in (0, 1)
         for policy in ("fifo", "sjf")

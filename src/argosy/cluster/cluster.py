@@ -77,7 +77,9 @@ class Cluster:
                 nodes_per_rack: int = 20, name: str = "") -> Cluster:
         """`nodes` equal machines: what tests and examples mostly want."""
         return cls(
-            tuple(Node(f"n{i}", gpu_type, gpus, cpus, memory_gib, rack=f"r{i // nodes_per_rack}") for i in range(nodes)),
+            tuple(
+                Node(f"n{i}", gpu_type, gpus, cpus, memory_gib, rack=f"r{i // nodes_per_rack}") for i in range(nodes)
+            ),
             name or f"{nodes}x{gpus}",
         )
 
@@ -114,7 +116,8 @@ def check(cluster: Cluster) -> None:
         if not 0 <= node.gpus <= MAX_GPUS_PER_NODE:
             raise ClusterError(f"node {node.name!r}: gpus must be 0..{MAX_GPUS_PER_NODE}, is {node.gpus}")
         if not node.cpus >= 0 or not node.memory_gib >= 0:
-            raise ClusterError(f"node {node.name!r}: cpus and memory_gib must be ≥ 0, are {node.cpus}, {node.memory_gib}")
+            had = f"{node.cpus}, {node.memory_gib}"
+            raise ClusterError(f"node {node.name!r}: cpus and memory_gib must be ≥ 0, are {had}")
         if node.islands and sum(node.islands) != node.gpus:
             raise ClusterError(f"node {node.name!r}: islands {list(node.islands)} do not add up to {node.gpus} GPUs")
     queue_names = [q.name for q in cluster.queues]

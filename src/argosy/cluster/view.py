@@ -160,7 +160,7 @@ class Context:
 class Profile:
     """Throughput estimates that a real scheduler could have: `rate(kind, type, gpus, level)`."""
 
-    __slots__ = ("_rate", "_reference")
+    __slots__ = ("_rate",)
 
     def __init__(self, rate: NDArray[np.float64]) -> None:
         self._rate = rate
@@ -168,7 +168,7 @@ class Profile:
     @property
     def largest(self) -> int:
         """The largest size in the tables; beyond it rates are extrapolated in proportion."""
-        return self._rate.shape[2] - 1
+        return int(self._rate.shape[2]) - 1
 
     def rate(self, kind: Any, gpu_type: Any, gpus: Any, level: Any = 1) -> Any:
         """Samples (or steps) per second; arguments may be arrays."""

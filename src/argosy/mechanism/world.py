@@ -115,7 +115,7 @@ SLICE_SHARE = 0.02  # a turn in a time-sliced group ends at a mini-batch, in mem
 
 
 def spread_out(slots: int) -> int:
-    """At least so many slots, in an odd number of cache lines: else the rows of one job fall into the same cache sets."""
+    """At least so many slots, in an odd number of cache lines, so that a job's rows lie in different cache sets."""
     lines = -(-slots // 8)
     return 8 * (lines | 1)
 
@@ -274,4 +274,4 @@ def holds_gang(rooms: Floats, gpus: Ints, wanted: float, strict: bool) -> bool:
     if not strict:
         return True
     nodes_needed = int(np.searchsorted(np.cumsum(np.sort(rooms)[::-1]), wanted) + 1)
-    return nodes_needed <= -(-wanted // max(gpus.max(), 1))
+    return nodes_needed <= -(-int(wanted) // max(int(gpus.max()), 1))

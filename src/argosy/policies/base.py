@@ -6,9 +6,13 @@ resizing, placement. A policy that decides everything itself implements `plan`.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import sys
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,9 +121,14 @@ def register(name: str, summary: str, reference: str = "") -> Callable[[type[Pol
 
 
 def create(spec: str) -> Policy:
-    """A policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`."""
-    name, *pairs = spec.split(":")
-    cls = POLICIES[name]
+    """A policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`.
+
+    Instead of a name, `file.py:Class` takes a class from a file. A value in braces may hold colons, for
+    policies inside others: `fair:inner={las:quantum_s=60}`.
+    """
+    name, *pairs = split_spec(spec)
+    cls = class_from_file(name, pairs.pop(0) if pairs else "") if name.endswith(".py") else POLICIES[name]
+    name = cls.name
     known = inspect.signature(cls).parameters
     arguments: dict[str, Any] = {}
     for pair in pairs:
@@ -127,6 +136,7 @@ def create(spec: str) -> Policy:
         if not separator or key not in known:
             takes = ", ".join(f"{p.name}={p.default}" for p in known.values()) or "no parameters"
             raise InputError(f"policy {name!r}: cannot use {pair!r}", hint=f"{name} takes {takes}")
+        text = text[1:-1] if text.startswith("{") and text.endswith("}") else text
         arguments[key] = _value(name, key, text, known[key].default)
     return cls(**arguments)
 
@@ -144,3 +154,40 @@ def _value(policy: str, key: str, text: str, default: Any) -> Any:
         return int(text) if isinstance(default, int) else float(text)
     except ValueError:
         raise InputError(f"policy {policy!r}: {key} must be a number, is {text!r}") from None
+
+
+def split_spec(spec: str) -> list[str]:
+    """The parts between colons; those within braces do not count."""
+    parts, depth = [""], 0
+    for letter in spec:
+        depth += (letter == "{") - (letter == "}")
+        if letter == ":" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if depth:
+        hint = "write it like fair:inner={las:quantum_s=60}"
+        raise InputError(f"policy {spec!r}: braces do not match", hint=hint)
+    return parts
+
+
+def class_from_file(file: str, class_name: str) -> type[Policy]:
+    """A policy class from a Python file; the file runs once per process."""
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise InputError(f"no policy file {file!r}")
+    module_name = f"argosy_policy_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        specification = importlib.util.spec_from_file_location(module_name, path)
+        assert specification is not None and specification.loader is not None  # as for every file named *.py
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        sys.modules[module_name] = module
+    cls = vars(module).get(class_name)
+    if not (isinstance(cls, type) and issubclass(cls, Policy)):
+        own = [n for n, c in vars(module).items() if isinstance(c, type) and c.__module__ == module_name]
+        hint = f"write {file}:CLASS, where CLASS is one of {', '.join(own) or '(the file defines no class)'}"
+        raise InputError(f"{file}: no policy class {class_name!r}", hint=hint)
+    cls.name = cls.name or class_name
+    return cls

@@ -1,10 +1,10 @@
 """First in, first out.
 
-Decision: the order of submission. `fifo` blocks behind a job that does not fit; `fifo-backfill` goes on with those
-that do.
+Decision: the order of submission. `fifo` blocks behind a job that does not fit; `fifo-backfill` goes on
+with those that do.
 State used: submit times.
 Parameters: none.
-Differences from practice: back-filling is greedy; it makes no reservation for the job at the head.
+Differences from the paper: back-filling is greedy; it makes no reservation for the job at the head.
 References: the default of most cluster managers.
 
     key(j) = submitted(j)

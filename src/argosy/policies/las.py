@@ -1,6 +1,7 @@
 """Least attained service first, preemptive.
 
-Decision: the job that has received the fewest GPU-seconds runs first; asked again every quantum while jobs wait.
+Decision: the job that has received the fewest GPU-seconds runs first; asked again every quantum while jobs
+wait.
 State used: attained GPU-seconds. No durations.
 Parameters: `quantum_s`, how often the order is looked at while somebody waits.
 Differences from the paper: this is the continuous form; Tiresias' queues are in tiresias.py.

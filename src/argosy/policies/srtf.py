@@ -1,15 +1,19 @@
 """Shortest remaining time first, preemptive.
 
-Decision: the job with the least expected time left runs first.
-State used: the estimate of what is left (exact with the oracle estimator).
+Decision: the job with the least expected time left runs first (srtf), or the one with the least expected
+GPU-time left (srsf).
+State used: the estimate of what is left (exact with the oracle estimator); for srsf also requested GPUs.
 Parameters: none.
 Differences from the paper: none; damping by a minimum run time is the mechanism's.
-References: Schrage 1968; the usual upper bound for mean completion time.
+References: Schrage 1968, the usual upper bound for mean completion time; Tiresias (NSDI'19) for srsf.
 
-    key(j) = expected_left_s(j)
+    srtf:  key(j) = expected_left_s(j)
+    srsf:  key(j) = expected_left_s(j) · gpus(j)
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from argosy.cluster.view import View
 from argosy.policies.base import Floats, Policy, register
@@ -32,4 +36,8 @@ class Srsf(Policy):
     eager = True
 
     def rank(self, view: View) -> Floats:
-        return view.jobs.expected_left_s * view.jobs.gpus
+        gpus = view.jobs.gpus
+        # no product for CPU-only jobs: one of unknown length would make it ∞ · 0
+        gpu_s = np.zeros(len(gpus))
+        np.multiply(view.jobs.expected_left_s, gpus, out=gpu_s, where=gpus > 0)
+        return gpu_s

@@ -17,6 +17,7 @@ from argosy.sim.metrics import DEFINITIONS, Window, metrics
 from argosy.sim.result import Result
 from argosy.sim.timeline import FINISHED, Timeline
 
+MOST_ENDED = 0.98
 SIZE_EDGES = (0.0, 1.0, 2.0, 5.0, 9.0, 17.0, 33.0)  # a class begins at its edge
 SIZE_NAMES = ("< 1 GPU", "1 GPU", "2–4 GPUs", "5–8 GPUs", "9–16 GPUs", "17–32 GPUs", "> 32 GPUs")
 
@@ -32,18 +33,28 @@ class Paired:
     left_out: int  # jobs that did not finish under both
 
 
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One run of a sweep of the load. Only its metrics are kept: a sweep is many runs."""
+
+    load: float
+    policy: str
+    seed: int
+    scores: dict[str, float]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Runs of policies × seeds on the same workloads. The baseline is the first policy unless named.
 
-    `sweep` holds (load, run) for a sweep of the load, `command` the command line that made all this.
+    `sweep` holds a sweep of the load, `command` the command line that made all this.
     """
 
     results: tuple[Result, ...]
     command: str = ""
     baseline: str = ""
     window: Window | None = None
-    sweep: tuple[tuple[float, Result], ...] = ()
+    sweep: tuple[SweepPoint, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.results:
@@ -93,6 +104,15 @@ class Comparison:
     def timelines(self) -> dict[str, dict[int, Timeline]]:
         return {p: {seed: Timeline(r) for seed, r in by_seed.items()} for p, by_seed in self.runs.items()}
 
+    @cached_property
+    def shown_s(self) -> float:
+        """Until when charts over time are drawn: when almost all jobs have ended, or all if that is not much
+        later. A few jobs that run for weeks would squeeze everything else into a corner."""
+        end = max(result.end_s for result in self.results)
+        lives = [timeline.life for by_seed in self.timelines.values() for timeline in by_seed.values()]
+        busy = max(max(submit.max(), np.quantile(done, MOST_ENDED)) for submit, done in lives if submit.size)
+        return end if end < 1.5 * busy else float(busy)
+
     def best(self, metric: str) -> frozenset[str]:
         """The policies with the best mean; nobody where all are equal or the metric has no better side."""
         lower = DEFINITIONS[metric].lower_is_better
@@ -112,11 +132,6 @@ class Comparison:
     def against_baseline(self) -> list[Paired]:
         """Every other policy against the baseline."""
         return [self.paired[policy, self.baseline] for policy in self.policies if policy != self.baseline]
-
-    @cached_property
-    def sweep_scores(self) -> list[tuple[float, Result, dict[str, float]]]:
-        """(load, run, metrics) of the sweep."""
-        return [(load, run, metrics(run, window=self.window)) for load, run in self.sweep]
 
     def _pair(self, policy: str, other: str) -> Paired:
         """Over seeds that both ran, if these differ in their outcome, else over jobs of the first of them."""

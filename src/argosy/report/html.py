@@ -221,6 +221,9 @@ def _differences(comparison: Comparison, charts: _Charts) -> str:
 
 
 def _distributions(comparison: Comparison, charts: _Charts) -> str:
+    end_s = max(result.end_s for result in comparison.results)
+    unit, seconds = plots.time_unit(end_s)
+    cut = "" if comparison.shown_s == end_s else f" The last jobs end after {end_s / seconds:.3g} {unit}."
     figures = [
         charts.figure(
             plots.jct_cdf(comparison),
@@ -230,12 +233,12 @@ def _distributions(comparison: Comparison, charts: _Charts) -> str:
         charts.figure(
             plots.queue_length(comparison),
             "Jobs waiting",
-            "Jobs that hold nothing, preempted ones included; average over seeds. Lower is better.",
+            "Jobs that hold nothing, preempted ones included; average over seeds. Lower is better." + cut,
         ),
         charts.figure(
             plots.gpu_use(comparison),
             "GPUs in use",
-            "Share of all GPUs held by jobs. High while jobs wait is good; a long tail is a few long jobs.",
+            "Share of all GPUs held by jobs. High while jobs wait is good.",
         ),
         charts.figure(
             plots.losses(comparison),
@@ -250,7 +253,8 @@ def _sweep(comparison: Comparison, charts: _Charts) -> str:
     if not comparison.sweep:
         return ""
     reading = (
-        "The same jobs arriving faster or slower. A curve that stays low further to the right carries more. "
+        "The same jobs arriving faster or slower; at 1 they ask for as much GPU-time as there is. "
+        "A curve that stays low further to the right carries more. "
         "Geometric mean over seeds; bands: its 95 % interval."
     )
     chart = plots.load_sweep(comparison)
@@ -276,7 +280,7 @@ def _winners(comparison: Comparison, charts: _Charts) -> str:
 def _maps(comparison: Comparison, charts: _Charts) -> str:
     seed = comparison.results[0].seed
     shown = [policy for policy in comparison.policies if seed in comparison.runs[policy]][:MOST_MAPS]
-    end_s = max(comparison.runs[policy][seed].end_s for policy in shown)
+    end_s = comparison.shown_s
     figures = "".join(
         charts.figure(maps.cluster_map(comparison.timelines[policy][seed], end_s=end_s), policy, "")
         for policy in shown

@@ -69,7 +69,7 @@ def gantt(timeline: Timeline, *, end_s: float) -> Chart:
     )
     chart = (
         alt.Chart(alt.InlineData(values=bars))
-        .mark_rect(stroke="white", strokeWidth=0.8)
+        .mark_rect(stroke="white", strokeWidth=0.8, clip=True)
         .encode(
             x=time_axis("start", unit, end_s / seconds),
             x2="end:Q",

@@ -242,8 +242,8 @@ def losses(comparison: Comparison) -> Chart:
 def load_sweep(comparison: Comparison) -> Chart:
     """Mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
     values: dict[tuple[str, float], list[float]] = {}
-    for load, run, scores in comparison.sweep_scores:
-        values.setdefault((run.policy, load), []).append(scores["jct_mean_s"])
+    for point in comparison.sweep:
+        values.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
     found = [(*key, *np.exp(interval(np.log(means))[:3]).tolist()) for key, means in sorted(values.items())]
     names = ["policy", "load", "mean", "low", "high"]
     frame = pl.DataFrame(found, schema=names, orient="row").fill_nan(None)
@@ -252,9 +252,9 @@ def load_sweep(comparison: Comparison) -> Chart:
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
     axis = alt.Axis(labelExpr=DURATION, values=TICKS_S if high > 50 * low else FINE_TICKS_S)
     y = alt.Y("mean:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
-    loads = sorted({load for load, _ in comparison.sweep})
+    loads = sorted({point.load for point in comparison.sweep})
     steps = alt.Axis(values=loads)
-    x = alt.X("load:Q", title="load (× the trace's own)", scale=alt.Scale(zero=False), axis=steps)
+    x = alt.X("load:Q", title="offered load", scale=alt.Scale(zero=False), axis=steps)
     base = alt.Chart(rows(frame)).encode(x=x, color=colours(comparison))
     bottom = alt.Y("low:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
     band = base.mark_area(opacity=0.12).encode(y=bottom, y2="high:Q")
@@ -287,7 +287,7 @@ def _over_time(
     comparison: Comparison, steps_of: Callable[[Timeline], Steps], title: str, scale: float, format_: str
 ) -> Chart:
     """A step function of every run, averaged in bins and over seeds."""
-    end_s = max(result.end_s for result in comparison.results)
+    end_s = comparison.shown_s
     unit, seconds = time_unit(end_s)
     frames = []
     for policy, timelines in comparison.timelines.items():

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from argosy.atomic import writing
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.stats import Interval
+from argosy.report.stats import Interval, interval
 from argosy.sim.metrics import DEFINITIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
+LEAST_SEES = 14  # characters that the column "sees" needs to be readable
 FUTURE_NOTE = "★ sees true durations"
 UNFINISHED_NOTE = "† JCT, queueing and fairness are over finished jobs only; some were unfinished"
 
@@ -95,6 +97,7 @@ def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> lis
 
 def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
     """For the terminal; the best of each column is bold and green, with a dot for those who see no colour."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -107,23 +110,71 @@ def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
     notes += [FUTURE_NOTE] if any(row.future for row in rows) else []
     notes += [UNFINISHED_NOTE] if any(row.unfinished for row in rows) else []
     found = Table(
-        title=Text(f"{first.trace} on {first.cluster.name}: {first.jobs.height:,} jobs, {runs}"),
+        title=Text(f"{first.trace} on {first.cluster.name}: {first.jobs.height:,} jobs, {runs}", "bold"),
         caption=Text("\n".join(notes)),
         caption_justify="left",
         title_justify="left",
         header_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
-    found.add_column("policy")
+    found.add_column("policy", no_wrap=True)
     for column in shown:
-        found.add_column(Text(f"{column.label}\n{column.unit}"), justify="right")
+        found.add_column(Text(f"{column.label}\n{column.unit}"), justify="right", no_wrap=True)
     found.add_column("sees")
     for row in rows:
-        cells = [
-            Text(f"• {text}", style="bold green") if metric in row.best else Text(text)
-            for metric, text in row.values.items()
-        ]
-        sees = Text(f"★ {row.sees}", style="yellow") if row.future else Text(row.sees, style="dim")
-        found.add_row(Text(row.policy + (" †" if row.unfinished else "")), *cells, sees)
+        marks = " ★" * row.future + " †" * row.unfinished
+        cells = [_cell(text, metric in row.best) for metric, text in row.values.items()]
+        found.add_row(Text(row.policy + marks), *cells, Text(row.sees, style="dim"))
+    return found
+
+
+def fitting_table(comparison: Comparison, width: int) -> Table:
+    """As many columns of the table as a terminal of this width shows without cutting figures."""
+    from rich.console import Console
+
+    console = Console(width=10_000)  # so wide that a table takes what it needs
+    for count in range(len(SHORT), 1, -1):
+        found = table(comparison, SHORT[:count])
+        sees = found.columns.pop()  # may be wrapped, and left out where it has no room
+        needed = console.measure(found).maximum
+        if needed + LEAST_SEES <= width:
+            found.columns.append(sees)
+        if needed <= width:
+            break
+    return found
+
+
+def _cell(text: str, best: bool) -> Text:
+    """A figure with its spread below it, which keeps columns narrow."""
+    from rich.text import Text
+
+    mean, plus_minus, spread = text.partition(" ± ")
+    found = Text(f"• {mean}", style="bold green") if best else Text(mean)
+    return found.append(f"\n± {spread}", style="not bold dim") if plus_minus else found
+
+
+def sweep_table(comparison: Comparison) -> Table:
+    """Mean JCT of each policy at each load of the sweep."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    loads = sorted({point.load for point in comparison.sweep})
+    means: dict[tuple[str, float], list[float]] = {}
+    for point in comparison.sweep:
+        means.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
+    cells = {key: interval(values) for key, values in means.items()}
+    unit, divisor = _unit("jct_mean_s", [cell.mean for cell in cells.values()])
+    title = Text(f"JCT mean [{unit}] by offered load", style="bold")
+    found = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    found.min_width = len(title)
+    found.add_column("policy", no_wrap=True)
+    for load in loads:
+        found.add_column(f"{load:g}", justify="right")
+    for policy in comparison.policies:
+        shown = (show(cells.get((policy, load), interval([])), divisor) for load in loads)
+        found.add_row(Text(policy), *(_cell(text, best=False) for text in shown))
     return found
 
 
@@ -183,9 +234,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
             for p in comparison.paired.values()
         ],
         "sweep": [
-            {"load": load, "policy": run.policy, "seed": run.seed}
-            | {"metrics": scores}
-            for load, run, scores in comparison.sweep_scores
+            {"load": point.load, "policy": point.policy, "seed": point.seed, "metrics": point.scores}
+            for point in comparison.sweep
         ],
         "units": {name: definition.unit for name, definition in DEFINITIONS.items()},
     }

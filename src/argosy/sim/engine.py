@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Part, Profile, View
-from argosy.errors import InvalidPlan, PolicyError, TraceError
+from argosy.errors import InputError, PolicyError, TraceError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import PLACERS, build, classify, impossible, spread_out
@@ -32,6 +32,7 @@ from argosy.workload.estimate import Oracle, make_estimator
 from argosy.workload.trace import Trace
 
 MAX_STATIC_CLASSES = 256
+PATIENCE = 2_000_000  # events without any job finishing after which a run is taken to be endless
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
@@ -95,6 +96,7 @@ class Engine:
         self.world = self._outside.world
         self._told = 0  # log rows that the policy has heard of
         self._estimated_upto = 0
+        self._progress = (0, 0)  # jobs finished, and log rows when that number last changed
         self._decision_ns: list[int] = []
         self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
                        L.GROW_LOG: self._grow_log, L.GROW_HEAP: self._grow_heap}
@@ -226,7 +228,20 @@ class Engine:
         self.kernel(L.OP_REPRICE)
 
     def _refill(self) -> None:
+        self._check_that_it_will_end()
         self.world = self._outside.refill(self.world)
+
+    def _check_that_it_will_end(self) -> None:
+        """Where faults destroy work faster than it is done, simulated time would go on for ever."""
+        finished, logged = int(self.world.si[L.FINISHED]), int(self.world.si[L.LOG_N])
+        if finished != self._progress[0]:
+            self._progress = (finished, logged)
+        elif logged - self._progress[1] > PATIENCE:
+            raise InputError(
+                f"no job has finished during {logged - self._progress[1]:,} events, up to t = {self.now:.0f} s:"
+                " work is lost faster than it is done",
+                hint="shorten checkpoint_every_s, make faults rarer, or set until_s",
+            )
 
     def _grow_jobs(self) -> None:
         w = self.world
@@ -263,15 +278,16 @@ class Engine:
         kept = kept[np.lexsort((kept[:, L.H_SEQ], kept[:, L.H_KIND], kept[:, L.H_TIME]))]  # sorted, so a heap
         w.hp[: len(kept)] = kept
         w.si[L.HEAP_N] = len(kept)
-        if 2 * len(kept) > len(heap):
-            self.world = w._replace(hp=np.vstack([w.hp, np.zeros_like(w.hp)]))
+        need = len(kept) + 4 * int(w.si[L.ACTIVE]) + self.cluster.total_gpus + 64
+        if 2 * need > len(w.hp):
+            self.world = w._replace(hp=np.vstack([w.hp, np.zeros((2 * need, L.HP_FIELDS))]))
 
     # -- from decision to decision -----------------------------------------------------------------------------
 
     def kernel(self, op: int, ops: NDArray[np.int64] = NO_PLAN, parts: NDArray[np.int64] = NO_PLAN) -> int:
         """Do one thing in compiled code."""
         self.world.si[L.OP] = op
-        return self._enter(*self.world, ops, parts)
+        return int(self._enter(*self.world, ops, parts))
 
     @property
     def now(self) -> float:
@@ -290,6 +306,7 @@ class Engine:
             if code == L.DONE:
                 return False
             if code == L.PULSE:
+                self._check_that_it_will_end()
                 if progress is not None:
                     progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
             else:
@@ -305,7 +322,9 @@ class Engine:
         view.waiting = active - view.running
         view.free_gpus = int(si[L.FREE_GPUS])
 
-    def decide(self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
+    def decide(
+        self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None
+    ) -> None:
         """Carry out a ranking (with sizes) or a plan, when the clock next moves."""
         w = self.world
         w.sf[L.WAKE] = self._wake_time(decision.wake_at if isinstance(decision, Plan) else wake_at)
@@ -356,6 +375,8 @@ class Engine:
         else:
             while self.advance(progress):
                 self.ask()
+                if progress is not None and len(self._decision_ns) % 4096 == 0:
+                    progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
                 if self._watch is not None:
                     self.kernel(L.OP_ADMIT)
                     self._watch(self)
@@ -402,10 +423,10 @@ class Engine:
 
 def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:
     """A ranking must be one number a job."""
-    key = np.asarray(key, np.float64)
-    if key.shape != (jobs,):
-        raise PolicyError(f"policy {policy.name!r}: rank returned shape {key.shape} for {jobs} jobs")
-    return key
+    checked: NDArray[np.float64] = np.asarray(key, np.float64)
+    if checked.shape != (jobs,):
+        raise PolicyError(f"policy {policy.name!r}: rank returned shape {checked.shape} for {jobs} jobs")
+    return checked
 
 
 def unknown_last(expected_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -61,8 +61,8 @@ class PlanWriter:
         if bad >= 0:
             job = engine.trace.frame["job_id"][ops[bad][1]]
             raise InvalidPlan(
-                f"policy {engine.policy.name!r} at t={engine.now:g}: job {job!r} does not fit where the plan puts it:"
-                f" {[tuple(p) for p in parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]]} (node, GPUs, devices, ‰, servers)"
+                f"policy {engine.policy.name!r} at t={engine.now:g}: job {job!r} does not fit where the plan puts it"
+                f" (node, GPUs, devices, ‰, servers): {parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]}"
             )
 
     def _check(self, plan: Plan) -> None:
@@ -87,7 +87,8 @@ class PlanWriter:
         milli = round(asked * L.WHOLE) if 0 < asked < 1 else placement.milli
         nodes = sorted(set(placement.gpus) | set(placement.servers))
         return [
-            (n, placement.gpus.get(n, 0), placement.devices.get(n, 0), milli, placement.servers.get(n, 0)) for n in nodes
+            (n, placement.gpus.get(n, 0), placement.devices.get(n, 0), milli, placement.servers.get(n, 0))
+            for n in nodes
         ]
 
     def _held(self, row: int) -> dict[int, int]:
@@ -116,7 +117,7 @@ class PlanWriter:
             raise InvalidPlan(f"policy {engine.policy.name!r}: a time slice of {quantum} s")
         for row in rows:
             if row not in plan.placements or not plan.placements[row].devices:
-                raise InvalidPlan(f"policy {engine.policy.name!r}: row {row} takes turns but has no devices in the plan")
+                raise InvalidPlan(f"policy {engine.policy.name!r}: row {row} takes turns without devices in the plan")
         group = int(w.si[L.GROUPS])
         more = sum(len(plan.placements[row].devices) for row in rows)
         w.si[L.GROUPS] = group + 1

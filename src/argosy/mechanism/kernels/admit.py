@@ -7,8 +7,6 @@ no less are passed over. Strict policies stop at the first job that does not fit
 
 from __future__ import annotations
 
-import numpy as np
-
 from argosy._jit import kernel
 from argosy.mechanism.kernels.book import start, stop
 from argosy.mechanism.kernels.layout import *
@@ -70,6 +68,9 @@ def admit(w: World) -> None:
                 parts = reclaim(w, i, s, gpus, servers, amount)
                 may_reclaim = parts >= 0
                 parts = max(parts, 0)
+        while parts == 0 and si[ELASTIC] and gpus > max(1, int(jf[MIN_GPUS, s])):  # less is better than nothing
+            gpus = max(gpus // 2, int(jf[MIN_GPUS, s]))
+            parts = choose(w, s, gpus, min(servers, gpus), False)
         if parts:
             start(w, s, parts)
             continue
@@ -104,7 +105,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
             and amount >= failed[i]
             and jf[CPU_UNIT, s] >= failed[i + 1]
             and jf[MEM_UNIT, s] >= failed[i + 2]
-            and types & ~np.int64(failed[i + 3]) == 0
+            and types & ~int(failed[i + 3]) == 0
             and ji[QUEUE, s] == failed[i + 4]
             and ji[WANT_PS, s] >= failed[i + 5]
         ):
@@ -257,7 +258,7 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
 @kernel
 def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
     """Preempt, lowest rank first, the scanned jobs on nodes that do not hold their part of the proposal yet."""
-    ji, ni, nf, wk, so = w.ji, w.ni, w.nf, w.wk, w.so
+    ji, wk, so = w.ji, w.wk, w.so
     for i in range(scanned):
         v = so[wk[W_SCAN, i]]
         in_the_way = False

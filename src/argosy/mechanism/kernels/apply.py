@@ -7,7 +7,6 @@ from argosy.mechanism.kernels.book import (
     count_held,
     expect_end,
     finish_move,
-    hold,
     hold_chosen,
     log_placement,
     make_safe,
@@ -70,7 +69,7 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
             lay_down(w, so[ops[i, P_JOB]])
     for i in range(n):
         op, s = ops[i, P_OP], so[ops[i, P_JOB]]
-        if op == DO_MOVE or op == DO_START:
+        if op in (DO_MOVE, DO_START):
             load_parts(w, parts, ops[i, P_FIRST], ops[i, P_PARTS])
             if not parts_fit(w, s, ops[i, P_PARTS]):
                 return i

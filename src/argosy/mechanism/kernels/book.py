@@ -298,19 +298,9 @@ def start(w: World, s: int, parts: int) -> None:
 
 
 @kernel
-def move(w: World, s: int, parts: int, kind: int) -> None:
-    """Give a running job the placement in the scratch rows instead of its own (whose devices count as free)."""
-    jf, ji, t = w.jf, w.ji, w.sf[NOW]
-    settle(jf, w.sf, s, t)
-    make_safe(jf, s, t)
-    hold_chosen(w, s, parts)
-    finish_move(w, s, kind)
-
-
-@kernel
 def finish_move(w: World, s: int, kind: int) -> None:
     """Charge for a resize or a migration of a running job that holds its new placement."""
-    jf, ji = w.jf, w.ji
+    ji = w.ji
     count_held(w, s, 1.0)
     cls = ji[CLASS, s]
     if kind == K_MIGRATE:
@@ -325,7 +315,7 @@ def finish_move(w: World, s: int, kind: int) -> None:
 @kernel
 def leave(w: World, s: int) -> None:
     """Give back a running job's resources and free its pack partner; the caller says what becomes of the job."""
-    ji, jf = w.ji, w.jf
+    ji = w.ji
     count_held(w, s, -1.0)
     drop(w, s)
     ji[GEN, s] += 1

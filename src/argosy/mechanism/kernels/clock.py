@@ -27,14 +27,14 @@ def seat(w: World, job: int) -> int:
     for r in range(STATIC_F, JF_ROWS):
         jf[r, s] = 0.0
     for r in range(STATIC_I):
-        ji[r, s] = np.int64(tr[STATIC_F + r, job])
+        ji[r, s] = int(tr[STATIC_F + r, job])
     for r in range(STATIC_I, JI_ROWS):
         ji[r, s] = 0
     jf[LEFT, s] = jf[SAFE_LEFT, s] = jf[NOW_LEFT, s] = jf[WORK, s]
     jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s]
     jf[WAIT_SINCE, s] = jf[SUBMIT, s]
     ji[ID, s], ji[HEAD, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1
-    ji[WANT, s] = max(1, np.int64(jf[GPUS, s]))
+    ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
     ji[WANT_TYPES, s] = -1
     w.so[job] = s
@@ -44,10 +44,10 @@ def seat(w: World, job: int) -> int:
 @kernel
 def is_stale(w: World) -> bool:
     """Does the first heap entry speak of a run that is over?"""
-    if np.int64(w.hp[0, H_KIND]) == DUE_SLICE:
-        return bool(w.gq[np.int64(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
-    s = w.so[np.int64(w.hp[0, H_JOB])]
-    return bool(s < 0 or w.ji[GEN, s] != np.int64(w.hp[0, H_GEN]))
+    if int(w.hp[0, H_KIND]) == DUE_SLICE:
+        return bool(w.gq[int(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
+    s = w.so[int(w.hp[0, H_JOB])]
+    return bool(s < 0 or w.ji[GEN, s] != int(w.hp[0, H_GEN]))
 
 
 @kernel
@@ -83,7 +83,7 @@ def advance(w: World) -> int:
             return GROW_JOBS
         sf[NOW] = t
         if t == due:
-            kind, job = np.int64(hp[0, H_KIND]), np.int64(hp[0, H_JOB])
+            kind, job = int(hp[0, H_KIND]), int(hp[0, H_JOB])
             pop(hp, si)
             if kind == DUE_SLICE:
                 rotate(w, job)
@@ -97,12 +97,12 @@ def advance(w: World) -> int:
         elif t == outside:
             i = si[EX_NEXT]
             si[EX_NEXT] += 1
-            kind = np.int64(ex[X_KIND, i])
+            kind = int(ex[X_KIND, i])
             if kind == OUT_TICK:
                 return TICK
             if kind == OUT_REFILL:
                 return REFILL
-            from_outside(w, kind, np.int64(ex[X_TARGET, i]), ex[X_VALUE, i])
+            from_outside(w, kind, int(ex[X_TARGET, i]), ex[X_VALUE, i])
         elif t == arrival:
             job = si[NEXT_JOB]
             si[NEXT_JOB] += 1
@@ -178,9 +178,9 @@ def from_outside(w: World, kind: int, target: int, value: float) -> None:
             set_state(ni, w.bk, si, target, NODE_DRAINING)
         log_one(w.lg, si, t, K_NODE_DRAIN, -1, target, 0.0)
     elif kind == OUT_RESERVE:
-        ni[N_OWNER, target] = np.int64(value)
+        ni[N_OWNER, target] = int(value)
         log_one(w.lg, si, t, K_NODE_RESERVE, -1, target, value)
-        evict_all(w, target, True, np.int64(value))
+        evict_all(w, target, True, int(value))
     elif kind == OUT_RELEASE:
         ni[N_OWNER, target] = -1
         log_one(w.lg, si, t, K_NODE_RELEASE, -1, target, 0.0)

@@ -5,8 +5,6 @@ At the end of each quantum the members that have waited longest for a turn run, 
 
 from __future__ import annotations
 
-import numpy as np
-
 from argosy._jit import kernel
 from argosy.mechanism.kernels.book import begin, count_held, derive_one, hold, leave, log, make_safe, settle
 from argosy.mechanism.kernels.heap import push
@@ -17,7 +15,7 @@ from argosy.mechanism.kernels.place import holds
 @kernel
 def schedule_rotation(w: World, group: int, at: float) -> None:
     w.gq[group, G_GEN] += 1
-    push(w.hp, w.si, at, DUE_SLICE, group, np.int64(w.gq[group, G_GEN]))
+    push(w.hp, w.si, at, DUE_SLICE, group, int(w.gq[group, G_GEN]))
 
 
 @kernel
@@ -85,9 +83,9 @@ def rotate(w: World, group: int) -> None:
         best = -1
         for i in range(n):
             first_row = i == 0 or gp[i - 1, G_JOB] != gp[i, G_JOB]
-            if gp[i, G_GROUP] == group and first_row and gp[i, G_TURN] >= 0:
-                if best < 0 or gp[i, G_TURN] < gp[best, G_TURN]:
-                    best = i
+            candidate = gp[i, G_GROUP] == group and first_row and gp[i, G_TURN] >= 0
+            if candidate and (best < 0 or gp[i, G_TURN] < gp[best, G_TURN]):
+                best = i
         fits = True
         i = best
         while i < n and gp[i, G_JOB] == gp[best, G_JOB]:

@@ -138,7 +138,7 @@ OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RESERVE, OUT_RELEASE, OUT_CANCEL, OUT_TICK, OUT
 Q_QUOTA, Q_LIMIT, Q_HELD, Q_SUM = range(4)
 QU_ROWS = 4
 
-# time-sliced groups: rows of (group, job, node, devices, servers, turn last taken), and per group quantum and generation
+# time-sliced groups: rows of (group, job, node, devices, servers, turn last taken); per group quantum, generation
 G_GROUP, G_JOB, G_NODE, G_MASK, G_PS, G_TURN = range(6)
 GP_FIELDS = 6
 G_QUANTUM, G_GEN = range(2)

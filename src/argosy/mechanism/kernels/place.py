@@ -83,7 +83,7 @@ def choose_on(w: World, s: int, gpus: int, types: int, reclaiming: bool) -> int:
     placer = w.si[PLACER]
     if placer == SPREAD:
         return spread(w, s, gpus, types)
-    if placer == FIRST_FIT or placer == RANDOM:
+    if placer in (FIRST_FIT, RANDOM):
         return in_sequence(w, s, gpus, types, placer == RANDOM)
     return consolidate(w, s, gpus, types, placer == RACK_AWARE, reclaiming)
 
@@ -275,7 +275,7 @@ def spread(w: World, s: int, gpus: int, types: int) -> int:
     for node in range(n):
         rooms[node] = given[node] = 0
         if is_open(ni, node, types, w.ji[QUEUE, s]):
-            rooms[node] = room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
+            rooms[node] = room(ni, w.nf, node, ni[N_GPUS, node], w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
             total += rooms[node]
     if total < gpus:
         return 0
@@ -302,7 +302,7 @@ def next_random(si: I1) -> int:
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     si[RNG] = np.int64(x)
-    return np.int64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
+    return int((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
 
 
 @kernel

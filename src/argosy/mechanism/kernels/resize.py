@@ -14,19 +14,29 @@ def shrink_all(w: World) -> None:
     """Before anybody grows or starts: stop what is no longer wanted, shrink what is too large."""
     jf, ji = w.jf, w.ji
     for s in range(w.si[ACTIVE]):
-        if ji[STATE, s] != RUNNING or jf[GPUS, s] < 1.0:
-            if ji[STATE, s] == RUNNING and ji[WANT, s] == 0:
-                stop(w, s, K_PREEMPT, True)
+        if ji[STATE, s] != RUNNING:
             continue
-        if ji[WANT, s] == 0:
-            stop(w, s, K_PREEMPT, True)
-        elif ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]:
+        if ji[WANT, s] == 0 or not is_on_wanted_type(w, s):
+            old_enough_at = jf[STARTED, s] + w.sf[MIN_RUN]
+            if old_enough_at <= w.sf[NOW] + 1e-9:
+                stop(w, s, K_PREEMPT, True)
+            else:
+                w.sf[WAKE] = min(w.sf[WAKE], old_enough_at)
+        elif jf[GPUS, s] >= 1.0 and (ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]):
             shrink(w, s)
 
 
 @kernel
+def is_on_wanted_type(w: World, s: int) -> bool:
+    """Is the job on a GPU type that it should be on now?"""
+    if w.ji[WANT_TYPES, s] == -1 or w.ji[HEAD, s] < 0:
+        return True
+    return bool(w.ji[WANT_TYPES, s] >> w.ni[N_TYPE, w.en[w.ji[HEAD, s], E_NODE]] & 1)
+
+
+@kernel
 def lay_down(w: World, s: int) -> int:
-    """Settle a running job and give back all it holds; what that was stands in W_OLD_…, the number of parts returned."""
+    """Settle a running job and give back all it holds; what that was stands in W_OLD_…; returns the parts."""
     settle(w.jf, w.sf, s, w.sf[NOW])
     en, wk = w.en, w.wk
     n = 0

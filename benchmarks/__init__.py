@@ -1,0 +1,1 @@
+"""Speed and memory of Argosy, measured: `python -m benchmarks`."""

@@ -1,0 +1,70 @@
+"""Put the figures of benchmarks/results into docs/performance.md: `python -m benchmarks.render`.
+
+The page has pairs of comments, `<!-- philly -->` and `<!-- end -->`; what stands between them is replaced.
+So the page quotes nothing but the JSON files, and is refreshed with one command after `make bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from argosy.errors import InputError
+from benchmarks import decision, million, peers, philly, startup
+from benchmarks.harness import RESULTS, ROOT, Json, Row
+
+PAGE = ROOT / "docs" / "performance.md"
+TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
+    "philly": ("philly", philly.table),
+    "profile": ("philly", philly.profile_table),
+    "million": ("million", million.table),
+    "growth": ("million", million.growth_table),
+    "decision": ("decision", decision.table),
+    "peers": ("peers", peers.table),
+    "startup": ("startup", startup.table),
+}
+BLOCK = re.compile(r"<!-- (?P<name>[a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def block(name: str, results: Path = RESULTS) -> str:
+    """One table with the line that says how it was measured."""
+    if name not in TABLES:
+        raise InputError(
+            f"no table is named {name!r}", where=str(PAGE), hint=f"there are {', '.join(TABLES)}"
+        )
+    source, rows = TABLES[name]
+    path = results / f"{source}.json"
+    if not path.exists():
+        return f"<!-- {name} -->\nNot measured yet: `python -m benchmarks {source}`.\n<!-- end -->"
+    result: Json = json.loads(path.read_text("utf-8"))
+    versions, machine = result["versions"], result["machine"]
+    note = (
+        f"`{result['command']}`, one core of {machine['cores']} ({machine['cpu']}),"
+        f" Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']},"
+        f" Polars {versions['polars']}; load average before: {result['load_average_before']:.2f}"
+    )
+    return f"<!-- {name} -->\n{markdown(rows(result['figures']))}\n\n{note}\n<!-- end -->"
+
+
+def render(page: str, results: Path = RESULTS) -> str:
+    return BLOCK.sub(lambda found: block(found["name"], results), page)
+
+
+def main() -> int:
+    old = PAGE.read_text("utf-8")
+    new = render(old)
+    PAGE.write_text(new, "utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {'updated' if new != old else 'as it was'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

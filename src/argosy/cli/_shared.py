@@ -1,0 +1,169 @@
+"""What several commands do alike: read inputs, check outputs, print answers, show progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from argosy.errors import InputError, TraceError
+
+if TYPE_CHECKING:
+    from argosy.cluster.cluster import Cluster
+    from argosy.sim.compare import Recipe
+    from argosy.workload.trace import Trace
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+WORKLOAD = "Which jobs: a trace, or generated ones"
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", "-t", help="a file: .csv, .csv.gz or .parquet", rich_help_panel=WORKLOAD),
+]
+LikeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="generate jobs like philly, helios, pai, acme, gavel, pollux or dl2", rich_help_panel=WORKLOAD
+    ),
+]
+JobsOption = Annotated[int, typer.Option(help="with --like: how many", rich_help_panel=WORKLOAD)]
+DaysOption = Annotated[
+    float | None,
+    typer.Option(help="with --like: span of their arrivals; default: the source's", rich_help_panel=WORKLOAD),
+]
+LoadOption = Annotated[
+    float | None, typer.Option(help="with --like: offered load, instead of --days", rich_help_panel=WORKLOAD)
+]
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", "-c", help="a YAML or CSV file, or a preset's name, see docs/clusters.md")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(help="write the whole comparison as one HTML page that works offline")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="how the answer is printed")]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(help="measure only jobs submitted in FROM..TO, such as 1d..6d", metavar="FROM..TO"),
+]
+ProgressOption = Annotated[
+    bool | None, typer.Option("--progress/--no-progress", help="default: where stderr is a terminal")
+]
+
+
+def at_least(option: str, least: int, value: int | None) -> None:
+    """Refuse a number that is too small, and name it, which Typer's own check does not."""
+    if value is not None and value < least:
+        raise InputError(f"{option} {value} is too small", hint=f"give {least} or more")
+
+
+def say(text: str) -> None:
+    """Tell a person something that is not the answer."""
+    typer.echo(text, err=True)
+
+
+def emit(document: Any, output: Output) -> None:
+    """Print a nested value as JSON or YAML."""
+    if output is Output.JSON:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    import yaml
+
+    typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110), nl=False)
+
+
+def read_workload(
+    trace: Path | None, like: str | None, jobs: int, days: float | None, load: float | None, cluster: Cluster
+) -> Trace | Recipe:
+    """The jobs a person asked for: those of a file, or a recipe to generate some that fit the cluster."""
+    if (trace is None) == (like is None):
+        what = "neither --trace nor --like is given" if trace is None else "both --trace and --like are given"
+        raise InputError(what, hint="name a trace (--trace week.csv) or a kind of jobs (--like philly)")
+    if trace is not None:
+        for option, value in (("--days", days), ("--load", load)):
+            if value is not None:
+                hint = "to change a trace's load: argosy compare --sweep load=0.6..1.4"
+                raise InputError(f"{option} {value:g} is for generated jobs (--like), not a trace", hint=hint)
+        return _read_trace(trace)
+    from argosy.sim.compare import Recipe
+
+    return Recipe(str(like), jobs, days, load, float(cluster.total_gpus))
+
+
+def _read_trace(path: Path) -> Trace:
+    from argosy.workload.trace import Trace
+
+    try:
+        return Trace.read(path)
+    except TraceError as bad:
+        if "--on-error" not in (bad.hint or ""):
+            raise
+        # leaving out bad rows is an option of `import` only: runs must not differ in their jobs by accident
+        hint = f"correct it, or leave out bad rows: argosy import csv {path} -o clean.csv --on-error skip"
+        raise TraceError(bad.what, where=bad.where, hint=hint) from None
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Fail now rather than after the simulation. Makes the folder; leaves the file as it is."""
+    from argosy.atomic import writing
+
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            hint = "choose a path that you may write to"
+            raise InputError(f"can not be written: {problem.strerror}", where=str(path), hint=hint) from None
+        try:
+            with writing(path):
+                raise _Tried
+        except _Tried:
+            pass
+
+
+class _Tried(Exception):
+    """Leaves `writing` before it replaces anything."""
+
+
+def parse_window(text: str | None) -> tuple[float, float] | None:
+    """`1d..6d` in seconds."""
+    if text is None:
+        return None
+    from argosy.config import parse_duration
+
+    start, dots, end = text.partition("..")
+    if not dots:
+        raise InputError(f"not a window: {text!r}", hint="write FROM..TO, such as 1d..6d or 0..3600")
+    window = parse_duration(start), parse_duration(end)
+    if not window[0] < window[1]:
+        raise InputError(f"the window {text!r} is empty", hint="its end must come after its start")
+    return window
+
+
+@contextmanager
+def progress_bar(what: str, total: int, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr; what is yielded sets how much is done. Without a terminal nothing is shown."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # a full bar above the answer says nothing, unless it was asked for
+    with Progress(*columns, console=Console(stderr=True), transient=wanted is None) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

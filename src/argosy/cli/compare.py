@@ -1,0 +1,222 @@
+"""`argosy compare`: policies × seeds in parallel, as a table, a page and a JSON file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from argosy.cli._settings import with_settings
+from argosy.cli._shared import (
+    ClusterOption,
+    DaysOption,
+    JobsOption,
+    LikeOption,
+    LoadOption,
+    Output,
+    OutputOption,
+    ProgressOption,
+    ReportOption,
+    TraceOption,
+    WindowOption,
+    at_least,
+    check_writable,
+    emit,
+    parse_window,
+    progress_bar,
+    read_workload,
+    say,
+)
+from argosy.errors import InputError, UnknownName
+from argosy.sim.settings import Settings
+
+if TYPE_CHECKING:
+    from argosy.report.comparison import Comparison
+    from argosy.sim.compare import Outcome
+
+SWEEP_STEPS = 5
+MOST_STEPS = 100
+
+
+@with_settings
+def compare(
+    *,
+    cluster: ClusterOption,
+    policies: Annotated[
+        str, typer.Option("--policies", "-p", help="names separated by commas, each with its parameters")
+    ],
+    trace: TraceOption = None,
+    like: LikeOption = None,
+    jobs: JobsOption = 5000,
+    days: DaysOption = None,
+    load: LoadOption = None,
+    seeds: Annotated[
+        int, typer.Option(help="how many: SEED, SEED+1, …; with --like each has its own jobs")
+    ] = 1,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="load=…", help="also run at other loads: load=0.6..1.4, load=0.6..1.4:9, load=0.6,1,1.4"
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="the policy to measure the others against; default: the first")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    report: ReportOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write all figures of all runs as JSON")
+    ] = None,
+    window: WindowOption = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
+    ] = None,
+    progress: ProgressOption = None,
+    settings: Settings,
+) -> None:
+    """Run the same jobs under several policies.
+
+    \b
+    argosy compare -t week.csv -c cluster.yaml -p fifo,srtf,las --report out/report.html
+    argosy compare --like philly --load 1 -c small -p fifo,las:quantum_s=60 --seeds 5
+    argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
+
+    With a trace, seeds vary only what is random (faults, noise, a policy's dice); with --like each seed
+    also makes other jobs.
+    """
+    from argosy.cluster.cluster import Cluster
+    from argosy.policies.base import create
+
+    names, loads, span = parse_policies(policies), parse_sweep(sweep), parse_window(window)
+    at_least("--seeds", 1, seeds)
+    at_least("--workers", 1, workers)
+    if baseline is not None and baseline not in names:
+        raise UnknownName("baseline", baseline, names)
+    for name in names:
+        create(name)
+    machines = Cluster.read(cluster)
+    source = read_workload(trace, like, jobs, days, load, machines)
+    check_writable(report, json_file)
+    from argosy.sim.compare import Experiment, run_all, tasks
+    from argosy.sim.warm import warm_up
+
+    warm_up(say)
+    experiment = Experiment(source, machines, settings, span)
+    chosen = [settings.seed + i for i in range(seeds)]
+    if seeds > 1 and not experiment.chance(names):
+        say(f"nothing is random in these runs, so every seed gives the same: running seed {chosen[0]} only")
+        chosen = chosen[:1]
+    todo = tasks(names, chosen, loads)
+    with progress_bar("runs", len(todo), progress) as bar:
+        ended: list[Outcome] = []
+
+        def done(outcome: Outcome) -> None:
+            ended.append(outcome)
+            bar(len(ended))
+
+        outcomes = run_all(experiment, todo, workers, done)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed and len(failed) == len(outcomes) and isinstance(failed[0].error, InputError):
+        raise failed[0].error  # what all runs trip over is no policy's fault
+    for outcome in failed:
+        say(f"error: {outcome.task}: {outcome.error}")
+        if outcome.details and os.environ.get("ARGOSY_DEBUG"):
+            say(outcome.details)
+    if any(outcome.result is not None for outcome in outcomes):
+        present(outcomes, baseline, span, output, report, json_file)
+    if failed:
+        say(f"{len(failed)} of {len(outcomes)} runs failed")
+        raise typer.Exit(1)
+
+
+def present(
+    outcomes: list[Outcome],
+    baseline: str | None,
+    window: tuple[float, float] | None,
+    output: Output,
+    report: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Print the comparison and write its files."""
+    from argosy.report.comparison import Comparison, SweepPoint
+    from argosy.report.tables import document, to_json
+
+    results = tuple(o.result for o in outcomes if o.result is not None)
+    sweep = tuple(
+        SweepPoint(o.task.load, o.task.policy, o.task.seed, o.scores)
+        for o in outcomes
+        if o.task.load is not None and o.scores is not None
+    )
+    ran = {result.policy for result in results}
+    found = Comparison(
+        results,
+        command=shlex.join(["argosy", *sys.argv[1:]]),
+        baseline=baseline if baseline in ran else "",
+        window=window,
+        sweep=sweep,
+    )
+    if output is Output.TABLE:
+        show(found)
+    else:
+        emit(document(found), output)
+    if json_file is not None:
+        to_json(found, json_file)
+        say(f"figures: {json_file}")
+    if report is not None:
+        from argosy.report.html import write_report
+
+        write_report(found, report)
+        say(f"report: {report}")
+
+
+def show(comparison: Comparison) -> None:
+    """The tables for the terminal."""
+    from rich.console import Console
+
+    from argosy.report.tables import fitting_table, sweep_table
+
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console.print(fitting_table(comparison, console.width))
+    if comparison.sweep:
+        console.print(sweep_table(comparison))
+
+
+def parse_policies(text: str) -> list[str]:
+    """`fifo,las:quantum_s=60` as a list; each at most once."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"no policy in {text!r}", hint="for example --policies fifo,srtf,las")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"policy {twice!r} is named twice", hint="name it once, or with other parameters")
+    return names
+
+
+def parse_sweep(text: str | None) -> list[float]:
+    """`load=0.6..1.4`, `load=0.6..1.4:9` or `load=0.6,1,1.4` as loads in rising order."""
+    if text is None:
+        return []
+    hint = "write load=0.6..1.4, load=0.6..1.4:9 (steps) or load=0.6,0.8,1"
+    name, equals, values = text.partition("=")
+    if not equals or name.strip() != "load":
+        raise InputError(f"cannot sweep {text!r}", hint=hint)
+    try:
+        low, dots, rest = values.partition("..")
+        if not dots:
+            loads = [float(value) for value in values.split(",")]
+        else:
+            high, colon, count = rest.partition(":")
+            steps = int(count) if colon else SWEEP_STEPS
+            if not 2 <= steps <= MOST_STEPS:
+                raise InputError(f"a sweep has 2 to {MOST_STEPS} steps, not {steps}", hint=hint)
+            first, last = float(low), float(high)
+            loads = [round(first + (last - first) * i / (steps - 1), 6) for i in range(steps)]
+    except ValueError:
+        raise InputError(f"cannot sweep {text!r}: not numbers", hint=hint) from None
+    if not all(0 < load < float("inf") for load in loads):
+        raise InputError(f"cannot sweep {text!r}: a load must be above 0", hint=hint)
+    return sorted(set(loads))

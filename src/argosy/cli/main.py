@@ -1,0 +1,82 @@
+"""The command `argosy`. Commands import what is heavy when they run, so that asking for help is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from argosy import __version__
+from argosy.cli.compare import compare
+from argosy.cli.doctor import doctor
+from argosy.cli.generate import generate
+from argosy.cli.import_ import import_trace
+from argosy.cli.policies import policies
+from argosy.cli.simulate import simulate
+from argosy.errors import ArgosyError
+
+
+class PlainHelp(TyperGroup):
+    """The list of commands without frames: loading what draws them would take longer than all the rest."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.rich_markup_mode = None
+        super().format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=PlainHelp,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(simulate)
+app.command()(compare)
+app.command("import")(import_trace)
+app.command()(generate)
+app.command()(policies)
+app.command()(doctor)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"argosy {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def argosy(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Schedule deep-learning jobs on shared GPU clusters: simulate, compare, explain.
+
+    \b
+    First steps:
+      argosy compare --like philly --jobs 500 --load 1 --cluster small --policies fifo,srtf,las
+    """
+
+
+def main() -> None:
+    """Run the command line: exit code 0 ok, 1 failed, 2 wrong input, 130 interrupted."""
+    debugging = bool(os.environ.get("ARGOSY_DEBUG"))
+    try:
+        app(standalone_mode=True)
+    except ArgosyError as problem:
+        if debugging:
+            raise
+        typer.echo(f"error: {problem}", err=True)
+        sys.exit(problem.exit_code)
+    except SystemExit as end:
+        if end.code == 130:
+            typer.echo("interrupted", err=True)
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Findings in words: what was seen, with numbers, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy.explain.change import Change
+from argosy.explain.release import Release
+from argosy.explain.supply import ALL, Bools, Demand, Ints, Rules, Supply
+from argosy.explain.words import amount, clock, listed, named, plain
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.plan import Reason, Why
+
+if TYPE_CHECKING:
+    from argosy.explain.pending import Finding, Situation
+
+STATES = {L.NODE_DRAINING: "draining", L.NODE_DOWN: "down"}
+
+
+def behind(s: Situation, row: int, finding: Finding) -> Reason:
+    """A strict queue: what matters is the job at which it stopped."""
+    head = s.told(finding.head, s.finding(finding.head))
+    first = int(s.ids[finding.head])
+    itself = "would" if finding.supply.fits(finding.demand) else "would not"
+    evidence = f"{ordinal(s, row)}; {s.name(first)} at the head {head.evidence}; this job itself {itself} fit"
+    return Reason(Why.BEHIND, evidence, f"{s.name(first)} must start first: {head.remedy}", (first,))
+
+
+def limit(s: Situation, row: int, finding: Finding) -> Reason:
+    w = s.world
+    q = int(w.ji[L.QUEUE, row])
+    held, most = float(w.qu[L.Q_HELD, q]), float(w.qu[L.Q_LIMIT, q])
+    gpus, name = s.amount(row), s.engine.names.queues[q]
+    excess = held + gpus - most
+    evidence = f"needs {amount(gpus, 'GPU')}; queue {name!r} holds {plain(held)} of at most {plain(most)}"
+    remedy = f"{amount(excess, 'GPU')} less in use by queue {name!r}, or a limit of {plain(held + gpus)}"
+    if gpus > most:
+        remedy = f"a limit of at least {plain(gpus)}: the job alone exceeds the one there is"
+    elif not finding.supply.fits(finding.demand):
+        remedy += "; it would not fit in what is free now, either"
+    mates = np.flatnonzero((s.state == L.RUNNING) & (w.ji[L.QUEUE, : s.active] == q))
+    return Reason(Why.QUOTA, evidence, remedy, tuple(int(s.ids[m]) for m in mates))
+
+
+def policy(s: Situation, row: int, finding: Finding) -> Reason:
+    """It is not the cluster that keeps the job waiting."""
+    name = s.engine.policy.name
+    if s.state[row] == L.PAUSED:
+        group = s.world.ji[L.GROUP, : s.active]
+        who = tuple(int(i) for i in s.ids[(s.state == L.RUNNING) & (group == group[row])])
+        turn = f"it is the turn of {named(who, s.name)}" if who else "it is nobody's turn"
+        return Reason(Why.POLICY, f"it takes turns with others, and {turn}", "its next turn", who)
+    if not s.plans and s.world.ji[L.WANT, row] == 0:
+        return Reason(Why.POLICY, f"{name} gives it 0 GPUs; {free_text(finding.supply, finding.demand)}")
+    if not finding.empty:
+        need = need_text(s, finding.supply, finding.demand)
+        return Reason(Why.POLICY, f"as {name} sizes it, it {need}: more than the empty cluster has for it")
+    if s.plans:
+        free = free_text(finding.supply, finding.demand)
+        return Reason(Why.POLICY, f"it would fit ({free}), but the plan of {name} leaves it out")
+    return Reason(Why.POLICY, "it would fit, but was not tried after a job that asks for no more did not fit")
+
+
+def closed(s: Situation, row: int, finding: Finding) -> Reason:
+    """Not even the empty cluster would do, with the nodes that are closed."""
+    supply, demand = finding.supply, finding.demand
+    shut = np.flatnonzero(~supply.usable(demand) & supply.usable(demand, finding.rules))
+    total = int(supply.gpus[supply.usable(demand)].sum())
+    evidence = f"{need_text(s, supply, demand)}; open nodes have {total} GPUs in all; {node_text(s, shut)}"
+    return Reason(finding.why, evidence, f"{node_names(s, shut)} open again")
+
+
+def short(s: Situation, row: int, finding: Finding, change: Change, release: Release | None) -> Reason:
+    """Something is missing: what, how much, and who has it."""
+    supply, demand = finding.supply, finding.demand
+    parts = [need_text(s, supply, demand), shortage_text(s, row, finding)]
+    parts += [text for text in (pinned_text(s, row), queue_text(s, row)) if text]
+    way_out = [text for text in (relaxed_text(s, finding), change.text(s.engine.cluster)) if text]
+    remedy = ", or ".join(way_out)
+    who: tuple[int, ...] = ()
+    if release is not None:
+        who = tuple(int(s.ids[r]) for r in release.rows)
+        remedy += f"; first {release_text(s, row, release)}"
+    return Reason(finding.why, "; ".join(parts), remedy, who)
+
+
+def need_text(s: Situation, supply: Supply, demand: Demand) -> str:
+    if not demand.gpus:
+        if demand.milli:
+            return f"needs {plain(demand.milli / L.WHOLE)} of a GPU"
+        return f"needs {amount(demand.cpu_unit, 'CPU')} and {plain(demand.memory_unit)} GiB on one node"
+    text = f"needs {amount(demand.gpus, 'GPU')}"
+    if supply.types > 1 and demand.types & ((1 << supply.types) - 1) != (1 << supply.types) - 1:
+        text += f" of type {' or '.join(type_names(s, demand.types))}"
+    accepted = [supply.type == t for t in range(supply.types) if demand.types >> t & 1]
+    nodes = max((supply.most_nodes(demand, kind) for kind in accepted), default=1)
+    if demand.gpus > 1 and nodes < len(supply.cpus):
+        text += " on one node" if nodes == 1 else f" on {nodes} nodes"
+    if demand.servers:
+        text += f" and room for {amount(demand.servers, 'parameter server')}"
+    return text
+
+
+def free_text(supply: Supply, demand: Demand) -> str:
+    usable = supply.usable(demand)
+    return f"{int(supply.whole()[usable].sum())} GPUs free"
+
+
+def shortage_text(s: Situation, row: int, finding: Finding) -> str:
+    """What there is, seen from the side that is to blame."""
+    supply, demand, why = finding.supply, finding.demand, finding.why
+    usable = supply.usable(demand)
+    whole = np.where(usable, supply.whole(), 0)
+    free = f"{int(whole.sum())} free"
+    lent = int(whole.sum()) - int(np.where(usable, s.supply.whole(), 0).sum())
+    if lent:
+        free += f" (counting {lent} that lower ranked jobs would give)"
+    if why in (Why.NO_CPUS, Why.NO_MEMORY):
+        return beside_text(supply, demand, finding.rules, usable)
+    if why is Why.FRAGMENTED:
+        return apart_text(s, supply, demand, whole, free)
+    if why is Why.RESERVED or why is Why.NODES_DOWN:
+        shut = np.flatnonzero(~usable & supply.usable(demand, finding.rules))
+        return f"{free} on open nodes; {node_text(s, shut)}"
+    if why is Why.GPU_TYPE:
+        others = [
+            f"{int(supply.whole()[(supply.type == t) & supply.usable(demand, finding.rules)].sum())} {name}"
+            for t, name in enumerate(s.engine.context.gpu_types) if not demand.types >> t & 1
+        ]  # fmt: skip
+        return f"{free} of an accepted type; free of others: {listed(others)}"
+    if why is Why.OUTRANKED:
+        better = (s.state == L.RUNNING) & (s.position < s.position[row])
+        held = float(s.world.jf[L.HELD, : s.active][better].sum())
+        return f"{free}; {amount(int(better.sum()), 'better ranked job')} hold{verb(better)} {plain(held)}"
+    if demand.milli:
+        return "no device has so much free"
+    return free
+
+
+def beside_text(supply: Supply, demand: Demand, rules: Rules, usable: Bools) -> str:
+    """CPUs and memory beside free devices."""
+    lacking = []
+    if not rules.cpus:
+        lacking.append(f"{plain(demand.cpu_unit)} CPUs")
+    if not rules.memory:
+        lacking.append(f"{plain(demand.memory_unit)} GiB")
+    if not demand.gpus:
+        return f"no node with room has {' and '.join(lacking)} free"
+    at_hand = int(supply.whole()[usable].sum())
+    text = f"{at_hand} free, but with {' and '.join(lacking)} each there is room for {supply.best(demand)[0]}"
+    if demand.servers:
+        text += f", and for {plain(max(supply.server_room(demand), 0))} servers beside them"
+    return text
+
+
+def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: str) -> str:
+    """Enough, but not together."""
+    if demand.milli:
+        most = int(supply.devices[:, supply.usable(demand)].max(initial=0))
+        return f"at most {plain(most / L.WHOLE)} is free on one device"
+    rooms = supply.rooms(demand)
+    if supply.types > 1 and not supply.strict:
+        kinds = enumerate(s.engine.context.gpu_types)
+        each = [f"{int(rooms[supply.type == t].sum())} {name}" for t, name in kinds]
+        return f"{free}, of one type at most {supply.best(demand)[0]}: {listed(each)}"
+    nodes = supply.most_nodes(demand, supply.type == supply.type[int(np.argmax(rooms))])
+    where = "one node" if nodes == 1 else f"{nodes} nodes"
+    return f"{free} in the cluster, at most {supply.best(demand)[0]} on {where}"
+
+
+def pinned_text(s: Situation, row: int) -> str:
+    """Lower ranked jobs that may not be taken yet."""
+    pinned = s.displaceable(row, pinned=True) & ~s.displaceable(row, pinned=False)
+    if not pinned.any():
+        return ""
+    held = float(s.world.jf[L.HELD, : s.active][pinned].sum())
+    until = float(s.pinned_until[pinned].min())
+    count = amount(int(pinned.sum()), "lower ranked job")
+    if not np.isfinite(until):
+        return f"{count} with {amount(held, 'GPU')} may not be taken any more"
+    when = f"minimum run time or lease, the first until {clock(until)}"
+    return f"{count} with {amount(held, 'GPU')} may not be taken yet ({when})"
+
+
+def queue_text(s: Situation, row: int) -> str:
+    ahead = waiting_ahead(s, row)
+    return f"{amount(ahead, 'job')} wait{'s' if ahead == 1 else ''} before it" if ahead else ""
+
+
+def waiting_ahead(s: Situation, row: int) -> int:
+    return int(((s.state == L.WAITING) & (s.position < s.position[row])).sum())
+
+
+def ordinal(s: Situation, row: int) -> str:
+    waiting = int((s.state == L.WAITING).sum())
+    return f"number {waiting_ahead(s, row) + 1} of {waiting} that wait"
+
+
+def relaxed_text(s: Situation, finding: Finding) -> str:
+    """The limit without which the job would start at once."""
+    supply, demand, rules = finding.supply, finding.demand, finding.rules
+    if finding.why is Why.GPU_TYPE:
+        enough = [1 << t for t in range(supply.types) if supply.fits_on(demand, t)]
+        return f"accepting {' or '.join(type_names(s, sum(enough)))}"
+    if finding.why in (Why.RESERVED, Why.NODES_DOWN):
+        _, nodes = supply.best(demand, rules)
+        shut = nodes[~supply.usable(demand, ALL)[nodes]]
+        return f"{node_names(s, shut)} open again{until_text(s, shut)}"
+    return ""
+
+
+def until_text(s: Situation, nodes: Ints) -> str:
+    """When reservations end is known."""
+    names = {s.engine.cluster.nodes[int(n)].name for n in nodes if s.supply.owner[int(n)] >= 0}
+    current = [r for r in s.engine.cluster.reservations if r.start_s <= s.now < r.end_s]
+    ends = [r.end_s for r in current if names & set(r.nodes)]
+    return f" (reserved until {clock(max(ends))})" if ends else ""
+
+
+def release_text(s: Situation, row: int, release: Release) -> str:
+    """When, and after whom."""
+    lower = s.displaceable(row, pinned=True)
+    ending = [int(s.ids[r]) for r in release.rows if not lower[r] or s.ends[r] <= s.pinned_until[r]]
+    yielding = [int(s.ids[r]) for r in release.rows if int(s.ids[r]) not in ending]
+    parts = []
+    if ending:
+        parts.append(f"{named(ending, s.name)} {'ends' if len(ending) == 1 else 'have ended'}")
+    if yielding:
+        parts.append(f"{named(yielding, s.name)} may be taken")
+    text = f"possible when {' and '.join(parts)}"
+    if not np.isfinite(release.at_s):
+        return text
+    if not ending:
+        return f"{text}, at {clock(release.at_s)}"
+    return f"{text}, at ~{clock(release.at_s)} by the estimate"
+
+
+def node_names(s: Situation, nodes: Ints) -> str:
+    return listed([s.engine.cluster.nodes[int(n)].name for n in nodes])
+
+
+def node_text(s: Situation, nodes: Ints) -> str:
+    """Why nodes are closed."""
+    told = []
+    for n in (int(n) for n in nodes):
+        state, owner = int(s.supply.state[n]), int(s.supply.owner[n])
+        why = STATES[state] if state in STATES else f"reserved for {s.engine.names.queues[owner]!r}"
+        told.append(f"{s.engine.cluster.nodes[n].name} is {why}")
+    return listed(told)
+
+
+def type_names(s: Situation, types: int) -> list[str]:
+    return [name for t, name in enumerate(s.engine.context.gpu_types) if types >> t & 1]
+
+
+def verb(many: Bools) -> str:
+    return "s" if int(many.sum()) == 1 else ""

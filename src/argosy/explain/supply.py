@@ -1,0 +1,231 @@
+"""Would a job fit? The placers' question, asked in arrays and with single rules left out.
+
+The kernels answer it fast, and only for the cluster as it is. To explain a wait it must also be asked of
+clusters that are not: one with a node repaired, with CPUs without end, with three jobs gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.mechanism.kernels import layout as L
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+SLACK = 1e-6  # the kernels' allowance for sums of floats
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which limits count. Leaving one out shows whether it is the one to blame."""
+
+    states: bool = True  # only nodes that are up
+    owners: bool = True  # no nodes reserved for another queue
+    types: bool = True  # only accepted GPU types
+    cpus: bool = True
+    memory: bool = True
+    together: bool = True  # one GPU type; as few nodes as strict consolidation wants; one device for a share
+
+
+ALL = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job must get to start."""
+
+    gpus: int  # whole devices
+    milli: int  # or thousandths of one; both 0: CPUs only
+    servers: int
+    cpu_unit: float  # CPUs per GPU (of the job, if it has no whole GPU)
+    memory_unit: float
+    types: int  # bit set
+    queue: int
+
+    @classmethod
+    def of(cls, world: L.World, row: int) -> Demand:
+        jf, ji = world.jf, world.ji
+        asked, want = float(jf[L.GPUS, row]), int(ji[L.WANT, row])
+        whole = asked >= 1.0
+        return cls(
+            gpus=max(want, 1) if whole else 0,
+            milli=0 if whole else int(np.round(asked * L.WHOLE)),
+            servers=int(ji[L.WANT_PS, row]) if whole else 0,
+            cpu_unit=float(jf[L.CPU_UNIT, row]),
+            memory_unit=float(jf[L.MEM_UNIT, row]),
+            types=int(ji[L.TYPES, row] & ji[L.WANT_TYPES, row]),
+            queue=int(ji[L.QUEUE, row]),
+        )
+
+    @property
+    def units(self) -> int:
+        """What is counted when room is looked for: GPUs, or the one place that the job takes."""
+        return self.gpus or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the running jobs hold, one row for each job and node."""
+
+    slot: Ints
+    node: Ints
+    mask: Ints
+    milli: Ints
+    cpus: Floats
+    memory: Floats
+
+    @classmethod
+    def of(cls, world: L.World) -> Holdings:
+        active = int(world.si[L.ACTIVE])
+        slots = np.flatnonzero(world.ji[L.STATE, :active] == L.RUNNING)
+        entries = world.ji[L.HEAD, slots]
+        found: list[tuple[Ints, Ints]] = []
+        while len(entries):  # all lists in step: as many rounds as the widest job has parts
+            here = entries >= 0
+            slots, entries = slots[here], entries[here]
+            found.append((slots, entries))
+            entries = world.en[entries, L.E_NEXT]
+        slot = np.concatenate([s for s, _ in found]) if found else np.zeros(0, np.int64)
+        entry = np.concatenate([e for _, e in found]) if found else np.zeros(0, np.int64)
+        en, jf = world.en, world.jf
+        units = en[entry, L.E_UNITS]
+        return cls(slot, en[entry, L.E_NODE], en[entry, L.E_MASK], en[entry, L.E_MILLI],
+                   units * jf[L.CPU_UNIT, slot], units * jf[L.MEM_UNIT, slot])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What is free on each node, and what is known of the nodes."""
+
+    devices: Ints  # [devices, nodes] free thousandths
+    cpus: Floats
+    memory: Floats
+    cpus_total: Floats
+    memory_total: Floats
+    state: Ints
+    owner: Ints
+    type: Ints
+    gpus: Ints
+    types: int  # number of GPU types
+    strict: bool
+    placer: int
+
+    @classmethod
+    def of(cls, world: L.World) -> Supply:
+        ni, si = world.ni, world.si
+        return cls(
+            devices=ni[L.DEVICE0 : L.DEVICE0 + int(si[L.DEVICES])], cpus=world.nf[L.CPU_FREE],
+            memory=world.nf[L.MEM_FREE], cpus_total=world.nf[L.CPU_TOTAL], memory_total=world.nf[L.MEM_TOTAL],
+            state=ni[L.N_STATE], owner=ni[L.N_OWNER], type=ni[L.N_TYPE], gpus=ni[L.N_GPUS],
+            types=int(si[L.TYPES_N]), strict=bool(si[L.STRICT]), placer=int(si[L.PLACER]),
+        )  # fmt: skip
+
+    def without(self, holdings: Holdings, gone: Bools) -> Supply:
+        """The same when the jobs in these slots hold nothing any more."""
+        rows = np.flatnonzero(gone[holdings.slot])
+        if not len(rows):
+            return self
+        node, mask, milli = holdings.node[rows], holdings.mask[rows], holdings.milli[rows]
+        n = len(self.cpus)
+        devices = self.devices.copy()
+        for d in range(len(devices)):
+            devices[d] += np.bincount(node, ((mask >> d) & 1) * milli, n).astype(np.int64)
+        return replace(
+            self,
+            devices=devices,
+            cpus=self.cpus + np.bincount(node, holdings.cpus[rows], n),
+            memory=self.memory + np.bincount(node, holdings.memory[rows], n),
+        )
+
+    def emptied(self) -> Supply:
+        """The same nodes with nobody on them."""
+        numbers = np.arange(len(self.devices))[:, None]
+        devices = np.where(numbers < self.gpus, L.WHOLE, 0)
+        return replace(self, devices=devices, cpus=self.cpus_total, memory=self.memory_total)
+
+    def whole(self) -> Ints:
+        """Free whole devices of each node."""
+        free: Ints = (self.devices == L.WHOLE).sum(axis=0)
+        return free
+
+    def usable(self, demand: Demand, rules: Rules = ALL) -> Bools:
+        """Nodes on which the job may start at all."""
+        yes = np.ones(len(self.cpus), bool)
+        if rules.states:
+            yes &= self.state == L.NODE_UP
+        if rules.owners:
+            yes &= (self.owner < 0) | (self.owner == demand.queue)
+        if rules.types and (demand.gpus or demand.milli):
+            yes &= ((demand.types >> self.type) & 1 == 1) | (self.gpus == 0)
+        return yes
+
+    def per_node(self, demand: Demand, rules: Rules = ALL) -> Floats:
+        """CPUs and memory alone: for how many units they suffice on each node."""
+        room: Floats = np.full(len(self.cpus), np.inf)
+        for free, unit, counts in (
+            (self.cpus, demand.cpu_unit, rules.cpus), (self.memory, demand.memory_unit, rules.memory),
+        ):  # fmt: skip
+            if counts and unit > 0:
+                room = np.minimum(room, np.floor((free + SLACK) / unit))
+        np.maximum(room, 0.0, out=room)
+        return room
+
+    def rooms(self, demand: Demand, rules: Rules = ALL) -> Ints:
+        """How many units of the job each node could take."""
+        if demand.gpus:
+            devices = self.whole()
+        elif demand.milli:
+            devices = (self.devices.max(axis=0) >= demand.milli).astype(np.int64)
+        else:
+            devices = np.ones(len(self.cpus), np.int64)
+        room = np.minimum(devices, self.per_node(demand, rules)).astype(np.int64)
+        return np.where(self.usable(demand, rules), room, 0)
+
+    def most_nodes(self, demand: Demand, of_type: Bools) -> int:
+        """On how many nodes of one GPU type the placer may put the gang."""
+        if not demand.gpus:
+            return 1
+        if not self.strict or self.placer == L.SPREAD:
+            return len(self.cpus)
+        largest = max(int(self.gpus[of_type].max(initial=0)), 1)
+        if self.placer in (L.FIRST_FIT, L.RANDOM):
+            return 1 if demand.gpus <= largest else len(self.cpus)
+        return -(-demand.gpus // largest)
+
+    def best(self, demand: Demand, rules: Rules = ALL) -> tuple[int, Ints]:
+        """The most units that one placement could have, and its nodes, roomiest first."""
+        rooms = self.rooms(demand, rules)
+        everywhere = np.ones(len(rooms), bool)
+        kinds = [everywhere]
+        if demand.gpus and self.types > 1 and rules.together:
+            kinds = [self.type == t for t in range(self.types)]
+        most, where = -1, np.zeros(0, np.int64)
+        for kind in kinds:
+            here = np.where(kind, rooms, 0)
+            limit = self.most_nodes(demand, kind) if rules.together else len(rooms)
+            nodes = np.argsort(-here, kind="stable")[:limit]
+            total = int(here[nodes].sum())
+            if total > most:
+                most, where = total, nodes[here[nodes] > 0]
+        return most, where
+
+    def fits(self, demand: Demand, rules: Rules = ALL) -> bool:
+        if demand.milli and not rules.together:
+            beside = self.usable(demand, rules) & (self.per_node(demand, rules) >= 1)
+            return bool(self.devices[:, beside].sum() >= demand.milli)
+        if self.best(demand, rules)[0] < demand.units:
+            return False
+        return demand.servers <= self.server_room(demand, rules)
+
+    def server_room(self, demand: Demand, rules: Rules = ALL) -> float:
+        """Places for parameter servers beside the workers, each with one GPU's CPUs and memory."""
+        anywhere = self.usable(replace(demand, gpus=0, milli=0), rules)
+        return float(self.per_node(demand, rules)[anywhere].sum()) - demand.gpus
+
+    def fits_on(self, demand: Demand, gpu_type: int) -> bool:
+        """Would it fit on this GPU type, if it accepted it?"""
+        return self.fits(replace(demand, types=1 << gpu_type))

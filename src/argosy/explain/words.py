@@ -1,0 +1,41 @@
+"""Times, amounts and names as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+
+def clock(seconds: float) -> str:
+    """A time or a span as `[d]d hh:mm:ss`; half seconds round up."""
+    if not math.isfinite(seconds):
+        return "never"
+    days, rest = divmod(int(seconds + 0.5), 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}d {text}" if days else text
+
+
+def span(seconds: float) -> str:
+    """The same with the seconds beside it, for those who compute with them."""
+    return f"{clock(seconds)} ({plain(seconds)} s)"
+
+
+def plain(number: float) -> str:
+    """Up to three decimals, none where there are none."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+def amount(number: float, noun: str) -> str:
+    return f"{plain(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(items: Sequence[str], most: int = 4) -> str:
+    """`a, b and c`; of many only the first ones and how many more."""
+    if len(items) > most:
+        return f"{', '.join(items[: most - 1])} and {len(items) - most + 1} more"
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def named(indices: Sequence[int], name: Callable[[int], str]) -> str:
+    """Jobs by their ids."""
+    return listed([name(i) for i in indices])

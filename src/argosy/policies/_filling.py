@@ -1,0 +1,97 @@
+"""Progressive filling: who gets the next unit when the one with the smallest share always does.
+
+A grant at a time would be a heap operation each, thousands per decision on a large cluster. Most of them
+can not be refused, because everything granted up to some share fits together: those are found at once, by
+bisection on that share, and only the rest is granted one by one.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SLACK = 1e-9  # of the capacity, for sums of fractions
+HALVINGS = 30
+DIGITS = 12  # of a share that count: 3 · 1/9 and 1/3 are equal, and go by arrival
+
+
+def fill(
+    capacity: Floats, there: Floats, first: Floats, step: Floats, most: Ints, weight: Floats,
+    *, stop_at_refusal: bool = False,
+) -> Ints:  # fmt: skip
+    """Grants of each job; jobs are columns, in order of arrival, and resources (three) are rows.
+
+    Shares count against `capacity`, grants come out of what is `there`. The first grant of job j is
+    `first[:, j]`, a further one `step[:, j]`, and it takes at most `most[j]`. Of jobs with equal shares the
+    earlier one is next. A job that is refused gets no more; with `stop_at_refusal` nobody does.
+    """
+    per_share = np.divide(1.0, capacity, out=np.zeros(3), where=capacity > 0)[:, None] / weight
+    start, rise = first * per_share, step * per_share  # share after the first grant; what a further one adds
+    a, b, c = (there + SLACK * capacity).tolist()
+    grants = np.zeros(len(most), np.int64)
+    for j, (x, y, z) in enumerate(first.T.tolist()):  # at first all shares are 0
+        if x <= a and y <= b and z <= c:
+            a, b, c = a - x, b - y, c - z
+            grants[j] = 1
+        elif stop_at_refusal:
+            return grants
+    jobs = np.flatnonzero((grants > 0) & (most > 1))
+    if not len(jobs):
+        return grants
+    start, rise, step, limit = start[:, jobs], rise[:, jobs], step[:, jobs], most[jobs] - 1
+    more = fill_together(np.array([a, b, c]), start, rise, step, limit)
+    free = np.array([a, b, c]) - step @ more
+    grants[jobs] += more + fill_singly(free, start, rise, step, limit, more, stop_at_refusal)
+    return grants
+
+
+def fill_together(free: Floats, start: Floats, rise: Floats, step: Floats, limit: Ints) -> Ints:
+    """Further grants up to (nearly) the highest share at which all of them still fit."""
+    per_rise = np.divide(1.0, rise, out=np.full(rise.shape, 1e300), where=rise > 0)
+
+    def grants_below(share: float) -> Ints:
+        steps = np.floor(((share - start) * per_rise).min(axis=0)) + 1
+        return np.asarray(np.clip(steps, 0, limit), np.int64)
+
+    low, high = 0.0, float((start + rise * limit).max())
+    if np.all(step @ limit <= free):
+        return limit
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        if np.all(step @ grants_below(middle) <= free):
+            low = middle
+        else:
+            high = middle
+    return grants_below(low * (1.0 - SLACK))
+
+
+def fill_singly(
+    free: Floats, start: Floats, rise: Floats, step: Floats, limit: Ints, given: Ints, stop_at_refusal: bool
+) -> Ints:
+    """What each job gets beyond `given`, one grant at a time."""
+    a, b, c = free.tolist()
+    shares = (start + rise * given).max(axis=0).round(DIGITS).tolist()
+    starts, rises, steps = start.T.tolist(), rise.T.tolist(), step.T.tolist()
+    limits, taken = limit.tolist(), given.tolist()
+    heap = [(share, j) for j, share in enumerate(shares) if taken[j] < limits[j]]
+    heapify(heap)
+    while heap:
+        j = heap[0][1]
+        x, y, z = steps[j]
+        if x <= a and y <= b and z <= c:
+            a, b, c = a - x, b - y, c - z
+            n = taken[j] = taken[j] + 1
+            if n < limits[j]:
+                (s0, s1, s2), (r0, r1, r2) = starts[j], rises[j]
+                share = max(s0 + n * r0, s1 + n * r1, s2 + n * r2)
+                heapreplace(heap, (round(share, DIGITS), j))
+                continue
+        elif stop_at_refusal:
+            break
+        heappop(heap)
+    return np.array(taken, np.int64) - given

@@ -1,0 +1,26 @@
+"""Shortest job first.
+
+Decision: of the jobs that wait, the one with the shortest expected duration starts first; what runs is left
+alone.
+State used: the estimate of the whole duration (exact with the oracle estimator).
+Parameters: none.
+Differences from the paper: gangs instead of single machines, so a short job that does not fit is overtaken.
+References: Smith, Various optimizers for single-stage production, 1956.
+
+    key(j) = expected_s(j)
+"""
+
+from __future__ import annotations
+
+from argosy.cluster.view import View
+from argosy.policies.base import Floats, Policy, register
+
+
+@register("sjf", "shortest expected job first; nobody is preempted", "Smith 1956")
+class Sjf(Policy):
+    uses = frozenset({"estimate"})
+    static = True
+    eager = True
+
+    def rank(self, view: View) -> Floats:
+        return view.jobs.expected_s

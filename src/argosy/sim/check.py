@@ -1,0 +1,190 @@
+"""Does a policy keep the contract? One call for authors, made of small checks.
+
+    check_policy(MyPolicy())        or        check_policy("las:quantum_s=60")
+
+The policy runs on a few tiny traces (nothing but one job, gaps in which no job is active, CPU-only jobs,
+shares of a device, elastic jobs, a crowd). What is wrong is raised as a PolicyError that says where.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argosy.cluster.cluster import Cluster
+from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS
+from argosy.errors import PolicyError
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.world import PLACERS
+from argosy.policies.base import Policy, create, overrides
+from argosy.sim.engine import Engine
+from argosy.sim.result import Result
+from argosy.sim.settings import Settings
+from argosy.workload.trace import Job, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A policy that keeps the contract, and what was seen of it."""
+
+    policy: str
+    decisions: int
+    unread: tuple[str, ...]  # information that it declares but did not look at
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the runs have shown so far."""
+
+    decisions: int = 0
+    information: set[str] = field(default_factory=set)
+
+
+def check_policy(policy: Policy | str) -> Checked:
+    """Run a policy on tiny traces and raise a PolicyError for the first breach of the contract."""
+    if isinstance(policy, str):
+        policy = create(policy)
+    check_declarations(policy)
+    seen = Seen()
+    for name, (trace, cluster) in small_worlds().items():
+        try:
+            check_world(policy, trace, cluster, seen)
+        except PolicyError as error:
+            raise type(error)(f"{error} [trace {name!r}]") from error
+        except Exception as error:
+            problem = f"policy {policy.name!r} fails with {type(error).__name__}: {error} [trace {name!r}]"
+            raise PolicyError(problem) from error
+    check_memory(policy)
+    tracked = {kind for kind, _ in (*JOB_COLUMNS.values(), *NODE_COLUMNS.values())}
+    unread = sorted((policy.uses & tracked) - seen.information)
+    return Checked(policy.name, seen.decisions, tuple(unread))
+
+
+def small_worlds() -> dict[str, tuple[Trace, Cluster]]:
+    """Tiny traces, each with one thing that policies stumble over."""
+    one, two = Cluster.uniform(1, 1), Cluster.uniform(2, 4)
+    mixed = [
+        Job("cpu-only", 0.0, 40.0, 0, cpus=4.0, memory_gib=8.0),
+        Job("share-a", 0.0, 50.0, 0.5),
+        Job("share-b", 0.0, 30.0, 0.5),
+        Job("gang", 1.0, 20.0, 6),
+        Job("single", 2.0, 60.0, 1),
+    ]
+    sizes, lengths = (1, 2, 4, 8, 1, 3), (35.0, 5.0, 80.0, 20.0, 10.0)
+    names = [(f"j{i}", f"u{i % 3}", f"q{i % 2}") for i in range(30)]
+    crowd = [
+        Job(name, 3.0 * i, lengths[i % 5], sizes[i % 6], user=user, queue=queue, weight=1 + i % 2)
+        for i, (name, user, queue) in enumerate(names)
+    ]
+    worlds = {
+        "one job": ([Job("only", 0.0, 10.0, 1)], one),
+        "gaps": ([Job(f"j{i}", 100.0 * i, 10.0, 1) for i in range(3)], one),
+        "all at once": ([Job(f"j{i}", 0.0, 10.0, 1) for i in range(4)], one),
+        "shares and CPU-only": (mixed, two),
+        "elastic": ([Job(f"j{i}", 5.0 * i, 60.0, 2, min_gpus=1, max_gpus=8) for i in range(6)], two),
+        "crowd": (crowd, two),
+    }
+    return {name: (Trace.of_jobs(jobs, name), cluster) for name, (jobs, cluster) in worlds.items()}
+
+
+def check_declarations(policy: Policy) -> None:
+    """Class attributes that contradict each other or name what does not exist."""
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"{policy!r} is not a Policy: derive its class from argosy.policies.base.Policy")
+    name = policy.name or type(policy).__name__
+
+    def refuse(problem: str) -> None:
+        raise PolicyError(f"policy {name!r} {problem}")
+
+    if not policy.name:
+        refuse('has no name: decorate its class with @register("name", "what it does")')
+    if not any(overrides(policy, method) for method in ("rank", "plan")):
+        refuse("implements neither rank nor plan")
+    if overrides(policy, "size") and not overrides(policy, "rank"):
+        refuse("implements size but not rank: sizes are served in the order of rank")
+    if unknown := sorted(set(policy.uses) - set(INFORMATION)):
+        refuse(f"uses unknown information {unknown}; there are {', '.join(INFORMATION)}")
+    if policy.placer not in PLACERS:
+        refuse(f"has an unknown placer {policy.placer!r}; there are {', '.join(PLACERS)}")
+    asks_again = [m for m in ("size", "plan", "wake_at", "on_event") if overrides(policy, m)]
+    if policy.static and (policy.preemptive or asks_again):
+        why = f"implements {asks_again[0]}" if asks_again else "is preemptive"
+        refuse(f"declares a static key but {why}: then it must be asked at every decision")
+    if policy.eager and (overrides(policy, "size") or overrides(policy, "plan")):
+        refuse("declares eager, but newcomers would start at the size they ask for without it being asked")
+
+
+def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> None:
+    """One trace: every answer is well formed, everybody finishes, and running it again gives the same."""
+
+    def run(watch: Callable[[Engine], None] | None) -> Result:
+        return Engine(trace, cluster, policy, Settings.ideal(), watch=watch).run()
+
+    def look(engine: Engine) -> None:
+        check_answer(engine)
+        seen.decisions += 1
+        for columns, meanings in ((engine.view.jobs, JOB_COLUMNS), (engine.view.nodes, NODE_COLUMNS)):
+            seen.information.update(meanings[name][0] for name in vars(columns) if name in meanings)
+
+    watched, plain = run(look), run(None)
+    check_everybody_finishes(policy, plain)
+    if not plain.events.equals(run(None).events):
+        raise PolicyError(
+            f"policy {policy.name!r} gives another result on the second run: let reset() forget everything,"
+            " and draw random numbers from argosy.seeding.stream(context.seed, …)"
+        )
+    declared = [flag for flag in ("static", "eager") if getattr(policy, flag)]
+    if declared and policy.placer != "random" and not plain.events.equals(watched.events):
+        raise PolicyError(
+            f"policy {policy.name!r} declares {' and '.join(declared)}, but being asked at every decision"
+            " changes the result"
+        )
+
+
+def check_answer(engine: Engine) -> None:
+    """After a decision: one finite number a job, and sizes that the jobs can take."""
+    world, policy = engine.world, engine.policy
+    n = len(engine.view.jobs)
+    if overrides(policy, "plan"):
+        return  # the mechanism has checked it already, and carried it out
+
+    def refuse(row: int, problem: str) -> None:
+        job = engine.trace.frame["job_id"][int(world.ji[L.ID, row])]
+        raise PolicyError(f"policy {policy.name!r} at t={engine.now:g}: job {job!r} {problem}")
+
+    key = world.jf[L.KEY, :n]
+    for row in np.flatnonzero(~np.isfinite(key)).tolist():
+        refuse(row, f"is ranked {key[row]}, which is no finite number")
+    if not overrides(policy, "size"):
+        return
+    for row in range(n):
+        size, asked = int(world.ji[L.WANT, row]), float(world.jf[L.GPUS, row])
+        low, high = float(world.jf[L.MIN_GPUS, row]), float(world.jf[L.MAX_GPUS, row])
+        if asked < 1:  # a share of a device, or CPUs alone: all or nothing
+            low = high = 1.0
+        if size != 0 and not low <= size <= high:
+            refuse(row, f"is given {size} workers; it takes 0 or {low:g}..{high:g}")
+
+
+def check_everybody_finishes(policy: Policy, result: Result) -> None:
+    left = result.jobs.filter(result.jobs["finish_s"].is_null())["job_id"].to_list()
+    if left:
+        raise PolicyError(
+            f"policy {policy.name!r} leaves {', '.join(left)} waiting for ever, though nothing else happens:"
+            " start them, or return a time from wake_at"
+        )
+
+
+def check_memory(policy: Policy) -> None:
+    """What a policy remembers must survive as JSON."""
+    state = policy.state()
+    try:
+        text = json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"policy {policy.name!r}: state() is not JSON: {error}") from error
+    policy.restore(json.loads(text))
+    if json.dumps(policy.state()) != text:
+        raise PolicyError(f"policy {policy.name!r}: state() differs after restore(state())")

@@ -1,0 +1,220 @@
+"""Many runs at once: policies × seeds (× loads) on all cores.
+
+Worker processes are spawned, not forked: Polars has threads, and a fork would copy their locks as they stand.
+A run that fails does not stop the others; it comes back as an error with its policy and seed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from argosy.cluster.cluster import Cluster
+from argosy.cluster.view import Context
+from argosy.errors import ArgosyError, InputError
+from argosy.perf.tables import compile_tables
+from argosy.policies.base import Policy, create
+from argosy.sim.engine import Engine
+from argosy.sim.metrics import Window, metrics
+from argosy.sim.result import EventKind, Result
+from argosy.sim.run import simulate
+from argosy.sim.settings import Settings
+from argosy.workload.synth import generate
+from argosy.workload.trace import Job, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A trace to be generated, another one for each seed; the fields are those of `synth.generate`."""
+
+    like: str
+    jobs: int
+    days: float | None = None
+    load: float | None = None
+    gpus: float | None = None
+
+    def trace(self, seed: int) -> Trace:
+        return _generated(self, seed)
+
+
+@lru_cache(maxsize=2)  # policies of one seed follow each other
+def _generated(recipe: Recipe, seed: int) -> Trace:
+    return generate(recipe.like, recipe.jobs, seed, days=recipe.days, gpus=recipe.gpus, load=recipe.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run: a policy's name with its parameters, a seed, and the offered load (None: the trace's own)."""
+
+    policy: str
+    seed: int
+    load: float | None = None
+
+    def __str__(self) -> str:
+        load = "" if self.load is None else f", load {self.load:g}"
+        return f"{self.policy} (seed {self.seed}{load})"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a task: a result; or, in a sweep, where no more is shown, its metrics; or an error."""
+
+    task: Task
+    result: Result | None = None
+    scores: dict[str, float] | None = None
+    error: ArgosyError | None = None
+    details: str = ""  # the traceback, if the error is nobody's input
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What all runs share."""
+
+    source: Trace | Recipe
+    cluster: Cluster
+    settings: Settings
+    window: Window | None = None
+
+    def trace(self, task: Task) -> Trace:
+        trace = self.source if isinstance(self.source, Trace) else self.source.trace(task.seed)
+        if task.load is None:
+            return trace
+        return trace.at_load(task.load / offered_load(trace, self.cluster, self.settings))
+
+    def run(self, task: Task) -> Outcome:
+        """One run, in this process."""
+        try:
+            settings = self.settings.with_seed(task.seed)
+            result = simulate(self.trace(task), self.cluster, task.policy, settings)
+            if task.load is not None:
+                return Outcome(task, scores=metrics(result, window=self.window))
+            return Outcome(task, compact(result))
+        except InputError as problem:
+            return Outcome(task, error=problem)
+        except Exception as problem:  # a policy may raise anything, and the other runs are not to suffer
+            name = "" if isinstance(problem, ArgosyError) else f"{type(problem).__name__}: "
+            return Outcome(task, error=ArgosyError(f"{name}{problem}"), details=traceback.format_exc())
+
+    def chance(self, policies: Iterable[str]) -> bool:
+        """Whether another seed could give another result."""
+        s = self.settings
+        faults = s.node_mtbf_h is not None or s.job_mtbf_h is not None
+        drawn = faults or s.drifting or s.placer == "random" or s.estimator.startswith("noisy")
+        if isinstance(self.source, Recipe) or drawn:
+            return True
+        made = [create(spec) for spec in policies]
+        if s.placer == "policy" and any(policy.placer == "random" for policy in made):
+            return True
+        return any(_asks_for_seed(policy, self) for policy in made)
+
+
+def tasks(policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float] = ()) -> list[Task]:
+    """Every combination; first the trace at its own load, then the sweep."""
+    return [Task(policy, seed, load) for load in (None, *loads) for seed in seeds for policy in policies]
+
+
+def run_all(
+    experiment: Experiment,
+    todo: Sequence[Task],
+    workers: int | None = None,
+    done: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Carry out tasks in parallel; `done` hears of each as it ends. Outcomes come in the order of the tasks.
+
+    Compile the kernels first (`argosy.sim.warm`), or every worker will.
+    """
+    workers = min(workers or cores(), len(todo))
+    found = {}
+    for outcome in map(experiment.run, todo) if workers <= 1 else _in_processes(experiment, todo, workers):
+        found[outcome.task] = outcome
+        if done is not None:
+            done(outcome)
+    return [found[task] for task in todo]
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compact(result: Result) -> Result:
+    """Without the events that no metric or chart looks at, since results have to travel between processes."""
+    silent = [int(EventKind.SUBMIT), int(EventKind.WAIT)]
+    return replace(result, events=result.events.filter(~pl.col("kind").is_in(silent)))
+
+
+def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
+    """GPU-seconds that the jobs would take undisturbed, per GPU-second there is while they arrive."""
+    tables = compile_tables(
+        trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type  # type: ignore[arg-type]
+    )
+    submit = trace.frame["submit_s"]
+    if submit[0] == submit[-1]:
+        hint = "use a trace whose jobs arrive over some time"
+        raise InputError(f"all jobs of {trace.name!r} arrive at once: there is no load to vary", hint=hint)
+    timed = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
+    load = Trace(timed).offered_load(cluster.total_gpus)
+    if not load > 0:
+        raise InputError(f"the jobs of {trace.name!r} ask for no GPU time: there is no load to vary")
+    return load
+
+
+class _Watched(Context):
+    """A context that notes whether its seed is read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "seed":
+            object.__setattr__(self, "asked", True)
+        return super().__getattribute__(name)
+
+
+def _asks_for_seed(policy: Policy, experiment: Experiment) -> bool:
+    """A policy that draws numbers takes its seed from the context, else its runs could not be repeated."""
+    small = Trace.of_jobs([Job("probe", 0.0, 1.0, 0, cpus=1.0)])
+    settings = replace(experiment.settings, oversized="skip")
+    context = Engine(small, experiment.cluster, policy, settings).context
+    watched = _Watched(**{f.name: getattr(context, f.name) for f in fields(Context)})
+    policy.reset(watched)
+    return getattr(watched, "asked", False)
+
+
+_shared: Experiment  # in a worker process: what all its runs share
+
+
+def _begin(experiment: Experiment) -> None:
+    global _shared
+    _shared = experiment
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once and without a traceback
+
+
+def _run(task: Task) -> Outcome:
+    return _shared.run(task)
+
+
+def _in_processes(experiment: Experiment, todo: Sequence[Task], workers: int) -> Iterator[Outcome]:
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (experiment,))
+    try:
+        waiting: dict[Future[Outcome], Task] = {pool.submit(_run, task): task for task in todo}
+        for future in as_completed(waiting):
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                died = ArgosyError("its process ended unexpectedly (out of memory? fewer workers need less)")
+                yield Outcome(waiting[future], error=died)
+        pool.shutdown()
+    except BaseException:  # also Ctrl-C, and a consumer who stops listening: do not wait for long runs
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise

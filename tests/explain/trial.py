@@ -1,0 +1,27 @@
+"""The mechanism itself as the judge of what an explanation promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from argosy.mechanism.kernels import layout as L
+from argosy.sim.engine import Engine
+
+
+def starts(engine: Engine, row: int, gone: Iterable[int] = ()) -> bool:
+    """Would the job start now if it stood first and these rows were stopped? Asked of a copy of the world."""
+    real = engine.world
+    engine.world = w = L.World(*(matrix.copy() for matrix in real))
+    stops = np.array([(L.DO_STOP, w.ji[L.ID, r], 0, 0, 0) for r in gone], np.int64).reshape(-1, 5)
+    engine.kernel(L.OP_PLAN, stops)
+    w.si[L.PREEMPTIVE] = w.si[L.QUOTAS] = w.si[L.ELASTIC] = 0
+    w.qu[L.Q_LIMIT] = np.inf
+    w.jf[L.KEY, : w.si[L.ACTIVE]] = np.arange(w.si[L.ACTIVE])
+    w.jf[L.KEY, row] = -1.0
+    w.si[L.APPLY] = 1
+    engine.kernel(L.OP_ADMIT)
+    started = bool(w.ji[L.STATE, row] == L.RUNNING)
+    engine.world = real
+    return started

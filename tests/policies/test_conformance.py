@@ -1,0 +1,182 @@
+"""Every registered policy passes the same tests; a new one is tested by being registered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+
+from audit import audit
+
+from argosy.cluster.cluster import Cluster, Node, Queue, Reservation
+from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS, View
+from argosy.errors import UndeclaredInformation
+from argosy.policies.base import POLICIES, Policy, create, decides, overrides
+from argosy.sim.engine import Engine
+from argosy.sim.result import Result
+from argosy.sim.settings import Settings
+from argosy.workload.trace import Job, Trace
+
+NAMES = list(POLICIES)
+MIXED = [
+    Job("rigid", 0, 500, 4, cpus=4.0),
+    Job("large", 0, 300, 8, cpus=8.0),
+    Job("elastic", 10, 900, 2, min_gpus=1, max_gpus=6, cpus=2.0),
+    Job("share", 20, 100, 0.3, cpus=1.0),
+    Job("share too", 20, 100, 0.7, cpus=1.0),
+    Job("cpu", 30, 50, 0, cpus=2.0),
+    Job("servers", 40, 400, 2, ps=2, cpus=2.0, memory_gib=4.0),
+    Job("nothing to do", 50, 0, 1),
+    Job("picky", 60, 200, 2, gpu_type="p100", cpus=2.0),
+    Job("fails", 70, 80, 1, status="failed", cpus=1.0),
+    Job("killed", 70, 80, 1, status="killed", cpus=1.0),
+    *(Job(f"more{i}", 100.0 + 5 * i, 150.0 + 10 * i, 1 + i % 4, queue=("red", "blue")[i % 2], cpus=1.0) for i in range(20)),
+]
+CLUSTER = Cluster((Node("a", "v100", 8, 32.0), Node("b", "v100", 4, 16.0), Node("c", "p100", 4, 16.0), Node("d", gpus=0, cpus=8.0)))
+
+
+def run(
+    name: str, jobs: list[Job], cluster: Cluster, settings: Settings, cancels: dict[str, float] | None = None
+) -> Result:
+    trace = Trace.of_jobs(jobs)
+    result = Engine(trace, cluster, create(name), settings, cancels=cancels).run()
+    problems = audit(result, trace, settings, cancels)
+    assert not problems, problems[:5]
+    return result
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("settings", [Settings.ideal(), Settings(), Settings(consolidation="strict", placer="spread")])
+def test_all_kinds_of_jobs_end(name: str, settings: Settings) -> None:
+    status = run(name, MIXED, CLUSTER, settings).jobs["status"].to_list()
+    assert status.count("failed") == status.count("killed") == 1
+    assert set(status) == {"completed", "failed", "killed"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_job(name: str) -> None:
+    result = run(name, [Job("a", 5, 100, 1)], Cluster.uniform(1, 1), Settings.ideal())
+    assert result.jobs["finish_s"].to_list() == [105]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_gpu_serves_everybody(name: str) -> None:
+    jobs = [Job(f"j{i}", 10.0 * (i // 3), 20.0 + i, 1) for i in range(12)]
+    result = run(name, jobs, Cluster.uniform(1, 1), Settings.ideal())
+    assert set(result.jobs["status"]) == {"completed"}
+    assert result.jobs["finish_s"].max() == sum(20.0 + i for i in range(12))  # it is never idle
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_moments_without_jobs(name: str) -> None:
+    """The cluster empties between jobs; an idle cluster makes nobody late."""
+    jobs = [Job(f"j{i}", 1000.0 * i, 10, 1 + i % 2) for i in range(5)]
+    result = run(name, jobs, Cluster.uniform(1, 2), Settings.ideal())
+    assert (result.jobs["finish_s"] - result.jobs["submit_s"]).to_list() == [10] * 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cancels_faults_and_reservations(name: str) -> None:
+    cluster = Cluster(
+        CLUSTER.nodes,
+        queues=(Queue("red", 4.0), Queue("blue", 4.0, 12.0)),
+        reservations=(Reservation(("b",), "red", 200.0, 900.0),),
+    )
+    cancels = {"large": 50.0, "more3": 116.0, "more4": 5000.0}
+    settings = Settings(node_mtbf_h=2.0, node_repair_h=0.1, job_mtbf_h=10.0, checkpoint_every_s=60.0, drifting=True,
+                        until_s=1e6, seed=3)  # fmt: skip
+    status = run(name, MIXED, cluster, settings, cancels).jobs["status"].to_list()
+    assert "unfinished" not in status and "cancelled" in status
+
+
+@pytest.mark.parametrize("estimator", ["none", "user", "history", "noisy:1"])
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_is_known_of_durations(name: str, estimator: str) -> None:
+    status = run(name, MIXED, CLUSTER, Settings(estimator=estimator)).jobs["status"].to_list()
+    assert "unfinished" not in status
+
+
+def decide(policy: Policy, view: View) -> None:
+    """Everything that a host asks of a policy."""
+    if decides(policy) == "order, size, place":
+        policy.plan(view)
+        return
+    policy.rank(view)
+    if overrides(policy, "size"):
+        policy.size(view)
+    policy.wake_at(view)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_sees_what_it_declares_and_nothing_else(name: str) -> None:
+    policy = create(name)
+    assert policy.uses <= set(INFORMATION)
+    engine = Engine(Trace.of_jobs(MIXED), CLUSTER, policy, Settings.ideal())
+    view = engine.view
+    for columns, meanings in ((view.jobs, JOB_COLUMNS), (view.nodes, NODE_COLUMNS)):
+        for column, (information, _) in meanings.items():
+            if information in policy.uses:
+                assert not getattr(columns, column).flags.writeable
+            else:
+                with pytest.raises(UndeclaredInformation):
+                    getattr(columns, column)
+    if "profile" not in policy.uses:
+        with pytest.raises(UndeclaredInformation):
+            _ = view.profile
+    if "placement" not in policy.uses:
+        with pytest.raises(UndeclaredInformation):
+            view.placement(0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_needs_what_it_declares(name: str) -> None:
+    """A table of results says who peeked: nobody is listed for what he does not look at."""
+    declared = create(name).uses
+    for information in sorted(declared & {"duration", "estimate", "progress", "profile", "rate"}):
+        policy = create(name)
+        policy.uses = declared - {information}
+        with pytest.raises(UndeclaredInformation):
+            Engine(Trace.of_jobs(MIXED), CLUSTER, policy, Settings.ideal()).run()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_memory_survives_a_restart(name: str) -> None:
+    """Half-way, a new object takes over from what the old one wrote down, and decides as the old one would have."""
+
+    def finish(change: bool) -> Result:
+        engine = Engine(Trace.of_jobs(MIXED), CLUSTER, create(name), Settings.ideal())
+        if engine.static:
+            return engine.run()
+        asked = 0
+        while engine.advance():
+            asked += 1
+            if change and asked == 12:
+                told: dict[str, Any] = json.loads(json.dumps(engine.policy.state()))
+                engine.policy = create(name)
+                engine.policy.reset(engine.context)
+                engine.policy.restore(told)
+            engine.ask()
+        return engine.result()
+
+    assert finish(True).jobs.equals(finish(False).jobs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_introduces_itself(name: str) -> None:
+    cls = POLICIES[name]
+    assert cls.name == name and cls.summary
+    text = sys.modules[cls.__module__].__doc__ or ""
+    for heading in ("Decision:", "State used:", "Parameters:", "Differences", "References:"):
+        assert heading in text, f"{cls.__module__} does not say {heading!r}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_decides_about_nobody(name: str) -> None:
+    """A view without jobs is a view, too."""
+    engine = Engine(Trace.of_jobs(MIXED), CLUSTER, create(name), Settings.ideal())
+    decide(engine.policy, engine.view)
