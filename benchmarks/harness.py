@@ -103,9 +103,9 @@ def document(name: str, figures: Json, seeds: Sequence[int], began_load: float) 
 
 
 def rounded(value: Any) -> Any:
-    """Four significant digits: more would be noise, and every run a large difference."""
+    """Six significant digits: more would be noise."""
     if isinstance(value, float):
-        return float(f"{value:.4g}")
+        return float(f"{value:.6g}")
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):

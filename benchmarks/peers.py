@@ -116,7 +116,7 @@ def table(figures: Json) -> Sequence[Row]:
                 f"{c['cpu_s']['total']:.4f}",
                 f"{c['ratio']:.0f}×",
                 "yes" if c["ratio"] >= TARGET_RATIO else "no",
-                f"{c['peer_jct_mean_s']:g}",
+                f"{c['peer_jct_mean_s']:.1f}",
                 f"{c['jct_mean_s']:.1f}",
             )
         )

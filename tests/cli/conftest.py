@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_line import Answer, Argosy
 
 from argosy.cli.main import main
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-Argosy = Callable[..., Answer]
 
 
 @pytest.fixture

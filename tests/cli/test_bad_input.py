@@ -6,16 +6,15 @@ import gzip
 from pathlib import Path
 
 import pytest
-
-from conftest import Argosy
+from command_line import Answer, Argosy
 
 HEAD = "job_id,submit_s,duration_s,gpus\n"
 GOOD = HEAD + "a,0,10,1\n"
 
 
-def refused(answer: object, *texts: str) -> None:
+def refused(answer: Answer, *texts: str) -> None:
     """Exit code 2, nothing on stdout, one message with these texts and an arrow to the next step."""
-    code, out, err = answer.code, answer.out, answer.err  # type: ignore[attr-defined]
+    code, out, err = answer.code, answer.out, answer.err
     assert code == 2, err
     assert out == ""
     assert err.startswith("error: ")

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import Argosy
 
 from argosy.cli.compare import parse_policies, parse_sweep
 from argosy.errors import InputError
-from conftest import Argosy
 
 
 @pytest.mark.parametrize(

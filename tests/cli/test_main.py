@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import Argosy
 
 from argosy import __version__
 from argosy.errors import PolicyError
-from conftest import Argosy
 
 HEAVY = {"numpy", "polars", "numba", "scipy", "altair", "pydantic", "lightgbm", "torch", "rich"}
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 
+from command_line import Argosy
+
 from argosy.policies.base import POLICIES, create
-from conftest import Argosy
 
 
 def test_json_lists_every_policy(argosy: Argosy) -> None:

@@ -4,12 +4,12 @@ import inspect
 from dataclasses import fields
 
 import pytest
+from command_line import Argosy
 
 from argosy.cli._settings import PANELS, explanations
 from argosy.cli.compare import compare
 from argosy.cli.simulate import simulate
 from argosy.sim.settings import CHOICES, Settings
-from conftest import Argosy
 
 
 @pytest.mark.parametrize("command", [simulate, compare])

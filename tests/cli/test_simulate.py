@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_line import Argosy
 
 from argosy.sim.metrics import DEFINITIONS
 from argosy.sim.settings import Settings
-from conftest import Argosy
 
 
 def test_json_has_metrics_counts_and_settings(argosy: Argosy, trace: Path) -> None:

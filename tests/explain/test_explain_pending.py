@@ -111,7 +111,8 @@ def test_victims_within_their_minimum_run_time() -> None:
     jobs = [Job("long", 0.0, 5000.0, 16), Job("short", 10.0, 20.0, 4)]
     told = explain(jobs, LEAN, "srtf", 10.0, Settings.ideal(min_run_s=300.0))
     assert told["short"].why is Why.NO_GPUS
-    assert "1 lower ranked job with 16 GPUs may not be taken yet" in told["short"].evidence
+    held_up = "1 lower ranked job with 16 GPUs may not be taken before 00:05:00 (minimum run time of long)"
+    assert held_up in told["short"].evidence
     assert told["short"].remedy == "4 more free GPUs; first possible when long may be taken, at 00:05:00"
 
 

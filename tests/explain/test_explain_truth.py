@@ -29,7 +29,7 @@ jobs = st.builds(
     cpus=st.sampled_from([None, None, 2.0, 6.0, 24.0]), memory_gib=st.sampled_from([None, 20.0]),
     queue=st.sampled_from(["p", "q"]), ps=st.sampled_from([None, None, None, 2]),
 )  # fmt: skip
-policies = st.sampled_from(["fifo", "fifo-backfill", "srtf", "las:quantum_s=7"])
+policies = st.sampled_from(["fifo", "fifo-backfill", "srtf", "las:quantum_s=7", "drf"])
 QUEUES = (Queue("p", quota_gpus=4.0), Queue("q", limit_gpus=12.0))
 
 
@@ -42,7 +42,9 @@ def build(nodes: list[tuple[int, str, float, float]], *, queues: bool, reserved:
 
 def trace_of(drawn: list[Job]) -> Trace:
     complete = [replace(job, job_id=f"j{i}") for i, job in enumerate(drawn)]
-    return Trace.of_jobs(j if j.gpus else replace(j, cpus=j.cpus or 4.0, ps=None) for j in complete)
+    complete = [j if j.gpus else replace(j, cpus=j.cpus or 4.0, ps=None) for j in complete]
+    elastic = {job.job_id for job in complete if job.gpus > 2 and job.duration_s and job.duration_s > 40}
+    return Trace.of_jobs(replace(j, min_gpus=2.0) if j.job_id in elastic else j for j in complete)
 
 
 class Judge:
@@ -59,18 +61,19 @@ class Judge:
             finding, reason = situation.finding(row), told[int(situation.ids[row])]
             self.seen.append(reason.why)
             fits_now = situation.supply.fits(finding.demand)
-            assert fits_now == starts(engine, row), str(reason)
+            assert fits_now == starts(engine, row, finding.demand), str(reason)
+            assert "was not tried" not in reason.evidence, "a job that fits must not wait"
             if reason.why in (Why.BEHIND, Why.QUOTA, Why.POLICY) or not finding.empty:
                 continue
             assert not fits_now
             changed = smallest_change(finding.supply, finding.demand, finding.rules)
             assert changed.applied(finding.supply).fits(finding.demand), str(reason)
-            displaced = [r for r in range(situation.active) if situation.displaceable(row, pinned=False)[r]]
+            displaced = [r for r in range(situation.active) if finding.displaced[r]]
             blocking = [int(engine.world.so[index]) for index in reason.behind]
-            assert starts(engine, row, [*displaced, *blocking]), str(reason)
+            assert starts(engine, row, finding.demand, [*displaced, *blocking]), str(reason)
             for spared in blocking:
-                rest = [r for r in blocking if r != spared]
-                assert not starts(engine, row, [*displaced, *rest]), f"{spared} is not needed: {reason}"
+                rest = [*displaced, *(r for r in blocking if r != spared)]
+                assert not starts(engine, row, finding.demand, rest), f"{spared} is not needed: {reason}"
 
 
 @settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate],

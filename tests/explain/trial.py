@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from argosy.explain.supply import Demand
 from argosy.mechanism.kernels import layout as L
 from argosy.sim.engine import Engine
 
 
-def starts(engine: Engine, row: int, gone: Iterable[int] = ()) -> bool:
-    """Would the job start now if it stood first and these rows were stopped? Asked of a copy of the world."""
+def starts(engine: Engine, row: int, demand: Demand, gone: Iterable[int] = ()) -> bool:
+    """Would a job of this demand start now if it stood first and these rows were stopped? Asked of a copy."""
     real = engine.world
     engine.world = w = L.World(*(matrix.copy() for matrix in real))
     stops = np.array([(L.DO_STOP, w.ji[L.ID, r], 0, 0, 0) for r in gone], np.int64).reshape(-1, 5)
@@ -20,6 +21,7 @@ def starts(engine: Engine, row: int, gone: Iterable[int] = ()) -> bool:
     w.qu[L.Q_LIMIT] = np.inf
     w.jf[L.KEY, : w.si[L.ACTIVE]] = np.arange(w.si[L.ACTIVE])
     w.jf[L.KEY, row] = -1.0
+    w.ji[L.WANT, row], w.ji[L.WANT_PS, row] = demand.units, demand.servers
     w.si[L.APPLY] = 1
     engine.kernel(L.OP_ADMIT)
     started = bool(w.ji[L.STATE, row] == L.RUNNING)

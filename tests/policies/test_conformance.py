@@ -35,9 +35,11 @@ MIXED = [
     Job("picky", 60, 200, 2, gpu_type="p100", cpus=2.0),
     Job("fails", 70, 80, 1, status="failed", cpus=1.0),
     Job("killed", 70, 80, 1, status="killed", cpus=1.0),
-    *(Job(f"more{i}", 100.0 + 5 * i, 150.0 + 10 * i, 1 + i % 4, queue=("red", "blue")[i % 2], cpus=1.0) for i in range(20)),
+    *(Job(f"more{i}", 100 + 5 * i, 150 + 10 * i, 1 + i % 4, queue=("red", "blue")[i % 2], cpus=1.0) for i in range(20)),
 ]
-CLUSTER = Cluster((Node("a", "v100", 8, 32.0), Node("b", "v100", 4, 16.0), Node("c", "p100", 4, 16.0), Node("d", gpus=0, cpus=8.0)))
+CLUSTER = Cluster(
+    (Node("a", "v100", 8, 32.0), Node("b", "v100", 4, 16.0), Node("c", "p100", 4, 16.0), Node("d", gpus=0, cpus=8.0))
+)
 
 
 def run(

@@ -193,12 +193,13 @@ class Audit:
                 memory[node] += mem * units
                 for device in range(mask.bit_length()):
                     devices[node, device] += milli * (mask >> device & 1)
-        for (node, device), held in devices.items():
-            if held > 1000:
-                self.say(f"device {device} of node {node} holds {held} thousandths")
+        for (node, device), milli in devices.items():
+            if milli > 1000:
+                self.say(f"device {device} of node {node} holds {milli} thousandths")
         for node, n in enumerate(self.cluster.nodes):
             if cpus[node] > n.cpus + 1e-5 or memory[node] > n.memory_gib + 1e-5:
-                self.say(f"node {node} holds {cpus[node]:g} of {n.cpus:g} CPUs, {memory[node]:g} of {n.memory_gib:g} GiB")
+                held = f"{cpus[node]:g} of {n.cpus:g} CPUs, {memory[node]:g} of {n.memory_gib:g} GiB"
+                self.say(f"node {node} holds {held}")
         for queue in self.cluster.queues:
             if queue.limit_gpus is not None and queues[queue.name] > queue.limit_gpus + NEAR:
                 self.say(f"queue {queue.name} holds {queues[queue.name]:g} GPUs, its limit is {queue.limit_gpus:g}")
@@ -249,7 +250,8 @@ class Audit:
             self.say(f"job {job} was never submitted")
         finish = life.end[0] if life.end and life.end[1] != "refused" else None
         if row["finish_s"] != finish or row["first_start_s"] != life.first_start_s:
-            self.say(f"job {job}: the log says {life.first_start_s}..{finish}, the table {row['first_start_s']}..{row['finish_s']}")
+            table = f"{row['first_start_s']}..{row['finish_s']}"
+            self.say(f"job {job}: the log says {life.first_start_s}..{finish}, the table {table}")
         parts = [row[f"{name}_gpu_s"] for name in ("useful", "overhead", "interference", "lost")]
         held = row["held_gpu_s"]
         if not near(sum(parts), held):
@@ -292,7 +294,7 @@ class RigidSpeed:
         slowest = min(gpu_types.speed(self.nodes[node].gpu_type) for node, _ in with_gpus)
         k, own = max(job["gpus"], 1.0), self.reference_type(job["gpu_type"])
         reference = k * gpu_types.speed(own) * self.at(self.reference_level(own, k), k)
-        return count * slowest * self.at(self.level(with_gpus), count) / reference
+        return float(count * slowest * self.at(self.level(with_gpus), count) / reference)
 
     def at(self, level: int, count: float) -> float:
         return self.slowdown[level] if count > 1 else 1.0

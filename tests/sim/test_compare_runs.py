@@ -15,7 +15,7 @@ from argosy.workload.trace import Job, Trace
 
 CLUSTER = Cluster.uniform(2, 4)
 RECIPE = Recipe("philly", jobs=40, load=0.9, gpus=8.0)
-TRACE = Trace.of_jobs([Job(f"j{i}", 10.0 * i, 60.0, 1 + i % 8) for i in range(20)])
+TRACE = Trace.of_jobs([Job(f"j{i}", 10.0 * i, 60.0, 1 + i % 4) for i in range(20)])
 EXPERIMENT = Experiment(TRACE, CLUSTER, Settings())
 
 

@@ -65,7 +65,7 @@ def test_a_node_failure_takes_the_work_since_the_last_checkpoint(overheads: str)
     result = simulate([Job("a", 0, 20_000, 2)], Cluster.uniform(1, 2), "srtf", settings)
     start_s, resume_s = (COST.start_s, COST.resume_s) if overheads == "realistic" else (0.0, 0.0)
     begin, left, lost, faults = start_s, 20_000.0, 0.0, 0
-    for down, up in zip(times(result, EventKind.NODE_DOWN), times(result, EventKind.NODE_UP) + [math.inf]):
+    for down, up in zip(times(result, EventKind.NODE_DOWN), [*times(result, EventKind.NODE_UP), math.inf]):
         if begin + left <= down:
             break
         worked = max(down - begin, 0.0)
@@ -135,7 +135,8 @@ def test_a_job_that_can_never_run_is_an_error_or_refused(what: str) -> None:
     job, cluster = TOO_MUCH[what]
     with pytest.raises(TraceError, match="can never run"):
         simulate([job], cluster, "fifo", Settings(min_run_s=0.0, until_s=1e5))
-    result = simulate([job, Job("b", 0, 10, 1)], cluster, "fifo", Settings.ideal(perf="auto", oversized="skip", until_s=1e5))
+    settings = Settings.ideal(perf="auto", oversized="skip", until_s=1e5)
+    result = simulate([job, Job("b", 0, 10, 1)], cluster, "fifo", settings)
     assert result.jobs["status"].to_list() == ["refused", "completed"]
 
 
@@ -155,7 +156,8 @@ def test_estimates_decide_the_order() -> None:
     def order(estimator: str) -> list[int]:
         result = simulate(jobs, ONE, "srtf", Settings.ideal(estimator=estimator, seed=3))
         assert times(result, EventKind.PREEMPT) == [] or estimator != "oracle"
-        return np.argsort(result.jobs["first_start_s"].to_numpy(), kind="stable").tolist()
+        started: list[int] = np.argsort(result.jobs["first_start_s"].to_numpy(), kind="stable").tolist()
+        return started
 
     assert order("oracle") == order("none") == [0, 1, 2, 3, 4, 5]
     assert order("user")[:4] == [3, 2, 1, 0]

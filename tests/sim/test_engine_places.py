@@ -39,7 +39,8 @@ def test_the_fastest_gpus_come_first() -> None:
 
 def test_a_job_takes_only_types_it_accepts() -> None:
     cluster = Cluster((Node("old", "k80", 2), Node("new", "v100", 2)))
-    jobs = [Job("a", 0, 100, 2, gpu_type="v100"), Job("b", 0, 100, 2, gpu_type="V100"), Job("c", 0, 100, 1, gpu_type="k80|v100")]
+    jobs = [Job("a", 0, 100, 2, gpu_type="v100"), Job("b", 0, 100, 2, gpu_type="V100")]
+    jobs.append(Job("c", 0, 100, 1, gpu_type="k80|v100"))
     result = simulate(jobs, cluster, "fifo-backfill", IDEAL)
     assert ends(result)["b"] == 200 and where(result, 2) == [(0, 1)]
 

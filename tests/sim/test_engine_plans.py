@@ -126,9 +126,27 @@ def test_a_migration_costs_and_changes_nothing_else() -> None:
         plan.wake_at = 125.0 if view.now < 125 else None
         return plan
 
-    result = simulate([Job("a", 0, 200, 2)], Cluster.uniform(2, 2), Scripted(step), Settings.ideal(overheads="realistic"))
+    settings = Settings.ideal(overheads="realistic")
+    result = simulate([Job("a", 0, 200, 2)], Cluster.uniform(2, 2), Scripted(step), settings)
     assert rows(result, EventKind.MIGRATE) == [(125, 0, 1, 0b11)]
     assert ends(result)["a"] == 125 + 30 + 100 and result.jobs["migrations"][0] == 1
+
+
+def test_a_job_without_gpus_moves_too() -> None:
+    """It leaves its CPUs behind, for the job that needs them there."""
+
+    def step(view: View, at: dict[int, int]) -> Plan:
+        plan = Plan.keep(view)
+        if view.now == 0:
+            plan.run(at[0], {0: 0})
+        elif view.now == 10:
+            plan.run(at[0], {1: 0})
+            plan.run(at[1], {0: 1})
+        return plan
+
+    jobs = [Job("cpu", 0, 100, 0, cpus=3.0), Job("gpu", 10, 100, 1, cpus=4.0)]
+    result = simulate(jobs, Cluster.uniform(2, 1, cpus=4.0), Scripted(step), IDEAL)
+    assert rows(result, EventKind.MIGRATE) == [(10, 0, 1, 0)] and ends(result) == {"cpu": 100, "gpu": 110}
 
 
 def test_two_jobs_may_swap_places() -> None:
@@ -170,7 +188,8 @@ def test_a_packed_pair_slows_down_and_recovers() -> None:
     first = 10 + 90 / slow
     assert ends(result) == pytest.approx({"a": first, "b": first + 10})
     a, b = result.jobs.row(0, named=True), result.jobs.row(1, named=True)
-    assert a["held_gpu_s"] == pytest.approx(2 * 10 + (first - 10)) and b["held_gpu_s"] == pytest.approx(first - 10 + 2 * 10)
+    assert a["held_gpu_s"] == pytest.approx(2 * 10 + (first - 10))
+    assert b["held_gpu_s"] == pytest.approx((first - 10) + 2 * 10)
     assert a["useful_gpu_s"] == pytest.approx(200) and b["useful_gpu_s"] == pytest.approx(200)
 
 

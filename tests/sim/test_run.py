@@ -15,7 +15,9 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 
 CLUSTER = Cluster.uniform(2, 4)
-TRACE = Trace.of_jobs([Job("wide", 0.0, 100.0, 6), Job('odd "ü"', 5.0, 40.0, 0.5), Job("cpu", 5.0, 30.0, 0, cpus=2.0)])
+TRACE = Trace.of_jobs(
+    [Job("wide", 0.0, 100.0, 6), Job('odd "ü"', 5.0, 40.0, 0.5), Job("cpu", 5.0, 30.0, 0, cpus=2.0)]
+)
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -52,9 +54,9 @@ def test_the_log_has_one_line_an_event(tmp_path: Path) -> None:
 
 
 def test_node_events_name_their_node(tmp_path: Path) -> None:
-    settings = Settings.ideal(node_mtbf_h=0.02, node_repair_h=0.01, checkpoint_every_s=5.0)
+    settings = Settings.ideal(node_mtbf_h=0.05, node_repair_h=0.01, checkpoint_every_s=5.0)
     path = tmp_path / "events.jsonl"
-    write_log(simulate(TRACE, CLUSTER, "fifo", settings), path)
+    write_log(simulate(TRACE, CLUSTER, "srtf", settings), path)
     downs = [e for e in lines(path) if e["event"] == "node_down"]
     assert downs
     assert all(e["node"] in ("n0", "n1") and "job" not in e for e in downs)
@@ -81,6 +83,20 @@ def test_a_log_that_can_not_be_written(tmp_path: Path) -> None:
     result = simulate(TRACE, CLUSTER, "fifo")
     with pytest.raises(InputError, match="can not be written"):
         write_log(result, tmp_path / "missing" / "log")
+
+
+@pytest.mark.parametrize("gpus", range(1, 9))
+def test_every_size_starts_on_an_empty_cluster(gpus: int) -> None:
+    result = simulate(Trace.of_jobs([Job("gang", 0.0, 10.0, gpus)]), CLUSTER, "fifo", Settings.ideal())
+    assert result.jobs["finish_s"].to_list() == [pytest.approx(10.0)]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-backfill", "srtf"])
+def test_a_job_that_lost_its_node_comes_back(policy: str) -> None:
+    settings = Settings.ideal(node_mtbf_h=0.05, node_repair_h=0.01, checkpoint_every_s=5.0, until_s=2000.0)
+    result = simulate(Trace.of_jobs([Job("one", 0.0, 100.0, 1)]), CLUSTER, policy, settings)
+    assert result.jobs["faults"][0] > 0
+    assert result.jobs["status"][0] == "completed"
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def short(s: Situation, row: int, finding: Finding, change: Change, release: Rel
     """Something is missing: what, how much, and who has it."""
     supply, demand = finding.supply, finding.demand
     parts = [need_text(s, supply, demand), shortage_text(s, row, finding)]
-    parts += [text for text in (pinned_text(s, row), queue_text(s, row)) if text]
+    parts += [text for text in (pinned_text(s, row, finding.displaced), queue_text(s, row)) if text]
     way_out = [text for text in (relaxed_text(s, finding), change.text(s.engine.cluster)) if text]
     remedy = ", or ".join(way_out)
     who: tuple[int, ...] = ()
@@ -170,18 +170,16 @@ def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: 
     return f"{free} in the cluster, at most {supply.best(demand)[0]} on {where}"
 
 
-def pinned_text(s: Situation, row: int) -> str:
+def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
     """Lower ranked jobs that may not be taken yet."""
-    pinned = s.displaceable(row, pinned=True) & ~s.displaceable(row, pinned=False)
+    pinned = s.displaceable(row, pinned=True) & ~displaced
     if not pinned.any():
         return ""
     held = float(s.world.jf[L.HELD, : s.active][pinned].sum())
-    until = float(s.pinned_until[pinned].min())
+    until = clock(float(s.yields_at[pinned].min()))
     count = amount(int(pinned.sum()), "lower ranked job")
-    if not np.isfinite(until):
-        return f"{count} with {amount(held, 'GPU')} may not be taken any more"
-    when = f"minimum run time or lease, the first until {clock(until)}"
-    return f"{count} with {amount(held, 'GPU')} may not be taken yet ({when})"
+    why = f"minimum run time of {s.name(int(s.ids[s.barrier]))}" if s.barrier >= 0 else "lease"
+    return f"{count} with {amount(held, 'GPU')} may not be taken before {until} ({why})"
 
 
 def queue_text(s: Situation, row: int) -> str:
@@ -222,7 +220,7 @@ def until_text(s: Situation, nodes: Ints) -> str:
 def release_text(s: Situation, row: int, release: Release) -> str:
     """When, and after whom."""
     lower = s.displaceable(row, pinned=True)
-    ending = [int(s.ids[r]) for r in release.rows if not lower[r] or s.ends[r] <= s.pinned_until[r]]
+    ending = [int(s.ids[r]) for r in release.rows if not lower[r] or s.ends[r] <= s.yields_at[r]]
     yielding = [int(s.ids[r]) for r in release.rows if int(s.ids[r]) not in ending]
     parts = []
     if ending:

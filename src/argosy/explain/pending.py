@@ -8,7 +8,7 @@ the running jobs, in the order in which they are expected to end, as far as the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -61,6 +61,7 @@ class Finding:
     why: Why
     supply: Supply  # what the job could have: free, or held by jobs that it may displace
     demand: Demand
+    displaced: Bools  # those jobs
     rules: Rules = ALL  # without the limit that is to blame
     head: int = -1  # the row that blocks the queue
     empty: bool = True  # the empty cluster, as it stands, would hold the job
@@ -101,13 +102,44 @@ class Situation:
         return place
 
     @cached_property
+    def barrier(self) -> int:
+        """The lowest ranked job that is too young to be preempted, or -1: nobody before it is taken in its place."""
+        w, n = self.world, self.active
+        young = w.jf[L.STARTED, :n] + w.sf[L.MIN_RUN] > self.now + 1e-9
+        rows = np.flatnonzero(young & self.yielding & (w.jf[L.LEASE, :n] <= self.now))
+        return int(rows[np.argmax(self.position[rows])]) if len(rows) and not self.plans else -1
+
+    @cached_property
+    def yielding(self) -> Bools:
+        """Running jobs that better ranked ones may take, now or later."""
+        w, n = self.world, self.active
+        yes: Bools = (self.state == L.RUNNING) & (w.ji[L.GROUP, :n] < 0)
+        yes &= w.ji[L.PREEMPTIONS, :n] < w.si[L.MAX_PREEMPTIONS]
+        if not w.si[L.PREEMPTIVE]:
+            yes &= w.ji[L.GUARANTEED, :n] == 0
+        return yes
+
+    @cached_property
     def pinned_until(self) -> Floats:
-        """Until when each job may not be taken."""
-        jf, ji, n = self.world.jf, self.world.ji, self.active
-        until: Floats = np.maximum(jf[L.STARTED, :n] + self.world.sf[L.MIN_RUN], jf[L.LEASE, :n])
-        never = (ji[L.PREEMPTIONS, :n] >= self.world.si[L.MAX_PREEMPTIONS]) | (ji[L.GROUP, :n] >= 0)
-        until[never] = np.inf
+        """Until when each job may not be taken: its lease, and the youth of those behind it and its own."""
+        jf, n = self.world.jf, self.active
+        until = np.full(n, np.inf)
+        youth = -np.inf
+        for row in np.argsort(-self.position, kind="stable"):
+            if self.yielding[row]:
+                lease = float(jf[L.LEASE, row])
+                if lease <= self.now:
+                    youth = max(youth, float(jf[L.STARTED, row] + self.world.sf[L.MIN_RUN]))
+                until[row] = max(youth, lease)
         return until
+
+    @cached_property
+    def yields_at(self) -> Floats:
+        """When each lower ranked job may be taken: never while somebody is held up by the barrier."""
+        if self.barrier < 0:
+            return self.pinned_until
+        later: Floats = np.maximum(self.pinned_until, self.pinned_until[self.barrier])
+        return later
 
     @cached_property
     def ends(self) -> Floats:
@@ -147,52 +179,53 @@ class Situation:
 
     def displaceable(self, row: int, *, pinned: bool) -> Bools:
         """Running jobs that would have to make way for this one; with those still `pinned`, or without."""
-        w, n = self.world, self.active
-        if self.plans:
-            return np.zeros(n, bool)
-        lower: Bools = (self.state == L.RUNNING) & (self.position > self.position[row])
-        if not w.si[L.PREEMPTIVE]:
-            if not (w.si[L.QUOTAS] and w.ji[L.GUARANTEED, row]):
-                return np.zeros(n, bool)
-            lower &= w.ji[L.GUARANTEED, :n] == 0
+        w = self.world
+        may = w.si[L.PREEMPTIVE] or (w.si[L.QUOTAS] and w.ji[L.GUARANTEED, row])
+        if self.plans or not may or w.si[L.ELASTIC]:
+            return np.zeros(self.active, bool)
+        lower: Bools = self.yielding & (self.position > self.position[row])
         return lower if pinned else lower & (self.pinned_until <= self.now + 1e-9)
 
     def finding(self, row: int) -> Finding:
         """What keeps this job waiting."""
         w = self.world
         demand = Demand.of(w, row)
-        supply = self.supply.without(self.holdings, self.displaceable(row, pinned=False))
+        displaced = self.displaceable(row, pinned=False)
+        supply = self.supply.without(self.holdings, displaced)
+        if supply.fits(demand) and self.barrier >= 0 and not self.supply.fits(demand):
+            # a job before this one was held up by the barrier, and then nobody is preempted at all
+            displaced, supply = np.zeros(self.active, bool), self.supply
+        found = Finding(Why.NO_GPUS, supply, demand, displaced)
         if self.state[row] == L.PAUSED:
-            return Finding(Why.POLICY, supply, demand)
+            return replace(found, why=Why.POLICY)
         if not self.plans:
             if w.ji[L.WANT, row] == 0:
-                return Finding(Why.POLICY, supply, demand)
+                return replace(found, why=Why.POLICY)
             if self.is_over_limit(row):
-                return Finding(Why.QUOTA, supply, demand)
+                return replace(found, why=Why.QUOTA)
             if not w.si[L.BACKFILL] and self.head >= 0 and self.position[self.head] < self.position[row]:
-                return Finding(Why.BEHIND, supply, demand, head=self.head)
+                return replace(found, why=Why.BEHIND, head=self.head)
         if supply.fits(demand):
-            return Finding(Why.POLICY, supply, demand)
+            return replace(found, why=Why.POLICY)
         emptied = self.supply.emptied()
         if not emptied.fits(demand):
             for why, rules in CLOSED:
                 if emptied.fits(demand, rules):
-                    return Finding(why, supply, demand, rules, empty=False)
-            return Finding(Why.POLICY, supply, demand, empty=False)
+                    return replace(found, why=why, rules=rules, empty=False)
+            return replace(found, why=Why.POLICY, empty=False)
         for why, rules in SUSPECTS:
             if supply.fits(demand, rules):
-                return Finding(why, supply, demand, rules)
-        if w.si[L.PREEMPTIVE] and not self.plans:
+                return replace(found, why=why, rules=rules)
+        if w.si[L.PREEMPTIVE] and not self.plans and not w.si[L.ELASTIC]:
             unpinned = self.supply.without(self.holdings, self.displaceable(row, pinned=True))
             if not unpinned.fits(demand):
-                return Finding(Why.OUTRANKED, supply, demand)
-        return Finding(Why.NO_GPUS, supply, demand)
+                return replace(found, why=Why.OUTRANKED)
+        return found
 
     def release(self, row: int, finding: Finding) -> Release | None:
         """The running jobs whose end (or end of grace, if they may be displaced) lets this one fit."""
-        lower = self.displaceable(row, pinned=True)
-        free = np.where(lower, np.minimum(self.ends, self.pinned_until), self.ends)
-        held = (self.state == L.RUNNING) & ~self.displaceable(row, pinned=False)
+        free = np.where(self.displaceable(row, pinned=True), np.minimum(self.ends, self.yields_at), self.ends)
+        held = (self.state == L.RUNNING) & ~finding.displaced
         size = self.world.jf[L.HELD, : self.active]
         return first_release(finding.supply, self.holdings, finding.demand, held, free, size)
 

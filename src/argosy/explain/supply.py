@@ -49,12 +49,14 @@ class Demand:
     @classmethod
     def of(cls, world: L.World, row: int) -> Demand:
         jf, ji = world.jf, world.ji
-        asked, want = float(jf[L.GPUS, row]), int(ji[L.WANT, row])
+        asked, want = float(jf[L.GPUS, row]), max(int(ji[L.WANT, row]), 1)
         whole = asked >= 1.0
+        if world.si[L.ELASTIC]:  # the mechanism goes down to the smallest size before it gives up
+            want = min(want, max(int(jf[L.MIN_GPUS, row]), 1))
         return cls(
-            gpus=max(want, 1) if whole else 0,
+            gpus=want if whole else 0,
             milli=0 if whole else int(np.round(asked * L.WHOLE)),
-            servers=int(ji[L.WANT_PS, row]) if whole else 0,
+            servers=min(int(ji[L.WANT_PS, row]), want) if whole else 0,
             cpu_unit=float(jf[L.CPU_UNIT, row]),
             memory_unit=float(jf[L.MEM_UNIT, row]),
             types=int(ji[L.TYPES, row] & ji[L.WANT_TYPES, row]),

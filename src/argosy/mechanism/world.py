@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -274,4 +275,4 @@ def holds_gang(rooms: Floats, gpus: Ints, wanted: float, strict: bool) -> bool:
     if not strict:
         return True
     nodes_needed = int(np.searchsorted(np.cumsum(np.sort(rooms)[::-1]), wanted) + 1)
-    return nodes_needed <= -(-int(wanted) // max(int(gpus.max()), 1))
+    return nodes_needed <= math.ceil(wanted / max(int(gpus.max()), 1))

@@ -114,7 +114,9 @@ def register(name: str, summary: str, reference: str = "") -> Callable[[type[Pol
         cls.name, cls.summary, cls.reference = name, summary, reference
         unknown = cls.uses - set(INFORMATION)
         if unknown:
-            raise PolicyError(f"policy {name!r} uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
+            raise PolicyError(
+                f"policy {name!r} uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}"
+            )
         return POLICIES.add(name)(cls)
 
     return decorate

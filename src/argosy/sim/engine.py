@@ -181,17 +181,16 @@ class Engine:
         w.si[L.STATIC] = 0
         blocked = (
             not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
-            or self._learns or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any() or self._outside.cancels
+            or self._learns or self._outside.disturbs or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any()
             or self._watch is not None
         )
         if blocked:
             return False
         tr = w.tr
         demand = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
-                           tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.CLASS],
-                           tr[L.STATIC_F + L.QUEUE] if self.cluster.reservations else np.zeros(tr.shape[1])])
+                           tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.CLASS]])
         if len(self._tables.gpu_types) == 1:
-            demand[5] = 0.0  # with one GPU type, the class has no say in placement
+            demand[-1] = 0.0  # with one GPU type, the class has no say in placement
         inverse, representatives = classify(demand)
         classes = len(representatives)
         if classes > MAX_STATIC_CLASSES:

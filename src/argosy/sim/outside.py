@@ -38,7 +38,9 @@ class Outside:
             self._next_fault = self._rng.exponential(settings.node_mtbf_h * 3600.0, self._nodes)
         self._speeds = MachineSpeeds(self._nodes, settings.seed) if settings.drifting else None
         self._ticks = 0
-        self.cancels = len(cancels)
+        # whether running jobs may be sent back to waiting
+        faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
+        self.disturbs = bool(cancels or faults or cluster.reservations)
         self._fixed = self._known(cluster, queues, trace, cancels)
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]

@@ -44,6 +44,8 @@ class Settings:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(choices)}, is {getattr(self, name)!r}")
+        if self.seed < 0:
+            raise InputError(f"seed must be ≥ 0, is {self.seed}")
         for name in ("min_run_s", "checkpoint_every_s", "node_repair_h", "max_preemptions", "max_retries"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must be ≥ 0, is {getattr(self, name)}")

@@ -57,7 +57,11 @@ def advance(w: World) -> int:
     What happens at one instant is taken together: ends first, then what comes from outside, then arrivals.
     """
     sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
-    for _ in range(PULSE_EVERY):
+    while True:
+        si[EVENTS] += 1
+        if si[EVENTS] == PULSE_EVERY:
+            si[EVENTS] = 0
+            return PULSE
         while si[HEAP_N] and is_stale(w):
             pop(hp, si)
         due = hp[0, H_TIME] if si[HEAP_N] else np.inf
@@ -118,7 +122,6 @@ def advance(w: World) -> int:
         else:
             sf[WAKE] = np.inf
         si[DIRTY] = 1
-    return PULSE
 
 
 @kernel

@@ -245,7 +245,7 @@ def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
     parts, rest = 0, gpus
     size = most
     while rest > 0 and size > 0:
-        if rest < size:  # the remainder goes to the tightest node that holds it
+        if rest <= size:  # the remainder goes to the tightest node that holds it
             tight = -1
             for node in range(n):
                 if rooms[node] >= rest and (tight < 0 or rooms[node] < rooms[tight]):
