@@ -1,13 +1,14 @@
-"""Compiled kernels: Numba, cached on disk, recompiled exactly when a kernel's source changes.
+"""Compiled kernels: Numba, compiled once per machine, recompiled exactly when a kernel's source changes.
 
-Numba notices a changed file only for the functions in it, not for their callers in other files. The cache directory
-therefore carries a digest of all kernel sources, and a stale machine code can not be picked up.
+Numba's own cache is keyed by the path and the date of one file: it would compile anew in every environment, and miss
+a change in another kernel's file. Ours is keyed by a digest of all kernel sources, wherever they lie.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -20,36 +21,47 @@ SOURCES = Path(__file__).parent / "mechanism" / "kernels"
 
 
 @cache
-def cache_dir() -> Path:
-    """Where this version's compiled kernels live."""
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return Path(os.environ["NUMBA_CACHE_DIR"])
+def digest() -> str:
+    """What the compiled code depends on, beside Numba and the processor, which Numba itself looks after."""
     sources = [p.read_bytes() for p in sorted(SOURCES.glob("*.py"))]
-    digest = hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
+    return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
+
+
+@cache
+def cache_dir() -> Path:
+    """Where these kernels' machine code lives: the user's cache, or a temporary folder if that can not be written."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "argosy" / f"kernels-{digest}"
+    for base in (home / "argosy", Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"):
+        folder = base / f"kernels-{digest()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return folder
 
 
 def is_warm() -> bool:
-    """Whether kernels have been compiled on this machine before."""
-    return any(cache_dir().glob("**/*.nbc"))
+    """Whether these kernels have been compiled on this machine before."""
+    return any(cache_dir().glob("*.nbc"))
 
 
 def kernel(function: F) -> F:
     """Compile for use by other kernels only, without a wrapper for callers in Python."""
-    return _compile(function, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def door(function: F) -> F:
-    """Compile for callers in Python, on first use."""
-    return _compile(function, cache=True, no_cfunc_wrapper=True)
+    """Compile for callers in Python, on first use, and keep the result on disk."""
+    compiled: Any = _compile(function, no_cfunc_wrapper=True)
+    compiled._cache = _shared_cache(compiled.py_func)
+    return cast(F, compiled)
 
 
 def _compile(function: F, **options: bool) -> F:
     numba: Any = import_module("numba")  # heavy: only kernel modules use this, and they are imported late
-
-    if not numba.config.CACHE_DIR:
-        numba.config.CACHE_DIR = str(cache_dir())
+    # kernels allocate nothing, so they need no reference counts, which took half of their time
     compiled = numba.njit(_nrt=False, error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
     by_exact_types = compiled.get_call_template
 
@@ -60,3 +72,30 @@ def _compile(function: F, **options: bool) -> F:
 
     compiled.get_call_template = by_types
     return cast(F, compiled)
+
+
+def _shared_cache(function: Callable[..., Any]) -> Any:
+    """Numba's cache for one function, told where to look and what it depends on."""
+    caching: Any = import_module("numba.core.caching")
+
+    class Locator(caching._CacheLocator):  # type: ignore[misc]
+        def get_cache_path(self) -> str:
+            return str(cache_dir())
+
+        def get_source_stamp(self) -> str:
+            return digest()
+
+        def get_disambiguator(self) -> str:
+            return "argosy"
+
+        @classmethod
+        def from_function(cls, py_func: Any, py_file: str) -> Any:
+            return cls()
+
+    class Impl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+        _locator_classes = (Locator,)
+
+    class Cache(caching.FunctionCache):  # type: ignore[misc]
+        _impl_class = Impl
+
+    return Cache(function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy.cluster.cluster import Cluster
+from argosy.cluster.cluster import Cluster, Node
 from argosy.policies.base import create
 from argosy.sim.engine import Engine
 from argosy.sim.result import EventKind
@@ -35,6 +35,23 @@ def test_spreading_goes_to_the_emptiest_node() -> None:
     result = Engine(Trace.of_jobs(jobs), Cluster.uniform(3, 4), create("fifo"), rules).run()
     started = result.events.filter(result.events["kind"] == EventKind.START)
     assert sorted(started["node"].to_list()) == [0, 1, 2]
+
+
+def test_a_job_without_gpus_takes_cpus_from_a_lower_ranked_one_whatever_the_gpu_type() -> None:
+    """The GPU type of a job that wants no GPU says nothing about where it may displace others."""
+    cluster = Cluster((Node("n0", "a", 8, 32.0, 64.0), Node("n1", "b", 1, 1.0, 1.0)))
+    jobs = [Job("long", 0.0, 100.0, 1, cpus=30.0), Job("cpus", 5.0, 10.0, 0, cpus=8.0, gpu_type="b")]
+    rules = Settings.ideal(consolidation="strict")
+    result = Engine(Trace.of_jobs(jobs), cluster, create("srtf"), rules).run()
+    assert result.jobs["first_start_s"].to_list() == [0.0, 5.0]
+
+
+def test_a_share_in_the_way_of_a_whole_node_is_displaced() -> None:
+    """Taking a quarter of a device from a lower ranked job frees the whole device."""
+    jobs = [Job("share", 0.0, 100.0, 0.25), Job("node", 5.0, 10.0, 8)]
+    cluster = Cluster.uniform(1, 8, cpus=0.0, memory_gib=0.0)
+    result = Engine(Trace.of_jobs(jobs), cluster, create("srtf"), Settings.ideal()).run()
+    assert result.jobs["first_start_s"].to_list() == [0.0, 5.0]
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fifo-backfill", "srtf", "las"])

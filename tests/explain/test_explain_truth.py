@@ -42,7 +42,7 @@ def build(nodes: list[tuple[int, str, float, float]], *, queues: bool, reserved:
 
 def trace_of(drawn: list[Job]) -> Trace:
     complete = [replace(job, job_id=f"j{i}") for i, job in enumerate(drawn)]
-    complete = [j if j.gpus else replace(j, cpus=j.cpus or 4.0, ps=None) for j in complete]
+    complete = [j if j.gpus else replace(j, cpus=j.cpus or 4.0, ps=None, gpu_type=None) for j in complete]
     elastic = {job.job_id for job in complete if job.gpus > 2 and job.duration_s and job.duration_s > 40}
     return Trace.of_jobs(replace(j, min_gpus=2.0) if j.job_id in elastic else j for j in complete)
 
@@ -62,7 +62,7 @@ class Judge:
             self.seen.append(reason.why)
             fits_now = situation.supply.fits(finding.demand)
             assert fits_now == starts(engine, row, finding.demand), str(reason)
-            assert "was not tried" not in reason.evidence, "a job that fits must not wait"
+            assert "did not when its turn came" not in reason.evidence, "a job that fits must not wait"
             if reason.why in (Why.BEHIND, Why.QUOTA, Why.POLICY) or not finding.empty:
                 continue
             assert not fits_now

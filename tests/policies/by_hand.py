@@ -100,6 +100,7 @@ def view_of(
         "gpu_types": cluster.gpu_types,
         "queues": ("default",),
         "queue_weights": np.ones(1),
+        "queue_limits": np.full(1, np.inf),
         "node_gpus": gpus,
         "node_types": none,
         "total_cpus": float(cpus.sum()),

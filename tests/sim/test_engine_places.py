@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from audit import books, ends, simulate
 
-from argosy.cluster.cluster import Cluster, Node, Queue, Reservation
+from argosy.cluster.cluster import Cluster, Drain, Node, Queue, Reservation
+from argosy.errors import ClusterError
 from argosy.perf import gpus
 from argosy.policies.fifo import FifoBackfill
 from argosy.sim.engine import Engine
@@ -116,10 +117,16 @@ def test_reservations_may_follow_each_other_at_once() -> None:
     assert ends(result) == {"b": 60, "r": 100 + 5}
 
 
-def test_one_reservation_inside_another_does_not_end_it() -> None:
+def test_a_node_is_not_reserved_twice_at_the_same_time() -> None:
     reservations = (Reservation(("a",), "red", 0.0, 100.0), Reservation(("a",), "red", 20.0, 40.0))
-    cluster = Cluster((Node("a", gpus=1),), reservations=reservations)
-    assert ends(simulate([Job("b", 50, 10, 1, queue="blue")], cluster, "fifo", IDEAL)) == {"b": 110}
+    with pytest.raises(ClusterError, match="two at the same time"):
+        Cluster((Node("a", gpus=1),), reservations=reservations)
+
+
+def test_a_drained_node_finishes_what_it_runs_and_starts_nothing() -> None:
+    cluster = Cluster((Node("a", gpus=1),), drains=(Drain(("a",), 5.0, 50.0),))
+    jobs = [Job("runs", 0, 10, 1), Job("waits", 0, 10, 1)]
+    assert ends(simulate(jobs, cluster, "fifo", IDEAL)) == {"runs": 10, "waits": 60}
 
 
 def test_shares_of_a_device_are_filled_before_another_is_opened() -> None:

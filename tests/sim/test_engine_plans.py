@@ -290,7 +290,6 @@ BAD_PLANS: dict[str, Callable[[Plan], None]] = {
     "fewer GPUs than the gang": lambda plan: plan.run(0, {0: 1}),
     "a GPU type it does not accept": lambda plan: plan.run(0, {1: 2}),
     "a node reserved for another queue": lambda plan: plan.run(0, {2: 2}),
-    "half of each device": lambda plan: plan.run(0, {0: 2}, milli=500),
     "a share on two devices": lambda plan: plan.run(1, {0: 2}),
     "a CPU-only job on GPUs": lambda plan: plan.run(2, {0: 1}),
     "a CPU-only job nowhere": lambda plan: plan.run(2, {}),

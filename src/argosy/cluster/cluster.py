@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +51,15 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Nodes on which nothing starts from `start_s` until `end_s`; what runs there runs on."""
+
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """Bandwidths by the widest boundary a job crosses; `intra_island_gbps` None means as inside a node."""
 
@@ -68,6 +78,7 @@ class Cluster:
     network: Network = field(default_factory=Network)
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    drains: tuple[Drain, ...] = ()
 
     def __post_init__(self) -> None:
         check(self)
@@ -126,9 +137,22 @@ def check(cluster: Cluster) -> None:
     quota = sum(q.quota_gpus for q in cluster.queues)
     if quota > cluster.total_gpus:
         raise ClusterError(f"queue quotas add up to {quota:g} GPUs, the cluster has {cluster.total_gpus}")
-    for reservation in cluster.reservations:
-        for name in reservation.nodes:
+    check_spans("reservation", cluster.reservations, names)
+    check_spans("drain", cluster.drains, names)
+
+
+def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]) -> None:
+    """Each names nodes that exist and ends after it begins; no node has two at the same time."""
+    for i, span in enumerate(spans):
+        if not 0 <= span.start_s < span.end_s:
+            raise ClusterError(f"{what}: end_s must be after start_s ≥ 0, is {span.end_s:g} after {span.start_s:g}")
+        for name in span.nodes:
             if name not in names:
-                raise ClusterError(f"reservation for {reservation.queue!r}: no node is named {name!r}")
-        if not 0 <= reservation.start_s < reservation.end_s:
-            raise ClusterError(f"reservation for {reservation.queue!r}: end_s must be after start_s ≥ 0")
+                raise ClusterError(f"{what}: no node is named {name!r}")
+            for other in spans[:i]:
+                if name in other.nodes and other.start_s < span.end_s and span.start_s < other.end_s:
+                    raise ClusterError(
+                        f"{what}: node {name!r} has two at the same time, from {other.start_s:g} s"
+                        f" and from {span.start_s:g} s",
+                        hint="let one end before the other begins",
+                    )

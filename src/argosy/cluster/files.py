@@ -21,7 +21,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from argosy.atomic import writing
-from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Network, Node, Queue, Reservation
+from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Drain, Network, Node, Queue, Reservation
 from argosy.config import Duration, FileModel, load_yaml, read_text
 from argosy.errors import ClusterError, UnknownName
 
@@ -117,6 +117,20 @@ class ReservationSection(FileModel):
         return self
 
 
+class DrainSection(FileModel):
+    """Nodes on which nothing new starts, for a time."""
+
+    nodes: list[_Name] = Field(description="node names or ranges, such as [n0, n[4-7]]")
+    start: Duration = Field(0.0, description="since the trace began, such as 2h")
+    end: Duration = Field(description="since the trace began, such as 6h")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> DrainSection:
+        if self.end <= self.start:
+            raise ValueError(f"end ({self.end:g} s) must be after start ({self.start:g} s); swap them?")
+        return self
+
+
 class ClusterFile(FileModel):
     """A whole cluster file."""
 
@@ -126,6 +140,7 @@ class ClusterFile(FileModel):
     network: NetworkSection = NetworkSection()
     queues: list[QueueSection] = Field(default_factory=list)
     reservations: list[ReservationSection] = Field(default_factory=list)
+    drains: list[DrainSection] = Field(default_factory=list)
 
 
 def read_cluster(source: str | Path) -> Cluster:
@@ -168,6 +183,7 @@ def _build(file: ClusterFile, name: str) -> Cluster:
         Network(**file.network.model_dump()),
         _queues(file, sum(node.gpus for node in nodes.values())),
         _reservations(file, nodes),
+        _drains(file, nodes),
     )
 
 
@@ -266,14 +282,31 @@ def _reserved(section: ReservationSection, nodes: dict[str, Node], taken: set[st
             what = f"{section.count} nodes are to be reserved, {len(free)} with GPUs are free then"
             raise ClusterError(what, hint="lower count, or choose another time")
         return tuple(free[: section.count])
-    names = [name for text in section.nodes for name in (expand(text) if "[" in text else [text])]
+    names = _named(section.nodes, nodes)
+    for name in names:
+        if name in taken:
+            raise ClusterError(f"{name} is already reserved at that time", hint="choose other nodes")
+    return names
+
+
+def _named(texts: list[str], nodes: dict[str, Node]) -> tuple[str, ...]:
+    """Nodes given by name or range."""
+    names = [name for text in texts for name in (expand(text) if "[" in text else [text])]
     for name in names:
         if name not in nodes:
             unknown = UnknownName("node", name, nodes)
             raise ClusterError(unknown.what, hint=unknown.hint if len(nodes) <= 20 else None)
-        if name in taken:
-            raise ClusterError(f"{name} is already reserved at that time", hint="choose other nodes")
     return tuple(dict.fromkeys(names))
+
+
+def _drains(file: ClusterFile, nodes: dict[str, Node]) -> tuple[Drain, ...]:
+    made: list[Drain] = []
+    for i, section in enumerate(file.drains):
+        try:
+            made.append(Drain(_named(section.nodes, nodes), section.start, section.end))
+        except ClusterError as bad:
+            raise _at(file.where("drains", i, "nodes"), bad) from None
+    return tuple(made)
 
 
 def _at(where: str | None, bad: ClusterError) -> ClusterError:
@@ -443,6 +476,10 @@ def write_cluster(cluster: Cluster, path: str | Path) -> None:
         document["reservations"] = [
             {"nodes": collapse(r.nodes), "queue": r.queue, **_plain({"start": r.start_s, "end": r.end_s})}
             for r in cluster.reservations
+        ]
+    if cluster.drains:
+        document["drains"] = [
+            {"nodes": collapse(d.nodes), **_plain({"start": d.start_s, "end": d.end_s})} for d in cluster.drains
         ]
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
     with writing(path) as temporary:

@@ -145,6 +145,7 @@ class Context:
     gpu_types: tuple[str, ...]
     queues: tuple[str, ...]
     queue_weights: NDArray[np.float64]
+    queue_limits: NDArray[np.float64]  # GPUs a queue may hold in all
     node_gpus: NDArray[np.int64]
     node_types: NDArray[np.int64]
     total_cpus: float

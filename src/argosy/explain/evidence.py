@@ -60,7 +60,16 @@ def policy(s: Situation, row: int, finding: Finding) -> Reason:
     if s.plans:
         free = free_text(finding.supply, finding.demand)
         return Reason(Why.POLICY, f"it would fit ({free}), but the plan of {name} leaves it out")
-    return Reason(Why.POLICY, "it would fit, but was not tried after a job that asks for no more did not fit")
+    return passed_over(s, row)
+
+
+def passed_over(s: Situation, row: int) -> Reason:
+    """It fits now, but did not when the walk came by: one walk a decision, and what lies behind is not retried."""
+    queue = int(s.world.ji[L.QUEUE, row])
+    if np.isfinite(s.world.qu[L.Q_LIMIT, queue]):
+        evidence = f"queue {s.engine.names.queues[queue]!r} was at its limit when the turn of this job came"
+        return Reason(Why.QUOTA, f"{evidence}; room was made later in the same decision", "the next decision")
+    return Reason(Why.POLICY, "it would fit now, but did not when its turn came", "the next decision")
 
 
 def closed(s: Situation, row: int, finding: Finding) -> Reason:

@@ -124,13 +124,11 @@ class Situation:
         """Until when each job may not be taken: its lease, and the youth of those behind it and its own."""
         jf, n = self.world.jf, self.active
         until = np.full(n, np.inf)
-        youth = -np.inf
-        for row in np.argsort(-self.position, kind="stable"):
-            if self.yielding[row]:
-                lease = float(jf[L.LEASE, row])
-                if lease <= self.now:
-                    youth = max(youth, float(jf[L.STARTED, row] + self.world.sf[L.MIN_RUN]))
-                until[row] = max(youth, lease)
+        rows = np.flatnonzero(self.yielding)
+        rows = rows[np.argsort(-self.position[rows], kind="stable")]  # from the end of the order
+        lease = jf[L.LEASE, rows]
+        young_until = np.where(lease <= self.now, jf[L.STARTED, rows] + self.world.sf[L.MIN_RUN], -np.inf)
+        until[rows] = np.maximum(np.maximum.accumulate(young_until), lease)
         return until
 
     @cached_property

@@ -45,11 +45,10 @@ class Reason:
 
 @dataclass(slots=True)
 class Placement:
-    """GPUs per node, parameter servers per node; for a share of a device, the node and the thousandths."""
+    """GPUs per node (1 for a share of a device, 0 for a CPU-only job), parameter servers per node."""
 
     gpus: dict[int, int] = field(default_factory=dict)
     servers: dict[int, int] = field(default_factory=dict)
-    milli: int = 1000
     devices: dict[int, int] = field(default_factory=dict)  # bit sets, where the policy cares which
 
 
@@ -62,9 +61,7 @@ class Plan:
     stops: set[int] = field(default_factory=set)
     packs: dict[int, int] = field(default_factory=dict)  # guest → host
     slices: list[tuple[tuple[int, ...], float]] = field(default_factory=list)  # rows, quantum
-    batches: dict[int, float] = field(default_factory=dict)
     leases: dict[int, float] = field(default_factory=dict)
-    growth: dict[int, int] = field(default_factory=dict)  # spare GPUs offered to a model that may grow
     reasons: dict[int, Reason] = field(default_factory=dict)
     wake_at: float | None = None
 
@@ -78,10 +75,10 @@ class Plan:
         """Only what the plan names runs."""
         return cls(keeps=False)
 
-    def run(self, row: int, gpus: Mapping[int, int], servers: Mapping[int, int] | None = None, milli: int = 1000,
+    def run(self, row: int, gpus: Mapping[int, int], servers: Mapping[int, int] | None = None,
             devices: Mapping[int, int] | None = None) -> None:
         """Run (or resize, or migrate) a job with so many GPUs on each of these nodes."""
-        self.placements[row] = Placement(dict(gpus), dict(servers or {}), milli, dict(devices or {}))
+        self.placements[row] = Placement(dict(gpus), dict(servers or {}), dict(devices or {}))
         self.stops.discard(row)
 
     def stop(self, row: int) -> None:

@@ -91,8 +91,8 @@ def build(
         ni=ni,
         bk=bk,
         en=entry_pool(cluster.total_gpus + (2 + most_servers) * slots),
-        hp=np.zeros((8 * slots + cluster.total_gpus + 256, L.HP_FIELDS)),
-        lg=np.zeros((4 * jobs + 8 * slots + 2 * cluster.total_gpus + 1024, L.LG_FIELDS)),
+        hp=np.zeros((8 * slots + 4 * cluster.total_gpus + 256, L.HP_FIELDS)),
+        lg=np.zeros((4 * jobs + 8 * slots + 4 * cluster.total_gpus + 1024, L.LG_FIELDS)),
         sf=sf,
         si=si,
         tr=trace,
@@ -249,11 +249,13 @@ def classify(rows: Floats) -> tuple[Ints, Ints]:
 def impossible(world: L.World, strict: bool) -> Ints:
     """Ids of jobs that could not run even on the empty cluster."""
     tr, ni, nf = world.tr, world.ni, world.nf
-    demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES]])
+    limit = world.qu[L.Q_LIMIT, tr[L.STATIC_F + L.QUEUE].astype(np.int64)]
+    demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
+                        tr[L.STATIC_F + L.WANT_PS_ASKED], limit])
     inverse, first = classify(demands)
     cpus, memory = nf[L.CPU_TOTAL] + 1e-6, nf[L.MEM_TOTAL] + 1e-6
     bad = np.zeros(len(first), bool)
-    for i, (gpus, cpu, mem, types) in enumerate(demands[:, first].T):
+    for i, (gpus, cpu, mem, types, servers, most) in enumerate(demands[:, first].T):
         fits = (cpus >= cpu) & (memory >= mem)
         if gpus == 0:
             bad[i] = not fits.any()
@@ -262,11 +264,25 @@ def impossible(world: L.World, strict: bool) -> Ints:
         for free, unit in ((cpus, cpu), (memory, mem)):
             if gpus >= 1 and unit > 0:
                 rooms = np.minimum(rooms, np.floor(free / unit))
+        if gpus > most + 1e-9 or not holds_units(cpus, memory, cpu, mem, gpus + servers):
+            bad[i] = True
+            continue
         bad[i] = not any(
             int(types) >> t & 1 and holds_gang(rooms[ni[L.N_TYPE] == t], ni[L.N_GPUS, ni[L.N_TYPE] == t], gpus, strict)
             for t in range(int(world.si[L.TYPES_N]))
         )
     return np.flatnonzero(bad[inverse])
+
+
+def holds_units(cpus: Floats, memory: Floats, cpu: float, mem: float, units: float) -> bool:
+    """Is there room for so many workers and parameter servers, by their CPUs and memory?"""
+    if units < 1:
+        return True
+    rooms = np.full(len(cpus), np.inf)
+    for free, unit in ((cpus, cpu), (memory, mem)):
+        if unit > 0:
+            rooms = np.minimum(rooms, np.floor(free / unit))
+    return bool(rooms.sum() >= units)
 
 
 def holds_gang(rooms: Floats, gpus: Ints, wanted: float, strict: bool) -> bool:

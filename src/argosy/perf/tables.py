@@ -75,13 +75,14 @@ def compile_tables(
     model: Choice = "auto",
     reference_type: str | None = None,
     kmax: int = 256,
+    locality: bool = True,
 ) -> RateTables:
     """Compile a validated trace frame for a cluster.
 
     `model`: "auto" takes the catalogue's model where the trace names a known network; "iteration" and "table"
     only those of that kind; "rigid" none; "ps" treats every job as a parameter-server job (one server per
     worker where the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic
-    ranges are.
+    ranges are. Without `locality` every placement is as fast as a consolidated one.
     """
     types = cluster.gpu_types or ("gpu",)
     links = Links.of(cluster.network)
@@ -94,7 +95,10 @@ def compile_tables(
 
     k = np.minimum(np.ceil(gpus), size).astype(np.int64)
     type_index = _type_index(trace_frame["gpu_type"], types, reference_type)
-    level = _consolidated(cluster.nodes, types, size)[type_index, k]
+    narrowest = _consolidated(cluster.nodes, types, size)
+    if not locality:
+        rate = np.repeat(np.take_along_axis(rate, narrowest[None, :, :, None], axis=3), rate.shape[3], axis=3)
+    level = narrowest[type_index, k]
     reference = rate[job_class, type_index, k, level] * np.where(gpus < 1, gpus, 1.0)
     ps_rate = np.zeros((0, 1, 1))
     if ps_models:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Part, Profile, View
-from argosy.errors import InputError, PolicyError, TraceError
+from argosy.errors import InputError, InvalidPlan, PolicyError, TraceError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import PLACERS, build, classify, impossible, spread_out
@@ -33,6 +33,7 @@ from argosy.workload.trace import Trace
 
 MAX_STATIC_CLASSES = 256
 PATIENCE = 2_000_000  # events without any job finishing after which a run is taken to be endless
+QUIET_DECISIONS = 10_000
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
@@ -77,7 +78,8 @@ class Engine:
         self.trace, self.cluster, self.policy = trace, cluster, policy
         self.settings = settings = settings or Settings()
         tables = compile_tables(
-            trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type  # type: ignore[arg-type]
+            trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
+            locality=settings.locality,
         )
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         self._tables = tables
@@ -96,6 +98,7 @@ class Engine:
         self.world = self._outside.world
         self._told = 0  # log rows that the policy has heard of
         self._estimated_upto = 0
+        self._quiet = (0, 0)  # log rows, and decisions since when none was added
         self._progress = (0, 0)  # jobs finished, and log rows when that number last changed
         self._decision_ns: list[int] = []
         self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
@@ -155,6 +158,7 @@ class Engine:
             gpu_types=self._tables.gpu_types,
             queues=self.names.queues,
             queue_weights=np.array([weights.get(q, 1.0) for q in self.names.queues]),
+            queue_limits=self.world.qu[L.Q_LIMIT].copy(),
             node_gpus=ni[L.N_GPUS].copy(),
             node_types=ni[L.N_TYPE].copy(),
             total_cpus=float(nf[L.CPU_TOTAL].sum()),
@@ -242,6 +246,14 @@ class Engine:
                 hint="shorten checkpoint_every_s, make faults rarer, or set until_s",
             )
 
+    def _is_stuck(self) -> bool:
+        """Nobody runs, nothing has happened for long, and still the policy wants to be woken: nothing ever will."""
+        logged = int(self.world.si[L.LOG_N])
+        if logged != self._quiet[0] or self.view.running:
+            self._quiet = (logged, 0)
+        self._quiet = (logged, self._quiet[1] + 1)
+        return self._quiet[1] > QUIET_DECISIONS
+
     def _grow_jobs(self) -> None:
         w = self.world
         slots = spread_out(2 * w.jf.shape[1])
@@ -277,7 +289,7 @@ class Engine:
         kept = kept[np.lexsort((kept[:, L.H_SEQ], kept[:, L.H_KIND], kept[:, L.H_TIME]))]  # sorted, so a heap
         w.hp[: len(kept)] = kept
         w.si[L.HEAP_N] = len(kept)
-        need = len(kept) + 4 * int(w.si[L.ACTIVE]) + self.cluster.total_gpus + 64
+        need = len(kept) + 4 * int(w.si[L.ACTIVE]) + 3 * self.cluster.total_gpus + 64
         if 2 * need > len(w.hp):
             self.world = w._replace(hp=np.vstack([w.hp, np.zeros((2 * need, L.HP_FIELDS))]))
 
@@ -333,12 +345,25 @@ class Engine:
         n = int(w.si[L.ACTIVE])
         w.jf[L.KEY, :n] = decision
         if sizes is not None:
+            self._check_sizes(sizes.workers, n)
             w.ji[L.WANT, :n] = sizes.workers
             if sizes.servers is not None:
                 w.ji[L.WANT_PS, :n] = sizes.servers
             if sizes.types is not None:
                 w.ji[L.WANT_TYPES, :n] = sizes.types
         w.si[L.APPLY] = 1
+
+    def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:
+        jf = self.world.jf
+        outside = (workers < jf[L.MIN_GPUS, :n]) | (workers > jf[L.MAX_GPUS, :n])
+        wrong = (workers < 0) | (outside & (workers > 0) & (jf[L.GPUS, :n] >= 1))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            job = self.trace.frame["job_id"][int(self.world.ji[L.ID, row])]
+            raise InvalidPlan(
+                f"policy {self.policy.name!r}: {workers[row]} GPUs for job {job!r},"
+                f" which takes {jf[L.MIN_GPUS, row]:g}..{jf[L.MAX_GPUS, row]:g}"
+            )
 
     def _wake_time(self, wanted: float | None) -> float:
         if wanted is None:
@@ -372,7 +397,7 @@ class Engine:
         if self.static:
             self.advance(progress)
         else:
-            while self.advance(progress):
+            while self.advance(progress) and not self._is_stuck():
                 self.ask()
                 if progress is not None and len(self._decision_ns) % 4096 == 0:
                     progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)

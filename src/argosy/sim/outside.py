@@ -40,7 +40,7 @@ class Outside:
         self._ticks = 0
         # whether running jobs may be sent back to waiting
         faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
-        self.disturbs = bool(cancels or faults or cluster.reservations)
+        self.disturbs = bool(cancels or faults or cluster.reservations)  # drains only keep newcomers away
         self._fixed = self._known(cluster, queues, trace, cancels)
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
@@ -50,13 +50,17 @@ class Outside:
     def _known(
         self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]
     ) -> list[tuple[float, int, int, float]]:
-        """Events with a date: reservations and cancellations."""
+        """Events with a date: reservations, drains and cancellations."""
         events = []
         index = {node.name: i for i, node in enumerate(cluster.nodes)}
         for r in cluster.reservations:
             for name in r.nodes:
                 events.append((r.start_s, L.OUT_RESERVE, index[name], float(queues.index(r.queue))))
                 events.append((r.end_s, L.OUT_RELEASE, index[name], 0.0))
+        for d in cluster.drains:
+            for name in d.nodes:
+                events.append((d.start_s, L.OUT_DRAIN, index[name], 0.0))
+                events.append((d.end_s, L.OUT_UP, index[name], 0.0))
         if cancels:
             rows = {job: i for i, job in enumerate(trace.frame["job_id"].to_list())}
             for job, at in cancels.items():

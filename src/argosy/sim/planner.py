@@ -39,7 +39,9 @@ class PlanWriter:
             first = len(parts)
             parts += self._parts(row, placement)
             size = len(parts) - first
-            if state[row] == L.WAITING:
+            if state[row] == L.PAUSED:  # it leaves its group
+                ops.append((L.DO_STOP, int(ids[row]), 0, 0, 0))
+            if state[row] != L.RUNNING:
                 ops.append((L.DO_START, int(ids[row]), first, size, 0))
             elif not self._is_where_it_is(row, placement):
                 resized = sum(placement.gpus.values()) != self._gpus_held(row)
@@ -47,6 +49,7 @@ class PlanWriter:
             else:
                 del parts[first:]
         ops += [(L.DO_PACK, int(ids[row]), 0, 0, int(ids[host])) for row, host in sorted(plan.packs.items())]
+        self._make_room_for_groups(plan)
         for rows, quantum in plan.slices:
             group = self._new_group(quantum, rows, plan)
             for row in rows:
@@ -71,20 +74,40 @@ class PlanWriter:
         for row, placement in plan.placements.items():
             if not 0 <= row < active:
                 raise InvalidPlan(f"policy {engine.policy.name!r}: no job in row {row}; the view has {active}")
-            asked, got = float(w.jf[L.GPUS, row]), sum(placement.gpus.values())
-            low, high = float(w.jf[L.MIN_GPUS, row]), float(w.jf[L.MAX_GPUS, row])
-            if asked >= 1 and not low <= got <= high:
-                raise InvalidPlan(
-                    f"policy {engine.policy.name!r}: {got} GPUs for job"
-                    f" {engine.trace.frame['job_id'][int(w.ji[L.ID, row])]!r}, which takes {low:g}..{high:g}"
-                )
+            self._check_amount(row, placement)
             for node, count in placement.gpus.items():
                 if not 0 <= node < nodes or count < 0:
                     raise InvalidPlan(f"policy {engine.policy.name!r}: {count} GPUs on node {node} of {nodes}")
+                self._check_node(row, node, count, placement.devices.get(node, 0))
+
+    def _refuse(self, row: int, what: str) -> InvalidPlan:
+        engine = self._engine
+        job = engine.trace.frame["job_id"][int(engine.world.ji[L.ID, row])]
+        return InvalidPlan(f"policy {engine.policy.name!r} at t={engine.now:g}, job {job!r}: {what}")
+
+    def _check_amount(self, row: int, placement: Placement) -> None:
+        jf = self._engine.world.jf
+        asked, got = float(jf[L.GPUS, row]), sum(placement.gpus.values())
+        low, high = float(jf[L.MIN_GPUS, row]), float(jf[L.MAX_GPUS, row])
+        if asked >= 1 and not low <= got <= high:
+            raise self._refuse(row, f"gets {got} GPUs, takes {low:g}..{high:g}")
+        if asked < 1 and got != (1 if asked > 0 else 0):
+            raise self._refuse(row, f"asks for {asked:g} GPUs and gets {got} devices")
+        if asked == 0 and len(placement.gpus) != 1:
+            raise self._refuse(row, "needs exactly one node")
+
+    def _check_node(self, row: int, node: int, count: int, devices: int) -> None:
+        w = self._engine.world
+        if devices and (devices >> int(w.ni[L.N_GPUS, node]) or devices.bit_count() != count):
+            raise self._refuse(row, f"{count} GPUs as devices {devices:b} of node {node}")
+        if count and not int(w.ji[L.TYPES, row]) >> int(w.ni[L.N_TYPE, node]) & 1:
+            raise self._refuse(row, f"node {node} has GPUs of a type that it does not accept")
+        if w.ni[L.N_OWNER, node] >= 0 and w.ni[L.N_OWNER, node] != w.ji[L.QUEUE, row]:
+            raise self._refuse(row, f"node {node} is reserved for another queue")
 
     def _parts(self, row: int, placement: Placement) -> list[tuple[int, int, int, int, int]]:
         asked = float(self._engine.world.jf[L.GPUS, row])
-        milli = round(asked * L.WHOLE) if 0 < asked < 1 else placement.milli
+        milli = round(asked * L.WHOLE) if 0 < asked < 1 else L.WHOLE
         nodes = sorted(set(placement.gpus) | set(placement.servers))
         return [
             (n, placement.gpus.get(n, 0), placement.devices.get(n, 0), milli, placement.servers.get(n, 0))
@@ -103,6 +126,8 @@ class PlanWriter:
     def _is_where_it_is(self, row: int, placement: Placement) -> bool:
         parts = self._engine.parts_of(row)
         servers = {p.node: p.servers for p in parts if p.servers}
+        if float(self._engine.world.jf[L.GPUS, row]) == 0:
+            return {p.node for p in parts} == set(placement.gpus)
         if placement.devices and {p.node: p.devices for p in parts} != placement.devices:
             return False
         return {n: c for n, c in self._held(row).items() if c} == {n: c for n, c in placement.gpus.items() if c} and (
@@ -110,7 +135,7 @@ class PlanWriter:
         )
 
     def _new_group(self, quantum: float, rows: tuple[int, ...], plan: Plan) -> int:
-        """Room for one more time-sliced group."""
+        """Open one more time-sliced group."""
         engine = self._engine
         w = engine.world
         if not quantum > 0:
@@ -119,11 +144,16 @@ class PlanWriter:
             if row not in plan.placements or not plan.placements[row].devices:
                 raise InvalidPlan(f"policy {engine.policy.name!r}: row {row} takes turns without devices in the plan")
         group = int(w.si[L.GROUPS])
-        more = sum(len(plan.placements[row].devices) for row in rows)
         w.si[L.GROUPS] = group + 1
-        gq = np.vstack([w.gq, [[quantum, 0.0]]])
-        need = int(w.si[L.GROUP_ROWS]) + more + len(w.gp)
-        gp = w.gp if len(w.gp) >= need else np.vstack([w.gp, np.zeros((2 * need, L.GP_FIELDS), np.int64)])
-        wk = w.wk if w.wk.shape[1] >= len(gp) else np.pad(w.wk, ((0, 0), (0, len(gp) - w.wk.shape[1])))
-        engine.world = w._replace(gp=gp, gq=gq, wk=wk)
+        engine.world = w._replace(gq=np.vstack([w.gq, [[quantum, 0.0]]]))
         return group
+
+    def _make_room_for_groups(self, plan: Plan) -> None:
+        engine = self._engine
+        w = engine.world
+        more = sum(len(plan.placements[row].gpus) for rows, _ in plan.slices for row in rows if row in plan.placements)
+        need = int(w.si[L.GROUP_ROWS]) + more
+        if need > len(w.gp):
+            gp = np.vstack([w.gp, np.zeros((2 * need - len(w.gp), L.GP_FIELDS), np.int64)])
+            short = len(gp) - w.wk.shape[1]
+            engine.world = w._replace(gp=gp, wk=np.pad(w.wk, ((0, 0), (0, max(short, 0)))))

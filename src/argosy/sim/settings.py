@@ -27,6 +27,7 @@ class Settings:
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
     overheads: str = "realistic"  # what starting, suspending, resuming, moving and resizing cost
     hot_resize: bool = False  # resize without restarting the survivors
+    locality: bool = True  # gangs spread over nodes and racks run slower
     consolidation: str = "soft"  # strict: never use more nodes than an empty cluster would need
     placer: str = "policy"  # where: the policy's own, or one placer for all
     min_run_s: float = 300.0  # a job that has just started is not preempted before this
@@ -59,7 +60,7 @@ class Settings:
     @classmethod
     def ideal(cls, **changes: Any) -> Settings:
         """No overheads, no damping, speeds as in the trace: the world of hand-computed examples."""
-        return replace(cls(perf="rigid", overheads="none", min_run_s=0.0), **changes)
+        return replace(cls(perf="rigid", overheads="none", locality=False, min_run_s=0.0), **changes)
 
     def with_seed(self, seed: int) -> Settings:
         return replace(self, seed=seed)

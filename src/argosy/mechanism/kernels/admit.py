@@ -79,7 +79,7 @@ def admit(w: World) -> None:
         if n_failed < REMEMBERED:
             remember(w, n_failed, s, amount)
             n_failed += 1
-        if amount <= least and is_easiest(w, s):
+        if amount <= least and is_easiest(w, s) and (amount <= 1.0 or not si[STRICT]):
             break
 
 
@@ -95,14 +95,17 @@ def remember(w: World, i: int, s: int, amount: float) -> None:
 
 @kernel
 def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
-    """Has a job of the same kind that asks for no more than this one failed already?"""
+    """Has a job of the same kind that asks for no more than this one failed already?
+
+    Where consolidation is strict, more GPUs may be allowed more nodes, so that only equal numbers compare.
+    """
     jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
     for i in range(0, 6 * n, 6):
         same_kind = (failed[i] >= 1.0) == (amount >= 1.0) and (failed[i] > 0.0) == (amount > 0.0)
         if (
             same_kind
-            and amount >= failed[i]
+            and (amount >= failed[i] if not w.si[STRICT] else amount == failed[i])
             and jf[CPU_UNIT, s] >= failed[i + 1]
             and jf[MEM_UNIT, s] >= failed[i + 2]
             and types & ~int(failed[i + 3]) == 0

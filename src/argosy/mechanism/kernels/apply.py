@@ -74,6 +74,9 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
             if not parts_fit(w, s, ops[i, P_PARTS]):
                 return i
             if op == DO_START:
+                q = ji[QUEUE, s]
+                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + 1e-9:
+                    return i
                 start(w, s, ops[i, P_PARTS])
             else:
                 hold_chosen(w, s, ops[i, P_PARTS])
@@ -96,6 +99,8 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
     gp, ji, si = w.gp, w.ji, w.si
     if ji[STATE, s] == RUNNING:
         pause(w, s)
+    elif ji[RUNS, s] > 0:  # it was suspended, and must be brought back before it can take turns
+        w.jf[OWED, s] = w.ov[ji[CLASS, s], O_RESUME] + w.ov[ji[CLASS, s], O_SUSPEND]
     ji[STATE, s], ji[GROUP, s] = PAUSED, group
     for i in range(n):
         row = si[GROUP_ROWS]
@@ -109,7 +114,8 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
 def pack(w: World, s: int, host: int) -> bool:
     """Run a waiting job on the very devices of a running one; each holds half of them."""
     jf, ji, en = w.jf, w.ji, w.en
-    if ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
+    whole = jf[GPUS, s] >= 1.0 and jf[GPUS, host] >= 1.0
+    if not whole or ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
         return False
     settle(jf, w.sf, host, w.sf[NOW])
     parts = 0

@@ -207,7 +207,7 @@ def drop(w: World, s: int) -> None:
 def hold_chosen(w: World, s: int, parts: int) -> None:
     """Take the placement that stands in the scratch rows, choosing devices where only a number is given."""
     wk = w.wk
-    for i in range(parts):
+    for i in range(parts - 1, -1, -1):  # the list is built from its end
         node, mask = wk[W_NODE, i], wk[W_MASK, i]
         if mask == 0 and wk[W_COUNT, i] > 0:
             mask = pick_devices(w.ni, w.si, node, wk[W_COUNT, i])
@@ -267,7 +267,7 @@ def begin(w: World, s: int, kind: int, overhead: float) -> None:
     jf[SAFE_AT, s] = t + overhead
     jf[CRASH_AT, s] = 1e300
     if w.sf[CRASH_PER_S] > 0.0:
-        wait = draw_exponential(w.si[SEED], ji[ID, s], ji[RUNS, s] + 1009 * ji[FAULTS, s])
+        wait = draw_exponential(w.si[SEED], ji[ID, s], ji[GEN, s])
         jf[CRASH_AT, s] = t + overhead + wait / w.sf[CRASH_PER_S]
     price(w, s)
     expect_end(w, s)

@@ -78,7 +78,7 @@ def advance(w: World) -> int:
             if sf[UNTIL] < np.inf and not over:
                 sf[NOW] = max(sf[NOW], sf[UNTIL])
             return DONE
-        busy = 4 * si[ACTIVE] + si[TOTAL_GPUS] + 64  # more than one instant can add
+        busy = 4 * si[ACTIVE] + 3 * si[TOTAL_GPUS] + 64  # more than one instant can add
         if si[LOG_N] + busy > w.lg.shape[0]:
             return GROW_LOG
         if si[HEAP_N] + busy > hp.shape[0]:
@@ -111,8 +111,11 @@ def advance(w: World) -> int:
             job = si[NEXT_JOB]
             si[NEXT_JOB] += 1
             log_one(w.lg, si, t, K_SUBMIT, job, -1, 0.0)
-            if w.rs[R_STATUS, job] == ENDED_REFUSED:
-                log_one(w.lg, si, t, K_REFUSE, job, -1, 0.0)
+            if w.rs[R_STATUS, job] != UNFINISHED:  # refused beforehand, or cancelled by now
+                refused = w.rs[R_STATUS, job] == ENDED_REFUSED
+                log_one(w.lg, si, t, K_REFUSE if refused else K_CANCEL, job, -1, 0.0)
+                if not refused:
+                    w.rs[R_FINISH, job] = t
                 si[FINISHED] += 1
                 continue
             if si[STATIC]:
@@ -165,6 +168,8 @@ def from_outside(w: World, kind: int, target: int, value: float) -> None:
         s = w.so[target]
         if s >= 0:
             retire(w, s, K_CANCEL, ENDED_CANCELLED)
+        elif target >= si[NEXT_JOB]:
+            w.rs[R_STATUS, target] = ENDED_CANCELLED
         return
     if kind == OUT_DOWN:
         if ni[N_STATE, target] == NODE_DOWN:

@@ -37,6 +37,7 @@ def pause(w: World, s: int) -> None:
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     settle(jf, w.sf, s, t)
     make_safe(jf, s, t)
+    jf[OWED, s] = max(jf[READY, s] - t, 0.0)
     leave(w, s)
     ji[STATE, s] = PAUSED
     jf[WAIT_SINCE, s] = t
@@ -62,7 +63,9 @@ def take_turn(w: World, s: int, group: int) -> None:
     ji[RUNS, s] += 1
     w.si[RUNNING_N] += 1
     count_held(w, s, 1.0)
-    begin(w, s, K_START if first else K_RESUME, w.ov[ji[CLASS, s], O_START if first else O_SLICE])
+    overhead = w.ov[ji[CLASS, s], O_START if first else O_SLICE] + jf[OWED, s]
+    jf[OWED, s] = 0.0
+    begin(w, s, K_START if first else K_RESUME, overhead)
 
 
 @kernel
@@ -109,7 +112,10 @@ def rotate(w: World, group: int) -> None:
             s = w.so[gp[i, G_JOB]]
             if ji[STATE, s] == PAUSED and is_clear(w, s, group):
                 take_turn(w, s, group)
-    if members > 1:
+    waits = False
+    for i in range(n):
+        waits |= gp[i, G_GROUP] == group and ji[STATE, w.so[gp[i, G_JOB]]] == PAUSED
+    if waits:
         schedule_rotation(w, group, w.sf[NOW] + w.gq[group, G_QUANTUM])
 
 

@@ -62,9 +62,10 @@ STATIC_F = 14
  USEFUL, OVERHEAD, INTERFERENCE, LOST,
  SAFE_LEFT, SAFE_USEFUL, SAFE_AT,  # LEFT and USEFUL at the last checkpoint, and when that was
  LEASE,  # not to be taken before
+ OWED,  # overhead that a pause cut short
  CRASH_AT, KEY,
- NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT) = range(14, 41)
-JF_ROWS = 41
+ NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT) = range(14, 42)
+JF_ROWS = 42
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING = range(8)
@@ -132,7 +133,8 @@ OV_FIELDS = 7
 
 # outside events
 X_TIME, X_KIND, X_TARGET, X_VALUE = range(4)
-OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RESERVE, OUT_RELEASE, OUT_CANCEL, OUT_TICK, OUT_REFILL = range(8)
+# in the order in which they are handled at one instant
+OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RELEASE, OUT_RESERVE, OUT_CANCEL, OUT_TICK, OUT_REFILL = range(8)
 
 # queues
 Q_QUOTA, Q_LIMIT, Q_HELD, Q_SUM = range(4)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import count_held, drop, finish_move, hold, hold_chosen, make_safe, settle, stop
+from argosy.mechanism.kernels.book import (
+    count_held,
+    drop,
+    finish_move,
+    hold,
+    hold_chosen,
+    make_safe,
+    settle,
+    stop,
+    unpack,
+)
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount
 from argosy.mechanism.kernels.place import choose, count_gpus, room
@@ -22,8 +32,10 @@ def shrink_all(w: World) -> None:
                 stop(w, s, K_PREEMPT, True)
             else:
                 w.sf[WAKE] = min(w.sf[WAKE], old_enough_at)
-        elif jf[GPUS, s] >= 1.0 and (ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]):
-            shrink(w, s)
+        else:
+            too_large = ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]
+            if too_large and jf[GPUS, s] >= 1.0 and ji[PEER, s] < 0:
+                shrink(w, s)
 
 
 @kernel
@@ -53,6 +65,8 @@ def lay_down(w: World, s: int) -> int:
         e = en[e, E_NEXT]
     count_held(w, s, -1.0)
     drop(w, s)
+    if w.ji[PEER, s] >= 0:
+        unpack(w, s)
     return n
 
 
@@ -128,7 +142,7 @@ def extend(w: World, s: int, extra: int) -> None:
     while e >= 0:
         node = en[e, E_NODE]
         more[node] = 0
-        if extra > 0 and en[e, E_MASK]:
+        if extra > 0 and en[e, E_MASK] and w.ni[N_STATE, node] == NODE_UP:
             here = room(w.ni, w.nf, node, extra, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
             if here:
                 more[node] = pick_devices(w.ni, w.si, node, here)
