@@ -7,7 +7,7 @@ A decision is the call of the policy (`engine.ask`), carrying it out and going o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +35,7 @@ def run(options: Options) -> Json:
     cases = [measure("decision", "case", {"policy": p, "active": active, "elastic": False}) for p in ordering]
     if "drf" in POLICIES:
         cases.append(measure("decision", "case", {"policy": "drf", "active": elastic, "elastic": True}))
-    return {"gpus": NODES * GPUS, "cases": cases}
+    return {"gpus": NODES * GPUS, "cases": cases, "floor": measure("decision", "floor", {"active": active})}
 
 
 def crowd(active: int, elastic: bool) -> Trace:
@@ -97,6 +97,46 @@ def case(policy: str, active: int, elastic: bool) -> Json:
         "policy_p50_ms": float(np.percentile(policy_ms, 50)),
         "resizes_per_decision": resized / (WARM + len(ms)),
     }
+
+
+def floor(active: int) -> Json:
+    """What no decision can do without: a ranking of one column, and a visit to compiled code that does nothing."""
+    from argosy.cluster.cluster import Cluster
+    from argosy.mechanism.kernels import layout as L
+    from argosy.policies.base import create
+    from argosy.sim.engine import Engine
+    from argosy.sim.settings import Settings
+
+    warm()
+    machines = Cluster.uniform(NODES, GPUS)
+    engine = Engine(crowd(active, False), machines, create("srsf"), Settings(), watch=lambda engine: None)
+    engine.advance()
+    engine.ask()
+    engine.kernel(L.OP_ADMIT)
+
+    def rank() -> None:
+        engine.view.jobs.refresh(active)
+        engine.policy.rank(engine.view)
+
+    return {"door_us": median_us(lambda: engine.kernel(L.OP_ADMIT)), "rank_us": median_us(rank)}
+
+
+def median_us(call: Callable[[], object], repeats: int = 2000) -> float:
+    took = []
+    for _ in range(repeats):
+        began = time.perf_counter_ns()
+        call()
+        took.append(time.perf_counter_ns() - began)
+    return float(np.median(took)) / 1000
+
+
+def floor_table(figures: Json) -> Sequence[Row]:
+    floor = figures["floor"]
+    return [
+        ("at 10,000 active jobs", "median µs"),
+        ("enter compiled code and do nothing", f"{floor['door_us']:.1f}"),
+        ("rank by the product of two columns (srsf)", f"{floor['rank_us']:.1f}"),
+    ]
 
 
 def table(figures: Json) -> Sequence[Row]:

@@ -38,9 +38,7 @@ def run(options: Options) -> Json:
             where = {"cluster": cluster, "policy": policy, "source": source, "jobs": jobs}
             figures = measure("philly", "case", where)
             shares = measure("philly", "profile", where)
-            cases.append(
-                {"cluster": cluster, "policy": policy, **figures, "run_shares": shares["run_shares"]}
-            )
+            cases.append({"cluster": cluster, "policy": policy, **figures, "run_shares": shares["run_shares"]})
     return {"trace": TRACE if source else f"generated, like philly, {jobs} jobs, seed 0", "cases": cases}
 
 
@@ -75,11 +73,13 @@ def case(cluster: str, policy: str, source: str | None, jobs: int) -> Json:
         figures = metrics(result)
     with tempfile.TemporaryDirectory() as folder, watch("log"):
         write_log(result, Path(folder) / "events.jsonl")
+        log_bytes = (Path(folder) / "events.jsonl").stat().st_size
     return {
         "cpu_s": {**watch.cpu_s, "total": sum(watch.cpu_s.values())},
         "jobs": len(trace),
         "decisions": len(result.decision_ns),
         "events": result.events.height,
+        "log_bytes": log_bytes,
         "preemptions": int(result.jobs["preemptions"].sum()),
         "jct_mean_s": figures["jct_mean_s"],
         "queueing_mean_s": figures["queueing_mean_s"],
@@ -138,6 +138,25 @@ def table(figures: Json) -> Sequence[Row]:
                 told,
                 f"{c['peak_rss_mib']:.0f}",
                 f"{c['decisions']:,}",
+            )
+        )
+    return rows
+
+
+def event_table(figures: Json) -> Sequence[Row]:
+    """Costs per row of the event log: the yard-stick that does not depend on the trace."""
+    rows: list[Row] = [("cluster", "policy", "events", "run µs each", "log µs each", "bytes each", "µs a decision")]
+    for c in figures["cases"]:
+        cpu, events, decisions = c["cpu_s"], c["events"], c["decisions"]
+        rows.append(
+            (
+                c["cluster"],
+                c["policy"],
+                f"{events:,}",
+                f"{1e6 * cpu['run'] / events:.2f}",
+                f"{1e6 * cpu['log'] / events:.2f}",
+                f"{c['log_bytes'] / events:.0f}",
+                f"{1e6 * cpu['run'] / decisions:.1f}" if decisions else "never asked",
             )
         )
     return rows

@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "performance.md"
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
+    "events": ("philly", philly.event_table),
+    "floor": ("decision", decision.floor_table),
     "million": ("million", million.table),
     "growth": ("million", million.growth_table),
     "decision": ("decision", decision.table),

@@ -164,7 +164,7 @@ class Elsewhere(Good):
         (FalselyStatic, "declares static, but being asked at every decision changes the result"),
         (StaticAndPreemptive, "static key but is preemptive"),
         (EagerAndSizing, "declares eager"),
-        (TooLarge, "is given 3 workers; it takes 0 or 1..1"),
+        (TooLarge, r"3 GPUs for job .*, which takes 1\.\.1"),
         (Starving, "waiting for ever"),
         (NotJson, "not JSON"),
         (Amnesiac, "differs after restore"),

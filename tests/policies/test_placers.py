@@ -43,7 +43,8 @@ def test_strict_consolidation_waits_where_soft_scatters(consolidation: str, star
 
 def test_scattering_costs_speed() -> None:
     jobs = [Job("a", 0, 9, 3), Job("b", 0, 9, 3), Job("pair", 0, 9, 2)]
-    assert finish(simulate(jobs, sized(4, 4), "fifo", consolidation="soft"))[2] > 9
+    assert finish(simulate(jobs, sized(4, 4), "fifo", consolidation="soft", locality=True))[2] > 9
+    assert finish(simulate(jobs, sized(4, 4), "fifo", consolidation="soft", locality=False))[2] == 9
 
 
 def test_spread_goes_to_the_emptiest_nodes() -> None:

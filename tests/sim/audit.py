@@ -64,7 +64,7 @@ class Audit:
         with_gpus = [n for n in self.cluster.nodes if n.gpus]
         self.cpus_per_gpu = min((n.cpus / n.gpus for n in with_gpus), default=0.0)
         self.memory_per_gpu = min((n.memory_gib / n.gpus for n in with_gpus), default=0.0)
-        self.speed = RigidSpeed(self.cluster)
+        self.speed = RigidSpeed(self.cluster, settings.locality)
         self.calm = settings.node_mtbf_h is None and settings.job_mtbf_h is None and not settings.drifting
 
     def say(self, problem: str) -> None:
@@ -282,9 +282,11 @@ class Audit:
 class RigidSpeed:
     """The rigid performance model, told again: GPUs × type × locality, relative to the request."""
 
-    def __init__(self, cluster: Cluster, slowdown: Callable[[], tuple[float, ...]] = default_slowdowns) -> None:
+    def __init__(
+        self, cluster: Cluster, locality: bool, slowdown: Callable[[], tuple[float, ...]] = default_slowdowns
+    ) -> None:
         self.nodes, self.types = cluster.nodes, cluster.gpu_types or ("gpu",)
-        self.slowdown = slowdown()
+        self.slowdown, self.locality = slowdown(), locality
 
     def of(self, job: dict[str, Any], parts: tuple[Part, ...]) -> float:
         with_gpus = [(node, mask) for node, mask, _ in parts if mask]
@@ -294,7 +296,10 @@ class RigidSpeed:
         slowest = min(gpu_types.speed(self.nodes[node].gpu_type) for node, _ in with_gpus)
         k, own = max(job["gpus"], 1.0), self.reference_type(job["gpu_type"])
         reference = k * gpu_types.speed(own) * self.at(self.reference_level(own, k), k)
-        return float(count * slowest * self.at(self.level(with_gpus), count) / reference)
+        here = self.level(with_gpus)
+        if not self.locality:  # as if consolidated
+            here = self.reference_level(self.nodes[with_gpus[0][0]].gpu_type, count)
+        return float(count * slowest * self.at(here, count) / reference)
 
     def at(self, level: int, count: float) -> float:
         return self.slowdown[level] if count > 1 else 1.0

@@ -145,7 +145,7 @@ def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> N
 
 
 def check_answer(engine: Engine) -> None:
-    """After a decision: one finite number a job, and sizes that the jobs can take."""
+    """After a decision: one finite number a job; sizes and plans the engine has checked itself."""
     world, policy = engine.world, engine.policy
     n = len(engine.view.jobs)
     if overrides(policy, "plan"):
@@ -158,15 +158,6 @@ def check_answer(engine: Engine) -> None:
     key = world.jf[L.KEY, :n]
     for row in np.flatnonzero(~np.isfinite(key)).tolist():
         refuse(row, f"is ranked {key[row]}, which is no finite number")
-    if not overrides(policy, "size"):
-        return
-    for row in range(n):
-        size, asked = int(world.ji[L.WANT, row]), float(world.jf[L.GPUS, row])
-        low, high = float(world.jf[L.MIN_GPUS, row]), float(world.jf[L.MAX_GPUS, row])
-        if asked < 1:  # a share of a device, or CPUs alone: all or nothing
-            low = high = 1.0
-        if size != 0 and not low <= size <= high:
-            refuse(row, f"is given {size} workers; it takes 0 or {low:g}..{high:g}")
 
 
 def check_everybody_finishes(policy: Policy, result: Result) -> None:

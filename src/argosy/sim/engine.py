@@ -355,8 +355,8 @@ class Engine:
 
     def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:
         jf = self.world.jf
-        outside = (workers < jf[L.MIN_GPUS, :n]) | (workers > jf[L.MAX_GPUS, :n])
-        wrong = (workers < 0) | (outside & (workers > 0) & (jf[L.GPUS, :n] >= 1))
+        too_few = (workers < 0) | ((workers > 0) & (workers < jf[L.MIN_GPUS, :n]))
+        wrong = too_few | (workers > np.maximum(jf[L.MAX_GPUS, :n], 1.0))  # 1 stands for a share, or for CPUs alone
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             job = self.trace.frame["job_id"][int(self.world.ji[L.ID, row])]
