@@ -1,22 +1,17 @@
 """The same traces and policies as published simulators, with their rules: what they and Argosy need.
 
-Their CPU seconds come with the data (`peers/results.csv`), measured on another machine: read the ratio as an
-order of magnitude. Their rules: no overheads, speeds as in the trace, GPUs counted and nothing else.
+Their CPU seconds come with the data (`peers/results.csv`), measured on a similar machine at another time: read
+the ratio as an order of magnitude. Their rules: no overheads, speeds as in the trace, GPUs are only counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from argosy.mechanism.kernels import layout as L
 from benchmarks.harness import Json, Options, Row, Watch, measure, warm
-
-if TYPE_CHECKING:
-    from argosy.sim.engine import Engine
 
 SEEDS = (0,)
 REPEATS = 5
@@ -74,7 +69,6 @@ def case(path: str, nodes: int, gpus: int, policy: str) -> Json:
             trace = get_importer("tiresias").run([Path(path)], on_error="fail").trace
         with watch("set_up"):
             engine = Engine(trace, machines, create(policy), Settings.ideal(seed=SEEDS[0]))
-            count_only(engine)
         with watch("run"):
             result = engine.run()
         with watch("metrics"):
@@ -83,13 +77,6 @@ def case(path: str, nodes: int, gpus: int, policy: str) -> Json:
     stages = {stage: float(np.median([s[stage] for s in spent])) for stage in spent[0]}
     total = float(np.median([sum(s.values()) for s in spent]))
     return {"jobs": len(trace), "jct_mean_s": figures["jct_mean_s"], "cpu_s": {**stages, "total": total}}
-
-
-def count_only(engine: Engine) -> None:
-    """A GPU is a GPU wherever it is: every gang runs at the speed of the trace."""
-    world = engine.world
-    world.rt[:] = np.arange(world.rt.shape[2])[:, None]
-    world.tr[L.REFERENCE] = world.tr[L.GPUS]
 
 
 def table(figures: Json) -> Sequence[Row]:

@@ -145,9 +145,9 @@ def table(figures: Json) -> Sequence[Row]:
 
 def event_table(figures: Json) -> Sequence[Row]:
     """Costs per row of the event log: the yard-stick that does not depend on the trace."""
-    rows: list[Row] = [("cluster", "policy", "events", "run µs each", "log µs each", "bytes each", "µs a decision")]
+    rows: list[Row] = [("cluster", "policy", "events", "run µs each", "log µs each", "bytes each")]
     for c in figures["cases"]:
-        cpu, events, decisions = c["cpu_s"], c["events"], c["decisions"]
+        cpu, events = c["cpu_s"], c["events"]
         rows.append(
             (
                 c["cluster"],
@@ -156,7 +156,6 @@ def event_table(figures: Json) -> Sequence[Row]:
                 f"{1e6 * cpu['run'] / events:.2f}",
                 f"{1e6 * cpu['log'] / events:.2f}",
                 f"{c['log_bytes'] / events:.0f}",
-                f"{1e6 * cpu['run'] / decisions:.1f}" if decisions else "never asked",
             )
         )
     return rows

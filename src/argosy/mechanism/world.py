@@ -69,6 +69,7 @@ def build(
     si[L.KMAX] = tables.rate.shape[2] - 1
     si[L.MAX_PREEMPTIONS] = si[L.MAX_CRASHES] = 1 << 40
     si[L.SEED] = seed
+    si[L.SHARES] = bool(((trace[L.GPUS] > 0) & (trace[L.GPUS] < 1)).any())  # a share may be all that holds a device
     si[L.RNG] = (seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
     rs = np.full((L.RS_ROWS, jobs), 0.0)
     rs[L.R_FIRST_START] = rs[L.R_FINISH] = np.nan

@@ -59,7 +59,7 @@ def admit(w: World) -> None:
             parts == 0
             and may_reclaim
             and (si[PREEMPTIVE] or ji[GUARANTEED, s])
-            and (amount < 1.0 or behind + si[FREE_GPUS] >= amount - 1e-6)
+            and (amount < 1.0 or si[SHARES] or behind + si[FREE_GPUS] >= amount - 1e-6)
         ):
             if not counted:
                 count_reclaimable(w, i)
@@ -166,7 +166,7 @@ def count_reclaimable(w: World, position: int) -> None:
 def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
     """Might the job fit if everybody behind it gave way? Never wrongly no; looks at GPUs only."""
     ni, si = w.ni, w.si
-    types = w.ji[TYPES, s] & w.ji[WANT_TYPES, s]
+    types = w.ji[TYPES, s] & w.ji[WANT_TYPES, s] if amount > 0.0 else -1
     wanted = gpus if amount >= 1.0 else int(amount > 0.0)
     total, most = 0, 0
     for node in range(si[NODES]):
@@ -216,7 +216,7 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     """
     jf, ji, si, so = w.jf, w.ji, w.si, w.so
     order, scan = w.wk[W_ORDER], w.wk[W_SCAN]
-    types = ji[TYPES, s] & ji[WANT_TYPES, s]
+    types = ji[TYPES, s] & ji[WANT_TYPES, s] if amount > 0.0 else -1
     whole = gpus if amount >= 1.0 else 0
     one_node = amount < 1.0 or gpus <= largest_node(w, types)
     cpus, memory = jf[CPU_UNIT, s] * max(whole, 1), jf[MEM_UNIT, s] * max(whole, 1)
