@@ -32,7 +32,7 @@ def admit(w: World) -> None:
     n = si[ORDER_N]
     order = w.wk[W_ORDER]
     n_failed = 0
-    counted = False  # whether N_TAKE holds what jobs further down hold
+    counted_at = -1  # position behind which N_TAKE counts; further down it counts too much, never too little
     behind = w.sf[TOTAL_HELD]  # GPUs that they hold
     may_reclaim = bool(si[PREEMPTIVE] or si[QUOTAS])
     for i in range(n):
@@ -40,8 +40,6 @@ def admit(w: World) -> None:
         if ji[STATE, s] == RUNNING:
             ji[SEEN, s] = stamp
             behind -= jf[HELD, s]
-            if counted:
-                count_one(w, s, -1)
             if si[ELASTIC] and ji[WANT, s] > 0:
                 grow(w, s)
             continue
@@ -61,10 +59,15 @@ def admit(w: World) -> None:
             and (si[PREEMPTIVE] or ji[GUARANTEED, s])
             and (amount < 1.0 or si[SHARES] or behind + si[FREE_GPUS] >= amount - 1e-6)
         ):
-            if not counted:
+            if counted_at < 0:
                 count_reclaimable(w, i)
-                counted = True
-            if could_fit(w, s, gpus, amount):
+                counted_at = i
+            hope = could_fit(w, s, gpus, amount)
+            if hope and counted_at < i:
+                count_reclaimable(w, i)
+                counted_at = i
+                hope = could_fit(w, s, gpus, amount)
+            if hope:
                 parts = reclaim(w, i, s, gpus, servers, amount)
                 may_reclaim = parts >= 0
                 parts = max(parts, 0)
@@ -101,6 +104,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
     """
     jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
+    by_queue = w.si[QUOTAS] or w.si[RESERVED]  # whether it matters whose job it is
     for i in range(0, 6 * n, 6):
         same_kind = (failed[i] >= 1.0) == (amount >= 1.0) and (failed[i] > 0.0) == (amount > 0.0)
         if (
@@ -109,7 +113,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
             and jf[CPU_UNIT, s] >= failed[i + 1]
             and jf[MEM_UNIT, s] >= failed[i + 2]
             and types & ~int(failed[i + 3]) == 0
-            and ji[QUEUE, s] == failed[i + 4]
+            and (ji[QUEUE, s] == failed[i + 4] or not by_queue)
             and ji[WANT_PS, s] >= failed[i + 5]
         ):
             return True
