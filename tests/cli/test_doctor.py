@@ -103,7 +103,7 @@ def test_an_old_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: "1.2.9rc1" if name == "numpy" else version(name))
     numpy = found()["numpy"]
     assert numpy.status is Status.OLD
-    assert numpy.found.startswith("1.2.9rc1, needs ≥ 1.")
+    assert numpy.found.startswith("1.2.9rc1, needs ≥ 2.")
     assert "--upgrade" in (numpy.fix or "")
 
 

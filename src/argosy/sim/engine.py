@@ -33,7 +33,7 @@ from argosy.workload.trace import Trace
 
 MAX_STATIC_CLASSES = 256
 PATIENCE = 2_000_000  # events without any job finishing after which a run is taken to be endless
-QUIET_DECISIONS = 10_000
+LOOK_UP_EVERY = 4096  # decisions between two looks at how the run goes on
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
@@ -98,7 +98,7 @@ class Engine:
         self.world = self._outside.world
         self._told = 0  # log rows that the policy has heard of
         self._estimated_upto = 0
-        self._quiet = (0, 0)  # log rows, and decisions since when none was added
+        self._logged = 0  # log rows when last looked up
         self._progress = (0, 0)  # jobs finished, and log rows when that number last changed
         self._decision_ns: list[int] = []
         self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
@@ -248,11 +248,10 @@ class Engine:
 
     def _is_stuck(self) -> bool:
         """Nobody runs, nothing has happened for long, and still the policy wants to be woken: nothing ever will."""
-        logged = int(self.world.si[L.LOG_N])
-        if logged != self._quiet[0] or self.view.running:
-            self._quiet = (logged, 0)
-        self._quiet = (logged, self._quiet[1] + 1)
-        return self._quiet[1] > QUIET_DECISIONS
+        si = self.world.si
+        quiet = int(si[L.LOG_N]) == self._logged and not self.view.running
+        self._logged = int(si[L.LOG_N])
+        return quiet and bool(si[L.NEXT_JOB] >= si[L.JOBS] and si[L.EX_NEXT] >= si[L.EX_N])
 
     def _grow_jobs(self) -> None:
         w = self.world
@@ -397,10 +396,13 @@ class Engine:
         if self.static:
             self.advance(progress)
         else:
-            while self.advance(progress) and not self._is_stuck():
+            while self.advance(progress):
                 self.ask()
-                if progress is not None and len(self._decision_ns) % 4096 == 0:
-                    progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
+                if len(self._decision_ns) % LOOK_UP_EVERY == 0:
+                    if self._is_stuck():
+                        break
+                    if progress is not None:
+                        progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
                 if self._watch is not None:
                     self.kernel(L.OP_ADMIT)
                     self._watch(self)
