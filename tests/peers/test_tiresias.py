@@ -1,4 +1,4 @@
-"""The authors' simulator, answered to the second (algorithms.md, Reproducing the authors' simulators).
+"""The authors' simulator, answered to the second.
 
 Their semantics: no overheads, whole seconds, GPUs are counted and not placed, ends come before arrivals.
 """

@@ -1,4 +1,4 @@
-"""The worked numbers of algorithms.md §8, and what must hold for any parameters."""
+"""Pollux' model on worked numbers, and what must hold for any parameters."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from argosy.workload.trace import Job
 
 TWO = Cluster.uniform(1, 2)
 ONE = Cluster.uniform(1, 1)
-# Tiresias' example (algorithms.md, §5): three jobs at t = 0 on 2 GPUs
+# Tiresias' example: three jobs at t = 0 on 2 GPUs
 THREE = [Job("a", 0, 2, 2), Job("b", 0, 8, 1), Job("c", 0, 6, 2)]
 
 

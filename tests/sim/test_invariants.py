@@ -1,4 +1,4 @@
-"""Random clusters, jobs, faults and policies: whatever happens, the books must balance (design §4)."""
+"""Random clusters, jobs, faults and policies: whatever happens, the books must balance."""
 
 from __future__ import annotations
 

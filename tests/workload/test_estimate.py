@@ -1,4 +1,4 @@
-"""Duration estimators: algorithms.md §19 by hand, and never a look into the future."""
+"""Duration estimators: QSSF's rules by hand, and never a look into the future."""
 
 from __future__ import annotations
 

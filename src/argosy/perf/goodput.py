@@ -1,4 +1,4 @@
-"""Statistical efficiency: what a sample is worth when the batch grows (Pollux; algorithms.md §8).
+"""Statistical efficiency: what a sample is worth when the batch grows (Pollux, OSDI'21).
 
 φ = M0·var/sqr            gradient noise scale, from the gradient's variance and squared norm at batch M0
 E(M) = (φ + M0)/(φ + M)   progress per sample relative to batch M0

@@ -1,4 +1,4 @@
-"""The iteration model: one training step from seven numbers (Pollux, OSDI'21; algorithms.md §8).
+"""The iteration model: one training step from seven numbers (Pollux, OSDI'21).
 
     T_grad = α + β·m                              m = samples per GPU and pass
     T_sync = 0                                    one GPU
