@@ -61,7 +61,7 @@ def door(function: F) -> F:
 
 def _compile(function: F, **options: bool) -> F:
     numba: Any = import_module("numba")  # heavy: only kernel modules use this, and they are imported late
-    # kernels allocate nothing, so they need no reference counts, which took half of their time
+    # kernels allocate nothing, so they need no reference counts, which would cost much of their time
     compiled = numba.njit(_nrt=False, error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
     by_exact_types = compiled.get_call_template
 
