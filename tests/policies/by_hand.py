@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, View
+from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Losses, Part, Profile, View
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine
 from argosy.sim.result import EventKind, Result
@@ -59,6 +59,9 @@ def view_of(
     columns: dict[str, Any],
     *,
     nodes: dict[str, Any] | None = None,
+    profile: Profile | None = None,
+    losses: dict[int, Losses] | None = None,
+    parts: dict[int, list[Part]] | None = None,
     **context: Any,
 ) -> View:
     """A view with these job columns, for asking a policy directly; resets the policy."""
@@ -108,4 +111,5 @@ def view_of(
         "seed": 0,
     }
     policy.reset(Context(**(fixed | context)))
-    return View(jobs, there, policy.uses, None, lambda row: [])
+    placed, reported = parts or {}, losses or {}
+    return View(jobs, there, policy.uses, profile, lambda row: placed.get(row, []), reported.__getitem__)

@@ -26,6 +26,8 @@ INFORMATION: dict[str, str] = {
     "duration": "the true duration: the future",
     "profile": "throughput by GPU type, size and locality",
     "nodes": "the nodes: free devices, types, racks, state",
+    "loss": "the training losses that a job has reported so far",
+    "history": "what became of the jobs that have ended",
 }
 
 JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
@@ -45,6 +47,7 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "deadline": ("demand", "absolute time, inf if none"),
     "types": ("demand", "bit set of GPU types it accepts; names in context.gpu_types"),
     "kind": ("demand", "job class: same model, same batch"),
+    "ps_kind": ("demand", "the same for parameter-server jobs, -1 for others"),
     "attained": ("service", "GPU-seconds held"),
     "executed_s": ("service", "seconds holding resources"),
     "waiting_s": ("service", "length of the current wait"),
@@ -55,6 +58,7 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "servers": ("placement", "parameter servers held now"),
     "level": ("placement", "widest boundary its placement crosses: 0 island, 1 node, 2 rack, 3 cluster"),
     "progress": ("progress", "0..1"),
+    "reference_rate": ("profile", "throughput as requested, on its reference type: there it does 1 s of work per s"),
     "measured_rate": ("rate", "seconds of reference work per second"),
     "expected_s": ("estimate", "expected duration at the requested size"),
     "expected_left_s": ("estimate", "what is left of it"),
@@ -138,6 +142,16 @@ class Part(NamedTuple):
     servers: int  # parameter servers
 
 
+class Losses(NamedTuple):
+    """What a job has reported of its training so far, and when it will call itself converged."""
+
+    epochs: NDArray[np.float64]  # 1, 2, … as many as are complete
+    losses: NDArray[np.float64]  # after each of them
+    threshold: float  # it ends when the loss fell by less than this over the last `window` epochs
+    window: int
+    seconds_per_epoch: float  # at the reference configuration
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What does not change during a run; policies get it once, in `reset`."""
@@ -158,36 +172,67 @@ class Context:
         return int(self.node_gpus.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What one GPU shows of each job class that runs alone on it."""
+
+    utilisation: NDArray[np.float64]  # per kind, 0..1
+    memory_gib: NDArray[np.float64]
+
+
 class Profile:
-    """Throughput estimates that a real scheduler could have: `rate(kind, type, gpus, level)`."""
+    """Throughput estimates that a real scheduler could have, in the model's own unit per second.
 
-    __slots__ = ("_rate",)
+    Divided by `jobs.reference_rate` they are seconds of reference work per second. Arguments may be arrays.
+    """
 
-    def __init__(self, rate: NDArray[np.float64]) -> None:
-        self._rate = rate
+    __slots__ = ("_pair", "_ps", "_rate", "footprint")
+
+    def __init__(
+        self,
+        rate: NDArray[np.float64],
+        ps: NDArray[np.float64],
+        pair: NDArray[np.float64],
+        footprint: Footprint,
+    ) -> None:
+        self._rate, self._ps, self._pair, self.footprint = rate, ps, pair, footprint
 
     @property
     def largest(self) -> int:
         """The largest size in the tables; beyond it rates are extrapolated in proportion."""
         return int(self._rate.shape[2]) - 1
 
+    @property
+    def most_servers(self) -> int:
+        """The largest number of parameter servers in the tables."""
+        return int(self._ps.shape[1]) - 1
+
     def rate(self, kind: Any, gpu_type: Any, gpus: Any, level: Any = 1) -> Any:
-        """Samples (or steps) per second; arguments may be arrays."""
+        """Samples (or steps) per second of an all-reduce job."""
         k = np.minimum(gpus, self.largest)
         return self._rate[kind, gpu_type, k, level] * (np.maximum(gpus, 1) / np.maximum(k, 1))
+
+    def ps_rate(self, ps_kind: Any, servers: Any, workers: Any) -> Any:
+        """Samples per second of a parameter-server job; sizes beyond the table count as its largest."""
+        table = self._ps
+        return table[ps_kind, np.minimum(servers, table.shape[1] - 1), np.minimum(workers, table.shape[2] - 1)]
+
+    def beside(self, kind: Any, other: Any) -> Any:
+        """Speed of a job of one kind packed with one of the other, relative to running alone."""
+        return self._pair[kind, other]
 
 
 class View:
     """The state of the cluster at `now`, as far as a policy may see it."""
 
-    __slots__ = ("_parts", "_profile", "_uses", "free_gpus", "jobs", "nodes", "now", "running", "waiting")
+    __slots__ = ("_losses", "_parts", "_profile", "_uses", "free_gpus", "jobs", "nodes", "now", "running", "waiting")
 
     def __init__(
         self, jobs: Columns, nodes: Columns, uses: frozenset[str], profile: Profile | None,
-        parts: Callable[[int], list[Part]],
+        parts: Callable[[int], list[Part]], losses: Callable[[int], Losses],
     ) -> None:
         self.jobs, self.nodes = jobs, nodes
-        self._uses, self._profile, self._parts = uses, profile, parts
+        self._uses, self._profile, self._parts, self._losses = uses, profile, parts, losses
         self.now = 0.0
         self.waiting = 0  # jobs that hold nothing
         self.running = 0
@@ -204,3 +249,9 @@ class View:
         if "placement" not in self._uses:
             raise UndeclaredInformation("a policy read a placement but does not declare 'placement' in `uses`")
         return self._parts(row)
+
+    def losses(self, row: int) -> Losses:
+        """What the job in this row has reported of its training."""
+        if "loss" not in self._uses:
+            raise UndeclaredInformation("a policy read losses but does not declare 'loss' in `uses`")
+        return self._losses(row)

@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,6 +37,18 @@ class Sizes:
     workers: Ints
     servers: Ints | None = None  # parameter servers
     types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
+
+
+class Place(IntEnum):
+    """How a job is to be placed; with `STRICT` added it waits rather than use more nodes than it needs."""
+
+    AS_USUAL = -1  # the policy's placer, or the one that the run's settings name
+    CONSOLIDATE = 0
+    SPREAD = 1
+    FIRST_FIT = 2
+    RANDOM = 3
+    RACK_AWARE = 4
+    STRICT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,10 @@ class Policy:
         """How many GPUs each job gets; called after `rank` if overridden."""
         raise PolicyError(f"policy {self.name!r} does not size jobs")
 
+    def place(self, view: View) -> Ints:
+        """How each job is to be placed, as `Place` codes; called after `rank` and `size` if overridden."""
+        raise PolicyError(f"policy {self.name!r} does not place jobs")
+
     def plan(self, view: View) -> Plan:
         """Everything at once, instead of rank and size."""
         raise PolicyError(f"policy {self.name!r} does not plan")
@@ -104,7 +121,8 @@ def decides(policy: Policy | type[Policy]) -> str:
     cls = policy if isinstance(policy, type) else type(policy)
     if cls.plan is not Policy.plan:
         return "order, size, place"
-    return "order, size" if cls.size is not Policy.size else "order"
+    answers = [role for role in ("size", "place") if getattr(cls, role) is not getattr(Policy, role)]
+    return ", ".join(["order", *answers])
 
 
 def register(name: str, summary: str, reference: str = "") -> Callable[[type[Policy]], type[Policy]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,23 @@ import polars as pl
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Context, Part, Profile, View
+from argosy.cluster.view import (
+    JOB_COLUMNS,
+    NODE_COLUMNS,
+    Columns,
+    Context,
+    Footprint,
+    Losses,
+    Part,
+    Profile,
+    View,
+)
 from argosy.errors import InputError, InvalidPlan, PolicyError, TraceError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import PLACERS, build, classify, impossible, spread_out
+from argosy.perf import footprint
+from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import compile_tables
 from argosy.policies.base import Event, Policy, Sizes, overrides
@@ -42,11 +55,13 @@ JOB_ROWS_F = {
     "max_gpus": L.MAX_GPUS, "weight": L.WEIGHT, "priority": L.PRIORITY, "deadline": L.DEADLINE,
     "attained": L.NOW_ATTAINED, "executed_s": L.NOW_EXECUTED, "waiting_s": L.NOW_WAITING, "started": L.STARTED,
     "held": L.HELD, "progress": L.NOW_PROGRESS, "measured_rate": L.RATE, "expected_s": L.EXPECTED,
-    "expected_left_s": L.NOW_EXPECTED_LEFT, "duration_s": L.WORK, "remaining_s": L.NOW_LEFT,
+    "expected_left_s": L.NOW_EXPECTED_LEFT, "reference_rate": L.REFERENCE, "duration_s": L.WORK,
+    "remaining_s": L.NOW_LEFT,
 }  # fmt: skip
 JOB_ROWS_I = {
     "index": L.ID, "ps": L.WANT_PS_ASKED, "queue": L.QUEUE, "user": L.USER, "app": L.APP, "types": L.TYPES,
-    "kind": L.CLASS, "preemptions": L.PREEMPTIONS, "state": L.STATE, "servers": L.PS_HELD, "level": L.LEVEL,
+    "kind": L.CLASS, "ps_kind": L.PS_CLASS, "preemptions": L.PREEMPTIONS, "state": L.STATE, "servers": L.PS_HELD,
+    "level": L.LEVEL,
 }  # fmt: skip
 NODE_ROWS_F = {
     "free_cpus": L.CPU_FREE, "free_memory_gib": L.MEM_FREE, "cpus": L.CPU_TOTAL, "memory_gib": L.MEM_TOTAL,
@@ -130,8 +145,10 @@ class Engine:
         si[L.MAX_PREEMPTIONS], si[L.MAX_CRASHES] = settings.max_preemptions, settings.max_retries
         si[L.HOT] = settings.hot_resize
         si[L.ORACLE] = isinstance(self._estimator, Oracle)
-        bits = {"service": L.D_SERVICE, "duration": L.D_LEFT, "progress": L.D_PROGRESS, "estimate": L.D_EXPECTED}
-        si[L.DERIVE] = sum(bit for name, bit in bits.items() if name in policy.uses)
+        bits = {"service": L.D_SERVICE, "duration": L.D_LEFT, "progress": L.D_PROGRESS, "loss": L.D_PROGRESS,
+                "estimate": L.D_EXPECTED}  # fmt: skip
+        for name in policy.uses & bits.keys():
+            si[L.DERIVE] |= bits[name]
         si[L.ELASTIC] = overrides(policy, "size")
 
     def _refuse_impossible(self) -> None:
@@ -175,9 +192,12 @@ class Engine:
         node_rows = {n: w.nf[r] for n, r in NODE_ROWS_F.items()} | {n: w.ni[r] for n, r in NODE_ROWS_I.items()}
         nodes = Columns(node_rows, NODE_COLUMNS, policy.uses, policy.name)
         nodes.refresh(len(self.cluster.nodes))
-        profile = Profile(w.rt) if "profile" in policy.uses else None
+        profile = None
+        if "profile" in policy.uses:
+            utilisation, memory_gib = footprint.of([c.model for c in self._tables.classes])
+            profile = Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib))
         jobs = Columns(self._job_rows(w.jf, w.ji), JOB_COLUMNS, policy.uses, policy.name)
-        return View(jobs, nodes, policy.uses, profile, self.parts_of)
+        return View(jobs, nodes, policy.uses, profile, self.parts_of, self.losses_of)
 
     def _prepare_static(self) -> bool:
         """Use the fast path for fixed keys where nothing needs the slow one."""
@@ -221,7 +241,7 @@ class Engine:
         rows["index"] = np.arange(n)
         jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
         jobs.refresh(n)
-        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self.parts_of)
+        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self.parts_of, self.losses_of)
         return check_key(policy.rank(view), n, policy)
 
     # -- what the host does for the kernels --------------------------------------------------------------------
@@ -445,6 +465,16 @@ class Engine:
             parts.append(Part(int(en[e, L.E_NODE]), int(en[e, L.E_MASK]), int(en[e, L.E_MILLI]), int(en[e, L.E_PS])))
             e = int(en[e, L.E_NEXT])
         return parts
+
+
+    @cached_property
+    def _curves(self) -> Curves:
+        return Curves(self.trace.frame["model"].to_list(), self._tables.work_s, self.settings.seed)
+
+    def losses_of(self, row: int) -> Losses:
+        """What the job in this slot has reported of its training."""
+        w = self.world
+        return self._curves.reported(int(w.ji[L.ID, row]), float(w.jf[L.NOW_PROGRESS, row]))
 
 
 def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:
