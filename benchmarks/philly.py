@@ -43,10 +43,11 @@ def run(options: Options) -> Json:
 
 
 def load(source: str | None, jobs: int) -> Trace:
-    from argosy.workload.synth.generate import generate
     from argosy.workload.trace import Trace
 
     if source is None:
+        from argosy.workload.synth.generate import generate
+
         return generate("philly", jobs, SEEDS[0])
     trace = Trace.read(source)
     return trace if len(trace) <= jobs else Trace.of(trace.frame.head(jobs), trace.name)

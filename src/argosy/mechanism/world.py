@@ -52,9 +52,10 @@ def build(
     trace, names = trace_rows(frame, cluster, tables, expected_s, types)
     jobs, nodes, devices = frame.height, len(cluster.nodes), max(max(n.gpus for n in cluster.nodes), 1)
     nf, ni, islands = node_rows(cluster, types, devices)
-    bk = np.zeros((devices + 1, nodes // 32 + 1), np.int64)
+    bk = np.zeros((devices + 1, nodes // 32 + 2), np.int64)
     for node in range(nodes):
         bk[ni[L.N_FREE, node], node >> 5] |= 1 << (node & 31)
+        bk[ni[L.N_FREE, node], -1] += 1
     slots = spread_out(min(jobs, 1024) + 2)
     most_servers = int(trace[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))
     sf, si = np.zeros(L.SF_SIZE), np.zeros(L.SI_SIZE, np.int64)

@@ -76,6 +76,8 @@ class Policy:
     backfill: bool = True  # go on behind a job that does not fit?
     placer: str = "consolidate"
     static: bool = False  # the key of a job is fixed when it arrives and depends on nothing but the job
+    key: str = ""  # the job column that is its rank: the host may then look it up without asking
+    every_s: float = np.inf  # how often it wants to be asked while somebody waits
     eager: bool = False  # need not be asked when nobody waits, or the only one who waits is new and fits
 
     def reset(self, context: Context) -> None:
@@ -83,6 +85,9 @@ class Policy:
 
     def rank(self, view: View) -> Floats:
         """One number a job, smaller first; ties go to the earlier submission."""
+        if self.key:
+            column: Floats = getattr(view.jobs, self.key)
+            return column
         raise PolicyError(f"policy {self.name!r} implements neither rank nor plan")
 
     def size(self, view: View) -> Sizes:
@@ -99,7 +104,7 @@ class Policy:
 
     def wake_at(self, view: View) -> float | None:
         """Ask me again at this time even if nothing happens."""
-        return None
+        return view.now + self.every_s if view.waiting else None
 
     def on_event(self, event: Event) -> None:
         """Something happened; called before the next decision, if overridden."""

@@ -12,24 +12,18 @@ References: Nuyens and Wierman, The foreground-background queue, 2008.
 
 from __future__ import annotations
 
-from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.policies.base import Floats, Policy, register
+from argosy.policies.base import Policy, register
 
 
 @register("las", "least attained GPU-time first, preemptive; no durations needed", "Nuyens and Wierman 2008")
 class Las(Policy):
     uses = frozenset({"service"})
+    key = "attained"
     preemptive = True
     eager = True
 
     def __init__(self, quantum_s: float = 600.0) -> None:
         if not quantum_s > 0:
             raise InputError(f"las: quantum_s must be > 0, is {quantum_s}")
-        self.quantum_s = quantum_s
-
-    def rank(self, view: View) -> Floats:
-        return view.jobs.attained
-
-    def wake_at(self, view: View) -> float | None:
-        return view.now + self.quantum_s if view.waiting else None
+        self.quantum_s = self.every_s = quantum_s

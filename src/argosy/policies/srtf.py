@@ -22,11 +22,9 @@ from argosy.policies.base import Floats, Policy, register
 @register("srtf", "shortest remaining time first, preemptive")
 class Srtf(Policy):
     uses = frozenset({"estimate"})
+    key = "expected_left_s"
     preemptive = True
     eager = True
-
-    def rank(self, view: View) -> Floats:
-        return view.jobs.expected_left_s
 
 
 @register("srsf", "shortest remaining service (GPU-time) first, preemptive", "Tiresias, NSDI'19")

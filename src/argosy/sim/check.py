@@ -101,15 +101,15 @@ def check_declarations(policy: Policy) -> None:
 
     if not policy.name:
         refuse('has no name: decorate its class with @register("name", "what it does")')
-    if not any(overrides(policy, method) for method in ("rank", "plan")):
+    if not (policy.key or any(overrides(policy, method) for method in ("rank", "plan"))):
         refuse("implements neither rank nor plan")
-    if overrides(policy, "size") and not overrides(policy, "rank"):
+    if overrides(policy, "size") and not (policy.key or overrides(policy, "rank")):
         refuse("implements size but not rank: sizes are served in the order of rank")
     if unknown := sorted(set(policy.uses) - set(INFORMATION)):
         refuse(f"uses unknown information {unknown}; there are {', '.join(INFORMATION)}")
     if policy.placer not in PLACERS:
         refuse(f"has an unknown placer {policy.placer!r}; there are {', '.join(PLACERS)}")
-    asks_again = [m for m in ("size", "plan", "wake_at", "on_event") if overrides(policy, m)]
+    asks_again = [m for m in ("size", "place", "plan", "wake_at", "on_event") if overrides(policy, m)]
     if policy.static and (policy.preemptive or asks_again):
         why = f"implements {asks_again[0]}" if asks_again else "is preemptive"
         refuse(f"declares a static key but {why}: then it must be asked at every decision")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import polars as pl
@@ -35,7 +35,7 @@ from argosy.perf import footprint
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import compile_tables
-from argosy.policies.base import Event, Policy, Sizes, overrides
+from argosy.policies.base import Event, Place, Policy, Sizes, overrides
 from argosy.sim.outside import Outside
 from argosy.sim.planner import PlanWriter
 from argosy.sim.result import EventKind, Result
@@ -47,6 +47,7 @@ from argosy.workload.trace import Trace
 MAX_STATIC_CLASSES = 256
 PATIENCE = 2_000_000  # events without any job finishing after which a run is taken to be endless
 LOOK_UP_EVERY = 4096  # decisions between two looks at how the run goes on
+PLACE_CODES = [Place.AS_USUAL, *(p + s for p in range(len(PLACERS)) for s in (0, Place.STRICT))]
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
@@ -116,6 +117,7 @@ class Engine:
         self._logged = 0  # log rows when last looked up
         self._progress = (0, 0)  # jobs finished, and log rows when that number last changed
         self._decision_ns: list[int] = []
+        self._final: Result | None = None
         self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
                        L.GROW_LOG: self._grow_log, L.GROW_HEAP: self._grow_heap}
         self.context = self._make_context()
@@ -125,6 +127,12 @@ class Engine:
         self._elastic, self._plans = overrides(policy, "size"), overrides(policy, "plan")
         self._wakes, self._listens = overrides(policy, "wake_at"), overrides(policy, "on_event")
         self._learns = not self._estimator.timeless and "estimate" in policy.uses
+        self._places = overrides(policy, "place") and settings.placer == "policy"
+        self.world.si[L.PLACES] = self._places
+        self._keyed = bool(policy.key) and not (
+            overrides(policy, "rank") or self._elastic or self._plans or self._wakes or self._listens or self._learns
+            or self._places or watch is not None
+        )  # fmt: skip
         self.static = self._prepare_static()
 
     # -- set-up ----------------------------------------------------------------------------------------------
@@ -137,7 +145,8 @@ class Engine:
         if settings.job_mtbf_h is not None:
             sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
         si[L.PREEMPTIVE], si[L.BACKFILL] = policy.preemptive, policy.backfill
-        si[L.EAGER] = policy.eager and self._watch is None
+        si[L.EAGER] = policy.eager and self._watch is None and not overrides(policy, "place")
+        si[L.KEY_ROW], sf[L.ASK_EVERY] = -1, policy.every_s
         placer = policy.placer if settings.placer == "policy" else settings.placer
         if placer not in PLACERS:
             raise PolicyError(f"policy {policy.name!r}: unknown placer {placer!r}; there are {', '.join(PLACERS)}")
@@ -205,7 +214,7 @@ class Engine:
         w.si[L.STATIC] = 0
         blocked = (
             not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
-            or self._learns or self._outside.disturbs or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any()
+            or self._learns or self._places or self._outside.disturbs or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any()
             or self._watch is not None
         )
         if blocked:
@@ -219,9 +228,14 @@ class Engine:
         classes = len(representatives)
         if classes > MAX_STATIC_CLASSES:
             return False
-        w.rs[L.R_KEY] = self._keys_at_arrival()
+        keys = self._keys_at_arrival()
+        if np.isnan(keys).any():
+            self._refuse_key(int(np.isnan(keys).argmax()))
+        order = np.argsort(keys, kind="stable")
         wk = np.zeros((L.WK_ROWS, max(w.wk.shape[1], len(self.trace))), np.int64)
         wk[L.W_CLASS, : len(inverse)] = inverse
+        wk[L.W_RANKED, : len(order)] = order
+        wk[L.W_RANK, order] = np.arange(len(order))
         sizes = np.bincount(inverse, minlength=classes)
         wk[L.W_OFFSET, :classes] = np.cumsum(sizes) - sizes
         self.world = w._replace(wk=wk)
@@ -269,7 +283,7 @@ class Engine:
     def _is_stuck(self) -> bool:
         """Nobody runs, nothing has happened for long, and still the policy wants to be woken: nothing ever will."""
         si = self.world.si
-        quiet = int(si[L.LOG_N]) == self._logged and not self.view.running
+        quiet = int(si[L.LOG_N]) == self._logged and not si[L.RUNNING_N]
         self._logged = int(si[L.LOG_N])
         return quiet and bool(si[L.NEXT_JOB] >= si[L.JOBS] and si[L.EX_NEXT] >= si[L.EX_N])
 
@@ -329,18 +343,22 @@ class Engine:
             code = self.kernel(L.OP_STEP)
             if code == L.DECIDE:
                 if self.world.si[L.BAD_KEY]:
-                    job = self.trace.frame["job_id"][int(self.world.si[L.BAD_KEY]) - 1]
-                    raise PolicyError(f"policy {self.policy.name!r} ranked job {job!r} as NaN")
+                    self._refuse_key(int(self.world.si[L.BAD_KEY]) - 1)
                 self._refresh_view()
                 return True
             if code == L.DONE:
                 return False
             if code == L.PULSE:
                 self._check_that_it_will_end()
+                if self.world.si[L.KEY_ROW] >= 0 and self._is_stuck():
+                    return False
                 if progress is not None:
                     progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
             else:
                 self._codes[code]()
+
+    def _refuse_key(self, job: int) -> NoReturn:
+        raise PolicyError(f"policy {self.policy.name!r} ranked job {self.trace.frame['job_id'][job]!r} as NaN")
 
     def _refresh_view(self) -> None:
         view, si = self.view, self.world.si
@@ -353,9 +371,13 @@ class Engine:
         view.free_gpus = int(si[L.FREE_GPUS])
 
     def decide(
-        self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None
+        self,
+        decision: NDArray[np.float64] | Plan,
+        sizes: Sizes | None = None,
+        wake_at: float | None = None,
+        places: NDArray[np.int64] | None = None,
     ) -> None:
-        """Carry out a ranking (with sizes) or a plan, when the clock next moves."""
+        """Carry out a ranking (with sizes and places) or a plan, when the clock next moves."""
         w = self.world
         w.sf[L.WAKE] = self._wake_time(decision.wake_at if isinstance(decision, Plan) else wake_at)
         if isinstance(decision, Plan):
@@ -370,7 +392,22 @@ class Engine:
                 w.ji[L.WANT_PS, :n] = sizes.servers
             if sizes.types is not None:
                 w.ji[L.WANT_TYPES, :n] = sizes.types
+        if places is not None:
+            w.ji[L.WANT_PLACE, :n] = self._possible_places(places, n)
         w.si[L.APPLY] = 1
+
+    def _possible_places(self, codes: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        """A job that even the empty cluster could not place strictly is not made to wait for that."""
+        if codes.shape != (n,) or not np.isin(codes, PLACE_CODES).all():
+            raise PolicyError(f"policy {self.policy.name!r}: place returned {codes!r} for {n} jobs")
+        strictly = (codes >= 0) & (codes & Place.STRICT > 0)
+        return np.where(strictly & self._never_strict[self.world.ji[L.ID, :n]], codes & ~Place.STRICT, codes)
+
+    @cached_property
+    def _never_strict(self) -> NDArray[np.bool_]:
+        never = np.zeros(len(self.trace), bool)
+        never[impossible(self.world, True)] = True
+        return never
 
     def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:
         jf = self.world.jf
@@ -406,14 +443,18 @@ class Engine:
             return
         key = policy.rank(view)
         sizes = policy.size(view) if self._elastic else None
-        wake = policy.wake_at(view) if self._wakes else None
+        wake = policy.wake_at(view) if self._wakes or policy.every_s < np.inf else None
+        places = policy.place(view) if self._places else None
         self._decision_ns.append(time.perf_counter_ns() - began)
-        self.decide(check_key(key, len(view.jobs), policy), sizes, wake)
+        self.decide(check_key(key, len(view.jobs), policy), sizes, wake, places)
 
     def run(self, progress: Progress | None = None) -> Result:
         """All of it."""
         began = time.process_time()
-        if self.static:
+        if self._keyed:
+            self.policy.rank(self.view)  # refuses a column that it does not declare
+            self.world.si[L.KEY_ROW] = JOB_ROWS_F[self.policy.key]
+        if self.static or self._keyed:
             self.advance(progress)
         else:
             while self.advance(progress):
@@ -426,10 +467,14 @@ class Engine:
                 if self._watch is not None:
                     self.kernel(L.OP_ADMIT)
                     self._watch(self)
-        return self.result(cpu_s=time.process_time() - began)
+        self._final = self.result(cpu_s=time.process_time() - began)
+        self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the result has it, and it is large
+        return self._final
 
     def result(self, cpu_s: float = 0.0) -> Result:
         """What is known so far, as if the run ended now."""
+        if self._final is not None:
+            return self._final
         self.kernel(L.OP_CLOSE)
         return collect(self, np.array(self._decision_ns, np.int64), cpu_s)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -47,54 +48,69 @@ def write_log(result: Result, path: str | Path) -> None:
 def log_lines(result: Result) -> pl.LazyFrame:
     """One row an event, its text in the column `line`.
 
-    The text is put together column by column: writing nested columns as JSON is slower and spells out nulls.
+    The text is put together column by column, and a text that many rows share (of a kind of event, a node, a
+    set of devices) is made once: writing nested columns as JSON is slower and spells out nulls.
     """
-    masks = result.events["devices"].unique().to_list()
+    events = result.events
+    names = {kind.value: f',"event":"{kind.name.lower()}","{_what(kind)}":' for kind in EventKind}
+    opening = pl.col("kind").is_in([int(kind) for kind in OPENING])
+    nodes = _quoted(pl.Series([node.name for node in result.cluster.nodes], dtype=pl.String))
+    jobs = _quoted(result.jobs["job_id"])
+    where = _placements(events.filter(opening), nodes)
+    head = events.lazy().filter(pl.col("seq") != pl.col("seq").shift(1, fill_value=-1))  # a gang spans several rows
+    about = pl.when(pl.col("job") >= 0).then(_taken(jobs, "job")).otherwise(_taken(nodes, "node"))
+    return head.with_columns(place=pl.when(opening).then(opening.cum_sum() - 1)).select(
+        pl.concat_str(
+            pl.lit('{"seq":'), "seq", pl.lit(',"t":'), _number(pl.col("t")), _each(pl.col("kind"), names), about,
+            pl.lit(where).gather(pl.col("place")), pl.lit("}"), ignore_nulls=True,
+        ).alias("line")
+    )  # fmt: skip
+
+
+def _what(kind: EventKind) -> str:
+    return "node" if kind.name.startswith("NODE_") else "job"
+
+
+def _taken(names: pl.Series, column: str) -> pl.Expr:
+    """The names at the places in a column; nothing where the place is negative."""
+    return pl.lit(names).gather(pl.when(pl.col(column) >= 0).then(pl.col(column)))
+
+
+def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
+    """What an event that opens a placement says of it: one text an event, of as many parts as it has nodes."""
+    masks = rows["devices"].unique().to_list()
     devices = [[d for d in range(mask.bit_length()) if mask >> d & 1] for mask in masks]
-    count = pl.col("devices").replace_strict(masks, [len(d) for d in devices], return_dtype=pl.Int64)
-    listed = [json.dumps(d, separators=(",", ":")) for d in devices]
-    node = _text("node", [n.name for n in result.cluster.nodes])
-    part = _joined(
-        '{"node":', node,
-        ',"devices":', pl.col("devices").replace_strict(masks, listed, return_dtype=pl.String),
-        _if(pl.col("milli") < 1000, ',"share":', pl.col("milli") / 1000),
-        "}",
-    )  # fmt: skip
-    names = {kind.value: kind.name.lower() for kind in EventKind}
-    line = _joined(
-        '{"seq":', pl.col("seq"),
-        ',"t":', _number(pl.col("t")),
-        ',"event":"', pl.col("kind").replace_strict(names, return_dtype=pl.String), '"',
-        _if(pl.col("job") >= 0, ',"job":', _text("job", result.jobs["job_id"].to_list())),
-        _if(pl.col("job") < 0, ',"node":', node),
-        _if(
-            pl.col("kind").is_in([int(kind) for kind in OPENING]),
-            ',"gpus":', _number(pl.col("milli") / 1000),
-            ',"overhead_s":', _number(pl.col("info")),
-            ',"on":[', pl.col("part"), "]",
+    listed = [f',"devices":{json.dumps(d, separators=(",", ":"))}' for d in devices]
+    shares = {m: f',"share":{m / 1000}' if m < 1000 else "" for m in rows["milli"].unique().to_list()}
+    spent = {s: f',"overhead_s":{str(s).removesuffix(".0")}' for s in rows["info"].unique().to_list()}
+    parts = rows.lazy().with_columns(
+        part=pl.concat_str(
+            pl.lit('{"node":'), pl.lit(nodes).gather(pl.col("node")),
+            _each(pl.col("devices"), dict(zip(masks, listed))), _each(pl.col("milli"), shares), pl.lit("}"),
         ),
-        "}",
+        milli=_each(pl.col("devices"), {m: len(d) for m, d in zip(masks, devices)}) * pl.col("milli"),
     )  # fmt: skip
-    rows = result.events.lazy().set_sorted("seq").with_columns(part=part, milli=count * pl.col("milli"))
-    first = pl.col("t", "kind", "job", "node", "info").first()
-    whole = rows.group_by("seq", maintain_order=True).agg(
-        first, pl.col("milli").sum(), pl.col("part").str.join(",")
-    )
-    return whole.select(line.alias("line"))
+    if rows["seq"].n_unique() < rows.height:
+        whole = parts.set_sorted("seq").group_by("seq", maintain_order=True)
+        parts = whole.agg(pl.col("info").first(), pl.col("milli").sum(), pl.col("part").str.join(","))
+    text = pl.concat_str(
+        pl.lit(',"gpus":'), _number(pl.col("milli") / 1000), _each(pl.col("info"), spent), pl.lit(',"on":['),
+        "part", pl.lit("]"),
+    )  # fmt: skip
+    return parts.select(text.alias("text")).collect()["text"]
 
 
-def _joined(*pieces: str | pl.Expr) -> pl.Expr:
-    return pl.concat_str(pl.lit(piece) if isinstance(piece, str) else piece for piece in pieces)
+def _each(value: pl.Expr, answers: Mapping[Any, Any]) -> pl.Expr:
+    """The answer to each value of a column with few distinct ones."""
+    kind = pl.String if any(isinstance(a, str) for a in answers.values()) else pl.Int64
+    return value.replace_strict(list(answers), list(answers.values()), return_dtype=kind) if answers else value
 
 
-def _if(condition: pl.Expr, *pieces: str | pl.Expr) -> pl.Expr:
-    return pl.when(condition).then(_joined(*pieces)).otherwise(pl.lit(""))
-
-
-def _text(column: str, names: Sequence[str]) -> pl.Expr:
-    """The names at the places in a column, as JSON strings; nothing where the place is negative."""
-    quoted = pl.lit(pl.Series([json.dumps(name, ensure_ascii=False) for name in names], dtype=pl.String))
-    return _if(pl.col(column) >= 0, quoted.gather(pl.col(column).clip(0)))
+def _quoted(names: pl.Series) -> pl.Series:
+    """As JSON strings."""
+    plain = '"' + names + '"'
+    odd = names.str.contains(r'["\\\x00-\x1f]').arg_true()
+    return plain.scatter(odd, [json.dumps(names[i], ensure_ascii=False) for i in odd]) if len(odd) else plain
 
 
 def _number(value: pl.Expr) -> pl.Expr:

@@ -12,7 +12,7 @@ from argosy.mechanism.kernels.book import start, stop
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import lowest, popcount
 from argosy.mechanism.kernels.order import guarantee, refresh_order
-from argosy.mechanism.kernels.place import choose, holds, is_open, largest_node
+from argosy.mechanism.kernels.place import choose, holds, is_open, is_strict, largest_node
 from argosy.mechanism.kernels.resize import grow, shrink_all
 
 REMEMBERED = 32  # failed demands kept in mind during a walk
@@ -82,18 +82,18 @@ def admit(w: World) -> None:
         if n_failed < REMEMBERED:
             remember(w, n_failed, s, amount)
             n_failed += 1
-        if amount <= least and is_easiest(w, s) and (amount <= 1.0 or not si[STRICT]):
+        if amount <= least and is_easiest(w, s) and (amount <= 1.0 or not (si[STRICT] or si[PLACES])):
             break
 
 
 @kernel
 def remember(w: World, i: int, s: int, amount: float) -> None:
-    """Note a demand that does not fit, as six numbers."""
+    """Note a demand that does not fit, as seven numbers."""
     jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
-    i *= 6
+    i *= 7
     failed[i], failed[i + 1], failed[i + 2] = amount, jf[CPU_UNIT, s], jf[MEM_UNIT, s]
     failed[i + 3], failed[i + 4] = ji[TYPES, s] & ji[WANT_TYPES, s], ji[QUEUE, s]
-    failed[i + 5] = ji[WANT_PS, s]
+    failed[i + 5], failed[i + 6] = ji[WANT_PS, s], ji[WANT_PLACE, s]
 
 
 @kernel
@@ -105,16 +105,18 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
     jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
     by_queue = w.si[QUOTAS] or w.si[RESERVED]  # whether it matters whose job it is
-    for i in range(0, 6 * n, 6):
+    strict = is_strict(w, s)
+    for i in range(0, 7 * n, 7):
         same_kind = (failed[i] >= 1.0) == (amount >= 1.0) and (failed[i] > 0.0) == (amount > 0.0)
         if (
             same_kind
-            and (amount >= failed[i] if not w.si[STRICT] else amount == failed[i])
+            and (amount >= failed[i] if not strict else amount == failed[i])
             and jf[CPU_UNIT, s] >= failed[i + 1]
             and jf[MEM_UNIT, s] >= failed[i + 2]
             and types & ~int(failed[i + 3]) == 0
             and (ji[QUEUE, s] == failed[i + 4] or not by_queue)
             and ji[WANT_PS, s] >= failed[i + 5]
+            and ji[WANT_PLACE, s] == failed[i + 6]
         ):
             return True
     return False
@@ -178,7 +180,7 @@ def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
         if here > 0 and is_open(ni, node, types, w.ji[QUEUE, s]):
             total += here
             most = max(most, here)
-    if si[STRICT] and wanted <= largest_node(w, types):
+    if is_strict(w, s) and wanted <= largest_node(w, types):
         return most >= wanted
     return total >= wanted
 
@@ -252,7 +254,7 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
             parts = choose(w, s, gpus, servers, True)
             if parts:
                 break
-    if parts == 0 and scanned and not (one_node and si[STRICT]):
+    if parts == 0 and scanned and not (one_node and is_strict(w, s)):
         parts = choose(w, s, gpus, servers, True)
     for i in range(scanned):
         lend(w, so[scan[i]], -1)

@@ -381,6 +381,10 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
     log(w.lg, si, t, kind, job, -1, 0, 0, 0.0)
     si[LOG_SEQ] += 1
     w.so[job] = -1
+    si[FINISHED] += 1
+    if si[STATIC]:
+        leave_hole(w, s)
+        return
     last = si[ACTIVE] - 1
     if s != last:
         for r in range(JF_ROWS):
@@ -389,7 +393,13 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
             ji[r, s] = ji[r, last]
         w.so[ji[ID, s]] = s
     si[ACTIVE] = last
-    si[FINISHED] += 1
+
+
+@kernel
+def leave_hole(w: World, s: int) -> None:
+    """Nobody is in this slot; the next one who comes takes it."""
+    w.wk[W_HOLES, w.si[HOLES]] = s
+    w.si[HOLES] += 1
 
 
 @kernel

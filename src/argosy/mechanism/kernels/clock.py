@@ -20,8 +20,12 @@ PULSE_EVERY = 20000  # events between two returns to the host, for progress bars
 def seat(w: World, job: int) -> int:
     """Give an arriving job a slot, with fresh accounts."""
     jf, ji, tr, si = w.jf, w.ji, w.tr, w.si
-    s = si[ACTIVE]
-    si[ACTIVE] = s + 1
+    if si[HOLES]:
+        si[HOLES] -= 1
+        s = w.wk[W_HOLES, si[HOLES]]
+    else:
+        s = si[ACTIVE]
+        si[ACTIVE] = s + 1
     for r in range(STATIC_F):
         jf[r, s] = tr[r, job]
     for r in range(STATIC_F, JF_ROWS):
@@ -36,7 +40,7 @@ def seat(w: World, job: int) -> int:
     ji[ID, s], ji[HEAD, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1
     ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
-    ji[WANT_TYPES, s] = -1
+    ji[WANT_TYPES, s] = ji[WANT_PLACE, s] = -1
     w.so[job] = s
     return s
 
@@ -83,7 +87,7 @@ def advance(w: World) -> int:
             return GROW_LOG
         if si[HEAP_N] + busy > hp.shape[0]:
             return GROW_HEAP
-        if t == arrival and si[ACTIVE] >= w.jf.shape[1] - 1:
+        if t == arrival and si[ACTIVE] >= w.jf.shape[1] - 1 and not si[STATIC]:
             return GROW_JOBS
         sf[NOW] = t
         if t == due:
@@ -236,3 +240,15 @@ def derive(w: World) -> None:
             jf[NOW_WAITING, s] = 0.0
         elif service:
             jf[NOW_WAITING, s] = t - jf[WAIT_SINCE, s]
+
+
+@kernel
+def rank_by_column(w: World) -> None:
+    """The policy declared a column as its key: what it would answer, without asking it."""
+    jf, si = w.jf, w.si
+    row = si[KEY_ROW]
+    for s in range(si[ACTIVE]):
+        jf[KEY, s] = jf[row, s]
+    w.sf[WAKE] = np.inf
+    if si[ACTIVE] > si[RUNNING_N]:
+        w.sf[WAKE] = w.sf[NOW] + w.sf[ASK_EVERY]

@@ -10,7 +10,7 @@ from argosy._jit import door
 from argosy.mechanism.kernels.admit import admit
 from argosy.mechanism.kernels.apply import apply_plan
 from argosy.mechanism.kernels.book import note, settle
-from argosy.mechanism.kernels.clock import advance, derive, reprice
+from argosy.mechanism.kernels.clock import advance, derive, rank_by_column, reprice
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.static import admit_static
 
@@ -37,10 +37,14 @@ def enter(
             code = advance(w)
             if code != DECIDE:
                 return code
-            if not si[STATIC]:
-                derive(w)
-                return DECIDE
             si[APPLY] = 1
+            if si[STATIC]:
+                continue
+            derive(w)
+            if si[KEY_ROW] < 0:
+                si[APPLY] = 0
+                return DECIDE
+            rank_by_column(w)
     if op == OP_ADMIT:  # carry out the ranking and let no time pass: for those who look at what it did
         if si[APPLY]:
             admit(w)
@@ -51,6 +55,8 @@ def enter(
         reprice(w)
     elif op == OP_CLOSE:  # the run is over: settle and note the jobs that are still active
         for s in range(si[ACTIVE]):
+            if so[ji[ID, s]] != s:  # nobody is there
+                continue
             if ji[STATE, s] == RUNNING:
                 settle(jf, sf, s, sf[NOW])
             note(w, s, UNFINISHED)

@@ -23,7 +23,7 @@ class World(NamedTuple):
     ji: I1  # [rows, slots]   jobs, counted
     nf: F1  # [rows, nodes]
     ni: I1  # [rows, nodes]
-    bk: I1  # [free GPUs, words]   bit set of open nodes by their number of free GPUs
+    bk: I1  # [free GPUs, words]   bit set of open nodes by their number of free GPUs; the last word counts them
     en: I1  # [entries, fields]    who holds what where; linked by job and by node
     hp: F1  # [events, fields]     binary heap of what is due
     lg: F1  # [rows, fields]       event log
@@ -71,8 +71,8 @@ JF_ROWS = 42
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING = range(8)
 STATIC_I = 8
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
- GROUP, SEEN, GUARANTEED, WHY, LEVEL) = range(8, 27)
-JI_ROWS = 27
+ GROUP, SEEN, GUARANTEED, WHY, LEVEL, WANT_PLACE) = range(8, 28)
+JI_ROWS = 28
 WAITING, RUNNING, PAUSED = range(3)
 
 TR_ROWS = STATIC_F + STATIC_I
@@ -99,13 +99,13 @@ L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_DEVICES, L_MILLI, L_INFO = range(8)
 LG_FIELDS = 8
 
 # scalars
-NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD = range(9)
+NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD, ASK_EVERY = range(10)
 SF_SIZE = 16
 (ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
  MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, WATCH, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
  RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
- TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES) = range(51)
+ TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES) = range(54)
 SI_SIZE = 64
 
 # bits of DERIVE: which columns that change with time the policy looks at
@@ -115,16 +115,18 @@ D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
 (W_ORDER, W_NODE, W_COUNT, W_MASK, W_MILLI, W_PS, W_SCAN, W_SORT, W_ROOM, W_GIVEN, W_OLD_NODE, W_OLD_MASK, W_OLD_MILLI,
  W_OLD_PS, W_KEPT, W_KEPT_PS) = range(16)
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
-# failed to fit since something was last released; then the class of each job, and the heaps themselves
-W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_HEAP = range(16, 21)
-WK_ROWS = 21
+# failed to fit since something was last released; then the class of each job, its place in the order of all jobs, the
+# job at each place, and the heaps themselves, which hold places; it shows no columns to anybody, so that slots which
+# jobs left may stay empty, in a stack, until others take them
+W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(16, 24)
+WK_ROWS = 24
 S_KEYS, S_SORT, S_FAILED = range(3)
 SK_ROWS = 3
 
 # results
 (R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,
- R_RESIZES, R_FAULTS, R_KEY) = range(13)
-RS_ROWS = 13
+ R_RESIZES, R_FAULTS) = range(12)
+RS_ROWS = 12
 ENDED_COMPLETED, ENDED_FAILED, ENDED_KILLED, ENDED_CANCELLED, ENDED_REFUSED, UNFINISHED = range(6)
 
 # overheads
@@ -152,6 +154,7 @@ P_OP, P_JOB, P_FIRST, P_PARTS, P_VALUE = range(5)
 
 # placers
 CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
+PLACE_STRICTLY = 16  # beside one of them: rather wait than use more nodes than needed
 
 # what is asked of the kernels
 OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE = range(5)

@@ -27,13 +27,20 @@ def lowest(mask: int) -> int:
 
 
 @kernel
+def put_on_shelf(bk: I1, free: int, node: int, sign: int) -> None:
+    """Put an open node on the shelf of its number of free GPUs (sign 1), or take it off (-1)."""
+    bk[free, node >> 5] ^= 1 << (node & 31)
+    bk[free, bk.shape[1] - 1] += sign
+
+
+@kernel
 def shelve(ni: I1, bk: I1, si: I1, node: int, free: int) -> None:
     """Record that an open node now has `free` whole GPUs free."""
-    word, bit = node >> 5, 1 << (node & 31)
-    bk[ni[N_FREE, node], word] &= ~bit
     if ni[N_STATE, node] == NODE_UP:
-        bk[free, word] |= bit
-        si[FREE_GPUS] += free - ni[N_FREE, node]
+        was = ni[N_FREE, node]
+        put_on_shelf(bk, was, node, -1)
+        put_on_shelf(bk, free, node, 1)
+        si[FREE_GPUS] += free - was
     ni[N_FREE, node] = free
 
 
@@ -41,12 +48,11 @@ def shelve(ni: I1, bk: I1, si: I1, node: int, free: int) -> None:
 def set_state(ni: I1, bk: I1, si: I1, node: int, state: int) -> None:
     """Open, drain or lose a node: only open nodes stand on the shelves and count as free."""
     was, free = ni[N_STATE, node], ni[N_FREE, node]
-    word, bit = node >> 5, 1 << (node & 31)
     if was == NODE_UP and state != NODE_UP:
-        bk[free, word] &= ~bit
+        put_on_shelf(bk, free, node, -1)
         si[FREE_GPUS] -= free
     elif was != NODE_UP and state == NODE_UP:
-        bk[free, word] |= bit
+        put_on_shelf(bk, free, node, 1)
         si[FREE_GPUS] += free
     ni[N_STATE, node] = state
 

@@ -79,8 +79,16 @@ def choose(w: World, s: int, gpus: int, servers: int, reclaiming: bool) -> int:
 
 
 @kernel
+def is_strict(w: World, s: int) -> bool:
+    """Must this job wait rather than use more nodes than an empty cluster would need?"""
+    code = w.ji[WANT_PLACE, s]
+    return bool(w.si[STRICT] or (code >= 0 and code & PLACE_STRICTLY))
+
+
+@kernel
 def choose_on(w: World, s: int, gpus: int, types: int, reclaiming: bool) -> int:
-    placer = w.si[PLACER]
+    code = w.ji[WANT_PLACE, s]
+    placer = w.si[PLACER] if code < 0 else code & (PLACE_STRICTLY - 1)
     if placer == SPREAD:
         return spread(w, s, gpus, types)
     if placer in (FIRST_FIT, RANDOM):
@@ -140,8 +148,11 @@ def best_fit(w: World, s: int, gpus: int, types: int) -> int:
     """The open node with the fewest free GPUs that still holds them all; walks the shelves, not the nodes."""
     ni, nf, bk = w.ni, w.nf, w.bk
     cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
+    words = bk.shape[1] - 1
     for free in range(gpus, bk.shape[0]):
-        for word in range(bk.shape[1]):
+        if bk[free, words] == 0:
+            continue
+        for word in range(words):
             bits = bk[free, word]
             while bits:
                 node = (word << 5) + lowest(bits)
@@ -168,13 +179,13 @@ def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaiming: bool) -> int:
-    """Fewest nodes. `STRICT` refuses more nodes than an empty cluster would need."""
+    """Fewest nodes. A strict job refuses more nodes than an empty cluster would need."""
     if gpus <= w.si[MAX_NODE_GPUS]:
         node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types)
         if node >= 0:
             propose(w, 0, node, gpus, 0, WHOLE)
             return 1
-        if w.si[STRICT] and gpus <= largest_node(w, types):
+        if is_strict(w, s) and gpus <= largest_node(w, types):
             return 0
     if gpus == 1:
         return 0
@@ -183,6 +194,10 @@ def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaimi
     if by_rack:
         parts = within_a_rack(w, s, gpus, types)
         if parts:
+            return parts
+    if not reclaiming:
+        parts = fewest_on_shelves(w, s, gpus, types)
+        if parts >= 0:
             return parts
     return fewest_nodes(w, s, gpus, types, -1)
 
@@ -226,14 +241,88 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
 
 
 @kernel
+def is_proposed(w: World, parts: int, node: int) -> bool:
+    for p in range(parts):
+        if w.wk[W_NODE, p] == node:
+            return True
+    return False
+
+
+@kernel
+def tightest(w: World, s: int, gpus: int, types: int, parts: int) -> int:
+    """Like best_fit, but for the rest of a gang: not on a node that it uses already."""
+    ni, nf, bk = w.ni, w.nf, w.bk
+    cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
+    words = bk.shape[1] - 1
+    for free in range(gpus, bk.shape[0]):
+        if bk[free, words] == 0:
+            continue
+        for word in range(words):
+            bits = bk[free, word]
+            while bits:
+                node = (word << 5) + lowest(bits)
+                bits &= bits - 1
+                if (
+                    is_open(ni, node, types, w.ji[QUEUE, s])
+                    and holds(ni, nf, node, gpus, cpus, memory)
+                    and not is_proposed(w, parts, node)
+                ):
+                    return node
+    return -1
+
+
+@kernel
+def most_parts(w: World, s: int, gpus: int, types: int) -> int:
+    """On how many nodes a gang may be spread."""
+    if not is_strict(w, s):
+        return 1 << 30
+    largest = max(largest_node(w, types), 1)
+    return (gpus + largest - 1) // largest
+
+
+@kernel
+def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
+    """What fewest_nodes proposes, from the shelves down; -1 where it must look at every node, as where CPUs bind."""
+    ni, nf, bk = w.ni, w.nf, w.bk
+    cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
+    limit = most_parts(w, s, gpus, types)
+    words = bk.shape[1] - 1
+    parts, rest = 0, gpus
+    for free in range(bk.shape[0] - 1, 0, -1):
+        if bk[free, words] == 0 and rest > free:
+            continue
+        if rest <= free:  # the remainder goes to the tightest node that holds it
+            node = tightest(w, s, rest, types, parts)
+            if node >= 0:
+                propose(w, parts, node, rest, 0, WHOLE)
+                return parts + 1 if parts + 1 <= limit else 0
+            if bk[free, words]:
+                return -1
+        for word in range(words):
+            bits = bk[free, word]
+            while bits and rest >= free:
+                node = (word << 5) + lowest(bits)
+                bits &= bits - 1
+                if not is_open(ni, node, types, w.ji[QUEUE, s]):
+                    continue
+                if not holds(ni, nf, node, free, free * cu, free * mu):
+                    return -1
+                if parts + 1 > limit:
+                    return 0
+                propose(w, parts, node, free, 0, WHOLE)
+                parts += 1
+                rest -= free
+        if rest == 0:
+            return parts
+    return 0
+
+
+@kernel
 def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
     """Fullest use of the roomiest nodes, and the tightest node for the rest."""
     ni, nf, si = w.ni, w.nf, w.si
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
-    limit = 1 << 30
-    if si[STRICT]:
-        largest = max(largest_node(w, types), 1)
-        limit = (gpus + largest - 1) // largest
+    limit = most_parts(w, s, gpus, types)
     n = si[NODES]
     rooms = w.wk[W_ROOM]
     most = 0
@@ -323,7 +412,7 @@ def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
         if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, gpus * cu, gpus * mu):
             propose(w, 0, node, gpus, 0, WHOLE)
             return 1
-    if si[STRICT] and gpus <= largest_node(w, types):
+    if is_strict(w, s) and gpus <= largest_node(w, types):
         return 0
     parts, rest = 0, gpus
     for i in range(n):

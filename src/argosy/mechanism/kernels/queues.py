@@ -1,4 +1,4 @@
-"""Waiting jobs of a policy whose keys are fixed at arrival: one heap per demand class.
+"""Waiting jobs of a policy whose keys are fixed at arrival: one heap of places in the order per demand class.
 
 Jobs of one class are interchangeable for placement, so only the first of each class can matter, and a class whose
 first job does not fit need not be tried again until something is released. A decision costs the number of classes
@@ -12,26 +12,20 @@ from argosy.mechanism.kernels.layout import *
 
 
 @kernel
-def is_before(w: World, a: int, b: int) -> bool:
-    ka, kb = w.rs[R_KEY, a], w.rs[R_KEY, b]
-    return bool(ka < kb or (ka == kb and a < b))
-
-
-@kernel
 def enqueue(w: World, job: int) -> None:
     wk = w.wk
-    c = wk[W_CLASS, job]
+    c, place = wk[W_CLASS, job], wk[W_RANK, job]
     base = wk[W_OFFSET, c]
     i = wk[W_SIZE, c]
     wk[W_SIZE, c] = i + 1
     while i > 0:
         parent = (i - 1) >> 1
         above = wk[W_HEAP, base + parent]
-        if not is_before(w, job, above):
+        if place > above:
             break
         wk[W_HEAP, base + i] = above
         i = parent
-    wk[W_HEAP, base + i] = job
+    wk[W_HEAP, base + i] = place
 
 
 @kernel
@@ -41,16 +35,16 @@ def dequeue(w: World, c: int) -> None:
     base = wk[W_OFFSET, c]
     n = wk[W_SIZE, c] - 1
     wk[W_SIZE, c] = n
-    job = wk[W_HEAP, base + n]
+    place = wk[W_HEAP, base + n]
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and is_before(w, wk[W_HEAP, base + child + 1], wk[W_HEAP, base + child]):
+        if child + 1 < n and wk[W_HEAP, base + child + 1] < wk[W_HEAP, base + child]:
             child += 1
-        if not is_before(w, wk[W_HEAP, base + child], job):
+        if place < wk[W_HEAP, base + child]:
             break
         wk[W_HEAP, base + i] = wk[W_HEAP, base + child]
         i = child
-    wk[W_HEAP, base + i] = job
+    wk[W_HEAP, base + i] = place

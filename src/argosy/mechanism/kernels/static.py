@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import start
+from argosy.mechanism.kernels.book import leave_hole, start
 from argosy.mechanism.kernels.clock import seat
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.place import choose
-from argosy.mechanism.kernels.queues import dequeue, is_before
+from argosy.mechanism.kernels.queues import dequeue
 
 
 @kernel
@@ -23,13 +23,16 @@ def admit_static(w: World) -> bool:
         for c in range(si[CLASSES]):
             if wk[W_SIZE, c] == 0 or (wk[W_FAILED, c] and si[BACKFILL]):
                 continue
-            if best < 0 or is_before(w, wk[W_HEAP, wk[W_OFFSET, c]], wk[W_HEAP, wk[W_OFFSET, best]]):
+            if best < 0 or wk[W_HEAP, wk[W_OFFSET, c]] < wk[W_HEAP, wk[W_OFFSET, best]]:
                 best = c
         if best < 0 or wk[W_FAILED, best]:
             return True
-        if si[ACTIVE] >= w.jf.shape[1] - 1:
+        if si[ACTIVE] >= w.jf.shape[1] - 1 and si[HOLES] == 0:
             return False
-        job = wk[W_HEAP, wk[W_OFFSET, best]]
+        job = wk[W_RANKED, wk[W_HEAP, wk[W_OFFSET, best]]]
+        if w.tr[GPUS, job] >= 1.0 and w.tr[GPUS, job] > si[FREE_GPUS]:
+            wk[W_FAILED, best] = 1
+            continue
         s = seat(w, job)
         parts = choose(w, s, w.ji[WANT, s], w.ji[WANT_PS, s], False)
         if parts:
@@ -37,5 +40,5 @@ def admit_static(w: World) -> bool:
             start(w, s, parts)
         else:
             w.so[job] = -1
-            si[ACTIVE] -= 1
+            leave_hole(w, s)
             wk[W_FAILED, best] = 1
