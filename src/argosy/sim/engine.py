@@ -214,8 +214,8 @@ class Engine:
         w.si[L.STATIC] = 0
         blocked = (
             not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
-            or self._learns or self._places or self._outside.disturbs or w.si[L.QUOTAS] or np.isfinite(w.qu[L.Q_LIMIT]).any()
-            or self._watch is not None
+            or self._learns or self._places or self._outside.disturbs or w.si[L.QUOTAS]
+            or np.isfinite(w.qu[L.Q_LIMIT]).any() or self._watch is not None
         )
         if blocked:
             return False
