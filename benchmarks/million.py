@@ -58,6 +58,7 @@ def case(path: str) -> Json:
         engine = Engine(trace, Cluster.uniform(NODES, GPUS), create(POLICY), Settings(seed=SEEDS[0]))
     with watch("run"):
         result = engine.run()
+        del engine
     with watch("metrics"):
         figures = metrics(result)
     total = sum(watch.cpu_s.values())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +12,7 @@ from results_by_hand import HandJob, Stint, by_hand
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError, UnknownName
 from argosy.policies.base import create
+from argosy.sim.engine import Engine
 from argosy.sim.run import simulate, write_log
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
@@ -106,3 +109,16 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert result.jobs.select(pl.col("finish_s").is_not_null().all()).item()
     assert heard and all(total == 30_000 for _, total, _ in heard)
     assert [done for done, _, _ in heard] == sorted(done for done, _, _ in heard)
+
+
+def test_an_engine_leaves_no_cycle_behind() -> None:
+    """Its matrices are large: they go when the last one who knows it does, not at some later collection."""
+    engine = Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), create("fifo"), Settings.ideal())
+    engine.run()
+    gone = weakref.ref(engine)
+    gc.disable()
+    try:
+        del engine
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -72,7 +72,7 @@ def build(
     si[L.SEED] = seed
     si[L.SHARES] = bool(((trace[L.GPUS] > 0) & (trace[L.GPUS] < 1)).any())  # a share may be all that holds a device
     si[L.RNG] = (seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
-    rs = np.full((L.RS_ROWS, jobs), 0.0)
+    rs = np.zeros((L.RS_ROWS, jobs))
     rs[L.R_FIRST_START] = rs[L.R_FINISH] = np.nan
     rs[L.R_STATUS] = L.UNFINISHED
     queues = np.zeros((L.QU_ROWS, len(names.queues)))

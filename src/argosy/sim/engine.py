@@ -7,9 +7,10 @@ out what it says. `run()` does both until nothing is left; an environment for le
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import polars as pl
@@ -118,12 +119,12 @@ class Engine:
         self._progress = (0, 0)  # jobs finished, and log rows when that number last changed
         self._decision_ns: list[int] = []
         self._final: Result | None = None
-        self._codes = {L.TICK: self._tick, L.REFILL: self._refill, L.GROW_JOBS: self._grow_jobs,
-                       L.GROW_LOG: self._grow_log, L.GROW_HEAP: self._grow_heap}
         self.context = self._make_context()
         policy.reset(self.context)
+        itself = cast(Engine, weakref.proxy(self))  # no cycles: an engine goes, with its matrices, when nobody needs it
+        self._parts, self._losses = lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
         self.view = self._make_view()
-        self._writer = PlanWriter(self)
+        self._writer = PlanWriter(itself)
         self._elastic, self._plans = overrides(policy, "size"), overrides(policy, "plan")
         self._wakes, self._listens = overrides(policy, "wake_at"), overrides(policy, "on_event")
         self._learns = not self._estimator.timeless and "estimate" in policy.uses
@@ -206,7 +207,7 @@ class Engine:
             utilisation, memory_gib = footprint.of([c.model for c in self._tables.classes])
             profile = Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib))
         jobs = Columns(self._job_rows(w.jf, w.ji), JOB_COLUMNS, policy.uses, policy.name)
-        return View(jobs, nodes, policy.uses, profile, self.parts_of, self.losses_of)
+        return View(jobs, nodes, policy.uses, profile, self._parts, self._losses)
 
     def _prepare_static(self) -> bool:
         """Use the fast path for fixed keys where nothing needs the slow one."""
@@ -255,7 +256,7 @@ class Engine:
         rows["index"] = np.arange(n)
         jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
         jobs.refresh(n)
-        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self.parts_of, self.losses_of)
+        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self._parts, self._losses)
         return check_key(policy.rank(view), n, policy)
 
     # -- what the host does for the kernels --------------------------------------------------------------------
@@ -355,7 +356,7 @@ class Engine:
                 if progress is not None:
                     progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
             else:
-                self._codes[code]()
+                CHORES[code](self)
 
     def _refuse_key(self, job: int) -> NoReturn:
         raise PolicyError(f"policy {self.policy.name!r} ranked job {self.trace.frame['job_id'][job]!r} as NaN")
@@ -520,6 +521,12 @@ class Engine:
         """What the job in this slot has reported of its training."""
         w = self.world
         return self._curves.reported(int(w.ji[L.ID, row]), float(w.jf[L.NOW_PROGRESS, row]))
+
+
+CHORES: dict[int, Callable[[Engine], None]] = {  # what the kernels ask the host to do
+    L.TICK: Engine._tick, L.REFILL: Engine._refill, L.GROW_JOBS: Engine._grow_jobs, L.GROW_LOG: Engine._grow_log,
+    L.GROW_HEAP: Engine._grow_heap,
+}  # fmt: skip
 
 
 def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:

@@ -369,8 +369,8 @@ def fragmentation(run: Run) -> float:
     """Of the GPU-seconds idle while jobs waited, the share on nodes partly in use."""
     idle, on_partly_used = run.timeline.free
     waiting = run.timeline.waiting
-    edges = np.unique(np.concatenate([idle.t, waiting.t, [run.start_s, run.end_s]]))
-    edges = edges[(edges >= run.start_s) & (edges <= run.end_s)]
+    edges = np.sort(np.concatenate([idle.t, waiting.t, [run.start_s, run.end_s]]))
+    edges = edges[(edges >= run.start_s) & (edges <= run.end_s) & np.append(True, edges[1:] != edges[:-1])]
     start = edges[:-1]
     length_s = np.diff(edges) * (waiting.at(start) > 0)
     wasted, all_idle = (on_partly_used.at(start) * length_s).sum(), (idle.at(start) * length_s).sum()

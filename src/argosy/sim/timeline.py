@@ -196,21 +196,26 @@ class Timeline:
         turned_up = (turns["kind"] == int(EventKind.NODE_UP)).cast(pl.Int8).to_numpy()
         up = np.concatenate([np.ones(count, np.int8), np.full(2 * milli.size, -1, np.int8), turned_up])
 
-        order = np.lexsort((t, node))  # stable, so a node's own beginning stays first
-        node, t, change, up = node[order], t[order], change[order], up[order]
+        by_time = np.argsort(t, kind="stable")  # stable, so a node's own beginning stays first
+        t, node = t[by_time], node[by_time].astype(np.int16 if count < 2**15 else np.int64)  # short ones sort faster
+        by_node = np.argsort(node, kind="stable")
+        order = by_time[by_node]
+        node, change, up = node[by_node], change[order], up[order]
         busy = np.cumsum(change)  # a node's changes add up to zero, so the sum restarts by itself
-        usable = up[np.maximum.accumulate(np.where(up >= 0, np.arange(up.size), 0))] == 1
-        free = np.where(usable, capacity[node] - busy, 0)
-        partly = np.where(busy > 0, free, 0)
-        begins = np.append(True, node[1:] != node[:-1])
-
-        by_time = np.argsort(t, kind="stable")  # once for both, by far the largest cost here
-        t = t[by_time]
+        free = capacity[node] - busy
+        if turns.height:
+            free[up[np.maximum.accumulate(np.where(up >= 0, np.arange(up.size), 0))] != 1] = 0
+        begins = np.flatnonzero(np.append(True, node[1:] != node[:-1]))
         last = np.append(t[1:] != t[:-1], True)
 
         def total(level: Ints) -> Steps:
-            before = np.where(begins, 0, np.append(0, level[:-1]))
-            return Steps(t[last], np.cumsum((level - before)[by_time])[last] / 1000.0)
+            rise = np.diff(level, prepend=0)
+            rise[begins] = level[begins]
+            in_time = np.empty_like(rise)
+            in_time[by_node] = rise
+            return Steps(t[last], np.cumsum(in_time)[last] / 1000.0)
+
+        partly = np.where(busy > 0, free, 0)
 
         return total(free), total(partly)
 
