@@ -115,4 +115,17 @@ def test_places_that_are_none_are_refused(codes: list[int]) -> None:
             return self.codes
 
     with pytest.raises(PolicyError, match="place returned"):
-        Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), Wrong(*codes), Settings.ideal()).run()
+        Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), Wrong(*codes), Settings.ideal())
+
+
+def test_places_do_not_depend_on_short_cuts() -> None:
+    class Fast(Placed):
+        static = eager = True
+
+    trace = generate("philly", 300, 1, gpus=32, load=1.2)
+    codes = [int(c) for c in np.random.default_rng(1).choice([-1, 0, 1, 2, 16], len(trace))]
+    settings = Settings(oversized="skip")
+    slow = Engine(trace, Cluster.uniform(4, 8), Placed(*codes), settings)
+    fast = Engine(trace, Cluster.uniform(4, 8), Fast(*codes), settings)
+    assert fast.static and not slow.static
+    assert fast.run().jobs.equals(slow.run().jobs)

@@ -20,7 +20,7 @@ from argosy.explain.release import Release, first_release
 from argosy.explain.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan, Reason, Why
-from argosy.policies.base import Ints, Sizes
+from argosy.policies.base import Sizes
 from argosy.sim.engine import Engine
 
 SUSPECTS: tuple[tuple[Why, Rules], ...] = (
@@ -46,16 +46,12 @@ class ExplainedEngine(Engine):
     given: dict[int, Reason]
 
     def decide(
-        self,
-        decision: Floats | Plan,
-        sizes: Sizes | None = None,
-        wake_at: float | None = None,
-        places: Ints | None = None,
+        self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None
     ) -> None:
         ids = self.world.ji[L.ID]
         told = decision.reasons if isinstance(decision, Plan) else {}
         self.given = {int(ids[row]): reason for row, reason in told.items()}
-        super().decide(decision, sizes, wake_at, places)
+        super().decide(decision, sizes, wake_at)
 
 
 @dataclass(frozen=True, slots=True)

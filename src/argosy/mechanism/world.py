@@ -198,6 +198,7 @@ def trace_rows(
     static[L.CLASS], static[L.PS_CLASS] = tables.job_class, tables.ps_class
     static[L.TYPES] = type_sets(frame, types)
     static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
+    static[L.WANT_PLACE] = -1
     static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
     drop_useless_types(rows, tables)
     return rows, Names(queues, users, apps)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from argosy.errors import InputError
 from argosy.perf.base import Level, PerfModel
 from argosy.perf.iteration import IterationModel, IterationParams
-from argosy.perf.parameter_server import ParameterServerModel
+from argosy.perf.parameter_server import ParameterServerModel, ServerModel, TableParameterServer
 from argosy.perf.rigid import RigidModel, locality_facts
 from argosy.perf.table import Point, TableModel
 
@@ -89,7 +89,7 @@ class _Catalogue:
 
     def __init__(self) -> None:
         self.models: dict[str, PerfModel] = {}
-        self.servers: dict[str, ParameterServerModel] = {}
+        self.servers: dict[str, ServerModel] = {}
         self.descriptions: list[Description] = []
         for name, entry in _read("iteration.json")["models"].items():
             self.add(*_iteration(name, entry))
@@ -120,7 +120,7 @@ class _Catalogue:
         for name in (model.name, *description.aliases):
             self.models[key_of(name)] = model
 
-    def add_server(self, model: ParameterServerModel, description: Description) -> None:
+    def add_server(self, model: ServerModel, description: Description) -> None:
         self._describe(description)
         for name in (model.name, *description.aliases):
             self.servers[key_of(name)] = model
@@ -142,7 +142,7 @@ def lookup(model: str) -> PerfModel | None:
     return _catalogue().models.get(key_of(model))
 
 
-def lookup_ps(model: str) -> ParameterServerModel | None:
+def lookup_ps(model: str) -> ServerModel | None:
     """The parameter-server model of a network, or None."""
     return _catalogue().servers.get(key_of(model))
 
@@ -166,13 +166,13 @@ def kind_of(model: PerfModel) -> Kind:
 
 
 def register(
-    model: PerfModel | ParameterServerModel, aliases: Iterable[str] = (), source: str = "registered"
+    model: PerfModel | ServerModel, aliases: Iterable[str] = (), source: str = "registered"
 ) -> None:
     """Make your own model known by its name and aliases, in this process; a namesake is replaced."""
     if not key_of(model.name):
         raise InputError(f"a performance model needs a name with letters or digits, not {model.name!r}")
     names = tuple(aliases)
-    if isinstance(model, ParameterServerModel):
+    if isinstance(model, ParameterServerModel | TableParameterServer):
         _catalogue().add_server(model, Description(model.name, "ps", (), "samples", names, source, {}))
     else:
         _catalogue().add(

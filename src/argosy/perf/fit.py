@@ -191,15 +191,23 @@ def _pins(data: Measured, several: NDArray[np.bool_], local: NDArray[np.bool_]) 
     return pins
 
 
-def fit_speed_sync(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch: float) -> Floats:
-    """The five θ of Optimus' synchronous speed; at least five points."""
-    return _inverse_fit(sync_features(ps, workers, batch), steps_per_s)
+def fit_speed_sync(
+    ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch: float, *, ridge: float = 0.0
+) -> Floats:
+    """The five θ of Optimus' synchronous speed; at least five points.
+
+    A small `ridge` shares a time between terms that the points can not tell apart, such as θ1 and θ2·w/p where
+    there always were as many servers as workers; without it one of them gets all.
+    """
+    return _inverse_fit(sync_features(ps, workers, batch), steps_per_s, ridge)
 
 
-def fit_speed_async(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike) -> Floats:
+def fit_speed_async(
+    ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, *, ridge: float = 0.0
+) -> Floats:
     """The four θ of Optimus' asynchronous speed; at least four points."""
     w = np.asarray(workers, np.float64)
-    return _inverse_fit(async_features(ps, w), np.asarray(steps_per_s, np.float64) / w)
+    return _inverse_fit(async_features(ps, w), np.asarray(steps_per_s, np.float64) / w, ridge)
 
 
 def fit_surface(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch: float) -> Floats:
@@ -207,9 +215,9 @@ def fit_surface(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch
     return _inverse_fit(surface_features(ps, workers, batch), steps_per_s)
 
 
-def _inverse_fit(features: Floats, speed: ArrayLike) -> Floats:
+def _inverse_fit(features: Floats, speed: ArrayLike, ridge: float = 0.0) -> Floats:
     """Coefficients ≥ 0 of 1/speed = features·θ, least squares of relative errors."""
-    from scipy.optimize import nnls
+    from scipy.optimize import lsq_linear, nnls
 
     known = np.asarray(speed, np.float64)
     if len(known) < features.shape[1] or not (known > 0).all():
@@ -217,8 +225,17 @@ def _inverse_fit(features: Floats, speed: ArrayLike) -> Floats:
             f"can not fit {features.shape[1]} coefficients to {len(known)} speeds",
             hint="measure more points, all with a speed above 0",
         )
-    theta, _ = nnls(features * known[:, None], np.ones(len(known)))
-    return np.asarray(theta, np.float64)
+    rows, target = features * known[:, None], np.ones(len(known))
+    size = np.linalg.norm(rows, axis=0)
+    rows = rows / size
+    if ridge > 0:
+        rows = np.vstack([rows, np.sqrt(ridge) * np.eye(len(size))])
+        target = np.concatenate([target, np.zeros(len(size))])
+    try:
+        theta, _ = nnls(rows, target)
+    except RuntimeError:  # it goes round in circles where terms are nearly alike
+        theta = lsq_linear(rows, target, bounds=(0.0, np.inf)).x
+    return np.asarray(theta / size, np.float64)
 
 
 def outliers(ps: Sequence[int], workers: Sequence[int], speeds: Sequence[float]) -> list[bool]:

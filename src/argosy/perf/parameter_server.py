@@ -7,13 +7,14 @@
 in steps/s. The surface is a smooth form of DL2's measured tables, where Optimus' five terms alone miss jobs
 whose few servers are the bottleneck.
 
-All θ ≥ 0, so that every term is a time; no servers or no workers means no speed.
+All θ ≥ 0, so that every term is a time; no servers or no workers means no speed. Measured points can also be
+used as they are, in a table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,3 +77,44 @@ class ParameterServerModel:
     def samples_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
         """For the asynchronous form a step is one worker's own batch of `batch` samples."""
         return np.asarray(self.steps_per_s(ps, workers, batch) * (self.batch if batch is None else batch))
+
+
+@dataclass(frozen=True, slots=True)
+class TableParameterServer:
+    """Measured samples/s of one job type: exact at its points, linear radial-basis functions between them.
+
+        f(p, w) = Σ_i c_i · |(p, w) − (p_i, w_i)|,  held within 2% … 100% of the best measurement
+
+    The batch is the one it was measured with.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]  # (servers, workers)
+    samples: tuple[float, ...]  # per second
+    batch: float = 1.0
+    least: float = 0.02  # of the best, where the surface falls below it
+
+    def __post_init__(self) -> None:
+        if len(self.points) != len(self.samples) or len(set(self.points)) < max(len(self.points), 2):
+            raise InputError(
+                f"parameter-server table {self.name!r}: {len(self.points)} points, {len(set(self.points))} of them"
+                f" different, for {len(self.samples)} speeds",
+                hint="give two or more points (servers, workers), each with its speed, and each once",
+            )
+        if not all(speed > 0 for speed in self.samples):
+            raise InputError(
+                f"parameter-server table {self.name!r}: a speed of {min(self.samples)} samples/s",
+                hint="leave out what failed, e.g. with argosy.perf.fit.outliers",
+            )
+
+    def samples_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
+        p, w = np.broadcast_arrays(np.asarray(ps, np.float64), np.asarray(workers, np.float64))
+        known, speed = np.array(self.points), np.array(self.samples)
+        weights = np.linalg.solve(np.linalg.norm(known[:, None] - known[None, :], axis=-1), speed)
+        wanted = np.stack([p, w], axis=-1)
+        surface = np.linalg.norm(wanted[..., None, :] - known, axis=-1) @ weights
+        best = float(speed.max())
+        return np.where((p > 0) & (w > 0), np.clip(surface, self.least * best, best), 0.0)
+
+
+ServerModel: TypeAlias = ParameterServerModel | TableParameterServer

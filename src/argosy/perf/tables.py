@@ -20,7 +20,7 @@ from argosy.perf import catalogue
 from argosy.perf.base import Floats, Level, Links, PerfModel
 from argosy.perf.interference import pair_matrix
 from argosy.perf.iteration import IterationModel
-from argosy.perf.parameter_server import ParameterServerModel
+from argosy.perf.parameter_server import ServerModel
 from argosy.perf.rigid import RigidModel
 
 if TYPE_CHECKING:
@@ -205,10 +205,10 @@ def _classes(
 
 def _ps_classes(
     frame: pl.DataFrame, rows: NDArray[np.bool_]
-) -> tuple[Ints, list[tuple[ParameterServerModel, float | None]]]:
+) -> tuple[Ints, list[tuple[ServerModel, float | None]]]:
     """Parameter-server class of each row; jobs of unknown networks share the generic shape."""
     ps_class = np.full(frame.height, -1, np.int64)
-    order: dict[tuple[ParameterServerModel, float | None], int] = {}
+    order: dict[tuple[ServerModel, float | None], int] = {}
     where = np.flatnonzero(rows)
     asked = frame[where].select("model", "batch_size")
     for index, (name, batch) in zip(where, asked.iter_rows()):
@@ -258,7 +258,7 @@ def _work_s(
     job_class: Ints,
     classes: tuple[PerfClass, ...],
     ps_class: Ints,
-    ps_models: list[tuple[ParameterServerModel, float | None]],
+    ps_models: list[tuple[ServerModel, float | None]],
 ) -> Floats:
     """Durations; where only work is given, work over reference, if the model knows absolute speeds."""
     duration = frame["duration_s"]

@@ -59,6 +59,7 @@ class Event:
     kind: str  # name of an argosy.sim.result.EventKind, lower case
     job: int  # index, -1 for node events
     node: int  # -1 for job events
+    info: float = 0.0  # seconds of overhead where a placement opens, GPU-seconds held in all where a job ends
 
 
 class Policy:
@@ -95,7 +96,7 @@ class Policy:
         raise PolicyError(f"policy {self.name!r} does not size jobs")
 
     def place(self, view: View) -> Ints:
-        """How each job is to be placed, as `Place` codes; called after `rank` and `size` if overridden."""
+        """How each job is to be placed, as `Place` codes; asked once, about jobs as they are when they arrive."""
         raise PolicyError(f"policy {self.name!r} does not place jobs")
 
     def plan(self, view: View) -> Plan:

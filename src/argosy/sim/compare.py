@@ -1,21 +1,15 @@
 """Many runs at once: policies × seeds (× loads) on all cores.
 
-Worker processes are spawned, not forked: Polars has threads, and a fork would copy their locks as they stand.
 A run that fails does not stop the others; it comes back as an error with its policy and seed.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -26,11 +20,18 @@ from argosy.perf.tables import compile_tables
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine
 from argosy.sim.metrics import Window, metrics
+from argosy.sim.pool import run_tasks
 from argosy.sim.result import EventKind, Result
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
 from argosy.workload.synth import generate
 from argosy.workload.trace import Job, Trace
+
+
+class Source(Protocol):
+    """Something that makes the jobs of a run, others for each seed."""
+
+    def trace(self, seed: int) -> Trace: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Outcome:
 class Experiment:
     """What all runs share."""
 
-    source: Trace | Recipe
+    source: Trace | Source
     cluster: Cluster
     settings: Settings
     window: Window | None = None
@@ -99,18 +100,16 @@ class Experiment:
             if task.load is not None:
                 return Outcome(task, scores=metrics(result, window=self.window))
             return Outcome(task, compact(result))
-        except InputError as problem:
-            return Outcome(task, error=problem)
         except Exception as problem:  # a policy may raise anything, and the other runs are not to suffer
-            name = "" if isinstance(problem, ArgosyError) else f"{type(problem).__name__}: "
-            return Outcome(task, error=ArgosyError(f"{name}{problem}"), details=traceback.format_exc())
+            error, details = as_error(problem)
+            return Outcome(task, error=error, details=details)
 
     def chance(self, policies: Iterable[str]) -> bool:
         """Whether another seed could give another result."""
         s = self.settings
         faults = s.node_mtbf_h is not None or s.job_mtbf_h is not None
         drawn = faults or s.drifting or s.placer == "random" or s.estimator.startswith("noisy")
-        if isinstance(self.source, Recipe) or drawn:
+        if not isinstance(self.source, Trace) or drawn:
             return True
         made = [create(spec) for spec in policies]
         if s.placer == "policy" and any(policy.placer == "random" for policy in made):
@@ -133,18 +132,15 @@ def run_all(
 
     Compile the kernels first (`argosy.sim.warm`), or every worker will.
     """
-    workers = min(workers or cores(), len(todo))
-    found = {}
-    for outcome in map(experiment.run, todo) if workers <= 1 else _in_processes(experiment, todo, workers):
-        found[outcome.task] = outcome
-        if done is not None:
-            done(outcome)
-    return [found[task] for task in todo]
+    return run_tasks(experiment.run, todo, lambda task, died: Outcome(task, error=died), workers, done)
 
 
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def as_error(problem: Exception) -> tuple[ArgosyError, str]:
+    """What a run raised, as an error that can be shown, and the traceback if it is nobody's input."""
+    if isinstance(problem, InputError):
+        return problem, ""
+    name = "" if isinstance(problem, ArgosyError) else f"{type(problem).__name__}: "
+    return ArgosyError(f"{name}{problem}"), traceback.format_exc()
 
 
 def compact(result: Result) -> Result:
@@ -186,35 +182,3 @@ def _asks_for_seed(policy: Policy, experiment: Experiment) -> bool:
     watched = _Watched(**{f.name: getattr(context, f.name) for f in fields(Context)})
     policy.reset(watched)
     return getattr(watched, "asked", False)
-
-
-_shared: Experiment  # in a worker process: what all its runs share
-
-
-def _begin(experiment: Experiment) -> None:
-    global _shared
-    _shared = experiment
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once and without a traceback
-
-
-def _run(task: Task) -> Outcome:
-    return _shared.run(task)
-
-
-def _in_processes(experiment: Experiment, todo: Sequence[Task], workers: int) -> Iterator[Outcome]:
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (experiment,))
-    try:
-        waiting: dict[Future[Outcome], Task] = {pool.submit(_run, task): task for task in todo}
-        for future in as_completed(waiting):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                died = ArgosyError("its process ended unexpectedly (out of memory? fewer workers need less)")
-                yield Outcome(waiting[future], error=died)
-        pool.shutdown()
-    except BaseException:  # also Ctrl-C, and a consumer who stops listening: do not wait for long runs
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise

@@ -128,11 +128,11 @@ class Engine:
         self._elastic, self._plans = overrides(policy, "size"), overrides(policy, "plan")
         self._wakes, self._listens = overrides(policy, "wake_at"), overrides(policy, "on_event")
         self._learns = not self._estimator.timeless and "estimate" in policy.uses
-        self._places = overrides(policy, "place") and settings.placer == "policy"
-        self.world.si[L.PLACES] = self._places
+        if overrides(policy, "place") and settings.placer == "policy":
+            self._place_all()
         self._keyed = bool(policy.key) and not (
             overrides(policy, "rank") or self._elastic or self._plans or self._wakes or self._listens or self._learns
-            or self._places or watch is not None
+            or watch is not None
         )  # fmt: skip
         self.static = self._prepare_static()
 
@@ -146,7 +146,7 @@ class Engine:
         if settings.job_mtbf_h is not None:
             sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
         si[L.PREEMPTIVE], si[L.BACKFILL] = policy.preemptive, policy.backfill
-        si[L.EAGER] = policy.eager and self._watch is None and not overrides(policy, "place")
+        si[L.EAGER] = policy.eager and self._watch is None
         si[L.KEY_ROW], sf[L.ASK_EVERY] = -1, policy.every_s
         placer = policy.placer if settings.placer == "policy" else settings.placer
         if placer not in PLACERS:
@@ -215,14 +215,14 @@ class Engine:
         w.si[L.STATIC] = 0
         blocked = (
             not policy.static or policy.preemptive or self._elastic or self._plans or self._wakes or self._listens
-            or self._learns or self._places or self._outside.disturbs or w.si[L.QUOTAS]
+            or self._learns or self._outside.disturbs or w.si[L.QUOTAS]
             or np.isfinite(w.qu[L.Q_LIMIT]).any() or self._watch is not None
         )
         if blocked:
             return False
         tr = w.tr
         demand = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
-                           tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.CLASS]])
+                           tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.WANT_PLACE], tr[L.STATIC_F + L.CLASS]])
         if len(self._tables.gpu_types) == 1:
             demand[-1] = 0.0  # with one GPU type, the class has no say in placement
         inverse, representatives = classify(demand)
@@ -245,6 +245,23 @@ class Engine:
 
     def _keys_at_arrival(self) -> NDArray[np.float64]:
         """Rank all jobs of the trace at once, each as it will be when it arrives."""
+        return check_key(self.policy.rank(self._view_of_all()), len(self.trace), self.policy)
+
+    def _place_all(self) -> None:
+        """How each job of the trace is to be placed; one that can not be placed strictly need not be."""
+        w, n = self.world, len(self.trace)
+        codes = np.array(self.policy.place(self._view_of_all()))
+        if codes.shape != (n,) or not np.isin(codes, PLACE_CODES).all():
+            raise PolicyError(f"policy {self.policy.name!r}: place returned {codes!r} for {n} jobs")
+        strict = (codes >= 0) & (codes & Place.STRICT > 0)
+        if strict.any():
+            never = impossible(w, True)
+            codes[never[strict[never]]] -= Place.STRICT
+        w.tr[L.STATIC_F + L.WANT_PLACE] = codes
+        w.si[L.PLACES] = strict.any()
+
+    def _view_of_all(self) -> View:
+        """All jobs of the trace at once, each as it will be when it arrives."""
         tr, policy, n = self.world.tr, self.policy, len(self.trace)
         zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
         rows: dict[str, NDArray[Any]] = {}
@@ -256,8 +273,7 @@ class Engine:
         rows["index"] = np.arange(n)
         jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
         jobs.refresh(n)
-        view = View(jobs, self.view.nodes, policy.uses, self.view._profile, self._parts, self._losses)
-        return check_key(policy.rank(view), n, policy)
+        return View(jobs, self.view.nodes, policy.uses, self.view._profile, self._parts, self._losses)
 
     # -- what the host does for the kernels --------------------------------------------------------------------
 
@@ -372,13 +388,9 @@ class Engine:
         view.free_gpus = int(si[L.FREE_GPUS])
 
     def decide(
-        self,
-        decision: NDArray[np.float64] | Plan,
-        sizes: Sizes | None = None,
-        wake_at: float | None = None,
-        places: NDArray[np.int64] | None = None,
+        self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None
     ) -> None:
-        """Carry out a ranking (with sizes and places) or a plan, when the clock next moves."""
+        """Carry out a ranking (with sizes) or a plan, when the clock next moves."""
         w = self.world
         w.sf[L.WAKE] = self._wake_time(decision.wake_at if isinstance(decision, Plan) else wake_at)
         if isinstance(decision, Plan):
@@ -393,22 +405,7 @@ class Engine:
                 w.ji[L.WANT_PS, :n] = sizes.servers
             if sizes.types is not None:
                 w.ji[L.WANT_TYPES, :n] = sizes.types
-        if places is not None:
-            w.ji[L.WANT_PLACE, :n] = self._possible_places(places, n)
         w.si[L.APPLY] = 1
-
-    def _possible_places(self, codes: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        """A job that even the empty cluster could not place strictly is not made to wait for that."""
-        if codes.shape != (n,) or not np.isin(codes, PLACE_CODES).all():
-            raise PolicyError(f"policy {self.policy.name!r}: place returned {codes!r} for {n} jobs")
-        strictly = (codes >= 0) & (codes & Place.STRICT > 0)
-        return np.where(strictly & self._never_strict[self.world.ji[L.ID, :n]], codes & ~Place.STRICT, codes)
-
-    @cached_property
-    def _never_strict(self) -> NDArray[np.bool_]:
-        never = np.zeros(len(self.trace), bool)
-        never[impossible(self.world, True)] = True
-        return never
 
     def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:
         jf = self.world.jf
@@ -445,9 +442,8 @@ class Engine:
         key = policy.rank(view)
         sizes = policy.size(view) if self._elastic else None
         wake = policy.wake_at(view) if self._wakes or policy.every_s < np.inf else None
-        places = policy.place(view) if self._places else None
         self._decision_ns.append(time.perf_counter_ns() - began)
-        self.decide(check_key(key, len(view.jobs), policy), sizes, wake, places)
+        self.decide(check_key(key, len(view.jobs), policy), sizes, wake)
 
     def run(self, progress: Progress | None = None) -> Result:
         """All of it."""
@@ -485,7 +481,8 @@ class Engine:
         log, n = self.world.lg, int(self.world.si[L.LOG_N])
         for row in log[self._told : n]:
             kind = EventKind(int(row[L.L_KIND])).name.lower()
-            self.policy.on_event(Event(float(row[L.L_TIME]), kind, int(row[L.L_JOB]), int(row[L.L_NODE])))
+            time_s, info = float(row[L.L_TIME]), float(row[L.L_INFO])
+            self.policy.on_event(Event(time_s, kind, int(row[L.L_JOB]), int(row[L.L_NODE]), info))
         self._told = n
 
     def _estimate_newcomers(self) -> None:

@@ -99,7 +99,7 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
     gp, ji, si = w.gp, w.ji, w.si
     if ji[STATE, s] == RUNNING:
         pause(w, s)
-    elif ji[RUNS, s] > 0:  # it was suspended, and must be brought back before it can take turns
+    elif ji[STATE, s] == WAITING and ji[RUNS, s] > 0:  # it was suspended, and must be brought back first
         w.jf[OWED, s] = w.ov[ji[CLASS, s], O_RESUME] + w.ov[ji[CLASS, s], O_SUSPEND]
     ji[STATE, s], ji[GROUP, s] = PAUSED, group
     for i in range(n):

@@ -378,7 +378,7 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
         leave(w, s)
     rs[R_FINISH, job] = t
     note(w, s, status)
-    log(w.lg, si, t, kind, job, -1, 0, 0, 0.0)
+    log(w.lg, si, t, kind, job, -1, 0, 0, jf[ATTAINED, s])
     si[LOG_SEQ] += 1
     w.so[job] = -1
     si[FINISHED] += 1

@@ -40,7 +40,7 @@ def seat(w: World, job: int) -> int:
     ji[ID, s], ji[HEAD, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1
     ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
-    ji[WANT_TYPES, s] = ji[WANT_PLACE, s] = -1
+    ji[WANT_TYPES, s] = -1
     w.so[job] = s
     return s
 

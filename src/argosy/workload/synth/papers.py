@@ -175,7 +175,8 @@ class DL2:
                 "duration_s": samples / samples_per_s,
                 "gpus": np.full(jobs, float(DL2_UNITS)),
                 "model": model,
-                "cpus": np.full(jobs, 2 * DL2_UNITS * DL2_CPUS_PER_UNIT),
+                "cpus": np.full(jobs, DL2_UNITS * DL2_CPUS_PER_UNIT),  # of the workers; a server takes as much as one
+                "memory_gib": np.zeros(jobs),  # not counted
                 "min_gpus": np.ones(jobs),
                 "max_gpus": np.full(jobs, max(DL2_UNITS, min(DL2_MAX_UNITS, np.floor(largest_gpus)))),
                 "batch_size": batch,

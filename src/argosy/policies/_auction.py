@@ -1,0 +1,106 @@
+"""The partial allocation mechanism: who gets how many of some equal units, and what it costs him.
+
+Every bidder hands in a table of sizes and values. The bundles maximise the product of all values, and a winner
+pays with a part of what he won: what his presence costs the others. So nobody gains by lying about his values.
+
+    bundles = argmax Π_i V_i(g_i)   with   Σ g_i ≤ supply
+    c_i     = Π_{j≠i} V_j(bundles) / Π_{j≠i} V_j(best bundles if i were not there)
+
+Bundles are exact: dynamic programming over bidders and units, on sums of logarithms. Where somebody has to go
+without anything of value, the product is 0 whatever is done; then as few as possible go without, and the product
+of the others counts.
+
+References: Cole, Gkatzelis and Goel, Mechanism design for fair division: allocating divisible items without
+payments, EC'13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+WORTHLESS = -1e5  # logarithm of a value of 0: no product of the others makes up for it
+LEAST_GAIN = 1e-9
+
+
+class Outcome(NamedTuple):
+    """What each bidder got."""
+
+    choices: Ints  # which of his options; 0: nothing
+    kept: Floats  # c: the part of his bundle that he keeps
+
+
+def partial_allocation(supply: int, sizes: Ints, values: Floats) -> Outcome:
+    """Bundles and payments for bidders (rows) with these sizes and values (columns are options).
+
+    Option 0 is to get nothing: its size is 0, and its value what he has anyway. Of equal bundles the earlier
+    bidder's counts.
+    """
+    logs = np.log(values, out=np.full(values.shape, WORTHLESS), where=values > 0)
+    gains = logs - logs[:, :1]
+    gains[sizes > supply] = -np.inf
+    rows = contenders(supply, sizes, gains)
+    choices, kept = np.zeros(len(sizes), np.int64), np.ones(len(sizes))
+    if not len(rows):
+        return Outcome(choices, kept)
+    sizes, gains = sizes[rows], gains[rows]
+    before, chosen = best_totals(supply, sizes, gains)
+    after = best_totals(supply, sizes[::-1], gains[::-1])[0][::-1]  # row i: bidders i, i + 1, …
+    left = supply
+    for i in range(len(rows) - 1, -1, -1):
+        option = int(chosen[i, left])
+        if option:
+            others = before[-1, supply] - gains[i, option]
+            without_him = float((before[i] + after[i + 1][::-1]).max())
+            choices[rows[i]], kept[rows[i]] = option, np.exp(min(others - without_him, 0.0))
+            left -= int(sizes[i, option])
+    return Outcome(choices, kept)
+
+
+def contenders(supply: int, sizes: Ints, gains: Floats) -> Ints:
+    """Bidders who can win, or would if one winner were not there.
+
+    Of those who want one and the same size, no more than fit and one more.
+    """
+    rows = np.flatnonzero(gains.max(axis=1) > LEAST_GAIN)
+    best = np.argmax(gains[rows], axis=1)
+    wanted, gain = sizes[rows, best], gains[rows, best]
+    several = ((sizes[rows] > 0) & (sizes[rows] != wanted[:, None])).any(axis=1)
+    order = np.lexsort((rows, -gain, wanted, several))
+    wanted, several = wanted[order], several[order]
+    first = np.searchsorted(wanted[~several], wanted)  # begin of each group of single-minded bidders
+    kept = several | (np.arange(len(order)) - first <= supply // np.maximum(wanted, 1))
+    return np.sort(rows[order[kept]])
+
+
+def best_totals(supply: int, sizes: Ints, gains: Floats) -> tuple[Floats, NDArray[np.int8]]:
+    """The largest sum of gains of the first i bidders within p units, and what bidder i then takes."""
+    totals, chosen = np.zeros((len(sizes) + 1, supply + 1)), np.zeros((len(sizes), supply + 1), np.int8)
+    compiled_fill()(totals, chosen, np.ascontiguousarray(sizes), np.ascontiguousarray(gains))
+    return totals, chosen
+
+
+@cache
+def compiled_fill() -> Callable[[Floats, NDArray[np.int8], Ints, Floats], None]:
+    numba: Any = import_module("numba")  # heavy: not before the first auction
+    compiled: Callable[[Floats, NDArray[np.int8], Ints, Floats], None] = numba.njit(cache=True)(fill)
+    return compiled
+
+
+def fill(totals: Floats, chosen: NDArray[np.int8], sizes: Ints, gains: Floats) -> None:
+    for i in range(sizes.shape[0]):
+        for units in range(totals.shape[1]):
+            best, option = totals[i, units], 0
+            for k in range(1, sizes.shape[1]):
+                size = sizes[i, k]
+                if 0 < size <= units and totals[i, units - size] + gains[i, k] > best + LEAST_GAIN:
+                    best, option = totals[i, units - size] + gains[i, k], k
+            totals[i + 1, units], chosen[i, units] = best, option

@@ -1,0 +1,127 @@
+"""Granting one unit after the other to whom it saves most time.
+
+A job's *times* are a table [servers][workers] of the time that one unit of its work takes; all-reduce jobs have a
+table of one row. Its gain from one more worker or server is the time that this saves on all the work it has left,
+divided by what the unit costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Times = Sequence[Sequence[float]]  # [servers][workers]
+
+SLACK = 1e-9  # of the capacity, for sums of fractions
+ENDLESS = 1e15  # what a unit of work takes where nothing happens: finite, so that differences are numbers
+WORKER, SERVER = 0, 1
+
+
+@dataclass(slots=True)
+class Bidder:
+    """One job that may get more."""
+
+    times: Times
+    work: float
+    workers: int
+    servers: int
+    most_workers: int
+    most_servers: int
+    worker: tuple[float, float, float]  # what one takes: GPUs, CPUs, memory
+    server: tuple[float, float, float]
+    worker_price: float = 1.0
+    server_price: float = 1.0
+
+    def gain(self) -> tuple[float, int]:
+        """Of one more worker or server, whichever saves more for its price (ties: the server), and which it is."""
+        p, w = self.servers, self.workers
+        row = self.times[p]
+        now = row[w]
+        by_worker = self.work * (now - row[w + 1]) / self.worker_price if w < self.most_workers else -1.0
+        by_server = self.work * (now - self.times[p + 1][w]) / self.server_price if p < self.most_servers else -1.0
+        return (by_server, SERVER) if by_server >= by_worker else (by_worker, WORKER)
+
+
+def grant(bidders: Sequence[Bidder], free: Floats, *, stop_at_refusal: bool = False) -> None:
+    """Give away what is free, unit by unit, to the largest gain (ties: the earlier in the list), while there is one.
+
+    A unit that does not fit now never will: from then on the job bids for the other kind only, or, with
+    `stop_at_refusal`, nobody gets any more.
+    """
+    a, b, c = free.tolist()
+    heap = []
+    for i, bidder in enumerate(bidders):
+        value, unit = bidder.gain()
+        if value > 0:
+            heap.append((-value, i, unit))
+    heapify(heap)
+    while heap:
+        _, i, unit = heap[0]
+        bidder = bidders[i]
+        x, y, z = bidder.worker if unit == WORKER else bidder.server
+        if x <= a and y <= b and z <= c:
+            a, b, c = a - x, b - y, c - z
+            if unit == WORKER:
+                bidder.workers += 1
+            else:
+                bidder.servers += 1
+        elif stop_at_refusal:
+            return
+        elif unit == WORKER:
+            bidder.most_workers = bidder.workers
+        else:
+            bidder.most_servers = bidder.servers
+        value, unit = bidder.gain()
+        if value > 0:
+            heapreplace(heap, (-value, i, unit))
+        else:
+            heappop(heap)
+
+
+def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]:
+    """Who gets a first grant (columns, in order of arrival) while they fit, and what is left."""
+    a, b, c = free.tolist()
+    served = np.zeros(first.shape[1], bool)
+    for j, (x, y, z) in enumerate(first.T.tolist()):
+        if x <= a and y <= b and z <= c:
+            a, b, c = a - x, b - y, c - z
+            served[j] = True
+    return served, np.array([a, b, c])
+
+
+def time_per_unit(rate: Floats) -> Floats:
+    """The inverse of a speed; very long where there is none."""
+    return np.asarray(np.divide(1.0, rate, out=np.full(rate.shape, ENDLESS), where=rate > 1.0 / ENDLESS))
+
+
+class Sites:
+    """What the GPU types of a cluster can hold at most; nodes of one shape count together."""
+
+    def __init__(self, types: int, node_gpus: Ints, node_types: Ints) -> None:
+        self._types = types
+        self._known = b""
+        self.node_gpus = np.array([node_gpus[node_types == t].max(initial=0) for t in range(types)])
+
+    def largest_gang(self, view: View, worker: Floats) -> Ints:
+        """Workers of each job (a column: GPUs, CPUs, memory of one) on the empty nodes of its best GPU type."""
+        nodes = view.nodes
+        state = nodes.state.tobytes()
+        if state != self._known:  # only faults change shapes
+            there = (nodes.state == 0) & (nodes.gpus > 0)
+            rows = np.stack([nodes.type, nodes.gpus, nodes.cpus, nodes.memory_gib], axis=1)[there]
+            self._known, self._shapes = state, np.unique(rows, axis=0, return_counts=True)
+        held = np.zeros((self._types, worker.shape[1]), np.int64)
+        for (gpu_type, *amounts), count in zip(*self._shapes):
+            room = np.full(worker.shape, np.inf)
+            np.divide(np.array(amounts)[:, None], worker, out=room, where=worker > 0)
+            held[int(gpu_type)] += count * np.floor(room.min(axis=0) + SLACK).astype(np.int64)
+        accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
+        return np.asarray((held * accepted).max(axis=0, initial=0))

@@ -1,0 +1,159 @@
+"""The queues of Tiresias: who is in which, in what order, and when that changes next.
+
+One pass over the jobs, compiled: a policy that is asked at each arrival and end has no time for a chain of
+small array operations. Jobs are remembered by their index, in the columns of one matrix.
+"""
+
+from __future__ import annotations
+
+from math import inf, nextafter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import View
+from argosy.policies._gittins import compiled
+
+Floats = NDArray[np.float64]
+
+ENTERED = 0  # the top queue: when it was submitted, or promoted
+BEGAN = 1  # the first run since then; -1 if there was none
+EXECUTED0, ATTAINED0 = 2, 3  # seconds and GPU-seconds that it had then
+REMEMBERED = 4
+INDEX, SUBMITTED, GPUS, ATTAINED, EXECUTED_S, STARTED, STATE = range(7)  # columns that are looked at
+KEY, GROUP, AGE = range(7, 10)  # and those that are filled
+COLUMNS = 10
+SLACK_GPU_S = 1e-4  # a limit counts as reached this far before it, against rounding
+SLACK_S = 1e-6
+LEAST_LOOK_S = 1.0  # how soon a job that still runs is looked at again, lest it starve
+
+
+class Queues:
+    """Jobs by attained service since they entered the top queue."""
+
+    def __init__(self, limits: Floats, promote: float) -> None:
+        self._limits, self._promote = limits, promote
+        self._memory = np.zeros((REMEMBERED, 0))
+        self._columns = np.zeros((COLUMNS, 0))
+        self._arrange = compiled(arrange)
+        self._wake = np.inf
+        self._guess = -1.0  # when a job will leave its queue if it starts now, should that be the next thing to happen
+        self._seen = (0, 0, 0)  # number of jobs, running jobs and free GPUs at the last decision
+
+    def arrange(self, view: View) -> Floats:
+        """Three rows: key, group and age of each job, valid until the next call.
+
+        The groups are the running and the waiting jobs of the top queue, those of the next one, and so on. The key
+        is the group, then the earlier start (or arrival, if it never ran).
+        """
+        jobs, n = view.jobs, len(view.jobs)
+        columns = self._columns
+        if n > columns.shape[1]:
+            columns = self._columns = np.zeros((COLUMNS, 2 * n))
+        # one writable block: Numba takes read-only columns several times more slowly than copying them costs
+        columns[INDEX, :n], columns[SUBMITTED, :n], columns[GPUS, :n] = jobs.index, jobs.submitted, jobs.gpus
+        columns[ATTAINED, :n], columns[STARTED, :n], columns[STATE, :n] = jobs.attained, jobs.started, jobs.state
+        if self._promote:
+            columns[EXECUTED_S, :n] = jobs.executed_s
+        seen = (n, view.running, view.free_gpus)
+        # woken for a job that waits as before: nobody started, and if nothing has changed, nobody does now
+        quiet = view.now == self._guess and seen == self._seen
+        wake, maybe = self._arrange(view.now, seen[2], quiet, self._promote, self._limits, n, columns, self._memory)
+        if wake < 0:
+            self._make_room(int(columns[INDEX, :n].max()) + 1)
+            return self.arrange(view)
+        self._wake, self._guess, self._seen = min(wake, maybe), maybe if maybe < wake else -1.0, seen
+        return columns[KEY:, :n]
+
+    def wake_at(self, view: View) -> float | None:
+        """When the next job leaves its queue, if anybody waits for that."""
+        if not view.waiting or self._wake == inf:
+            return None
+        return max(self._wake, nextafter(view.now, inf))
+
+    def _make_room(self, jobs: int) -> None:
+        memory = np.zeros((REMEMBERED, 2 * jobs))
+        memory[[ENTERED, BEGAN]] = -1.0
+        memory[:, : self._memory.shape[1]] = self._memory
+        self._memory = memory
+
+    def state(self) -> dict[str, Any]:
+        index = self._columns[INDEX, : self._seen[0]].astype(np.int64)
+        known = np.vstack([index, self._memory[:, index]])
+        return {"jobs": known.T.tolist(), "guess": self._guess, "seen": list(self._seen)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        known = np.array(state["jobs"]).reshape(-1, 1 + REMEMBERED).T
+        self._columns = np.zeros((COLUMNS, known.shape[1]))
+        self._columns[INDEX] = known[0]
+        self._make_room(int(known[0].max(initial=-1)) + 1)
+        self._memory[:, known[0].astype(np.int64)] = known[1:]
+        self._guess = state["guess"]
+        jobs, running, free = state["seen"]
+        self._seen = (jobs, running, free)
+
+
+def arrange(
+    now: float, free: int, quiet: bool, promote: float, limits: Floats, n: int, columns: Floats, memory: Floats
+) -> tuple[float, float]:  # fmt: skip
+    """Fill in key, group and age; return when the next job leaves its queue, and the same for jobs that may start.
+
+    A job that leaves its queue makes a difference only to those who wait in that queue: until then they are not
+    served before it. So nothing is due in queues where nobody waits, or may wait after this decision. A waiting job
+    may start if there is room beside all running jobs of its own and better queues; jobs of worse ones may then have
+    to wait. The first time is negative if the memory is too small.
+    """
+    last = len(limits)
+    room = np.zeros(last + 1)  # GPUs that the jobs of each queue hold, then those open to it
+    waited_for = np.zeros(last + 1, np.bool_)
+    wake = maybe = np.inf
+    for row in range(n):
+        if columns[INDEX, row] >= memory.shape[1]:
+            return -1.0, -1.0
+    for row in range(n):
+        job = int(columns[INDEX, row])
+        running = columns[STATE, row] == 1.0
+        if memory[ENTERED, job] < 0.0:
+            memory[ENTERED, job] = columns[SUBMITTED, row]
+        gpu_s = columns[ATTAINED, row] - memory[ATTAINED0, job]
+        if memory[BEGAN, job] < 0.0 and (running or gpu_s > 0.0):
+            memory[BEGAN, job] = columns[STARTED, row]
+        q = 0
+        while q < last and gpu_s + SLACK_GPU_S >= limits[q]:
+            q += 1
+        if promote > 0.0 and q > 0:
+            run_s = columns[EXECUTED_S, row] - memory[EXECUTED0, job]
+            waited_s = now - memory[BEGAN, job] - run_s
+            left_s = promote * run_s - waited_s
+            if running:
+                wake = min(wake, now + max(left_s, LEAST_LOOK_S))
+            elif left_s > SLACK_S:
+                wake = min(wake, now + left_s)
+            else:
+                memory[ENTERED, job], memory[BEGAN, job] = now, -1.0
+                memory[EXECUTED0, job] = columns[EXECUTED_S, row]
+                memory[ATTAINED0, job] = columns[ATTAINED, row]
+                q, gpu_s = 0, 0.0
+        since = memory[BEGAN, job] if memory[BEGAN, job] >= 0.0 else memory[ENTERED, job]
+        group = 2 * q + (not running)
+        columns[KEY, row] = group * (now + 1.0) + since
+        columns[GROUP, row], columns[AGE, row] = group, gpu_s
+        if running:
+            room[q] += columns[GPUS, row]
+        else:
+            waited_for[q] = True
+    behind = float(free)
+    for q in range(last, -1, -1):
+        room[q], behind = behind, behind + room[q]
+    for row in range(n):
+        q, gpus = int(columns[GROUP, row]) // 2, columns[GPUS, row]
+        if columns[STATE, row] != 1.0 and not quiet and (gpus < 1.0 or gpus <= room[q]):
+            waited_for[q:] = True
+            if q < last and gpus > 0.0:
+                maybe = min(maybe, now + (limits[q] - columns[AGE, row]) / gpus)
+    for row in range(n):
+        q, gpus = int(columns[GROUP, row]) // 2, columns[GPUS, row]
+        if columns[STATE, row] == 1.0 and q < last and waited_for[q] and gpus > 0.0:
+            wake = min(wake, now + (limits[q] - columns[AGE, row]) / gpus)
+    return wake, maybe

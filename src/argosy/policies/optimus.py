@@ -1,0 +1,233 @@
+"""Optimus: workers and parameter servers to whom they save most time.
+
+Decision: in every interval, each job first gets its smallest size (one worker and one server, for a job with
+servers) in order of arrival, as far as that fits. Then one unit at a time goes to the largest marginal gain: the
+time that one more worker or one more server saves the job, per amount of the unit's dominant resource, while there
+is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs have what
+they asked for, or nothing. Between two intervals what runs stays as it is.
+State used: demands, who holds what, nodes that are up; losses or the estimate of the time left; throughput profiles
+(of parameter-server jobs only at the sizes that were tried out, unless `speeds` says otherwise) and measured rates.
+Parameters: `speeds`, for jobs with servers: `fitted`, from `trials` trial runs with as many servers as workers (at
+most `largest_trial`) and from what running jobs show, in `form` sync or async, known points as they are if `verbatim`,
+or `profile`, the true tables;
+`work`, what is left: `loss`, from a fit to the losses so far, or `estimate`; `fallback_epochs`, left where losses
+say nothing yet, and `most_epochs`, after which a curve counts as saying nothing; `clean`, smooth outliers of losses
+before a fit; `per_dominant`, divide gains by the amount of the dominant resource; `slot_s`, the interval; `cap`, most
+workers and most servers of a job that has both; `newcomers`: `start` on what is free between intervals, or `wait`;
+`stop_at_refusal`, the authors' code, where the first unit that does not fit ends the granting; `max_restarts`, resizes
+after which a job keeps its size.
+Differences from the paper: placement is the mechanism's, on the fewest nodes, servers beside their workers. Jobs are
+placed in ascending order of tasks as there, but those that can not shrink go first, by arrival. Workers and servers
+are not spread evenly, their parameter blocks not balanced and stragglers not replaced: in this model the speed of a
+job with servers depends on their numbers alone. A job whose fit says that it should be over has one epoch left.
+Trial runs take no time. A fit shares a time evenly between terms that no point can tell apart. A loss curve is fitted
+anew when it has become a twentieth longer.
+References: Peng et al., Optimus, EuroSys'18; pengyanghua/optimus. DL2's Optimus (pengyanghua/DL2) is
+`optimus:speeds=profile:work=estimate:per_dominant=no:stop_at_refusal=yes:newcomers=wait:slot_s=1200`.
+
+    gain(j, +worker) = (Q_j / f(p, w) − Q_j / f(p, w + 1)) / worker's amount of its dominant resource;  +server alike
+    loss(k) = 1 / (b0·k + b1) + b2;   Q_j = epochs until it falls by less than the threshold in 10 epochs
+    f(p, w) = 1 / (θ0/w + θ1 + θ2·w/p + θ3·w + θ4·p)   sync;    w / (θ0 + θ1·w/p + θ2·w + θ3·p)   async
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy.cluster.view import Context, View
+from argosy.errors import InputError
+from argosy.perf.loss_fit import fit_losses, last_epoch
+from argosy.policies._marginal import SLACK, Bidder, Sites, Times, first_units, grant
+from argosy.policies._speeds import AllReduceSpeeds, Form, SpeedFits, profiled_times
+from argosy.policies.base import Floats, Ints, Policy, Sizes, register
+from argosy.policies.drf import NO_GPU, as_it_is
+from argosy.policies.tetris import within_reason
+
+CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
+           "newcomers": ("start", "wait")}  # fmt: skip
+WAITS = 1e9  # rank of jobs that get nothing
+REFIT = 20  # a curve is fitted anew when it is a twentieth longer
+
+
+@register("optimus", "workers and servers where they save most time, from fitted curves", "Peng et al., EuroSys'18")
+class Optimus(Policy):
+    uses = frozenset({"demand", "nodes", "placement", "profile", "rate", "loss"})
+    preemptive = True
+
+    def __init__(
+        self, speeds: str = "fitted", work: str = "loss", form: str = "sync", newcomers: str = "start",
+        per_dominant: bool = True, stop_at_refusal: bool = False, slot_s: float = 600.0, cap: int = 16,
+        trials: int = 8, largest_trial: int = 10, verbatim: bool = True, fallback_epochs: float = 20.0,
+        most_epochs: int = 100, clean: bool = True, max_restarts: int = 1_000_000,
+    ) -> None:  # fmt: skip
+        for name, value in (("speeds", speeds), ("work", work), ("form", form), ("newcomers", newcomers)):
+            if value not in CHOICES[name]:
+                raise InputError(f"optimus: {name} must be one of {', '.join(CHOICES[name])}, is {value!r}")
+        at_least = {"slot_s": (slot_s, 1e-3), "cap": (cap, 1), "trials": (trials, 0), "max_restarts": (max_restarts, 0),
+                    "largest_trial": (largest_trial, 1), "fallback_epochs": (fallback_epochs, 0),
+                    "most_epochs": (most_epochs, 10)}  # fmt: skip
+        for name, (amount, least) in at_least.items():
+            if not least <= amount < np.inf:
+                raise InputError(f"optimus: {name} must be a number ≥ {least:g}, is {amount}")
+        self.speeds, self.work, self.form, self.newcomers = speeds, work, form, newcomers
+        self.per_dominant, self.stop_at_refusal, self.slot_s, self.cap = per_dominant, stop_at_refusal, slot_s, cap
+        self.trials, self.largest_trial, self.verbatim, self.clean = trials, largest_trial, verbatim, clean
+        self.fallback_epochs, self.most_epochs, self.max_restarts = fallback_epochs, most_epochs, max_restarts
+        self.uses = frozenset({"demand", "nodes", "placement", "profile"})
+        self.uses |= {"rate"} if speeds == "fitted" else set()
+        self.uses |= {"loss"} if work == "loss" else {"estimate"}
+
+    def reset(self, context: Context) -> None:
+        self._capacity = np.array([context.total_gpus, context.total_cpus, context.total_memory_gib])
+        self._sites = Sites(len(context.gpu_types), context.node_gpus, context.node_types)
+        form: Form = "async" if self.form == "async" else "sync"
+        self._fits = SpeedFits(form, self.cap, self.trials, self.largest_trial, self.verbatim, context.seed)
+        self._profiled: dict[int, Times] = {}
+        self._all_reduce: AllReduceSpeeds | None = None
+        self._converged: dict[int, tuple[int, float]] = {}  # job → epochs seen, last epoch by the fit to them
+        self._restarts: dict[int, int] = {}
+        self._slot = -1  # the last one that was divided
+
+    def rank(self, view: View) -> Floats:
+        """Decides, too. What can not shrink is placed first; what can, by its tasks, the smallest first."""
+        jobs = view.jobs
+        slot = self._slot_at(view.now)
+        anew = slot != self._slot
+        self._slot = slot
+        if self.speeds == "fitted":
+            self._fits.observe(view)
+        sized = as_it_is(view)
+        if anew or self.newcomers == "start":
+            sized = self._divide(view, np.ones(len(jobs), bool) if anew else jobs.state == 0)
+        if anew:
+            self._count_restarts(view, sized)
+        self._sized = sized
+        tasks = sized.workers + np.asarray(sized.servers)
+        key = np.where(jobs.max_gpus > jobs.min_gpus, tasks, 0.0)
+        key = np.where(sized.workers > 0, key, WAITS)
+        return key if anew else np.where(jobs.state == 1, -1.0, key)
+
+    def size(self, view: View) -> Sizes:
+        return self._sized
+
+    def _divide(self, view: View, asks: Any) -> Sizes:
+        """What each job that asks gets; the others keep what they have."""
+        jobs, nodes = view.jobs, view.nodes
+        kept = as_it_is(view)
+        whole, up = jobs.gpus >= 1, nodes.state == 0
+        low = np.where(whole, np.maximum(np.ceil(jobs.min_gpus), 1), 1).astype(np.int64)
+        high = np.where(whole, np.floor(jobs.max_gpus), 1).astype(np.int64)
+        both = (jobs.ps_kind >= 0) & (high > low)  # workers and servers are to be found
+        tired = self._tired(view)
+        low, high = np.where(tired, kept.workers, low), np.where(tired, kept.workers, high)
+        units = np.maximum(jobs.gpus, 1)
+        worker = np.stack([np.ones(len(jobs)), jobs.cpus / units, jobs.memory_gib / units])
+        server = worker * NO_GPU
+        servers = np.where(both, np.where(tired, jobs.servers, 1), jobs.ps)
+        first = worker * low + server * servers
+        first[0] = np.minimum(low, np.where(whole, low, jobs.gpus))  # a share of a device, or none at all
+        high = np.where(both, np.minimum(high, self.cap), high)
+        high = np.maximum(np.minimum(high, self._sites.largest_gang(view, worker)), low)
+        everyone = bool(asks.all())
+        there = (nodes.gpus, nodes.cpus, nodes.memory_gib)
+        left = there if everyone else (nodes.free, nodes.free_cpus, nodes.free_memory_gib)
+        free = np.array([amount @ up for amount in left]) + SLACK * self._capacity
+        order = np.argsort(jobs.index)
+        order = order[asks[order]]
+        served, free = first_units(first[:, order], free)
+        rows = order[served & ((high > low) | both & ~tired)[order]]
+        bidders = self._bidders(view, rows, worker, server, low, high, both)
+        grant(bidders, free, stop_at_refusal=self.stop_at_refusal)
+        workers, servers = np.where(asks, 0, kept.workers), np.where(asks, servers, jobs.servers)
+        workers[order[served]] = low[order[served]]
+        workers[rows] = [bidder.workers for bidder in bidders]
+        servers[rows] = [bidder.servers if b else s for bidder, b, s in zip(bidders, both[rows], servers[rows])]
+        return Sizes(workers, servers)
+
+    def _bidders(
+        self, view: View, rows: Ints, worker: Floats, server: Floats, low: Ints, high: Ints, both: Any
+    ) -> list[Bidder]:
+        jobs, profile = view.jobs, view.profile
+        if self._all_reduce is None:
+            self._all_reduce = AllReduceSpeeds(profile, self._sites.node_gpus)
+        work = self._work_left_s(view, rows) * jobs.reference_rate[rows]
+        types = self._all_reduce.best_types(jobs.kind[rows], jobs.types[rows])
+        prices = self._prices(worker[:, rows]), self._prices(server[:, rows])
+        needs = zip(worker[:, rows].T.tolist(), server[:, rows].T.tolist(), prices[0].tolist(), prices[1].tolist())
+        bidders = []
+        for row, gpu_type, left, (of_worker, of_server, worker_price, server_price) in zip(
+            rows.tolist(), types.tolist(), work.tolist(), needs
+        ):
+            if both[row]:
+                times, servers, most = self._server_times(view, int(jobs.ps_kind[row])), 1, self.cap
+            else:
+                times, servers, most = [self._all_reduce.times(int(jobs.kind[row]), gpu_type, int(high[row]))], 0, 0
+            bidders.append(Bidder(times, left, int(low[row]), servers, int(high[row]), most, tuple(of_worker),
+                                  tuple(of_server), worker_price, server_price))  # fmt: skip
+        return bidders
+
+    def _server_times(self, view: View, ps_kind: int) -> Times:
+        if self.speeds == "fitted":
+            return self._fits.times(view.profile, ps_kind)
+        if ps_kind not in self._profiled:
+            self._profiled[ps_kind] = profiled_times(view.profile, ps_kind, self.cap)
+        return self._profiled[ps_kind]
+
+    def _prices(self, amounts: Floats) -> Floats:
+        """The amount of each column's dominant resource."""
+        total = self._capacity[:, None]
+        share = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
+        amount = np.take_along_axis(amounts, share.argmax(axis=0)[None, :], axis=0)[0]
+        return np.where((amount > 0) & self.per_dominant, amount, 1.0)
+
+    def _work_left_s(self, view: View, rows: Ints) -> Floats:
+        """Seconds at the reference speed."""
+        if self.work == "estimate":
+            return np.asarray(within_reason(view.jobs.expected_left_s)[rows])
+        reports = [view.losses(row) for row in rows.tolist()]
+        index = view.jobs.index[rows].tolist()
+        seen = [n - n % (1 + n // REFIT) for n in (len(r.epochs) for r in reports)]
+        new = [i for i, n in enumerate(seen) if self._converged.get(index[i], (-1, 0.0))[0] != n]
+        points = [(reports[i].epochs[: seen[i]], reports[i].losses[: seen[i]]) for i in new]
+        fits = fit_losses([k for k, _ in points], [loss for _, loss in points], clean=self.clean)
+        for window in sorted({reports[i].window for i in new}):
+            threshold = np.array([reports[i].threshold for i in new])
+            for i, last in zip(new, last_epoch(fits, threshold, window, self.most_epochs).tolist()):
+                if reports[i].window == window:
+                    self._converged[index[i]] = (seen[i], last)
+        left = np.array([self._converged[j][1] - len(r.epochs) for j, r in zip(index, reports)])
+        left = np.where(np.isnan(left), self.fallback_epochs, np.maximum(left, 1.0))
+        return np.asarray(left * np.array([r.seconds_per_epoch for r in reports]))
+
+    def _tired(self, view: View) -> Any:
+        """Running jobs that have been resized often enough."""
+        jobs = view.jobs
+        counts = np.array([self._restarts.get(i, 0) for i in jobs.index.tolist()], np.int64)
+        return (jobs.state == 1) & (jobs.gpus >= 1) & (counts >= self.max_restarts)
+
+    def _count_restarts(self, view: View, sized: Sizes) -> None:
+        jobs = view.jobs
+        changed = (jobs.state == 1) & (jobs.gpus >= 1) & (sized.workers > 0)
+        changed &= (sized.workers != jobs.held) | (sized.servers != jobs.servers)
+        here = set(jobs.index.tolist())
+        self._restarts = {i: n for i, n in self._restarts.items() if i in here}
+        self._converged = {i: fit for i, fit in self._converged.items() if i in here}
+        for i in jobs.index[changed].tolist():
+            self._restarts[i] = self._restarts.get(i, 0) + 1
+
+    def wake_at(self, view: View) -> float | None:
+        return (self._slot_at(view.now) + 1) * self.slot_s if len(view.jobs) else None
+
+    def _slot_at(self, now: float) -> int:
+        return int(now / self.slot_s + SLACK)
+
+    def state(self) -> dict[str, Any]:
+        restarts = {str(i): n for i, n in self._restarts.items()}
+        return {"slot": self._slot, "points": self._fits.state(), "restarts": restarts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._slot = int(state["slot"])
+        self._fits.restore(state["points"])
+        self._restarts = {int(i): int(n) for i, n in state["restarts"].items()}

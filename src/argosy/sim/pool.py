@@ -1,0 +1,81 @@
+"""Many independent tasks on all cores.
+
+Worker processes are spawned, not forked: Polars has threads, and a fork would copy their locks as they stand.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from argosy.errors import ArgosyError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run_tasks(
+    run: Callable[[T], R],
+    todo: Sequence[T],
+    lost: Callable[[T, ArgosyError], R],
+    workers: int | None = None,
+    done: Callable[[R], None] | None = None,
+) -> list[R]:
+    """`run` of each task, in the order of the tasks; `done` hears of each as it ends.
+
+    `run` must not raise and has to travel to the workers, once. `lost` says what becomes of a task whose
+    process died. Compile the kernels first (`argosy.sim.warm`), or every worker will.
+    """
+    workers = min(workers or cores(), len(todo))
+    found: dict[int, R] = {}
+    here = ((number, run(task)) for number, task in enumerate(todo))
+    for number, outcome in here if workers <= 1 else _in_processes(run, todo, lost, workers):
+        found[number] = outcome
+        if done is not None:
+            done(outcome)
+    return [found[number] for number in range(len(todo))]
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_shared: Callable[[Any], Any]  # in a worker process: what it does with each task
+
+
+def _begin(run: Callable[[T], R]) -> None:
+    global _shared
+    _shared = run
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once and without a traceback
+
+
+def _run(task: Any) -> Any:
+    return _shared(task)
+
+
+def _in_processes(
+    run: Callable[[T], R], todo: Sequence[T], lost: Callable[[T, ArgosyError], R], workers: int
+) -> Iterator[tuple[int, R]]:
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (run,))
+    try:
+        waiting: dict[Future[R], int] = {pool.submit(_run, task): number for number, task in enumerate(todo)}
+        for future in as_completed(waiting):
+            number = waiting[future]
+            try:
+                yield number, future.result()
+            except BrokenProcessPool:
+                died = ArgosyError("its process ended unexpectedly (out of memory? fewer workers need less)")
+                yield number, lost(todo[number], died)
+        pool.shutdown()
+    except BaseException:  # also Ctrl-C, and a consumer who stops listening: do not wait for long runs
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
