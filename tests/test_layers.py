@@ -1,7 +1,7 @@
 """The dependency rule of the design: the right may import the left, never the reverse.
 
     types ← workload, cluster, perf ← mechanism, policies ← sim
-          ← learn, grow, explain ← live, report ← cli, dashboard
+          ← learn, grow, explain ← live, report ← league ← cli, dashboard
 
 Imports inside functions count too; those under TYPE_CHECKING do not, because they never run.
 """
@@ -22,6 +22,7 @@ TIERS = (
     {"sim"},
     {"learn", "grow", "explain"},
     {"live", "report"},
+    {"league"},
     {"cli", "dashboard"},
 )
 TIER = {name: number for number, names in enumerate(TIERS) for name in names}

@@ -33,14 +33,18 @@ class Registry(Generic[T]):
     def _load(self) -> None:
         if self._loaded:
             return
-        self._loaded = True
-        if self._package:
-            package = import_module(self._package)
-            for module in iter_modules(package.__path__):
-                import_module(f"{self._package}.{module.name}")
-        if self._group:
-            for point in entry_points(group=self._group):
-                self._things.setdefault(point.name, point.load())
+        self._loaded = True  # a module that looks something up while it is imported finds what is there so far
+        try:
+            if self._package:
+                package = import_module(self._package)
+                for module in iter_modules(package.__path__):
+                    import_module(f"{self._package}.{module.name}")
+            if self._group:
+                for point in entry_points(group=self._group):
+                    self._things.setdefault(point.name, point.load())
+        except BaseException:
+            self._loaded = False
+            raise
 
     def __getitem__(self, name: str) -> T:
         self._load()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
@@ -16,6 +18,8 @@ from audit import audit
 from argosy.cluster.cluster import Cluster, Node, Queue, Reservation
 from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS, View
 from argosy.errors import UndeclaredInformation
+from argosy.perf import catalogue
+from argosy.perf.rigid import RigidModel
 from argosy.policies.base import POLICIES, Policy, create, decides, overrides
 from argosy.sim.engine import Engine
 from argosy.sim.result import Result
@@ -182,3 +186,39 @@ def test_it_decides_about_nobody(name: str) -> None:
     """A view without jobs is a view, too."""
     engine = Engine(Trace.of_jobs(MIXED), CLUSTER, create(name), Settings.ideal())
     decide(engine.policy, engine.view)
+
+
+@pytest.fixture
+def fussy_models() -> Iterator[None]:
+    """A network that makes no progress on one of the GPU types, and one that makes none on any."""
+    before = dict(catalogue._catalogue().models)
+    catalogue.register(RigidModel("half-fussy", type_speed={"v100": 1.0, "p100": 0.0}))
+    catalogue.register(RigidModel("fussy", type_speed={"v100": 0.0, "p100": 0.0}))
+    yield
+    catalogue._catalogue().models = before
+
+
+@pytest.mark.usefixtures("fussy_models")
+@pytest.mark.parametrize("name", NAMES)
+def test_types_on_which_a_job_makes_no_progress(name: str) -> None:
+    jobs = [
+        *(Job(f"half{i}", 10.0 * i, 300, 1 + i % 4, model="half-fussy", cpus=1.0) for i in range(12)),
+        *(Job(f"any{i}", 10.0 * i, 300, 1 + i % 4, cpus=1.0) for i in range(6)),
+        Job("never", 5, 300, 1, model="fussy", cpus=1.0),
+    ]
+    result = run(name, jobs, CLUSTER, Settings(oversized="skip"))
+    status = dict(zip(result.jobs["job_id"], result.jobs["status"]))
+    assert status.pop("never") == "refused" and set(status.values()) == {"completed"}
+    on_p100 = result.events.filter(pl.col("node") == 2, pl.col("kind") < 10)["job"].unique()
+    assert not [job for job in on_p100 if result.jobs["job_id"][job].startswith("half")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_starves(name: str) -> None:
+    """A gang as large as the cluster among many small jobs has run when they have, with what was lost on the way."""
+    small = [Job(f"small{i}", 20.0 * i, 100.0 + 10 * (i % 7), 1, user=f"u{i % 5}") for i in range(60)]
+    jobs = [*small[:10], Job("gang", 200, 400, 8, user="patient"), *small[10:]]
+    result = run(name, sorted(jobs, key=lambda j: j.submit_s), Cluster.uniform(2, 4), Settings())
+    assert set(result.jobs["status"]) == {"completed"}
+    slack_s = 4 * 3600.0  # leases, rounds, turns, patience, and restarts
+    assert result.end_s < 60 * 20 + 60 * 170 + 400 + slack_s

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from argosy.cli._settings import with_settings
 from argosy.cli._shared import (
-    ClusterOption,
+    WORKLOAD,
     DaysOption,
     JobsOption,
     LikeOption,
@@ -36,8 +37,9 @@ from argosy.sim.settings import Settings
 
 if TYPE_CHECKING:
     from argosy.report.comparison import Comparison
-    from argosy.sim.compare import Outcome
+    from argosy.sim.compare import Experiment, Outcome
 
+DEFAULT_JOBS = 5000
 SWEEP_STEPS = 5
 MOST_STEPS = 100
 
@@ -45,13 +47,22 @@ MOST_STEPS = 100
 @with_settings
 def compare(
     *,
-    cluster: ClusterOption,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", "-c", help="a YAML or CSV file, or a preset's name, see docs/clusters.md"),
+    ] = None,
     policies: Annotated[
-        str, typer.Option("--policies", "-p", help="names separated by commas, each with its parameters")
+        str, typer.Option("--policies", "-p", help="names separated by commas, each with its parameters; all")
     ],
     trace: TraceOption = None,
     like: LikeOption = None,
-    jobs: JobsOption = 5000,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            help="jobs, cluster and settings of a scenario of `argosy league`, instead", rich_help_panel=WORKLOAD
+        ),
+    ] = None,
+    jobs: JobsOption = DEFAULT_JOBS,
     days: DaysOption = None,
     load: LoadOption = None,
     seeds: Annotated[
@@ -84,11 +95,11 @@ def compare(
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf,las --report out/report.html
     argosy compare --like philly --load 1 -c small -p fifo,las:quantum_s=60 --seeds 5
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
+    argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
 
     With a trace, seeds vary only what is random (faults, noise, a policy's dice); with --like each seed
     also makes other jobs.
     """
-    from argosy.cluster.cluster import Cluster
     from argosy.policies.base import create
 
     names, loads, span = parse_policies(policies), parse_sweep(sweep), parse_window(window)
@@ -98,14 +109,18 @@ def compare(
         raise UnknownName("baseline", baseline, names)
     for name in names:
         create(name)
-    machines = Cluster.read(cluster)
-    source = read_workload(trace, like, jobs, days, load, machines)
+    from argosy.sim.compare import run_all, tasks
+
+    if scenario is None:
+        experiment = own_experiment(cluster, trace, like, jobs, days, load, settings, span)
+    else:
+        given = {"--cluster": cluster, "--trace": trace, "--like": like, "--days": days, "--load": load}
+        given |= {"--jobs": None if jobs == DEFAULT_JOBS else jobs}
+        experiment, names, baseline = from_scenario(scenario, names, baseline, given, settings, span)
     check_writable(report, json_file)
-    from argosy.sim.compare import Experiment, run_all, tasks
     from argosy.sim.warm import warm_up
 
     warm_up(say)
-    experiment = Experiment(source, machines, settings, span)
     chosen = [settings.seed + i for i in range(seeds)]
     if seeds > 1 and not experiment.chance(names):
         say(f"nothing is random in these runs, so every seed gives the same: running seed {chosen[0]} only")
@@ -131,6 +146,55 @@ def compare(
     if failed:
         say(f"{len(failed)} of {len(outcomes)} runs failed")
         raise typer.Exit(1)
+
+
+def own_experiment(
+    cluster: str | None,
+    trace: Path | None,
+    like: str | None,
+    jobs: int,
+    days: float | None,
+    load: float | None,
+    settings: Settings,
+    window: tuple[float, float] | None,
+) -> Experiment:
+    """The jobs, the cluster and the settings that the options name."""
+    from argosy.cluster.cluster import Cluster
+    from argosy.sim.compare import Experiment
+
+    if cluster is None:
+        hint = "name a file or a preset (--cluster small), or a whole scenario (--scenario philly-rigid)"
+        raise InputError("no cluster is named", hint=hint)
+    machines = Cluster.read(cluster)
+    return Experiment(read_workload(trace, like, jobs, days, load, machines), machines, settings, window)
+
+
+def from_scenario(
+    name: str,
+    policies: list[str],
+    baseline: str | None,
+    given: dict[str, Any],
+    settings: Settings,
+    window: tuple[float, float] | None,
+) -> tuple[Experiment, list[str], str | None]:
+    """A scenario fixes jobs, cluster, settings, and what its policies leave open; seeds and window are free."""
+    from argosy.league.scenario import read_scenario
+    from argosy.policies.base import create
+    from argosy.sim.compare import Experiment
+
+    hint = "leave it out, or describe a comparison of your own without --scenario"
+    changed = next((option for option, value in given.items() if value is not None), None)
+    for field in fields(Settings):
+        if changed is None and field.name != "seed" and getattr(settings, field.name) != field.default:
+            changed = f"--{field.name.replace('_', '-')}"
+    if changed is not None:
+        raise InputError(f"the scenario {name} already fixes what {changed} sets", hint=hint)
+    found = read_scenario(name)
+    specs = [found.spec(policy) for policy in policies]
+    for spec in specs:
+        create(spec)
+    experiment = Experiment(found, found.cluster, found.settings.with_seed(settings.seed), window)
+    return experiment, specs, None if baseline is None else found.spec(baseline)
 
 
 def present(
@@ -186,14 +250,24 @@ def show(comparison: Comparison) -> None:
 
 
 def parse_policies(text: str) -> list[str]:
-    """`fifo,las:quantum_s=60` as a list; each at most once."""
+    """`fifo,las:quantum_s=60` as a list; each at most once. `all` stands for every policy there is."""
     names = [name.strip() for name in text.split(",") if name.strip()]
+    if "all" in names:
+        names = [name for name in names if name != "all"]
+        names += [name for name in every_policy() if name not in names]
     if not names:
         raise InputError(f"no policy in {text!r}", hint="for example --policies fifo,srtf,las")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"policy {twice!r} is named twice", hint="name it once, or with other parameters")
     return names
+
+
+def every_policy() -> list[str]:
+    """The registered ones, fifo first: comparisons are with the first."""
+    from argosy.policies.base import POLICIES
+
+    return sorted(POLICIES, key=lambda name: (name != "fifo", name))
 
 
 def parse_sweep(text: str | None) -> list[float]:

@@ -14,6 +14,7 @@ from argosy.cli.compare import compare
 from argosy.cli.doctor import doctor
 from argosy.cli.generate import generate
 from argosy.cli.import_ import import_trace
+from argosy.cli.league import league
 from argosy.cli.policies import policies
 from argosy.cli.simulate import simulate
 from argosy.errors import ArgosyError
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.command()(compare)
+app.command()(league)
 app.command("import")(import_trace)
 app.command()(generate)
 app.command()(policies)

@@ -147,7 +147,7 @@ def read_cluster(source: str | Path) -> Cluster:
     """The cluster in a YAML file (any suffix) or CSV node list (.csv), or the preset of that name."""
     path = Path(source)
     if str(source) in _preset_names():
-        return _build(load_yaml(PRESETS / f"{source}.yaml", ClusterFile, ClusterError), str(source))
+        return build_cluster(load_yaml(PRESETS / f"{source}.yaml", ClusterFile, ClusterError), str(source))
     if not path.exists():
         near = UnknownName("cluster", str(source), _preset_names()).hint or ""
         guess = f"{near} " if near.startswith("did you mean") else ""
@@ -157,7 +157,7 @@ def read_cluster(source: str | Path) -> Cluster:
         )
     if path.suffix.lower() == ".csv":
         return _read_csv(path)
-    return _build(load_yaml(path, ClusterFile, ClusterError), path.stem)
+    return build_cluster(load_yaml(path, ClusterFile, ClusterError), path.stem)
 
 
 @cache
@@ -172,7 +172,8 @@ def _preset_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in PRESETS.glob("*.yaml")))
 
 
-def _build(file: ClusterFile, name: str) -> Cluster:
+def build_cluster(file: ClusterFile, name: str) -> Cluster:
+    """The cluster that a file describes; `name` is for one that has none."""
     if not file.nodes:
         hint = f"write at least: {_EXAMPLE}"
         raise ClusterError("the cluster has no nodes", where=file.where("nodes"), hint=hint)

@@ -1,19 +1,13 @@
 """A comparison as one HTML page that needs nothing else: no network, no server, no other files.
 
-Names of traces, policies, queues and jobs come from people and are escaped everywhere; the charts' data sit
-in script elements of type JSON, where no text can end the element early.
+Names of traces, policies, queues and jobs come from people and are escaped everywhere.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +15,7 @@ from argosy.atomic import writing
 from argosy.cluster.view import INFORMATION
 from argosy.report import maps, plots
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.style import CSS, SCRIPT
+from argosy.report.page import Charts, footer, text_table, whole_page, with_small_spread
 from argosy.report.tables import (
     FUTURE_NOTE,
     LONG,
@@ -30,7 +24,6 @@ from argosy.report.tables import (
     comparison_rows,
     show,
     versions,
-    without_nan,
 )
 from argosy.sim.metrics import DEFINITIONS
 
@@ -46,7 +39,7 @@ def write_report(comparison: Comparison, path: str | Path) -> None:
 def page(comparison: Comparison) -> str:
     """The whole page as text."""
     first = comparison.results[0]
-    charts = _Charts()
+    charts = Charts()
     body = [
         f"<h1>{escape(first.trace)} on {escape(first.cluster.name)}</h1>",
         f'<p class="lead">{_verdict(comparison)}</p>',
@@ -60,54 +53,9 @@ def page(comparison: Comparison) -> str:
         _sight(comparison),
         _settings(comparison),
         _definitions(comparison),
-        f"<footer>Made by Argosy {escape(versions()['argosy'])} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
-        "This page works offline; click a name in a legend to single out a policy.</footer>",
+        footer("click a name in a legend to single out a policy"),
     ]
-    title = escape(f"{', '.join(comparison.policies)}: {first.trace}")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{CSS}</style></head>\n<body><main>\n"
-        + "\n".join(part for part in body if part)
-        + f"\n</main>\n{charts.data()}\n<script>{_javascript()}</script>\n"
-        + f"<script>{SCRIPT}</script>\n</body></html>\n"
-    )
-
-
-class _Charts:
-    """Collects the charts of a page; each is drawn where its figure stands."""
-
-    def __init__(self) -> None:
-        self._specs: list[dict[str, Any]] = []
-
-    def figure(self, chart: plots.Chart, title: str, reading: str) -> str:
-        """A figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
-        self._specs.append(chart.to_dict())
-        return (
-            f"<figure><figcaption><b>{escape(title)}</b>{escape(reading)}</figcaption>"
-            f'<div class="chart" data-spec="chart-{len(self._specs)}"></div></figure>'
-        )
-
-    def data(self) -> str:
-        return "\n".join(
-            f'<script type="application/json" id="chart-{number}">{_json(spec)}</script>'
-            for number, spec in enumerate(self._specs, start=1)
-        )
-
-
-def _json(value: Any) -> str:
-    text = json.dumps(without_nan(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
-
-
-@cache
-def _javascript() -> str:
-    """Vega, Vega-Lite and vega-embed in one piece; takes two seconds to bundle."""
-    import vl_convert
-
-    snippet = "window.vegaEmbed = vegaEmbed;"
-    bundle: str = vl_convert.javascript_bundle(snippet, vl_version=plots.vega_lite_version())
-    return bundle.replace("</script", "<\\/script")
+    return whole_page(f"{', '.join(comparison.policies)}: {first.trace}", body, charts)
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -170,7 +118,7 @@ def _scores(comparison: Comparison) -> str:
         star = ' <span class="star" title="sees true durations">★</span>' if row.future else ""
         name = _named(comparison, row.policy) + (" †" if row.unfinished else "") + star
         cells = "".join(
-            f"<td{' class=best' if metric in row.best else ''}>{_with_small_spread(text)}</td>"
+            f"<td{' class=best' if metric in row.best else ''}>{with_small_spread(text)}</td>"
             for metric, text in row.values.items()
         )
         lines.append(f"<tr><td>{name}</td>{cells}</tr>")
@@ -185,7 +133,7 @@ def _scores(comparison: Comparison) -> str:
     )
 
 
-def _differences(comparison: Comparison, charts: _Charts) -> str:
+def _differences(comparison: Comparison, charts: Charts) -> str:
     """How much each policy differs from each other one, and how sure that is."""
     if len(comparison.policies) < 2:
         return ""
@@ -220,7 +168,7 @@ def _differences(comparison: Comparison, charts: _Charts) -> str:
     )
 
 
-def _distributions(comparison: Comparison, charts: _Charts) -> str:
+def _distributions(comparison: Comparison, charts: Charts) -> str:
     end_s = max(result.end_s for result in comparison.results)
     unit, seconds = plots.time_unit(end_s)
     cut = "" if comparison.shown_s == end_s else f" The last jobs end after {end_s / seconds:.3g} {unit}."
@@ -249,7 +197,7 @@ def _distributions(comparison: Comparison, charts: _Charts) -> str:
     return f'<h2>Where the time goes</h2><div class="pair">{"".join(figures)}</div>'
 
 
-def _sweep(comparison: Comparison, charts: _Charts) -> str:
+def _sweep(comparison: Comparison, charts: Charts) -> str:
     if not comparison.sweep:
         return ""
     reading = (
@@ -261,7 +209,7 @@ def _sweep(comparison: Comparison, charts: _Charts) -> str:
     return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
 
 
-def _winners(comparison: Comparison, charts: _Charts) -> str:
+def _winners(comparison: Comparison, charts: Charts) -> str:
     if comparison.winners.is_empty():
         return ""
     by_size = charts.figure(
@@ -277,7 +225,7 @@ def _winners(comparison: Comparison, charts: _Charts) -> str:
     return f'<h2>Who won, who lost</h2><div class="pair">{by_size}{by_queue}</div>'
 
 
-def _maps(comparison: Comparison, charts: _Charts) -> str:
+def _maps(comparison: Comparison, charts: Charts) -> str:
     seed = comparison.results[0].seed
     shown = [policy for policy in comparison.policies if seed in comparison.runs[policy]][:MOST_MAPS]
     end_s = comparison.shown_s
@@ -324,7 +272,7 @@ def _settings(comparison: Comparison) -> str:
         texts = [next(iter(values.values()))] if one else [f"{p}: {value}" for p, value in values.items()]
         rows.append((str(key), "; ".join(texts)))
     rows += [(f"{name} version", text) for name, text in versions().items()]
-    table = _text_table(("setting", "value"), rows)
+    table = text_table(("setting", "value"), rows)
     command = f"<pre>{escape(comparison.command)}</pre>" if comparison.command else ""
     return (
         f"<h2>How this was made</h2>{command}"
@@ -338,18 +286,11 @@ def _definitions(comparison: Comparison) -> str:
         (name, meant.unit, *(show(summary[name]) for summary in comparison.summary.values()), meant.text)
         for name, meant in DEFINITIONS.items()
     ]
-    table = _text_table(("metric", "unit", *comparison.policies, "definition"), rows)
+    table = text_table(("metric", "unit", *comparison.policies, "definition"), rows)
     return (
         "<h2>All metrics</h2><p class=soft>Each has one definition, whatever the policy.</p>"
         f"<details><summary>Values and definitions</summary>{table}</details>"
     )
-
-
-def _text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    top = "".join(f'<th class="text">{escape(cell)}</th>' for cell in head)
-    lines = ["".join(f'<td class="text">{escape(cell)}</td>' for cell in row) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
 
 def _named(comparison: Comparison, policy: str) -> str:
@@ -361,11 +302,6 @@ def _named(comparison: Comparison, policy: str) -> str:
 def _star(comparison: Comparison, policy: str) -> str:
     first = next(iter(comparison.runs[policy].values()))
     return f' <span class="star">{FUTURE_NOTE}</span>' if sees_future(first) else ""
-
-
-def _with_small_spread(text: str) -> str:
-    mean, plus_minus, spread = escape(text).partition(" ± ")
-    return f"{mean}<br><small>± {spread}</small>" if plus_minus else mean
 
 
 def _signed(share: float) -> str:

@@ -71,7 +71,7 @@ def columns(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Column
     known = [n for n in names if not all(math.isnan(v) for v in _means(comparison, n))]
     losing = [n for n in ("unfinished", "refused", "cancelled") if n not in known]
     lost = [n for n in losing if any(v > 0 for v in _means(comparison, n))]
-    return [Column(n, LABELS.get(n, n), *_unit(n, _means(comparison, n))) for n in [*known, *lost]]
+    return [Column(n, LABELS.get(n, n), *fitting_unit(n, _means(comparison, n))) for n in [*known, *lost]]
 
 
 def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Row]:
@@ -165,7 +165,7 @@ def sweep_table(comparison: Comparison) -> Table:
     for point in comparison.sweep:
         means.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
     cells = {key: interval(values) for key, values in means.items()}
-    unit, divisor = _unit("jct_mean_s", [cell.mean for cell in cells.values()])
+    unit, divisor = fitting_unit("jct_mean_s", [cell.mean for cell in cells.values()])
     title = Text(f"JCT mean [{unit}] by offered load", style="bold")
     found = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     found.min_width = len(title)
@@ -194,7 +194,7 @@ def _means(comparison: Comparison, name: str) -> list[float]:
     return [comparison.summary[policy][name].mean for policy in comparison.policies]
 
 
-def _unit(name: str, means: list[float]) -> tuple[str, float]:
+def fitting_unit(name: str, means: list[float]) -> tuple[str, float]:
     """The shown unit of a column and what to divide by, from its smallest non-zero mean."""
     unit = DEFINITIONS[name].unit
     size = min((abs(v) for v in means if not math.isnan(v) and v != 0), default=0.0)

@@ -1,0 +1,162 @@
+"""Changes that give a trace what its source lacks: elastic ranges, networks, searches, shares of a GPU.
+
+Each is asked for by name, draws from its own stream of the seed, and is applied in the order below.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from argosy.config import Duration, FileModel
+from argosy.perf import catalogue
+from argosy.seeding import stream
+from argosy.workload.synth.arrivals import Slots
+from argosy.workload.trace import SCHEMA, Trace
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Arrivals(FileModel):
+    """Jobs per time slot, cycled; all jobs of a slot arrive at its beginning."""
+
+    slot_s: float = Field(gt=0, description="length of a slot in seconds")
+    counts: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="jobs in each slot")
+
+
+class Shares(FileModel):
+    """Some of the 1-GPU jobs ask for less."""
+
+    share: Share = Field(description="of the jobs that ask for one GPU")
+    gpus: list[Fraction] = Field(min_length=1, description="what they ask for instead; drawn evenly")
+
+
+class Elastic(FileModel):
+    """Some jobs may shrink and grow, all others are rigid. Jobs on a part of a GPU are always rigid."""
+
+    share: Share = Field(description="of the jobs that ask for whole GPUs")
+    min: float = Field(gt=0, le=1, description="smallest size by the requested one, rounded down to 1 or more")
+    max: float = Field(ge=1, description="largest size by the requested one, rounded up")
+
+
+class Apps(FileModel):
+    """Jobs that follow each other belong to one search; the numbers of jobs are geometric."""
+
+    size: float = Field(ge=1, description="jobs of a search on average")
+
+
+class Changes(FileModel):
+    """What to change, in this order."""
+
+    arrivals: Arrivals | None = None
+    lengths: float | None = Field(default=None, gt=0, description="multiplies durations and work")
+    shortest: Duration | None = Field(default=None, description="jobs that are over sooner last this long, such as 1m")
+    longest: Duration | None = Field(default=None, description="jobs that last longer last this long, such as 1d")
+    largest_gpus: float | None = Field(default=None, ge=1, description="jobs that ask for more ask for this many")
+    models: list[str] = Field(default=[], description="networks, drawn evenly; durations stay, batches and steps go")
+    shares: Shares | None = None
+    elastic: Elastic | None = None
+    apps: Apps | None = None
+
+    @model_validator(mode="after")
+    def _known_models(self) -> Changes:
+        for model in self.models:
+            if catalogue.lookup(model) is None:
+                known = ", ".join(found.name for found in catalogue.models() if found.kind != "ps")
+                raise ValueError(f"nobody measured the network {model!r}; known: {known}")
+        return self
+
+    def apply(self, trace: Trace, seed: int, total_gpus: int) -> Trace:
+        frame = trace.frame
+        if self.arrivals is not None:
+            frame = _arriving(frame, self.arrivals)
+        if self.lengths is not None:
+            frame = frame.with_columns(pl.col("duration_s", "work", "expected_s") * self.lengths)
+        if self.shortest is not None or self.longest is not None:
+            frame = _bounded(frame, self.shortest, self.longest)
+        if self.largest_gpus is not None:
+            frame = _clipped(frame, self.largest_gpus)
+        if self.models:
+            frame = _modelled(frame, self.models, stream(seed, "league.models"))
+        if self.shares is not None:
+            frame = _sharing(frame, self.shares, stream(seed, "league.shares"))
+        if self.elastic is not None:
+            frame = _elastic(frame, self.elastic, stream(seed, "league.elastic"), total_gpus)
+        if self.apps is not None:
+            frame = _searching(frame, self.apps, stream(seed, "league.apps"))
+        return Trace.of(frame, trace.name)
+
+
+def _arriving(frame: pl.DataFrame, arrivals: Arrivals) -> pl.DataFrame:
+    slots = Slots(arrivals.slot_s, tuple(arrivals.counts))
+    times = slots.times_s(frame.height, slots.natural_span_s(frame.height), 0)
+    return frame.with_columns(pl.Series("submit_s", times), pl.lit(None, pl.Float64).alias("deadline_s"))
+
+
+def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | None) -> pl.DataFrame:
+    """Work goes with the duration. Jobs of no length keep it, and so do those of which only work is known."""
+    lasts = pl.col("duration_s") > 0
+    bounded = pl.when(lasts).then(pl.col("duration_s").clip(shortest_s, longest_s)).otherwise(pl.col("duration_s"))
+    factor = pl.when(lasts).then(bounded / pl.col("duration_s")).otherwise(1.0)
+    return frame.with_columns(bounded.alias("duration_s"), pl.col("work", "expected_s") * factor)
+
+
+def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
+    """CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller, not longer."""
+    gpus = pl.col("gpus").clip(upper_bound=largest)
+    factor = pl.when(pl.col("gpus") > 0).then(gpus / pl.col("gpus")).otherwise(1.0)
+    return frame.with_columns(
+        gpus,
+        pl.col("min_gpus", "max_gpus").clip(upper_bound=largest),
+        *(pl.col(column) * factor for column in ("cpus", "memory_gib")),
+    )
+
+
+def _modelled(frame: pl.DataFrame, models: list[str], rng: np.random.Generator) -> pl.DataFrame:
+    """Batches and steps of another network say nothing about this one; steps stay where there is no duration."""
+    drawn = [models[i] for i in rng.integers(len(models), size=frame.height)]
+    return frame.with_columns(
+        pl.Series("model", drawn),
+        pl.lit(None, SCHEMA["batch_size"]).alias("batch_size"),
+        pl.when(pl.col("duration_s").is_null()).then(pl.col("work")).alias("work"),
+    )
+
+
+def _sharing(frame: pl.DataFrame, shares: Shares, rng: np.random.Generator) -> pl.DataFrame:
+    chosen = _chosen(frame["gpus"].to_numpy() == 1, shares.share, rng)
+    drawn = np.array(shares.gpus)[rng.integers(len(shares.gpus), size=frame.height)]
+    part = np.where(chosen, drawn, 1.0)
+    rigid = pl.when(pl.Series(~chosen))
+    return frame.with_columns(
+        *(pl.col(column) * pl.Series(part) for column in ("gpus", "cpus", "memory_gib")),
+        *(rigid.then(pl.col(column)).alias(column) for column in ("min_gpus", "max_gpus")),
+    )
+
+
+def _elastic(
+    frame: pl.DataFrame, elastic: Elastic, rng: np.random.Generator, total_gpus: int
+) -> pl.DataFrame:
+    gpus = frame["gpus"].to_numpy()
+    chosen = _chosen(gpus >= 1, elastic.share, rng)
+    low = np.maximum(np.floor(gpus * elastic.min), 1.0)
+    high = np.maximum(np.minimum(np.ceil(gpus * elastic.max), total_gpus), gpus)
+    whole = pl.when(pl.Series(chosen))
+    return frame.with_columns(
+        whole.then(pl.Series(low)).alias("min_gpus"), whole.then(pl.Series(high)).alias("max_gpus")
+    )
+
+
+def _searching(frame: pl.DataFrame, apps: Apps, rng: np.random.Generator) -> pl.DataFrame:
+    begins = rng.random(frame.height) < 1 / apps.size
+    number = pl.Series(np.cumsum(begins)).cast(pl.String).str.zfill(4)
+    return frame.with_columns((pl.lit("search") + number).alias("app"))
+
+
+def _chosen(eligible: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = eligible & (rng.random(eligible.size) < share)
+    return chosen

@@ -1,0 +1,219 @@
+"""A scenario: jobs, a cluster and settings that never change, so that tables can be compared.
+
+One YAML file each, in `scenarios/`; docs/league.md has the format. Jobs are generated, or with a data folder
+taken from a real trace: each seed another stretch of it. `changes` are explicit and seeded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import numpy as np
+import polars as pl
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from argosy.cluster.cluster import Cluster
+from argosy.cluster.files import ClusterFile, build_cluster
+from argosy.config import Duration, FileModel, load_yaml
+from argosy.errors import ClusterError, InputError, UnknownName
+from argosy.league.changes import Changes
+from argosy.policies.base import split_spec
+from argosy.sim.compare import offered_load
+from argosy.sim.metrics import Window
+from argosy.sim.settings import Settings
+from argosy.workload.importers import get_importer
+from argosy.workload.synth import generate
+from argosy.workload.trace import SCHEMA, Trace
+
+FOLDER = Path(__file__).with_name("scenarios")
+STEP = (5**0.5 - 1) / 2  # multiples of the golden ratio, modulo 1, lie evenly however many there are
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class RealJobs(FileModel):
+    """The real trace that takes the place of generated jobs when a data folder is given."""
+
+    file: _Name = Field(description="path below the data folder, such as traces/week.csv.gz")
+    format: _Name = Field("csv", description="as in `argosy import`")
+    forget: list[_Name] = Field([], description="columns to leave out, such as [gpu_type]")
+    longest: Duration | None = Field(None, description="instead of the `longest` under changes, such as 8d")
+    only_gpu_jobs: bool = Field(False, description="whether to leave out jobs that ask for no GPU")
+
+    @model_validator(mode="after")
+    def _known_columns(self) -> RealJobs:
+        for column in self.forget:
+            if column not in SCHEMA:
+                raise ValueError(f"there is no column {column!r}; columns: {', '.join(SCHEMA)}")
+        return self
+
+
+class JobsSection(FileModel):
+    """Which jobs, how many, how fast they come."""
+
+    like: _Name = Field(description="a profile of `argosy generate`, such as philly")
+    count: int = Field(ge=2, description="how many jobs")
+    quick: int = Field(ge=2, description="how many with --quick")
+    load: float | None = Field(
+        None, gt=0, description="GPU-time asked for per GPU-time there is; without it the source's own pace"
+    )
+    seed: int = Field(0, ge=0, description="added to the run's seed, so that scenarios have different jobs")
+    real: RealJobs | None = Field(None, description="the trace to use with --data")
+
+
+class Measure(FileModel):
+    """Jobs submitted in this part of the arrivals are measured; the others only keep the cluster busy."""
+
+    start: float = Field(0.0, ge=0, description="such as 0.1: leave out the first tenth")
+    end: float = Field(1.0, le=1, description="such as 0.9: leave out the last tenth")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Measure:
+        if not self.start < self.end:
+            raise ValueError(f"start ({self.start:g}) is not before end ({self.end:g}); swap them?")
+        return self
+
+
+class ScenarioFile(FileModel):
+    """A whole scenario file."""
+
+    title: _Name = Field(description="what it is, in one line")
+    description: _Name = Field(description="why it is in the league, and where its figures come from")
+    jobs: JobsSection
+    changes: Changes = Changes()
+    preset: _Name | None = Field(None, description="the cluster, by the name of a preset")
+    cluster: ClusterFile | None = Field(None, description="the cluster, as in a cluster file")
+    settings: dict[str, str | None] = Field({}, description="fields of Settings that are not the default")
+    parameters: dict[str, dict[str, str]] = Field(
+        {}, description="policy: {parameter: value}, for policies that are named without it"
+    )
+    measure: Measure | None = Field(None, description="the part of the arrivals that is measured")
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> ScenarioFile:
+        if (self.preset is None) == (self.cluster is None):
+            given = "neither preset nor cluster is" if self.preset is None else "both preset and cluster are"
+            raise ValueError(f"{given} given; give one of them")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A scenario, ready to run."""
+
+    name: str
+    file: ScenarioFile
+    cluster: Cluster
+    settings: Settings
+    quick: bool = False
+    data: Path | None = None  # the folder of real traces
+
+    @property
+    def real(self) -> Path | None:
+        """The file with its jobs, where they are not generated."""
+        section = self.file.jobs.real
+        return None if self.data is None or section is None else self.data / section.file
+
+    @property
+    def count(self) -> int:
+        return self.file.jobs.quick if self.quick else self.file.jobs.count
+
+    def trace(self, seed: int) -> Trace:
+        """Its jobs; another seed gives others."""
+        jobs = self.file.jobs
+        source = self._generated(jobs.seed + seed) if self.real is None else self._stretch(seed)
+        changes = self.file.changes
+        if self.real is not None and jobs.real is not None and jobs.real.longest is not None:
+            changes = changes.model_copy(update={"longest": jobs.real.longest})
+        trace = changes.apply(source, jobs.seed + seed, self.cluster.total_gpus)
+        if jobs.load is not None:  # what was changed may have changed the load
+            trace = trace.at_load(jobs.load / offered_load(trace, self.cluster, self.settings))
+        return Trace(trace.frame, f"{self.name}-seed{seed}")
+
+    def window(self, trace: Trace) -> Window | None:
+        """When a job must have been submitted to be measured."""
+        if self.file.measure is None:
+            return None
+        first, last = trace.frame["submit_s"][0], trace.frame["submit_s"][-1]
+        part = self.file.measure
+        end = np.inf if part.end == 1 else first + part.end * (last - first)
+        return first + part.start * (last - first), float(min(end, np.nextafter(last, np.inf)))
+
+    def spec(self, policy: str) -> str:
+        """The policy with the parameters that this scenario prescribes and the caller left open."""
+        name, *given = split_spec(policy)
+        named = {pair.partition("=")[0] for pair in given}
+        prescribed = self.file.parameters.get(name, {})
+        return ":".join([policy, *(f"{key}={value}" for key, value in prescribed.items() if key not in named)])
+
+    def _generated(self, seed: int) -> Trace:
+        jobs = self.file.jobs
+        return generate(jobs.like, self.count, seed, gpus=float(self.cluster.total_gpus), load=jobs.load)
+
+    def _stretch(self, seed: int) -> Trace:
+        """`count` jobs of the real trace that follow each other; the stretches of different seeds lie far apart."""
+        section = self.file.jobs.real
+        assert self.real is not None and section is not None
+        whole = _real_trace(self.real, section.format)
+        nothing = (pl.lit(None, dtype=SCHEMA[column]).alias(column) for column in section.forget)
+        frame = whole.frame.filter(pl.col("gpus") >= (1e-9 if section.only_gpu_jobs else 0)).with_columns(nothing)
+        first = int(seed * STEP % 1 * max(0, frame.height - self.count + 1))
+        part = frame.slice(first, self.count)
+        begin = part["submit_s"][0]
+        return Trace.of(part.with_columns(pl.col("submit_s") - begin, pl.col("deadline_s") - begin), whole.name)
+
+
+@cache
+def _real_trace(path: Path, format_: str) -> Trace:
+    return get_importer(format_).run([path], on_error="fail").trace
+
+
+def scenario_names() -> list[str]:
+    """Those that ship."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read_scenario(source: str, *, quick: bool = False, data: Path | None = None) -> Scenario:
+    """A scenario by its name, or from a YAML file of your own."""
+    path = Path(source)
+    if path.suffix not in (".yaml", ".yml"):
+        path = FOLDER / f"{source}.yaml"
+        if source not in scenario_names():
+            raise UnknownName("scenario", source, scenario_names())
+    file = load_yaml(path, ScenarioFile)
+    scenario = Scenario(path.stem, file, _cluster(file, path.stem), _settings(file), quick, data)
+    real = scenario.real
+    if real is not None and not real.is_file():
+        hint = f"put it there, leave {path.stem} out, or leave out --data to use generated jobs"
+        raise InputError(f"the scenario {path.stem} needs this file, and it is not there", where=str(real), hint=hint)
+    return scenario
+
+
+def _cluster(file: ScenarioFile, name: str) -> Cluster:
+    try:
+        return build_cluster(file.cluster, name) if file.cluster is not None else Cluster.read(str(file.preset))
+    except ClusterError as bad:
+        key = "preset" if file.cluster is None else "cluster"
+        raise ClusterError(bad.what, where=file.where(key), hint=bad.hint) from None
+
+
+def _settings(file: ScenarioFile) -> Settings:
+    known = get_type_hints(Settings)
+    names = [field.name for field in fields(Settings) if field.name != "seed"]  # seeds are the run's
+    values: dict[str, Any] = {}
+    for name, text in file.settings.items():
+        where = file.where("settings", name)
+        if name not in names:
+            raise UnknownName("setting", name, names, where=where)
+        try:
+            values[name] = TypeAdapter(known[name]).validate_python(text)
+            Settings(**{name: values[name]})
+        except ValidationError:
+            hint = f"it is a {known[name]}, see docs/league.md" if text else "give it a value"
+            raise InputError(f"the setting {name} can not be {text!r}", where=where, hint=hint) from None
+        except InputError as bad:
+            raise InputError(bad.what, where=where, hint=bad.hint) from None
+    return Settings(**values)

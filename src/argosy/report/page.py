@@ -1,0 +1,82 @@
+"""What every page has: a frame that works offline, charts drawn where their figures stand, plain tables.
+
+The charts' data sit in script elements of type JSON, where no text can end the element early.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from html import escape
+from typing import Any
+
+from argosy.report import plots
+from argosy.report.style import CSS, SCRIPT
+from argosy.report.tables import versions, without_nan
+
+
+def whole_page(title: str, body: Iterable[str], charts: Charts, *, style: str = "") -> str:
+    """A page that needs nothing else. The title is plain text, the parts of the body are HTML."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}{style}</style></head>\n<body><main>\n"
+        + "\n".join(part for part in body if part)
+        + f"\n</main>\n{charts.data()}\n<script>{_javascript()}</script>\n"
+        + f"<script>{SCRIPT}</script>\n</body></html>\n"
+    )
+
+
+def footer(hint: str) -> str:
+    made = f"Made by Argosy {escape(versions()['argosy'])} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
+    return f"<footer>{made} This page works offline; {escape(hint)}.</footer>"
+
+
+class Charts:
+    """Collects the charts of a page; each is drawn where its figure stands."""
+
+    def __init__(self) -> None:
+        self._specs: list[dict[str, Any]] = []
+
+    def figure(self, chart: plots.Chart, title: str, reading: str) -> str:
+        """A figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
+        self._specs.append(chart.to_dict())
+        return (
+            f"<figure><figcaption><b>{escape(title)}</b>{escape(reading)}</figcaption>"
+            f'<div class="chart" data-spec="chart-{len(self._specs)}"></div></figure>'
+        )
+
+    def data(self) -> str:
+        return "\n".join(
+            f'<script type="application/json" id="chart-{number}">{_json(spec)}</script>'
+            for number, spec in enumerate(self._specs, start=1)
+        )
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(without_nan(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+@cache
+def _javascript() -> str:
+    """Vega, Vega-Lite and vega-embed in one piece; takes two seconds to bundle."""
+    import vl_convert
+
+    snippet = "window.vegaEmbed = vegaEmbed;"
+    bundle: str = vl_convert.javascript_bundle(snippet, vl_version=plots.vega_lite_version())
+    return bundle.replace("</script", "<\\/script")
+
+
+def text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    top = "".join(f'<th class="text">{escape(cell)}</th>' for cell in head)
+    lines = ["".join(f'<td class="text">{escape(cell)}</td>' for cell in row) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
+
+
+def with_small_spread(text: str) -> str:
+    mean, plus_minus, spread = escape(text).partition(" ± ")
+    return f"{mean}<br><small>± {spread}</small>" if plus_minus else mean
