@@ -166,6 +166,7 @@ class Context:
     total_memory_gib: float
     seed: int
     kinds: tuple[str, ...] = ()
+    gpu_prices: tuple[float, ...] = ()  # per GPU and hour, by type; empty where the cluster file gives no prices
 
     @property
     def total_gpus(self) -> int:

@@ -36,6 +36,13 @@ class Shares(FileModel):
     gpus: list[Fraction] = Field(min_length=1, description="what they ask for instead; drawn evenly")
 
 
+class Beside(FileModel):
+    """What every job with GPUs asks for beside each of them, whatever it asked for."""
+
+    cpus: float = Field(ge=0, description="CPU cores per GPU")
+    memory_gib: float = Field(ge=0, description="memory per GPU")
+
+
 class Elastic(FileModel):
     """Some jobs may shrink and grow, all others are rigid. Jobs on a part of a GPU are always rigid."""
 
@@ -58,6 +65,7 @@ class Changes(FileModel):
     shortest: Duration | None = Field(default=None, description="jobs that are over sooner last this long, such as 1m")
     longest: Duration | None = Field(default=None, description="jobs that last longer last this long, such as 1d")
     largest_gpus: float | None = Field(default=None, ge=1, description="jobs that ask for more ask for this many")
+    beside: Beside | None = None
     models: list[str] = Field(default=[], description="networks, drawn evenly; durations stay, batches and steps go")
     shares: Shares | None = None
     elastic: Elastic | None = None
@@ -81,6 +89,12 @@ class Changes(FileModel):
             frame = _bounded(frame, self.shortest, self.longest)
         if self.largest_gpus is not None:
             frame = _clipped(frame, self.largest_gpus)
+        if self.beside is not None:
+            here = pl.when(pl.col("gpus") > 0)
+            frame = frame.with_columns(
+                here.then(pl.col("gpus") * self.beside.cpus).otherwise(pl.col("cpus")).alias("cpus"),
+                here.then(pl.col("gpus") * self.beside.memory_gib).otherwise(pl.col("memory_gib")).alias("memory_gib"),
+            )
         if self.models:
             frame = _modelled(frame, self.models, stream(seed, "league.models"))
         if self.shares is not None:

@@ -3,84 +3,246 @@
 A policy that thinks in shares says what fraction of time each job should run on each GPU type. Time is cut into rounds;
 in each one the jobs furthest behind their share run, and over many rounds everybody receives what was asked for.
 
-    priority(j, t) = X(j, t) / (time j received on t / time of all on t since shares last changed)
+    priority(j, c) = X(j, c) / (time j received on c / time of all on c since shares last changed)
+
+Every job starts credited half a round on every column, so that nobody's received time is zero. What a job should have
+received but did not is its deficit, which is carried over when shares change and decides between equal priorities.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NEW = 1e9  # a job that has received nothing yet comes first, in proportion to its share
+
+NOBODY, IN_PLACE, AFTERWARDS = 0, 1, 2  # who gets GPUs that those with a share leave over
+NO_ROW, NEEDS_NO_TURN = -1, -2  # in place of a row: an unknown job; one that always runs
+BY_JOB = ("members", "size", "queue", "alive", "has_share", "running")  # one entry a row
+BY_COLUMN = ("share", "received", "deficit", "works", "rate", "pace")  # one entry a row and column
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """Fraction of time each job of the view (rows) runs on each GPU type (columns)."""
+class Newcomers:
+    """Jobs that take part from now on: GPUs, queue, where they can run, how fast, and their steps per second."""
 
-    fraction: Floats
+    index: Ints
+    size: Floats
+    queue: Ints
+    rate: Floats  # [job, column]; 0 where it can not run
+    pace: Floats  # [job, column]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Who runs in the round: a key per job (smaller first), the GPUs it gets, and on which type."""
+class Room(NamedTuple):
+    """GPUs there are: for everybody by type, reserved by queue and type, and what each queue may hold in all."""
 
-    key: Floats
-    workers: Ints
-    types: Ints
+    common: Floats
+    reserved: Floats
+    allowed: Floats
+
+
+class Chosen(NamedTuple):
+    """Who runs in a round."""
+
+    settled: bool  # the next round would choose the same, if nothing happens
+    rows: int
+    whole_steps_s: float  # whole steps that fit into a round, for the row whose steps fill it best; 0 if unknown
 
 
 class Rounds:
     """Remembers what jobs received, by their index, and selects those that run next."""
 
-    def __init__(self, round_s: float, capacity: Ints) -> None:
-        self.round_s = round_s
-        self._capacity = capacity  # GPUs per type
-        self._received: dict[int, Floats] = {}
-        self._running: dict[int, int] = {}  # index → type, in the current round
-        self._since = 0.0
+    def __init__(
+        self, round_s: float, column_type: Sequence[int], *, leftovers: int = AFTERWARDS, idle_new: bool = False
+    ) -> None:
+        self.round_s, self._column_type = round_s, np.asarray(column_type, np.int64)
+        self._leftovers, self._idle_new = leftovers, idle_new
+        self.rows = 0
+        self.total = np.zeros(len(self._column_type))
+        self.where = np.full(64, -1, np.int64)  # job index → its row
+        self.index = np.zeros(0, np.int64)  # of the row's first member
+        self._t: dict[str, NDArray[Any]] = {}
+        self._make_tables(64)
+        self.set_room(Room(np.zeros(0), np.zeros((0, 0)), np.zeros(0)))
 
-    def next_boundary(self, now: float) -> float:
-        """The begin of the next round; rounding must not make it the present one."""
-        return (math.floor(now / self.round_s + 1e-9) + 1.0) * self.round_s
+    @cached_property
+    def _turns(self) -> ModuleType:
+        from argosy.mechanism import turns  # imports Numba: late
 
-    def is_boundary(self, now: float) -> bool:
-        return abs(now / self.round_s - round(now / self.round_s)) < 1e-9
+        return turns
 
-    def account(self, now: float) -> None:
-        """Credit the jobs that were selected with the time since then."""
-        span, self._since = now - self._since, now
-        for index, gpu_type in self._running.items():
-            received = self._received.setdefault(index, np.zeros(len(self._capacity)))
-            received[gpu_type] += span
+    def _make_tables(self, capacity: int) -> None:
+        columns = len(self._column_type)
+        self.index = np.resize(self.index, capacity)
+        fresh: dict[str, NDArray[Any]] = {
+            "members": np.zeros((capacity, 2), np.int64), "size": np.zeros(capacity),
+            "queue": np.zeros(capacity, np.int64), "alive": np.zeros(capacity, bool),
+            "has_share": np.zeros(capacity, bool), "running": np.full(capacity, -1, np.int64),
+            "works": np.zeros((capacity, columns), bool), "taken": np.zeros(capacity, bool),
+            "priority": np.zeros(capacity), "order": np.zeros(capacity, np.int64),
+            "spare": np.zeros(capacity, np.int64), "slot": np.full(2 * capacity, -1, np.int64),
+        }  # fmt: skip
+        for name in ("share", "received", "deficit", "rate", "pace"):
+            fresh[name] = np.zeros((capacity, columns))
+        for name in (*BY_JOB, *BY_COLUMN) if self.rows else ():
+            fresh[name][: self.rows] = self._t[name][: self.rows]
+        self._t = fresh
+        self._bind()
 
-    def forget(self, active: Ints) -> None:
-        """Drop jobs that have left, and start counting anew: shares have changed."""
-        self._received = {int(i): np.zeros(len(self._capacity)) for i in active if int(i) in self._received}
+    def _bind(self) -> None:
+        """Arguments of the compiled functions, put together once: looking them up costs as much as the functions."""
+        t = self._t
+        self._of_observe = tuple(t[n] for n in ("slot", "alive", "members", "running", "received"))
+        names = ("members", "size", "queue", "share", "received", "deficit", "works", "rate", "alive", "has_share",
+                 "running", "pace")  # fmt: skip
+        self._of_select = (*(t[n] for n in names), self.total)
+        self._scratch = tuple(t[n] for n in ("taken", "priority", "order", "spare"))
+        self._of_answer = (t["slot"], t["members"], t["running"], t["size"], self._column_type)
 
-    def select(self, index: Ints, gpus: Floats, accepts: Ints, shares: Shares) -> Selection:
-        """Take (job, type) pairs by priority while the type has GPUs left; each job once."""
-        n, types = shares.fraction.shape
-        received = np.array([self._received.get(int(i), np.zeros(types)) for i in index]).reshape(n, types)
-        total = received.sum(axis=0)
-        share_received = received / np.where(total > 0, total, 1.0)
-        priority = shares.fraction * np.where(share_received > 0, 1.0 / np.maximum(share_received, 1e-12), NEW)
-        left = self._capacity.astype(float).copy()
-        workers, chosen = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        key = np.full(n, np.inf)
-        order = np.lexsort((np.repeat(index, types), -priority.ravel()))
-        for place, flat in enumerate(order):
-            row, gpu_type = divmod(int(flat), types)
-            if priority[row, gpu_type] <= 0:
-                break
-            if workers[row] or gpus[row] > left[gpu_type] + 1e-9 or not accepts[row] >> gpu_type & 1:
-                continue
-            left[gpu_type] -= gpus[row]
-            workers[row], chosen[row], key[row] = max(1, int(gpus[row])), 1 << gpu_type, place
-        self._running = {int(i): int(t).bit_length() - 1 for i, t in zip(index, chosen) if t}
-        return Selection(key, workers, chosen)
+    def set_room(self, room: Room) -> None:
+        """What there is to be given, until it is set anew."""
+        self._room = (*room, *(amounts.copy() for amounts in room))
+
+    # -- who is there ------------------------------------------------------------------------------------------
+
+    def observe(self, span: float, index: Ints) -> tuple[Ints, int, int]:
+        """After `span` seconds: places of newcomers in `index`, how many have left, how many rows go on running."""
+        if self.rows + len(index) > len(self._t["slot"]):
+            self._t["slot"] = np.full(2 * (self.rows + len(index)), -1, np.int64)
+            self._bind()
+        new, left, going_on = self._turns.observe(index, self.where, *self._of_observe, self.total, self.rows, span)
+        return self._t["slot"][self.rows : self.rows + new].copy() if new else NONE, left, going_on
+
+    def exempt(self, index: Ints) -> None:
+        """These jobs need no turn: they always run."""
+        self._know(index)
+        self.where[index] = NEEDS_NO_TURN
+
+    def add(self, new: Newcomers, places: Ints) -> None:
+        """Take newcomers up, without a share; `places` are those in the view."""
+        self._know(new.index)
+        first, n = self.rows, len(new.index)
+        if first + n > len(self._t["alive"]):
+            slot = self._t["slot"]
+            self._make_tables(2 * (first + n))
+            self._t["slot"][:first] = slot[:first]
+        rows = slice(first, first + n)
+        self._fill(rows, new.index, np.repeat(np.arange(first, first + n)[:, None], 2, axis=1), new.size, new.queue)
+        self._t["rate"][rows], self._t["pace"][rows], self._t["works"][rows] = new.rate, new.pace, new.rate > 0
+        self._t["slot"][rows] = places
+        self.where[new.index] = np.arange(first, first + n)
+        self.rows += n
+
+    def _know(self, index: Ints) -> None:
+        highest = int(index.max(initial=-1))
+        if highest >= len(self.where):
+            self.where = np.concatenate([self.where, np.full(2 * highest + 2 - len(self.where), -1, np.int64)])
+
+    def _fill(self, rows: slice, index: Ints, members: Ints, size: Floats, queue: Ints) -> None:
+        t = self._t
+        self.index[rows], t["members"][rows], t["size"][rows], t["queue"][rows] = index, members, size, queue
+        t["alive"][rows], t["has_share"][rows], t["running"][rows] = True, False, -1
+        t["share"][rows], t["deficit"][rows], t["received"][rows] = 0.0, 0.0, self.round_s / 2
+
+    # -- shares and turns --------------------------------------------------------------------------------------
+
+    def places(self) -> Ints:
+        """Where the jobs of the rows stand in the view; after `forget` all rows are jobs that are there."""
+        return self._t["slot"][: self.rows].copy()
+
+    def rates(self) -> Floats:
+        return np.asarray(self._t["rate"][: self.rows].copy())
+
+    def forget(self, elapsed_s: float) -> Ints:
+        """Shares change: settle deficits, start counting anew; returns the jobs that are there, by arrival."""
+        t, half = self._t, self.round_s / 2
+        due = np.where(t["has_share"][: self.rows, None], t["share"][: self.rows], 0.0) * elapsed_s
+        t["deficit"][: self.rows] += due - (t["received"][: self.rows] - half)
+        kept = np.flatnonzero(t["alive"][: self.rows] & (t["members"][: self.rows, 0] == np.arange(self.rows)))
+        kept = kept[t["members"][kept, 1] == kept]
+        gone = self.index[: self.rows][~t["alive"][: self.rows]]
+        for name in (*BY_JOB, *BY_COLUMN, "slot"):
+            t[name][: len(kept)] = t[name][kept]
+        self.index[: len(kept)] = self.index[kept]
+        self.where[gone] = -1
+        self.rows = len(kept)
+        self.where[self.index[: self.rows]] = np.arange(self.rows)
+        t["members"][: self.rows] = np.arange(self.rows)[:, None]
+        t["received"][: self.rows] = half
+        t["running"][: self.rows] = -1
+        self.total[:] = half * self.rows
+        return self.index[: self.rows].copy()
+
+    def assign(self, share: Floats) -> None:
+        """The new shares of the jobs that `forget` returned."""
+        self._t["share"][: self.rows], self._t["has_share"][: self.rows] = share, True
+
+    def assign_pairs(self, first: Ints, second: Ints, share: Floats) -> None:
+        """Shares of pairs: rows of their members (as in `assign`), and a row of shares for each pair."""
+        n, at, t = len(first), self.rows, self._t
+        if at + n > len(t["alive"]):
+            slot = t["slot"]
+            self._make_tables(2 * (at + n))
+            t = self._t
+            t["slot"][:at] = slot[:at]
+        rows = slice(at, at + n)
+        self._fill(rows, self.index[first], np.stack([first, second], axis=1), t["size"][first], t["queue"][first])
+        t["share"][rows], t["has_share"][rows] = share, True
+        t["works"][rows] = t["works"][first] & t["works"][second]
+        t["rate"][rows], t["pace"][rows] = 0.0, 0.0
+        self.total += n * self.round_s / 2
+        self.rows += n
+
+    def select(self, columns: Ints, *, fresh: bool) -> Chosen:
+        """Choose who runs, looking at the columns in this order; those who have a turn keep it, unless all is fresh."""
+        chosen = self._turns.select(
+            *self._of_select, columns, self._column_type, *self._room, *self._scratch, self.rows, self._leftovers,
+            self._idle_new, fresh, self.round_s,
+        )  # fmt: skip
+        return Chosen(*chosen)
+
+    def answer(self, index: Ints) -> tuple[Floats, Ints, Ints]:
+        """Who runs, as a ranking, a size and a set of GPU types for each job of the view."""
+        n = len(index)
+        key, workers, types = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
+        self._turns.answer(index, self.where, *self._of_answer, key, workers, types, self.rows)
+        return key, workers, types
+
+    def columns_of(self) -> dict[tuple[int, int], int]:
+        """(job, job) → column, of those who have a turn; a single job is paired with itself."""
+        t = self._t
+        rows = np.flatnonzero(t["running"][: self.rows] >= 0)
+        return {
+            (int(self.index[a]), int(self.index[b])): int(t["running"][r]) for r in rows for a, b in [t["members"][r]]
+        }
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        exempt = np.flatnonzero(self.where == NEEDS_NO_TURN)
+        tables = {name: self._t[name][: self.rows].tolist() for name in (*BY_JOB, *BY_COLUMN)}
+        tables["index"] = self.index[: self.rows].tolist()
+        return tables | {"total": self.total.tolist(), "exempt": exempt.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.rows, index = 0, np.array(state["index"], np.int64)
+        self._make_tables(max(64, 2 * len(index)))
+        self.rows = len(index)
+        self.where[:] = -1
+        if state["exempt"]:
+            self.exempt(np.array(state["exempt"], np.int64))
+        self._know(index)
+        self.index[: self.rows], self.total[:] = index, state["total"]
+        for name in (*BY_JOB, *BY_COLUMN) if self.rows else ():
+            self._t[name][: self.rows] = state[name]
+        single = np.flatnonzero(self._t["members"][: self.rows, 0] == self._t["members"][: self.rows, 1])
+        alive = single[self._t["alive"][single]]
+        self.where[index[alive]] = alive

@@ -1,69 +1,204 @@
-"""Base of policies that think in shares of time; the rounds of the mechanism realise them."""
+"""Base of policies that think in shares of time; the rounds of the mechanism realise them.
+
+Shares are asked for when jobs have come or gone, at the begin of a round, and not before `min_interval_s` have passed
+since the last time. A round begins when the last one is over, or when nobody of it is left. GPUs that become free
+within a round go to those who wait; who has no share yet comes last.
+"""
 
 from __future__ import annotations
+
+import math
+import random
+from typing import Any
 
 import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError, PolicyError
-from argosy.mechanism.rounds import Rounds, Selection, Shares
-from argosy.policies.base import Floats, Policy, Sizes
+from argosy.mechanism.rounds import AFTERWARDS, IN_PLACE, NOBODY, Newcomers, Room, Rounds
+from argosy.policies.base import Floats, Ints, Policy, Sizes
+
+SLACK_S = 1e-6
+NEVER = -math.inf
+NO_SHARE = 1e-7  # what a solver leaves over
 
 
 class SharePolicy(Policy):
-    """Implement `share`: it is asked when jobs have come or gone, and its answer holds until then.
+    """Implement `speeds` and `share`. Jobs without GPUs always run, and take no part.
 
-    Jobs run in rounds of `round_s`; one that arrives within a round waits for the next.
+    With `authors`, rounds are those of Gavel's simulator: they last as long as whole steps that fit, GPUs that become
+    free idle until the next one, left-overs go column by column, and newcomers block what they are chosen for.
     """
 
-    uses = frozenset({"demand"})
+    uses = frozenset({"demand", "nodes"})
+    preemptive = True
+    is_queue = False  # shares are 0 or 1, nobody runs without one, and they follow every change at once
+    shuffles = False  # looks at the GPU types in another order in each round
 
-    def __init__(self, round_s: float = 360.0) -> None:
-        if not round_s > 0:
-            raise InputError(f"{self.name}: round_s must be > 0, is {round_s}")
-        self.round_s = round_s
+    def __init__(self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False) -> None:
+        if not 0 < round_s < math.inf:
+            raise InputError(f"{self.name}: round_s must be a time > 0, is {round_s}")
+        if not 0 <= min_interval_s < math.inf:
+            raise InputError(f"{self.name}: min_interval_s must be a time ≥ 0, is {min_interval_s}")
+        self.round_s, self.min_interval_s, self.authors = round_s, min_interval_s, authors
 
-    def reset(self, context: Context) -> None:
-        types = range(len(context.gpu_types))
-        capacity = np.array([context.node_gpus[context.node_types == t].sum() for t in types], np.int64)
-        self._rounds = Rounds(self.round_s, capacity)
-        self._known: tuple[int, ...] = ()
-        self._shares: dict[int, Floats] = {}
-        self._chosen: dict[int, tuple[float, int, int]] = {}
+    def speeds(self, view: View, places: Ints) -> tuple[Floats, Floats]:
+        """Of the jobs at these places of the view, on each column: relative speed, and steps per second."""
+        raise PolicyError(f"policy {self.name!r} does not say how fast jobs are")
 
-    def share(self, view: View) -> Shares:
-        """Fraction of time of each job on each GPU type."""
+    def share(self, view: View, places: Ints, speed: Floats) -> Floats:
+        """Fraction of time of each of these jobs on each column."""
         raise PolicyError(f"policy {self.name!r} does not say what shares it wants")
 
-    def rank(self, view: View) -> Floats:
-        jobs, now = view.jobs, view.now
-        if self._rounds.is_boundary(now) or not self._chosen:
-            self._begin_round(view)
-        answers = [self._chosen.get(int(i), (np.inf, 0, 0)) for i in jobs.index]
-        self._selection = Selection(
-            np.array([a[0] for a in answers]), np.array([a[1] for a in answers]), np.array([a[2] for a in answers])
-        )
-        return np.where(np.isinf(self._selection.key), 1e18, self._selection.key)
+    def column_types(self, types: int) -> list[int]:
+        """The GPU type of each column."""
+        return list(range(types))
 
-    def _begin_round(self, view: View) -> None:
-        jobs, rounds = view.jobs, self._rounds
-        rounds.account(view.now)
-        active = tuple(int(i) for i in jobs.index)
-        if set(active) != set(self._known):
-            fraction = self.share(view).fraction
-            self._shares = {index: fraction[row] for row, index in enumerate(active)}
-            rounds.forget(jobs.index)
-            self._known = active
-        shares = Shares(np.array([self._shares[i] for i in active]).reshape(len(active), -1))
-        selected = rounds.select(jobs.index, jobs.gpus, jobs.types, shares)
-        self._chosen = {
-            index: (float(selected.key[row]), int(selected.workers[row]), int(selected.types[row]))
-            for row, index in enumerate(active)
-            if selected.workers[row]
-        }
+    def reset(self, context: Context) -> None:
+        types = len(context.gpu_types)
+        columns = self.column_types(types)
+        leftovers = NOBODY if self.is_queue else IN_PLACE if self.authors else AFTERWARDS
+        self.rounds = Rounds(self.round_s, columns, leftovers=leftovers, idle_new=self.authors)
+        self.nominal = np.array([context.node_gpus[context.node_types == t].sum() for t in range(types)], float)
+        self._limits, self._seed, self._types = context.queue_limits, context.seed, types
+        self._columns = np.arange(len(columns))
+        if self.authors:  # their simulator looks at them in this order
+            rank = {"v100": 0, "p100": 1, "k80": 2}
+            self._columns = np.array(sorted(columns, key=lambda t: (rank.get(context.gpu_types[t], 3), t)))
+        self._orders: dict[tuple[int, ...], Ints] = {}
+        self._shuffler, self._shuffles = random.Random(self._seed + 5), 0
+        self._nodes = b""
+        self._has_looked = False  # at the nodes, since it was made
+        self._seen = 0.0  # when it was last asked
+        self._until = NEVER  # when the round ends
+        self._length = self.round_s
+        self._last_reset = NEVER
+        self._changed = self._settled = False
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+
+    def rank(self, view: View) -> Floats:
+        index, now, rounds = view.jobs.index, view.now, self.rounds
+        newcomers, left, going_on = rounds.observe(now - self._seen, index)
+        self._seen = now
+        changed = self._look_at_nodes(view) or left > 0
+        if len(newcomers):
+            changed = self._take_up(view, newcomers) or changed
+        self._changed = self._changed or changed
+        self._skip_rounds(now)
+        over = now >= self._until - SLACK_S or going_on == 0 or (self.is_queue and changed and not self.authors)
+        if over and rounds.rows:
+            self._begin_round(view)
+        elif changed and not self.authors:
+            rounds.select(self._columns, fresh=False)
+        key, self._workers, self._of_type = rounds.answer(index)
+        return key
 
     def size(self, view: View) -> Sizes:
-        return Sizes(self._selection.workers, types=np.where(self._selection.types > 0, self._selection.types, -1))
+        return Sizes(self._workers, types=self._of_type)
 
     def wake_at(self, view: View) -> float | None:
-        return self._rounds.next_boundary(view.now)
+        if not self.rounds.rows or not len(view.jobs):
+            return None
+        if not self._settled:
+            return self._until
+        if not self._changed:
+            return None  # until something happens, every round would be like this one
+        wait = max(self._earliest_sharing() - self._until, 0.0)
+        return self._until + math.ceil(wait / self._length - SLACK_S) * self._length
+
+    def _take_up(self, view: View, places: Ints) -> bool:
+        jobs = view.jobs
+        without = places[jobs.gpus[places] == 0]
+        if len(without):
+            self.rounds.exempt(jobs.index[without])
+            places = places[jobs.gpus[places] > 0]
+        if len(places):
+            places = places[np.argsort(jobs.index[places])]
+            speed, pace = self.speeds(view, places)
+            new = Newcomers(jobs.index[places], jobs.gpus[places], jobs.queue[places], speed, pace)
+            self.rounds.add(new, places)
+        return len(places) > 0
+
+    def _look_at_nodes(self, view: View) -> bool:
+        """Count GPUs anew when nodes have come, gone or changed hands."""
+        nodes = view.nodes
+        seen = nodes.state.tobytes() + nodes.owner.tobytes()
+        if seen == self._nodes and self._has_looked:
+            return False
+        changed, self._nodes, self._has_looked = seen != self._nodes, seen, True
+        up = np.where(nodes.state == 0, nodes.gpus, 0)
+        common = np.bincount(nodes.type, np.where(nodes.owner < 0, up, 0), self._types).astype(np.float64)
+        reserved = np.zeros((len(self._limits), self._types))
+        mine = nodes.owner >= 0
+        np.add.at(reserved, (nodes.owner[mine], nodes.type[mine]), up[mine])
+        self.rounds.set_room(Room(common, reserved, self._limits))
+        self.capacity = common + reserved.sum(axis=0)
+        return changed
+
+    def _skip_rounds(self, now: float) -> None:
+        """Rounds in which nothing could change have passed unnoticed: find the one that `now` is in."""
+        late = now - self._until
+        if self._settled and late > SLACK_S and math.isfinite(late):
+            passed = math.floor(late / self._length + SLACK_S)
+            self._until += passed * self._length
+            if now - self._until > SLACK_S:
+                self._until += self._length
+
+    def _begin_round(self, view: View) -> None:
+        now, rounds = view.now, self.rounds
+        if self._changed and now >= self._earliest_sharing() - SLACK_S:
+            self._share_anew(view)
+        columns = self._shuffle() if self.shuffles else self._columns
+        chosen = rounds.select(columns, fresh=True)
+        if self._changed and not chosen.rows:  # there is nobody whom to wait for
+            self._share_anew(view)
+            chosen = rounds.select(columns, fresh=True)
+        self._settled = chosen.settled and not self.shuffles
+        self._length = chosen.whole_steps_s if self.authors and chosen.whole_steps_s > 0 else self.round_s
+        self._until = now + self._length
+
+    def _earliest_sharing(self) -> float:
+        """When shares may change again. The authors' simulator takes a time of 0 for none."""
+        at_once = self.is_queue or self._last_reset == NEVER
+        if self._last_reset == 0.0 if self.authors else at_once:
+            return NEVER
+        return self._last_reset + self.min_interval_s
+
+    def _share_anew(self, view: View) -> None:
+        elapsed = view.now - self._last_reset if math.isfinite(self._last_reset) else 0.0
+        self.rounds.forget(elapsed)
+        places, speed = self.rounds.places(), self.rounds.rates()
+        share = self.share(view, places, speed) if len(places) else speed
+        self.rounds.assign(np.where(share > NO_SHARE, np.minimum(share, 1.0), 0.0))
+        self._last_reset, self._changed = view.now, False
+
+    def _shuffle(self) -> Ints:
+        self._shuffles += 1
+        order = self._columns.tolist()
+        self._shuffler.shuffle(order)
+        known = self._orders.get(tuple(order))
+        return self._orders.setdefault(tuple(order), np.array(order)) if known is None else known
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        times = [self._seen, self._until, self._last_reset, self._length]
+        return {
+            "rounds": self.rounds.state(),
+            "times": [t if math.isfinite(t) else None for t in times],
+            "flags": [self._changed, self._settled],
+            "shuffles": self._shuffles,
+            "nodes": self._nodes.hex(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.rounds.restore(state["rounds"])
+        times = [NEVER if t is None else float(t) for t in state["times"]]
+        self._seen, self._until, self._last_reset, self._length = times
+        self._nodes = bytes.fromhex(state["nodes"])
+        self._changed, self._settled = state["flags"]
+        self._shuffler = random.Random(self._seed + 5)
+        for _ in range(state["shuffles"]):
+            self._shuffle()
+        self._shuffles = state["shuffles"]

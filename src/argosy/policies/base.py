@@ -37,6 +37,7 @@ class Sizes:
     workers: Ints
     servers: Ints | None = None  # parameter servers
     types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
+    places: Ints | None = None  # `Place` codes, where they depend on more than the job; else see `Policy.place`
 
 
 class Place(IntEnum):

@@ -192,7 +192,19 @@ class Engine:
             total_memory_gib=float(nf[L.MEM_TOTAL].sum()),
             seed=self.settings.seed,
             kinds=self._tables.class_names,
+            gpu_prices=self._gpu_prices(),
         )
+
+    def _gpu_prices(self) -> tuple[float, ...]:
+        """What one GPU of each type costs per hour; nothing unless all nodes have a price."""
+        prices = []
+        for gpu_type in self._tables.gpu_types:
+            nodes = [n for n in self.cluster.nodes if n.gpu_type == gpu_type and n.gpus]
+            known = [n.price_per_hour for n in nodes if n.price_per_hour is not None]
+            if not nodes or len(known) < len(nodes):
+                return ()
+            prices.append(sum(known) / sum(n.gpus for n in nodes))
+        return tuple(prices)
 
     def _job_rows(self, jf: NDArray[Any], ji: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return {n: jf[r] for n, r in JOB_ROWS_F.items()} | {n: ji[r] for n, r in JOB_ROWS_I.items()}
@@ -248,17 +260,26 @@ class Engine:
         return check_key(self.policy.rank(self._view_of_all()), len(self.trace), self.policy)
 
     def _place_all(self) -> None:
-        """How each job of the trace is to be placed; one that can not be placed strictly need not be."""
-        w, n = self.world, len(self.trace)
-        codes = np.array(self.policy.place(self._view_of_all()))
-        if codes.shape != (n,) or not np.isin(codes, PLACE_CODES).all():
-            raise PolicyError(f"policy {self.policy.name!r}: place returned {codes!r} for {n} jobs")
+        """How each job of the trace is to be placed."""
+        everybody = np.arange(len(self.trace))
+        codes = self._possible_places(np.asarray(self.policy.place(self._view_of_all())), everybody)
+        self.world.tr[L.STATIC_F + L.WANT_PLACE] = codes
+
+    def _possible_places(self, codes: NDArray[np.int64], jobs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Checked codes for these jobs; one that can not be placed strictly at all does not wait for that."""
+        if codes.shape != jobs.shape or not np.isin(codes, PLACE_CODES).all():
+            raise PolicyError(f"policy {self.policy.name!r}: {codes!r} are no places for {len(jobs)} jobs")
         strict = (codes >= 0) & (codes & Place.STRICT > 0)
-        if strict.any():
-            never = impossible(w, True)
-            codes[never[strict[never]]] -= Place.STRICT
-        w.tr[L.STATIC_F + L.WANT_PLACE] = codes
-        w.si[L.PLACES] = strict.any()
+        if not strict.any():
+            return codes
+        self.world.si[L.PLACES] = 1
+        return np.where(strict & self._never_strict[jobs], codes & ~Place.STRICT, codes)
+
+    @cached_property
+    def _never_strict(self) -> NDArray[np.bool_]:
+        never = np.zeros(len(self.trace), bool)
+        never[impossible(self.world, True)] = True
+        return never
 
     def _view_of_all(self) -> View:
         """All jobs of the trace at once, each as it will be when it arrives."""
@@ -405,6 +426,8 @@ class Engine:
                 w.ji[L.WANT_PS, :n] = sizes.servers
             if sizes.types is not None:
                 w.ji[L.WANT_TYPES, :n] = sizes.types
+            if sizes.places is not None:
+                w.ji[L.WANT_PLACE, :n] = self._possible_places(sizes.places, w.ji[L.ID, :n])
         w.si[L.APPLY] = 1
 
     def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:

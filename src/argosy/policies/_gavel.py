@@ -1,0 +1,183 @@
+"""What all of Gavel's policies share: how fast each job is on each GPU type, and what an allocation is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from argosy.cluster.view import Context, View
+from argosy.errors import InputError
+from argosy.policies._gavel_lp import EXTRA, fairest
+from argosy.policies._gavel_packing import JobPairs, fairest_with_pairs
+from argosy.policies._shares import SharePolicy
+from argosy.policies.base import Floats, Ints, Place, Sizes
+
+SOURCE = "Narayanan et al., OSDI'20"
+ONE_NODE, SEVERAL_NODES = 0, 2  # locality levels of the profile
+MIXED: dict[tuple[Any, Any], Any] = {}  # policies with additions
+UNKNOWN_S = 3600.0  # what is taken to be left where nobody's duration is known
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Jobs in order of arrival, and the cluster they share. Speed is work per second relative to the requested
+    configuration on the reference type; 0 where a job can not run."""
+
+    speed: Floats  # [job, column]
+    gpus: Floats
+    weight: Floats
+    queue: Ints
+    index: Ints
+    capacity: Floats  # GPUs by type
+    column_type: Ints
+    columns: dict[str, Floats]  # further columns, as the policy needs them
+    extra: float = EXTRA  # weight of work beyond what the objective asks for
+    beside: Floats | None = None  # [kind, kind]: speed when packed, relative to alone; None: nobody is packed
+    pairs: JobPairs = field(default_factory=dict)  # to be filled by the policy
+
+    def part(self, rows: Ints, of: int) -> Problem:
+        """Some of the jobs, with one of so many equal parts of the cluster."""
+        some = {name: values[rows] for name, values in self.columns.items()}
+        return replace(
+            self, speed=self.speed[rows], gpus=self.gpus[rows], weight=self.weight[rows], queue=self.queue[rows],
+            index=self.index[rows], capacity=self.capacity / of, columns=some,
+        )  # fmt: skip
+
+    def fairest(self, due: Floats) -> Floats:
+        """Shares that give everybody at least t · due, t as large as possible."""
+        if self.beside is None:
+            return fairest(self.speed, self.gpus, due, self.capacity, self.column_type, self.extra)[0]
+        shares, pairs, _ = fairest_with_pairs(
+            self.speed, self.gpus, due, self.columns["kind"].astype(np.int64), self.beside, self.capacity,
+            self.column_type, self.extra,
+        )  # fmt: skip
+        self.pairs.update(pairs)
+        return shares
+
+    def equal_speed(self) -> Floats:
+        """Speed of each job if every job had the same part of every GPU type: X_eq(j) = capacity(j) / Σ capacity."""
+        return np.asarray(self.speed @ self.by_column(self.capacity / max(float(self.capacity.sum()), 1.0)))
+
+    def by_column(self, by_type: Floats) -> Floats:
+        """Amounts of GPU types as amounts of columns: several columns of a type share it."""
+        return np.asarray(by_type[self.column_type] / np.bincount(self.column_type)[self.column_type])
+
+
+class Gavel(SharePolicy):
+    """Implement `solve`: shares for a Problem. With `aware` False all GPU types look alike."""
+
+    uses = frozenset({"demand", "nodes", "profile"})
+    aware = True
+
+    def __init__(
+        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
+        placement_aware: bool = False, partitions: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(round_s, min_interval_s, authors)
+        if partitions < 1:
+            raise InputError(f"{self.name}: partitions must be ≥ 1, is {partitions}")
+        if placement_aware and not self.aware:
+            raise InputError(f"{self.name}: placement_aware needs to know how fast jobs are", hint="leave it out")
+        self.placement_aware, self.partitions = placement_aware, partitions
+        self.shuffles = not self.aware and not self.is_queue
+        if placement_aware:
+            self.__class__ = mixed(PlacementAware, type(self))
+        if authors and not self.aware:
+            self.uses = self.uses | {"profile"}  # whole steps of a round depend on the GPU type
+
+    def solve(self, problem: Problem) -> Floats:
+        raise NotImplementedError
+
+    def reset(self, context: Context) -> None:
+        super().reset(context)
+        self.largest_node = np.array(
+            [context.node_gpus[context.node_types == t].max(initial=0) for t in range(len(context.gpu_types))]
+        )
+        self.column_type = np.array(self.column_types(len(context.gpu_types)))
+
+    def column_types(self, types: int) -> list[int]:
+        return [t for t in range(types) for _ in range(2 if self.placement_aware else 1)]
+
+    def speeds(self, view: View, places: Ints) -> tuple[Floats, Floats]:
+        jobs, types = view.jobs, self.column_type
+        accepts = (jobs.types[places][:, None] >> types & 1 == 1) & (jobs.gpus[places][:, None] <= self.nominal[types])
+        if not self.aware and not self.authors:
+            return accepts.astype(float), np.zeros(accepts.shape)
+        gpus = jobs.gpus[places][:, None]
+        size = np.maximum(gpus, 1).astype(np.int64)
+        consolidated = size <= self.largest_node[types]
+        level = np.where(consolidated, ONE_NODE, SEVERAL_NODES)
+        if self.placement_aware:
+            spread = np.arange(len(types)) % 2 == 1  # the second column of each type
+            accepts &= np.where(spread, size > 1, consolidated)
+            level = np.where(spread, SEVERAL_NODES, level)
+        pace = view.profile.rate(jobs.kind[places][:, None], types, size, level) * np.minimum(gpus, 1.0)
+        served = jobs.ps_kind[places] >= 0
+        if served.any():
+            ps = places[served]
+            pace[served] = view.profile.ps_rate(jobs.ps_kind[ps], jobs.ps[ps], size[served, 0])[:, None]
+        pace = np.where(accepts, pace, 0.0)
+        if not self.aware:
+            return accepts.astype(float), pace
+        return pace / jobs.reference_rate[places][:, None], pace
+
+    def share(self, view: View, places: Ints, speed: Floats) -> Floats:
+        problem = self._problem(view, places, speed)
+        parts = min(self.partitions, len(places))
+        if parts <= 1:
+            return self.solve(problem)
+        share = np.zeros(speed.shape)
+        order = np.lexsort((problem.index, *speed.T, problem.gpus))  # like jobs are spread evenly over the parts
+        for k in range(parts):
+            rows = np.sort(order[k::parts])
+            share[rows] = self.solve(problem.part(rows, parts))
+        return share
+
+    def _problem(self, view: View, places: Ints, speed: Floats) -> Problem:
+        jobs = view.jobs
+        return Problem(
+            speed, jobs.gpus[places], jobs.weight[places], jobs.queue[places], jobs.index[places], self.capacity,
+            self.column_type, self.columns(view, places), 0.0 if self.authors else EXTRA,
+        )  # fmt: skip
+
+    def columns(self, view: View, places: Ints) -> dict[str, Floats]:
+        """What `solve` needs beside demands and speeds."""
+        return {}
+
+
+class PlacementAware(Gavel):
+    """Mixed into a policy: jobs that have their turn on a consolidated column wait rather than be spread."""
+
+    def size(self, view: View) -> Sizes:
+        return replace(super().size(view), places=self._places(view))
+
+    def _places(self, view: View) -> Ints:
+        codes = np.full(len(view.jobs), int(Place.AS_USUAL), np.int64)
+        row_of = {int(job): row for row, job in enumerate(view.jobs.index)}
+        for (job, _), column in self.rounds.columns_of().items():
+            if column % 2 == 0:
+                codes[row_of[job]] = Place.CONSOLIDATE + Place.STRICT
+        return codes
+
+
+def mixed(addition: Any, cls: Any) -> Any:
+    """The policy with an addition; only then does it answer the questions that the addition answers."""
+    if (addition, cls) not in MIXED:
+        extras = {"__doc__": cls.__doc__, "__module__": cls.__module__}
+        MIXED[addition, cls] = type(cls.__name__, (addition, cls), extras)
+    return MIXED[addition, cls]
+
+
+class TimedGavel(Gavel):
+    """Knows how much work is left, as far as the run's estimator does, and for how long each job has been there."""
+
+    uses = frozenset({"demand", "nodes", "profile", "estimate"})
+
+    def columns(self, view: View, places: Ints) -> dict[str, Floats]:
+        left = view.jobs.expected_left_s[places]
+        known = np.isfinite(left)
+        usual = float(left[known].max()) if known.any() else UNKNOWN_S
+        left = np.maximum(np.where(known, left, usual), 1e-3)
+        return {"left_s": left, "age_s": view.now - view.jobs.submitted[places]}

@@ -1,0 +1,238 @@
+"""The linear programs behind Gavel's shares, with HiGHS.
+
+Most objectives are one program: give every job at least t times what it is due, with t as large as possible.
+
+    max t     Σ_c speed(m, c) X(m, c) ≥ t · due(m),    Σ_c X(m, c) ≤ 1,    Σ_m gpus(m) X(m, c of type j) ≤ capacity(j)
+
+Jobs with equal rows are one variable with a multiplicity: an optimum in which they differ has one in which they do not.
+Time that is left when t is at its best goes where it adds most work, relative to what each job is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from argosy.errors import PolicyError
+from argosy.policies.base import Floats, Ints
+
+EXTRA = 1e-4  # weight of the work done beyond what is fair; small enough to change nothing about t
+LARGE = 4000  # rows from which the interior-point method is faster
+TINY = 1e-12
+LOOSE = 1e-9  # levels that were reached must be reached again, but for rounding
+
+
+def grouped(*columns: Floats) -> tuple[Ints, Ints, Ints]:
+    """Jobs with equal entries in all columns: the first of each group, the group of each job, how many there are."""
+    rows = np.concatenate([c.reshape(len(c), -1) for c in columns], axis=1)
+    _, first, group, count = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    return first, group.reshape(-1), count
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Rows that may share GPUs, and their speeds when they do: [pair, column]."""
+
+    first: Ints
+    second: Ints
+    speed_first: Floats
+    speed_second: Floats
+
+
+class Program:
+    """Shares X of rows (jobs or groups of `count` equal jobs) on columns, and t; solved again with other dues."""
+
+    def __init__(self, speed: Floats, gpus: Floats, count: Floats, capacity: Floats, column_type: Ints,
+                 extra: float = EXTRA, pairs: Pairs | None = None) -> None:  # fmt: skip
+        self.speed, self._shape = speed, speed.shape
+        n, columns = speed.shape
+        self._x, self._n = n * columns, n  # X comes first, then t
+        row = np.repeat(np.arange(n), columns)
+        types = np.tile(column_type, n)
+        self._index = np.stack([row, n + row, 2 * n + types], axis=1)
+        self._unit = np.maximum(speed.max(axis=1, initial=0.0), TINY)
+        work = (speed / self._unit[:, None]).ravel()
+        self._coefficients = np.stack([work, np.ones(self._x), (count * gpus)[row]], axis=1)
+        self._upper = np.where(speed.ravel() > 0, 1.0, 0.0)
+        self._capacity, self._count, self._extra = capacity, count, extra
+        self._solver: Any = None
+        self._can_step = False
+        self._least = self._due = np.zeros(n)
+        self._gpus, self._column_type, self._pairs = gpus, column_type, pairs
+        self.together = np.zeros((0, columns))  # time of each pair, over all jobs of its groups
+
+    @cached_property
+    def _highs(self) -> Any:
+        return import_module("highspy")  # heavy: late
+
+    def fairest(self, due: Floats) -> tuple[Floats, float]:
+        """X and t with work ≥ t · due, t as large as possible."""
+        self._rows(np.zeros(self._n), due)
+        reward = self.speed * (self._count / self._count.sum() / due)[:, None]
+        cost = np.append(self._extra * reward.ravel(), 1.0)
+        if self._pairs is not None:
+            one, other, share = self._pairs.first, self._pairs.second, 1.0 / self._count.sum() / due
+            gain = self._pairs.speed_first * share[one][:, None] + self._pairs.speed_second * share[other][:, None]
+            cost = np.append(cost, self._extra * gain.ravel())
+        return self._best(cost)
+
+    def richest(self, value: Floats, least: Floats) -> Floats | None:
+        """X with the largest Σ value · X and work ≥ least; None where that can not be."""
+        self._rows(least, np.zeros(self._n))
+        worth = (value * self._count[:, None]).ravel()
+        x = self._solve(np.append(worth / max(float(worth.max(initial=0.0)), TINY), 0.0))
+        return None if x is None else x[: self._x].reshape(self._shape).clip(0.0, 1.0)
+
+    def raised(self, level: Floats, rate: Floats) -> tuple[Floats, float] | None:
+        """X and t with work ≥ level + t · rate, t as large as possible; None where nobody rises."""
+        if not (rate > 0).any():
+            return None
+        self._rows(level * (1.0 - LOOSE), rate)
+        rising = np.where(rate > 0, self._count / self._count.sum(), 0.0) / np.maximum(rate, TINY)
+        return self._best(np.append(self._extra * (self.speed * rising[:, None]).ravel(), 1.0))
+
+    def above(self, level: Floats, step: Floats) -> Floats | None:
+        """How much of `step` above its level each row can be at the same time as all others are at theirs."""
+        self._rows(level, np.zeros(self._n))
+        solver, n, first = self._solver, self._n, self._x + 1
+        columns = np.arange(n, dtype=np.int32)
+        if not self._can_step:  # one more variable a row: how far it is above its level
+            self._can_step = True
+            solver.addCols(n, np.zeros(n), np.zeros(n), step, n, columns, columns, -1.0 / self._unit)
+        else:
+            solver.changeColsBounds(n, first + columns, np.zeros(n), step)
+        x = self._solve(np.concatenate([np.zeros(first), np.where(step > 0, 1.0, 0.0)]))
+        solver.changeColsBounds(n, first + columns, np.zeros(n), np.zeros(n))
+        return None if x is None else x[first:]
+
+    def _best(self, cost: Floats) -> tuple[Floats, float]:
+        x = self._solve(cost)
+        if x is None:
+            raise PolicyError("HiGHS found no shares, though none at all would do")
+        if self._pairs is not None:
+            self.together = x[self._x + 1 :].reshape(-1, self._shape[1]).clip(0.0)
+        return x[: self._x].reshape(self._shape).clip(0.0, 1.0), float(x[self._x])
+
+    def _rows(self, least: Floats, due: Floats) -> None:
+        """Work of row m ≥ least(m) + t · due(m), in units of the row's best speed."""
+        if self._solver is None:
+            self._build(due)
+            self._due = due
+        inf = self._highs.kHighsInf
+        if least.any() or self._least.any():
+            rows = np.arange(self._n, dtype=np.int32)
+            self._solver.changeRowsBounds(self._n, rows, least / self._unit, np.full(self._n, inf))
+            self._least = least
+        for row in np.flatnonzero(due != self._due).tolist():
+            self._solver.changeCoeff(row, self._x, float(-due[row] / self._unit[row]))
+        self._due = due
+
+    def _build(self, due: Floats) -> None:
+        highs, n, columns = self._highs, self._n, self._x + 1
+        inf = highs.kHighsInf
+        lp = highs.HighsLp()
+        lp.num_col_, lp.num_row_ = columns, 2 * n + len(self._capacity)
+        lp.sense_ = highs.ObjSense.kMaximize
+        lp.col_cost_ = np.zeros(columns)
+        lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.append(self._upper, inf)
+        lp.row_lower_ = np.concatenate([np.zeros(n), np.full(n + len(self._capacity), -inf)])
+        lp.row_upper_ = np.concatenate([np.full(n, inf), np.ones(n), self._capacity])
+        lp.a_matrix_.format_ = highs.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.append(np.arange(columns) * 3, 3 * self._x + n)
+        lp.a_matrix_.index_ = np.concatenate([self._index.ravel(), np.arange(n)])
+        lp.a_matrix_.value_ = np.concatenate([self._coefficients.ravel(), -due / self._unit])
+        self._solver = highs.Highs()
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        self._solver.setOptionValue("solver", "ipm" if n > LARGE or not self._extra else "simplex")
+        if not self._extra:  # the middle of all optima, instead of a corner
+            self._solver.setOptionValue("run_crossover", "off")
+        self._solver.passModel(lp)
+        if self._pairs is not None:
+            self._add_pairs(self._pairs)
+
+    def _add_pairs(self, pairs: Pairs) -> None:
+        """One more variable for each pair and column: its time, summed over the jobs of both groups."""
+        from scipy.sparse import coo_matrix  # heavy: late
+
+        n, columns = self._n, self._shape[1]
+        count = len(pairs.first) * columns
+        variable = np.arange(count)
+        first, second = np.repeat(pairs.first, columns), np.repeat(pairs.second, columns)
+        part_a, part_b = 1.0 / self._count[first], 1.0 / self._count[second]
+        rows = [first, second, n + first, n + second, 2 * n + np.tile(self._column_type, len(pairs.first))]
+        work_a = pairs.speed_first.ravel() / self._unit[first] * part_a
+        work_b = pairs.speed_second.ravel() / self._unit[second] * part_b
+        values = [work_a, work_b, part_a, part_b, self._gpus[first]]
+        shape = (2 * n + len(self._capacity), count)
+        matrix = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.tile(variable, 5))), shape).tocsc()
+        zeros, most = np.zeros(count), np.where(pairs.speed_first.ravel() > 0, self._highs.kHighsInf, 0.0)
+        self._solver.addCols(
+            count, zeros, zeros, most, matrix.nnz, matrix.indptr[:-1].astype(np.int32),
+            matrix.indices.astype(np.int32), matrix.data,
+        )  # fmt: skip
+
+    def _solve(self, cost: Floats) -> Floats | None:
+        cost = np.append(cost, np.zeros(self._solver.getNumCol() - len(cost)))
+        self._solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+        self._solver.run()
+        statuses = self._highs.HighsModelStatus
+        fine = {statuses.kOptimal} if self._extra else {statuses.kOptimal, statuses.kUnknown}  # nearly, in the middle
+        if self._solver.getModelStatus() not in fine:
+            return None
+        return np.array(self._solver.getSolution().col_value)
+
+
+def fairest(
+    speed: Floats, gpus: Floats, due: Floats, capacity: Floats, column_type: Ints, extra: float = EXTRA
+) -> tuple[Floats, float]:
+    """Shares that give everybody at least t · due, t as large as possible; jobs that can not run get none."""
+    able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))
+    shares = np.zeros(speed.shape)
+    if not len(able):
+        return shares, 0.0
+    first, group, count = grouped(speed[able], gpus[able], due[able])
+    rows = able[first]
+    program = Program(speed[rows], gpus[rows], count.astype(float), capacity, column_type, extra)
+    x, t = program.fairest(due[rows])
+    shares[able] = x[group]
+    return shares, t
+
+
+def soonest(
+    speed: Floats, gpus: Floats, due_at: Callable[[float], Floats], start: float, capacity: Floats, column_type: Ints,
+    worst: Callable[[Floats], float], extra: float = EXTRA, steps: int = 20, accuracy: float = 1e-6,
+) -> tuple[Floats, float]:  # fmt: skip
+    """Shares with the smallest ρ, where a job is due `due_at(ρ)` of speed and shares X have `worst(speeds)` as their ρ.
+
+    From a ρ that can be had, find the X that gives everybody most beyond it; its own ρ is the next to be tried.
+    """
+    program = Program(speed, gpus, np.ones(len(gpus)), capacity, column_type, extra)
+    ratio, best = start, None
+    for _ in range(steps):
+        x, _t = program.fairest(due_at(ratio))
+        reached = worst((speed * x).sum(axis=1))
+        if best is None or reached < ratio:
+            best = x
+        if not reached < ratio * (1.0 - accuracy):
+            break
+        ratio = reached
+    assert best is not None
+    return best, min(ratio, reached)
+
+
+def water_level(gpus: Floats, weight: Floats, total: float) -> Floats:
+    """Share of time of each job where GPUs do not differ: gpus · x = level · weight, at most all the time."""
+    full_at = gpus / weight  # the level at which a job runs all the time
+    order = np.argsort(full_at)
+    before = np.concatenate([[0.0], np.cumsum(gpus[order])[:-1]])
+    rest = np.cumsum(weight[order][::-1])[::-1]
+    level = (total - before) / rest  # if the jobs before this one run all the time
+    reached = np.flatnonzero(level < full_at[order])
+    at = float(level[reached[0]]) if len(reached) else np.inf
+    return np.minimum(at * weight / gpus, 1.0)

@@ -1,0 +1,135 @@
+"""Gavel's fair policies: max-min (least attained service), finish-time fairness, makespan; each also without knowledge
+of the GPU types.
+
+Decision: X(m, j), the fraction of time that job m runs on GPU type j, from a linear program; rounds then give jobs
+turns so that everybody receives X (mechanism/rounds.py). An allocation is made anew when jobs have come or gone.
+State used: demands, weights, throughput profiles by GPU type (not the agnostic ones); finish-time fairness and makespan
+also the estimate of the time left.
+Parameters: `round_s`, length of a round; `min_interval_s`, least time between two allocations; `placement_aware`, two
+columns a GPU type, consolidated and spread; `partitions`, solve so many equal parts of cluster and jobs separately;
+`authors`, rounds as in the authors' simulator, with all its peculiarities. Max-min and makespan: `packing`, pairs of
+jobs may share GPUs; `estimator`, what they lose then: `oracle` knows, `completion` tries a fraction `measured` of the
+pairs with known job classes and completes the matrix.
+Differences from the paper: time that the objective leaves over goes where it adds most work, instead of to whatever
+vertex a solver ends at. Without `authors`, GPUs that become free within a round go to those who wait, and within a
+round's choice jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
+sequence of programs instead of bisection, makespan by one instead of a binary search. Where all types look alike and
+everybody may use them, max-min is water filling.
+References: Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20;
+code at stanford-futuredata/gavel; Narayanan et al., Solving large-scale granular resource allocation problems
+efficiently with POP, SOSP'21, for `partitions`.
+
+    eff(m, X) = Σ_j T(m, j) X(m, j),   X ≥ 0,   Σ_j X(m, j) ≤ 1,   Σ_m gpus(m) X(m, j) ≤ n(j)
+    max-min:    max min_m gpus(m) / weight(m) · eff(m, X) / eff(m, X_eq)          X_eq(j) = n(j) / Σ n
+    ftf:        min max_m (age + left / eff(m, X)) / (isolated age + left / eff(m, X_iso))
+                X_iso(m, j) = n(j) / (jobs · gpus(m)), at most all the time; isolated age: work done over eff(m, X_iso)
+    makespan:   min T with eff(m, X) ≥ left(m) / T
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy.cluster.view import Context
+from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
+from argosy.policies._gavel_lp import soonest, water_level
+from argosy.policies._gavel_packed import PackingGavel
+from argosy.policies.base import Floats, register
+
+
+def isolated(problem: Problem) -> Floats:
+    """Every job alone on an equal part of the cluster."""
+    share = problem.by_column(problem.capacity) / (len(problem.gpus) * problem.gpus[:, None])
+    share = share / np.maximum(share.sum(axis=1), 1.0)[:, None]
+    return np.where(problem.speed > 0, share, 0.0)
+
+
+def max_min(problem: Problem, weight: Floats) -> Floats:
+    """Equal shares of the cluster, in units of what an equal split of every GPU type would be worth to each job."""
+    due = weight * problem.equal_speed() / problem.gpus
+    return problem.fairest(due)
+
+
+@register("gavel-max-min", "equal shares of a cluster whose GPU types suit jobs differently", SOURCE)
+class MaxMin(PackingGavel):
+    def solve(self, problem: Problem) -> Floats:
+        return max_min(problem, problem.weight)
+
+
+@register("gavel-max-min-agnostic", "equal shares of time, whatever the GPU type", SOURCE)
+class MaxMinAgnostic(Gavel):
+    aware = False
+    uses = Gavel.uses - {"profile"}
+
+    def solve(self, problem: Problem) -> Floats:
+        anywhere = self.authors or bool((problem.speed[:, self.capacity[self.column_type] > 0] > 0).all())
+        if not anywhere:
+            return max_min(problem, problem.weight)
+        total = float(problem.capacity.sum())
+        x = water_level(problem.gpus, problem.weight, total)
+        return np.outer(x, problem.by_column(problem.capacity / max(total, 1.0)))
+
+
+@register("gavel-ftf", "nobody finishes later than on an equal part of his own, by the same factor", SOURCE)
+class FinishTimeFairness(TimedGavel):
+    def reset(self, context: Context) -> None:
+        super().reset(context)
+        self._before: dict[int, tuple[float, float, float]] = {}  # job → isolated age, work left, isolated speed
+
+    def solve(self, problem: Problem) -> Floats:
+        speed, left, age = problem.speed, problem.columns["left_s"], problem.columns["age_s"]
+        alone = (speed * isolated(problem)).sum(axis=1)
+        able = np.flatnonzero(alone > 0)
+        share = np.zeros(speed.shape)
+        if not len(able):
+            return share
+        isolated_age = np.zeros(len(left))
+        for i, job in enumerate(problem.index.tolist()):
+            if job in self._before:
+                spent, left_then, speed_then = self._before[job]
+                isolated_age[i] = spent + max(left_then - left[i], 0.0) / speed_then
+        now = {
+            int(problem.index[i]): (float(isolated_age[i]), float(left[i]), float(alone[i])) for i in able.tolist()
+        }
+        self._before = now if self.partitions == 1 else self._before | now
+        left, age = left[able], age[able]
+        alone_s = isolated_age[able] + left / alone[able]
+
+        def worst(speeds: Floats) -> float:
+            return float(((age + left / np.maximum(speeds, 1e-12)) / alone_s).max())
+
+        def due_at(ratio: float) -> Floats:
+            return np.asarray(left / (ratio * alone_s - age))
+
+        start = worst(alone[able])
+        share[able], _ = soonest(
+            speed[able], problem.gpus[able], due_at, start, problem.capacity, problem.column_type, worst, problem.extra
+        )
+        return share
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"before": {str(job): list(values) for job, values in self._before.items()}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._before = {int(job): (v[0], v[1], v[2]) for job, v in state["before"].items()}
+
+
+@register("gavel-ftf-agnostic", "finish-time fairness, whatever the GPU type", SOURCE)
+class FinishTimeFairnessAgnostic(FinishTimeFairness):
+    aware = False
+    uses = TimedGavel.uses - {"profile"}
+
+
+@register("gavel-makespan", "everything done as soon as possible, on GPU types that suit jobs differently", SOURCE)
+class Makespan(TimedGavel, PackingGavel):
+    def solve(self, problem: Problem) -> Floats:
+        return problem.fairest(problem.columns["left_s"])
+
+
+@register("gavel-makespan-agnostic", "everything done as soon as possible, whatever the GPU type", SOURCE)
+class MakespanAgnostic(Makespan):
+    aware = False
+    uses = TimedGavel.uses - {"profile"}

@@ -1,0 +1,175 @@
+"""Gavel's policies without a program: first come, first served; AlloX; a part of the cluster for each job.
+
+Decision: FIFO gives jobs, in order of arrival, all the time on the GPU type where they are fastest among those with
+room, and nobody passes one that finds none; its agnostic form takes any type with room, and keeps it. AlloX places jobs
+on GPUs and in the queues of GPUs so that the sum of completion times is smallest, and starts the first of each queue;
+who has started goes on. Isolated gives every job an equal part of every GPU type.
+State used: demands, throughput profiles (not the agnostic ones); AlloX also the estimate of the time left.
+Parameters: as of the fair ones (gavel.py); AlloX: `alpha`, the fraction of waiting jobs, oldest first, to look at.
+Differences from the paper: AlloX knows no gangs; here one counts its GPU-time, and starts when it is first in the queue
+of a GPU of its type and enough others are free. AlloX looks at no more than the 300 jobs that wait longest, or as many
+as GPUs are free. FIFO and AlloX follow every arrival and end at once (with `authors`: at the begin of a round, not
+before `min_interval_s` have passed). The authors' agnostic FIFO draws a type and then does not use it; ours does.
+References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel; Le et al., AlloX: compute allocation in hybrid
+clusters, EuroSys'20.
+
+    AlloX: cost of job m as the k-th from the end on a GPU of type j = k · gpus(m) · left(m) / T(m, j) + age(m)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy.cluster.view import Context
+from argosy.errors import InputError
+from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
+from argosy.policies.base import Floats, Ints, register
+from argosy.policies.gavel import isolated
+from argosy.seeding import stream
+
+SLACK = 1e-9
+LOOK_AT = 300  # waiting jobs, unless more GPUs are free: the time of an assignment grows with their cube
+
+
+@register("gavel-fifo", "first come, first served, each on the GPU type where it is fastest", SOURCE)
+class Fifo(Gavel):
+    is_queue = True
+
+    def solve(self, problem: Problem) -> Floats:
+        share = np.zeros(problem.speed.shape)
+        room, types = problem.capacity.tolist(), problem.column_type.tolist()
+        gpus = problem.gpus.tolist()
+        for m, speeds in enumerate(problem.speed.tolist()):
+            fitting = [c for c, t in enumerate(types) if speeds[c] > 0 and room[t] + SLACK >= gpus[m]]
+            if not fitting:
+                if max(speeds) > 0:
+                    break
+                continue
+            best = max(fitting, key=speeds.__getitem__)
+            share[m, best] = 1.0
+            room[types[best]] -= gpus[m]
+        return share
+
+
+class Sticky(Gavel):
+    """A queue whose jobs keep the GPU type that they were once given."""
+
+    is_queue = True
+
+    def reset(self, context: Context) -> None:
+        super().reset(context)
+        self.given: dict[int, int] = {}  # job → column
+
+    def keep(self, problem: Problem) -> tuple[Floats, Floats]:
+        """The shares of those who have a type already, and the GPUs that are left."""
+        share, room = np.zeros(problem.speed.shape), problem.capacity.copy()
+        there = {}
+        for m, job in enumerate(problem.index.tolist()):
+            column = self.given.get(job, -1)
+            if column >= 0 and room[problem.column_type[column]] + SLACK >= problem.gpus[m]:
+                there[job] = column
+                share[m, column] = 1.0
+                room[problem.column_type[column]] -= problem.gpus[m]
+        self.given = there
+        return share, room
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"given": {str(job): column for job, column in self.given.items()}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.given = {int(job): int(column) for job, column in state["given"].items()}
+
+
+@register("gavel-fifo-agnostic", "first come, first served, on any GPU type", SOURCE)
+class FifoAgnostic(Sticky):
+    aware = False
+    uses = Gavel.uses - {"profile"}
+
+    def __init__(self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False) -> None:
+        super().__init__(round_s, min_interval_s, authors)
+
+    def reset(self, context: Context) -> None:
+        super().reset(context)
+        self._run_seed = context.seed
+
+    def solve(self, problem: Problem) -> Floats:
+        share, room = self.keep(problem)
+        for m, job in enumerate(problem.index.tolist()):
+            if job in self.given:
+                continue
+            fitting = np.flatnonzero((problem.speed[m] > 0) & (room[problem.column_type] + SLACK >= problem.gpus[m]))
+            if not len(fitting):
+                if problem.speed[m].any():
+                    break
+                continue
+            column = int(stream(self._run_seed, "gavel.fifo", job).choice(fitting))
+            self.given[job] = column
+            share[m, column] = 1.0
+            room[problem.column_type[column]] -= problem.gpus[m]
+        return share
+
+
+@register("gavel-allox", "smallest sum of completion times over GPU types, without preemption", "Le et al., EuroSys'20")
+class AlloX(Sticky, TimedGavel):
+    uses = TimedGavel.uses
+
+    def __init__(
+        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False, alpha: float = 1.0
+    ) -> None:
+        super().__init__(round_s, min_interval_s, authors)
+        if not 0 <= alpha <= 1:
+            raise InputError(f"{self.name}: alpha must lie in 0..1, is {alpha}")
+        self.alpha = alpha
+
+    def solve(self, problem: Problem) -> Floats:
+        share, room = self.keep(problem)
+        types = problem.column_type
+        waiting = [m for m, job in enumerate(problem.index.tolist()) if job not in self.given]
+        free = np.floor(room + SLACK).astype(np.int64)
+        able = [m for m in waiting if (problem.speed[m] * (free[types] > 0)).any()]
+        able = able[: max(min(int(self.alpha * len(able)), LOOK_AT), int(free.sum()))]
+        if not able:
+            return share
+        for m, column in self._assign(problem, np.array(able), free):
+            if room[types[column]] + SLACK >= problem.gpus[m]:
+                share[m, column] = 1.0
+                room[types[column]] -= problem.gpus[m]
+                self.given[int(problem.index[m])] = column
+        return share
+
+    def _assign(self, problem: Problem, rows: Ints, free: Ints) -> list[tuple[int, int]]:
+        """Jobs that are first on a GPU, and its column; the shortest ones, which are looked at first, come first."""
+        from scipy.optimize import linear_sum_assignment  # heavy: late
+
+        n = len(rows)
+        column, position = [], []
+        for c, t in enumerate(problem.column_type.tolist()):
+            depth = -(-n // int(free[t])) if free[t] else 0
+            position += [k for k in range(1, depth + 1) for _ in range(int(free[t]))]
+            column += [c] * (depth * int(free[t]))
+        slot_column, slot_position = np.array(column), np.array(position)
+        speed = problem.speed[rows][:, slot_column]
+        work = (problem.gpus * problem.columns["left_s"])[rows][:, None]
+        cost = slot_position * work / np.maximum(speed, 1e-10) + problem.columns["age_s"][rows][:, None]
+        jobs, slots = linear_sum_assignment(cost)
+        # The same GPU of a type serves one job at each position: the one with the highest position begins.
+        firsts: dict[tuple[int, int], tuple[int, int]] = {}
+        counts: dict[tuple[int, int], int] = {}
+        for job, slot in sorted(zip(jobs.tolist(), slots.tolist()), key=lambda pair: pair[1]):
+            c, k = int(slot_column[slot]), int(slot_position[slot])
+            gpu = counts.get((c, k), 0)
+            counts[c, k] = gpu + 1
+            firsts[c, gpu] = (int(rows[job]), c)
+        return sorted(firsts.values())
+
+
+@register("gavel-isolated", "every job alone on an equal part of every GPU type", SOURCE)
+class Isolated(Gavel):
+    aware = False
+    uses = Gavel.uses - {"profile"}
+
+    def solve(self, problem: Problem) -> Floats:
+        return isolated(problem)

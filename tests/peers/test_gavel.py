@@ -1,0 +1,79 @@
+"""Gavel's own simulator, answered within three percent.
+
+Its semantics: no overheads, consolidated throughputs only, rounds of whole steps, and what `authors` switches on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from argosy.cluster.cluster import Cluster, Node
+from argosy.perf import catalogue
+from argosy.perf.table import Point, TableModel
+from argosy.policies.base import create
+from argosy.sim.engine import Engine
+from argosy.sim.settings import Settings
+from argosy.workload.importers import get_importer
+from argosy.workload.trace import Trace
+
+TYPES = ("v100", "p100", "k80")
+
+
+@pytest.fixture(scope="module")
+def measured(shared_data: Path) -> Iterator[pl.DataFrame]:
+    """Gavel's measurements, as the performance models of this module's runs."""
+    table = pl.read_csv(shared_data / "throughput" / "gavel_single.csv").filter(pl.col("gpu_type").is_in(TYPES))
+    before = {name: catalogue.lookup(name) for name in table["model"].unique().to_list()}
+    for (name,), rows in table.filter(pl.col("steps_per_s") > 0).group_by("model", maintain_order=True):
+        points = [
+            Point(r["gpu_type"], r["scale_factor"], 0, r["batch_size"], r["steps_per_s"])
+            for r in rows.iter_rows(named=True)
+        ]
+        catalogue.register(TableModel.of(str(name), points, unit="steps", per_gpu_batch=True))
+    yield table
+    for model in before.values():
+        if model is not None:
+            catalogue.register(model)
+
+
+def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:
+    """A job accepts the GPU types on which it was measured to run at all."""
+    fails = {
+        (r["model"].lower(), r["batch_size"], r["scale_factor"], r["gpu_type"])
+        for r in measured.filter(pl.col("steps_per_s") <= 0).iter_rows(named=True)
+    }
+    accepted = [
+        [t for t in TYPES if (r["model"], r["batch_size"], r["gpus"], t) not in fails]
+        for r in trace.frame.iter_rows(named=True)
+    ]
+    named = [None if len(types) == len(TYPES) else "|".join(types) for types in accepted]
+    return Trace(trace.frame.with_columns(gpu_type=pl.Series(named, dtype=pl.String)), trace.name)
+
+
+@pytest.mark.parametrize(
+    "file, gpus, theirs, ours",
+    [
+        ("physical_max_min_fairness.csv", 12, "fifo_perf", "gavel-fifo"),
+        ("physical_max_min_fairness.csv", 12, "isolated", "gavel-isolated"),
+        ("physical_max_min_fairness.csv", 12, "max_min_fairness", "gavel-max-min-agnostic"),
+        ("physical_max_min_fairness.csv", 12, "max_min_fairness_perf", "gavel-max-min"),
+        ("physical_max_min_fairness.csv", 12, "finish_time_fairness_perf", "gavel-ftf"),
+        ("msr_seed0_ed69ec.csv", 36, "fifo_perf", "gavel-fifo"),
+        ("msr_seed0_ed69ec.csv", 36, "max_min_fairness", "gavel-max-min-agnostic"),
+    ],
+)
+def test_mean_completion_time(
+    shared_data: Path, measured: pl.DataFrame, file: str, gpus: int, theirs: str, ours: str
+) -> None:
+    told = pl.read_csv(shared_data / "peers" / "results.csv").filter(
+        pl.col("peer") == "gavel", pl.col("trace") == file, pl.col("policy") == theirs
+    )["avg_jct_s"][0]
+    trace = get_importer("gavel").run([shared_data / "peers" / "gavel" / file], on_error="fail").trace
+    cluster = Cluster(tuple(Node(t, t, gpus) for t in TYPES))
+    settings = Settings.ideal(perf="table", reference_type="v100")
+    jobs = Engine(restricted(trace, measured), cluster, create(f"{ours}:authors=true"), settings).run().jobs
+    assert (jobs["finish_s"] - jobs["submit_s"]).mean() == pytest.approx(told, rel=0.03)
