@@ -7,8 +7,8 @@ somebody can not be raised; those are frozen, and the others raised on.
 State used: demands, weights, queues, throughput profiles; `gavel-cost` also deadlines and the estimate of the time
 left.
 Parameters: as of the fair ones (gavel.py); `gavel-cost`: `prices` of one GPU and hour by type, such as
-`v100=2.48/p100=1.46` (for others those of the cluster file; without any, all cost the same); `gavel-hierarchical`: `inner`, who shares inside a queue: `fairness` or `fifo`,
-and `levels`, how often the water may rise.
+`v100=2.48/p100=1.46` (for others those of the cluster file; without any, all cost the same); `gavel-hierarchical`:
+`inner`, who shares inside a queue: `fairness` or `fifo`, and `levels`, how often the water may rise.
 Differences from the paper: work is counted relative to each job's requested configuration, since steps of different
 models do not add up. A deadline that can no longer be kept, even by running all the time on the fastest type, binds
 nobody; if the others can not all be kept, none is (as in the authors' code). Who can not be raised further is found by

@@ -76,7 +76,7 @@ EVENT_COLUMNS: dict[str, pl.DataType] = {
     "node": pl.Int32(),  # index in the cluster, -1 where no node is concerned
     "devices": pl.Int64(),  # bit d set = device d of the node
     "milli": pl.Int32(),  # thousandths of each of those devices
-    "info": pl.Float64(),  # overhead in s for opening events, GPU-seconds held in all when a job ends, a Reason's category for WAIT
+    "info": pl.Float64(),  # s of overhead (opening), GPU-seconds held in all (end), a Reason's category (WAIT)
 }
 
 
