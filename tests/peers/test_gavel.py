@@ -27,17 +27,14 @@ TYPES = ("v100", "p100", "k80")
 def measured(shared_data: Path) -> Iterator[pl.DataFrame]:
     """Gavel's measurements, as the performance models of this module's runs."""
     table = pl.read_csv(shared_data / "throughput" / "gavel_single.csv").filter(pl.col("gpu_type").is_in(TYPES))
-    before = {name: catalogue.lookup(name) for name in table["model"].unique().to_list()}
-    for (name,), rows in table.filter(pl.col("steps_per_s") > 0).group_by("model", maintain_order=True):
-        points = [
-            Point(r["gpu_type"], r["scale_factor"], 0, r["batch_size"], r["steps_per_s"])
-            for r in rows.iter_rows(named=True)
-        ]
-        catalogue.register(TableModel.of(str(name), points, unit="steps", per_gpu_batch=True))
-    yield table
-    for model in before.values():
-        if model is not None:
-            catalogue.register(model)
+    with catalogue.borrowed():
+        for (name,), rows in table.filter(pl.col("steps_per_s") > 0).group_by("model", maintain_order=True):
+            points = [
+                Point(r["gpu_type"], r["scale_factor"], 0, r["batch_size"], r["steps_per_s"])
+                for r in rows.iter_rows(named=True)
+            ]
+            catalogue.register(TableModel.of(str(name), points, unit="steps", per_gpu_batch=True))
+        yield table
 
 
 def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:

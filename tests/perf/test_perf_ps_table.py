@@ -38,9 +38,11 @@ def test_nonsense_is_refused(points: tuple[tuple[float, float], ...], speeds: tu
 
 
 def test_it_can_be_registered() -> None:
-    catalogue.register(TableParameterServer("test-only table", POINTS, SPEEDS))
-    found = catalogue.lookup_ps("test-only table")
-    assert isinstance(found, TableParameterServer) and catalogue.lookup("test-only table") is None
+    with catalogue.borrowed():
+        catalogue.register(TableParameterServer("test-only table", POINTS, SPEEDS))
+        found = catalogue.lookup_ps("test-only table")
+        assert isinstance(found, TableParameterServer) and catalogue.lookup("test-only table") is None
+    assert catalogue.lookup_ps("test-only table") is None
 
 
 def test_a_ridge_shares_what_points_can_not_tell_apart() -> None:

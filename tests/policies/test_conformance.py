@@ -191,11 +191,10 @@ def test_it_decides_about_nobody(name: str) -> None:
 @pytest.fixture
 def fussy_models() -> Iterator[None]:
     """A network that makes no progress on one of the GPU types, and one that makes none on any."""
-    before = dict(catalogue._catalogue().models)
-    catalogue.register(RigidModel("half-fussy", type_speed={"v100": 1.0, "p100": 0.0}))
-    catalogue.register(RigidModel("fussy", type_speed={"v100": 0.0, "p100": 0.0}))
-    yield
-    catalogue._catalogue().models = before
+    with catalogue.borrowed():
+        catalogue.register(RigidModel("half-fussy", type_speed={"v100": 1.0, "p100": 0.0}))
+        catalogue.register(RigidModel("fussy", type_speed={"v100": 0.0, "p100": 0.0}))
+        yield
 
 
 @pytest.mark.usefixtures("fussy_models")

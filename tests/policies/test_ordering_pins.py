@@ -131,5 +131,5 @@ def test_every_policy_explains_itself() -> None:
         places = [document.find(heading) for heading in headings]
         assert places == sorted(places) and places[0] > 0, name
         formula = document[places[-1] :].partition("\n    ")[2]
-        assert formula.startswith(("key(j)", "share(j)", "srtf:", "a(j)")), name
+        assert any(sign in formula for sign in "=≥>"), name
         assert cls.summary, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -226,11 +227,13 @@ def test_the_time_of_two_groups_is_handed_out_evenly() -> None:
 
 
 @pytest.fixture
-def networks() -> None:
+def networks() -> Iterator[None]:
     """Two networks: one much faster on a v100, the other hardly; both known alone."""
-    for name, v100, k80 in (("gavel-test-picky", 10.0, 1.0), ("gavel-test-easy", 4.0, 3.6)):
-        points = [Point("v100", 1, 0, None, v100), Point("k80", 1, 0, None, k80)]
-        catalogue.register(TableModel.of(name, points, unit="steps"))
+    with catalogue.borrowed():
+        for name, v100, k80 in (("gavel-test-picky", 10.0, 1.0), ("gavel-test-easy", 4.0, 3.6)):
+            points = [Point("v100", 1, 0, None, v100), Point("k80", 1, 0, None, k80)]
+            catalogue.register(TableModel.of(name, points, unit="steps"))
+        yield
 
 
 def run(jobs: list[Job], spec: str, cluster: Cluster = TWO_TYPES, **settings: Any) -> Any:

@@ -226,13 +226,13 @@ class TestDivision:
         later = Later("profile", "estimate", max_restarts=1)
         assert sizes_of(later, self.TWO | running, self.MACHINES) == [(2, 3), (1, 1)]
 
-    def test_prices_are_amounts_of_the_dominant_resource(self) -> None:
+    def test_prices_are_shares_of_the_dominant_resource(self) -> None:
         policy = create("optimus")
         assert isinstance(policy, Optimus)
         view_of(policy, self.MACHINES, {"gpus": np.ones(1)})
-        # 1 of 8 GPUs, 2 of 40 CPUs: GPUs, 1. Then 10 of 40 CPUs: CPUs, 10. Nothing at all counts as 1
+        # 1 of 8 GPUs, 2 of 40 CPUs: GPUs. Then 10 of 40 CPUs: CPUs. Nothing at all counts as 1
         amounts = np.array([[1.0, 1.0, 0.0], [2.0, 10.0, 0.0], [0.0, 0.0, 0.0]])
-        assert policy._prices(amounts).tolist() == [1.0, 10.0, 1.0]
+        assert policy._prices(amounts).tolist() == [1 / 8, 10 / 40, 1.0]
 
 
 class TestWorkLeft:
@@ -319,10 +319,8 @@ def test_ratios_of_dl2s_testbed_with_its_measured_speeds(shared_data: Path, monk
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from benchmarks.dl2_probe import case
 
-    known = catalogue._catalogue()
-    monkeypatch.setattr(known, "servers", dict(known.servers))  # what is registered here is forgotten again
-    monkeypatch.setattr(known, "descriptions", list(known.descriptions))
-    figures = case(str(shared_data), "testbed, short", range(4))
+    with catalogue.borrowed():
+        figures = case(str(shared_data), "testbed, short", range(4))
     for label in ("literal", "per dominant"):
         assert figures["ratio"][label] == pytest.approx(figures["published_ratio"][label], rel=0.05)
 

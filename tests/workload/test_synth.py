@@ -117,7 +117,7 @@ def test_pollux_jobs_are_elastic_and_dl2_jobs_have_parameter_servers() -> None:
     assert cifar["work"].unique().to_list() == [39_063 * 128]
     dl2 = generate("dl2", 400, seed=1).frame
     assert dl2.select("ps", "gpus", "min_gpus", "max_gpus", "cpus").unique().rows() == [
-        (3, 3.0, 1.0, 16.0, 12.0)
+        (3, 3.0, 1.0, 16.0, 6.0)
     ]
     epochs = dl2.filter(pl.col("model") == "vgg-16")["work"] / 115
     assert 0.9 * 0.96 * 30_000 <= epochs.min() <= epochs.max() <= 1.1 * 0.96 * 30_000 + 1  # type: ignore[operator]

@@ -237,6 +237,35 @@ def drop_useless_types(rows: Floats, tables: RateTables) -> None:
     rows[L.STATIC_F + L.TYPES] = mask
 
 
+def drop_narrow_types(world: L.World) -> None:
+    """A GPU type whose nodes, all empty, could not hold a job at its smallest size is none it accepts either.
+
+    A job that no type could hold keeps what it says: it is refused for that.
+    """
+    tr, ni, types_n = world.tr, world.ni, int(world.si[L.TYPES_N])
+    if types_n == 1:
+        return
+    mask = tr[L.STATIC_F + L.TYPES]
+    demands = np.stack([tr[L.GPUS], np.minimum(tr[L.MIN_GPUS], tr[L.GPUS]), tr[L.CPU_UNIT], tr[L.MEM_UNIT], mask])
+    inverse, first = classify(demands)
+    wide = np.zeros(len(first))
+    for i, (gpus, least, cpu, mem, types) in enumerate(demands[:, first].T):
+        rooms = empty_rooms(world, gpus, cpu, mem)
+        fitting = sum(1 << t for t in range(types_n) if int(types) >> t & 1 and rooms[ni[L.N_TYPE] == t].sum() >= least)
+        wide[i] = fitting if fitting and gpus > 0 else types
+    tr[L.STATIC_F + L.TYPES] = wide[inverse]
+
+
+def empty_rooms(world: L.World, gpus: float, cpu: float, mem: float) -> Floats:
+    """How many GPUs of a job each node could host if it were empty; 1 for a share of a device."""
+    cpus, memory = world.nf[L.CPU_TOTAL] + 1e-6, world.nf[L.MEM_TOTAL] + 1e-6
+    rooms = np.where((cpus >= cpu) & (memory >= mem), world.ni[L.N_GPUS], 0).astype(float)
+    for free, unit in ((cpus, cpu), (memory, mem)):
+        if gpus >= 1 and unit > 0:
+            rooms = np.minimum(rooms, np.floor(free / unit))
+    return rooms
+
+
 def classify(rows: Floats) -> tuple[Ints, Ints]:
     """Class of each column of a matrix (equal columns share one), and the first column of each class."""
     code = np.zeros(rows.shape[1], np.int64)
@@ -263,10 +292,7 @@ def impossible(world: L.World, strict: bool) -> Ints:
         if gpus == 0:
             bad[i] = not fits.any()
             continue
-        rooms = np.where(fits, ni[L.N_GPUS], 0).astype(float)
-        for free, unit in ((cpus, cpu), (memory, mem)):
-            if gpus >= 1 and unit > 0:
-                rooms = np.minimum(rooms, np.floor(free / unit))
+        rooms = empty_rooms(world, gpus, cpu, mem)
         if gpus > most + 1e-9 or not holds_units(cpus, memory, cpu, mem, gpus + servers):
             bad[i] = True
             continue

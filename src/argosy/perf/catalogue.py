@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -178,3 +179,14 @@ def register(
         _catalogue().add(
             model, Description(model.name, kind_of(model), model.gpu_types, model.unit, names, source, {})
         )
+
+
+@contextmanager
+def borrowed() -> Iterator[None]:
+    """What is registered inside is forgotten afterwards."""
+    known = _catalogue()
+    models, servers, descriptions = dict(known.models), dict(known.servers), list(known.descriptions)
+    try:
+        yield
+    finally:
+        known.models, known.servers, known.descriptions = models, servers, descriptions

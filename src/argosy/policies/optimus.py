@@ -2,7 +2,7 @@
 
 Decision: in every interval, each job first gets its smallest size (one worker and one server, for a job with
 servers) in order of arrival, as far as that fits. Then one unit at a time goes to the largest marginal gain: the
-time that one more worker or one more server saves the job, per amount of the unit's dominant resource, while there
+time that one more worker or one more server saves the job, per share of the unit's dominant resource, while there
 is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs have what
 they asked for, or nothing. Between two intervals what runs stays as it is.
 State used: demands, who holds what, nodes that are up; losses or the estimate of the time left; throughput profiles
@@ -12,7 +12,7 @@ most `largest_trial`) and from what running jobs show, in `form` sync or async, 
 or `profile`, the true tables;
 `work`, what is left: `loss`, from a fit to the losses so far, or `estimate`; `fallback_epochs`, left where losses
 say nothing yet, and `most_epochs`, after which a curve counts as saying nothing; `clean`, smooth outliers of losses
-before a fit; `per_dominant`, divide gains by the amount of the dominant resource; `slot_s`, the interval; `cap`, most
+before a fit; `per_dominant`, divide gains by the share of the dominant resource; `slot_s`, the interval; `cap`, most
 workers and most servers of a job that has both; `newcomers`: `start` on what is free between intervals, or `wait`;
 `stop_at_refusal`, the authors' code, where the first unit that does not fit ends the granting; `max_restarts`, resizes
 after which a job keeps its size.
@@ -25,7 +25,7 @@ anew when it has become a twentieth longer.
 References: Peng et al., Optimus, EuroSys'18; pengyanghua/optimus. DL2's Optimus (pengyanghua/DL2) is
 `optimus:speeds=profile:work=estimate:per_dominant=no:stop_at_refusal=yes:newcomers=wait:slot_s=1200`.
 
-    gain(j, +worker) = (Q_j / f(p, w) − Q_j / f(p, w + 1)) / worker's amount of its dominant resource;  +server alike
+    gain(j, +worker) = (Q_j / f(p, w) − Q_j / f(p, w + 1)) / worker's share of its dominant resource;  +server alike
     loss(k) = 1 / (b0·k + b1) + b2;   Q_j = epochs until it falls by less than the threshold in 10 epochs
     f(p, w) = 1 / (θ0/w + θ1 + θ2·w/p + θ3·w + θ4·p)   sync;    w / (θ0 + θ1·w/p + θ2·w + θ3·p)   async
 """
@@ -176,11 +176,10 @@ class Optimus(Policy):
         return self._profiled[ps_kind]
 
     def _prices(self, amounts: Floats) -> Floats:
-        """The amount of each column's dominant resource."""
+        """Of each column, the amount of its dominant resource, as a share of the cluster's: units do not compare."""
         total = self._capacity[:, None]
-        share = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
-        amount = np.take_along_axis(amounts, share.argmax(axis=0)[None, :], axis=0)[0]
-        return np.where((amount > 0) & self.per_dominant, amount, 1.0)
+        share = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0).max(axis=0, initial=0.0)
+        return np.where((share > 0) & self.per_dominant, share, 1.0)
 
     def _work_left_s(self, view: View, rows: Ints) -> Floats:
         """Seconds at the reference speed."""

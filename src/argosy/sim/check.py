@@ -58,7 +58,7 @@ def check_policy(policy: Policy | str) -> Checked:
             problem = f"policy {policy.name!r} fails with {type(error).__name__}: {error} [trace {name!r}]"
             raise PolicyError(problem) from error
     check_memory(policy)
-    tracked = {kind for kind, _ in (*JOB_COLUMNS.values(), *NODE_COLUMNS.values())}
+    tracked = {kind for kind, _ in (*JOB_COLUMNS.values(), *NODE_COLUMNS.values())} - {"profile"}  # more than columns
     unread = sorted((policy.uses & tracked) - seen.information)
     return Checked(policy.name, seen.decisions, tuple(unread))
 

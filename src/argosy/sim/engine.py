@@ -31,7 +31,7 @@ from argosy.cluster.view import (
 from argosy.errors import InputError, InvalidPlan, PolicyError, TraceError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
-from argosy.mechanism.world import PLACERS, build, classify, impossible, spread_out
+from argosy.mechanism.world import PLACERS, build, classify, drop_narrow_types, impossible, spread_out
 from argosy.perf import footprint
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
@@ -109,6 +109,7 @@ class Engine:
         self.world, self.names = build(
             frame, cluster, tables, expected, overheads, seed=settings.seed, strict=settings.consolidation == "strict"
         )
+        drop_narrow_types(self.world)
         self._configure(settings, policy)
         self._refuse_impossible()
         self._outside = Outside(self.world, cluster, settings, self.names.queues, trace, cancels or {})
@@ -432,10 +433,10 @@ class Engine:
 
     def _check_sizes(self, workers: NDArray[np.int64], n: int) -> None:
         jf = self.world.jf
-        too_few = (workers < 0) | ((workers > 0) & (workers < jf[L.MIN_GPUS, :n]))
-        wrong = too_few | (workers > np.maximum(jf[L.MAX_GPUS, :n], 1.0))  # 1 stands for a share, or for CPUs alone
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        most = np.maximum(jf[L.MAX_GPUS, :n], 1.0)  # 1 stands for a share, or for CPUs alone
+        right = (workers >= jf[L.MIN_GPUS, :n]) & (workers <= most) & (workers > 0)
+        if not (right | (workers == 0)).all():
+            row = int(np.flatnonzero(~right & (workers != 0))[0])
             job = self.trace.frame["job_id"][int(self.world.ji[L.ID, row])]
             raise InvalidPlan(
                 f"policy {self.policy.name!r}: {workers[row]} GPUs for job {job!r},"

@@ -1,0 +1,105 @@
+"""Benchmarks import, their cheapest parts run, and the pages say what the result files say."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from benchmarks import agreement, claims, faithfulness, render, schedulers
+from benchmarks.__main__ import NAMES, main
+from benchmarks.harness import Options
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_has_what_the_command_needs(name: str) -> None:
+    module = import_module(f"benchmarks.{name}")
+    assert callable(module.run) and callable(module.table) and isinstance(module.SEEDS, tuple)
+
+
+def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["faithfulnes"]) != 0
+    assert "faithfulness" in capsys.readouterr().err
+
+
+class TestClaims:
+    def test_a_mean_of_ratios_has_its_interval(self) -> None:
+        row = claims.row("S", "c", "s", "", [2.0, 8.0], at_least=3.0)
+        assert row["ours"] == pytest.approx(4.0)
+        assert row["low"] < 3.0 < row["high"]
+        assert row["holds"] and not row["surely"]
+        assert faithfulness.verdict(row) == "≥ 3: yes, not surely"
+
+    def test_what_is_surely_wrong_says_so(self) -> None:
+        row = claims.row("S", "c", "s", "", [2.0, 2.01, 1.99], at_most=1.25)
+        assert faithfulness.verdict(row) == "≤ 1.25: no"
+
+    def test_one_seed_is_never_sure(self) -> None:
+        row = claims.row("S", "c", "s", "", [5.0], at_least=2.0)
+        assert faithfulness.verdict(row) == "≥ 2: yes, not surely" and faithfulness.shown(row) == "5.00"
+
+    def test_a_small_cluster_shows_what_a_dear_restart_costs(self) -> None:
+        first, _ = claims.sidecar(jobs=12, load=1.0, seeds=[0])["rows"]
+        assert first["ours"] > 1.0
+
+    def test_the_gavel_sweep_takes_the_highest_load_that_is_sustained(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        growth = iter([1.0, 1.0, 1.2, 1.5, 2.0, 2.0])  # aware and agnostic at three loads
+        monkeypatch.setattr(claims, "steady", lambda scenario, trace, policy, seed: (len(policy), next(growth)))
+        found = claims.gavel(jobs=20, loads=[0.5, 0.6, 0.7], seeds=[0])
+        (row,) = found["rows"]
+        assert "load 0.6" in row["setting"] and "the agnostic one does not" in row["remark"]
+        assert row["ours"] == pytest.approx(len("gavel-max-min-agnostic") / len("gavel-max-min"))
+        assert [cells[2] for cells in faithfulness.sweep_table({"sweep": found["sweep"]})[1:]] == [
+            "1.00×", "1.20×", "2.00× (no)"]  # fmt: skip
+
+
+class TestWithoutData:
+    def test_the_last_rows_are_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        last = {"figures": {"dl2": [], "agreement": [{"trace": "a.csv"}]}}
+        (tmp_path / "faithfulness.json").write_text(json.dumps(last))
+        monkeypatch.setattr(faithfulness, "RESULTS", tmp_path)
+        found = faithfulness.with_data(Options(data=None, quick=True))
+        assert found["agreement"] == [{"trace": "a.csv", "kept": True}]
+
+    def test_a_table_without_rows_says_what_it_needs(self) -> None:
+        nothing = {"dl2": [], "agreement": [], "traces": []}
+        for table in (faithfulness.dl2_table, faithfulness.agreement_table, schedulers.trace_table):
+            head, only = table(nothing)
+            assert only[0] == "needs --data" and len(only) == len(head)
+
+
+def test_agreement_with_a_small_trace(shared_data: Path) -> None:
+    rows = agreement.tiresias(str(shared_data), quick=True)["rows"]
+    assert [r["trace"] for r in rows] == ["60_job.csv"] * len(rows) and len(rows) >= 3
+    assert all(r["holds"] for r in rows if r["authors"])
+
+
+def test_a_decision_is_timed() -> None:
+    found = schedulers.decide("tiresias-las", "rigid", active=40, decisions=5)
+    assert found["decisions"] == 5 and 0 < found["p50_ms"] <= found["p99_ms"]
+
+
+def test_a_program_in_parts_keeps_most_of_its_objective() -> None:
+    found = schedulers.solve("gavel-max-min:partitions=2", active=48, solved=2)
+    assert found["solved"] == 2 and 0.5 < found["kept"] <= 1.0 + 1e-6
+
+
+class TestPages:
+    @pytest.mark.parametrize("page", render.PAGES, ids=lambda page: page.name)
+    def test_they_are_up_to_date(self, page: Path) -> None:
+        """If this fails: `python -m benchmarks.render`."""
+        assert render.render(page.read_text("utf-8")) == page.read_text("utf-8")
+
+    def test_rendering_twice_is_rendering_once(self) -> None:
+        page = "before\n<!-- claims -->\nold\n<!-- end -->\nafter\n"
+        once = render.render(page)
+        assert "old" not in once and once.startswith("before") and once.endswith("after\n")
+        assert render.render(once) == once
+
+    def test_what_was_not_measured_says_how_to(self, tmp_path: Path) -> None:
+        assert "python -m benchmarks schedulers" in render.block("programs", tmp_path)
+
+    def test_every_table_has_a_place(self) -> None:
+        text = "".join(page.read_text("utf-8") for page in render.PAGES)
+        assert all(f"<!-- {name} -->" in text for name in render.TABLES)
