@@ -144,8 +144,19 @@ def choose_share(w: World, s: int, types: int) -> int:
 
 
 @kernel
-def best_fit(w: World, s: int, gpus: int, types: int) -> int:
-    """The open node with the fewest free GPUs that still holds them all; walks the shelves, not the nodes."""
+def is_proposed(w: World, parts: int, node: int) -> bool:
+    for p in range(parts):
+        if w.wk[W_NODE, p] == node:
+            return True
+    return False
+
+
+@kernel
+def best_fit(w: World, s: int, gpus: int, types: int, parts: int) -> int:
+    """The open node with the fewest free GPUs that still holds them all, and is not among the first `parts` proposed.
+
+    Walks the shelves, not the nodes.
+    """
     ni, nf, bk = w.ni, w.nf, w.bk
     cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
     words = bk.shape[1] - 1
@@ -157,7 +168,11 @@ def best_fit(w: World, s: int, gpus: int, types: int) -> int:
             while bits:
                 node = (word << 5) + lowest(bits)
                 bits &= bits - 1
-                if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, cpus, memory):
+                if (
+                    is_open(ni, node, types, w.ji[QUEUE, s])
+                    and holds(ni, nf, node, gpus, cpus, memory)
+                    and not is_proposed(w, parts, node)
+                ):
                     return node
     return -1
 
@@ -181,7 +196,7 @@ def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
 def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaiming: bool) -> int:
     """Fewest nodes. A strict job refuses more nodes than an empty cluster would need."""
     if gpus <= w.si[MAX_NODE_GPUS]:
-        node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types)
+        node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types, 0)
         if node >= 0:
             propose(w, 0, node, gpus, 0, WHOLE)
             return 1
@@ -241,37 +256,6 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
 
 
 @kernel
-def is_proposed(w: World, parts: int, node: int) -> bool:
-    for p in range(parts):
-        if w.wk[W_NODE, p] == node:
-            return True
-    return False
-
-
-@kernel
-def tightest(w: World, s: int, gpus: int, types: int, parts: int) -> int:
-    """Like best_fit, but for the rest of a gang: not on a node that it uses already."""
-    ni, nf, bk = w.ni, w.nf, w.bk
-    cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
-    words = bk.shape[1] - 1
-    for free in range(gpus, bk.shape[0]):
-        if bk[free, words] == 0:
-            continue
-        for word in range(words):
-            bits = bk[free, word]
-            while bits:
-                node = (word << 5) + lowest(bits)
-                bits &= bits - 1
-                if (
-                    is_open(ni, node, types, w.ji[QUEUE, s])
-                    and holds(ni, nf, node, gpus, cpus, memory)
-                    and not is_proposed(w, parts, node)
-                ):
-                    return node
-    return -1
-
-
-@kernel
 def most_parts(w: World, s: int, gpus: int, types: int) -> int:
     """On how many nodes a gang may be spread."""
     if not is_strict(w, s):
@@ -292,7 +276,7 @@ def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
         if bk[free, words] == 0 and rest > free:
             continue
         if rest <= free:  # the remainder goes to the tightest node that holds it
-            node = tightest(w, s, rest, types, parts)
+            node = best_fit(w, s, rest, types, parts)
             if node >= 0:
                 propose(w, parts, node, rest, 0, WHOLE)
                 return parts + 1 if parts + 1 <= limit else 0
