@@ -34,7 +34,7 @@ def fill(
     start, rise = first * per_share, step * per_share  # share after the first grant; what a further one adds
     a, b, c = (there + SLACK * capacity).tolist()
     grants = np.zeros(len(most), np.int64)
-    for j, (x, y, z) in enumerate(first.T.tolist()):  # at first all shares are 0
+    for j, (x, y, z) in enumerate(zip(*first.tolist())):  # at first all shares are 0
         if x <= a and y <= b and z <= c:
             a, b, c = a - x, b - y, c - z
             grants[j] = 1
@@ -76,19 +76,18 @@ def fill_singly(
     """What each job gets beyond `given`, one grant at a time."""
     a, b, c = free.tolist()
     shares = (start + rise * given).max(axis=0).round(DIGITS).tolist()
-    starts, rises, steps = start.T.tolist(), rise.T.tolist(), step.T.tolist()
+    # lists of numbers: thousands of small lists would set off the garbage collector, which takes longer than all this
+    (s0, s1, s2), (r0, r1, r2), (d0, d1, d2) = start.tolist(), rise.tolist(), step.tolist()
     limits, taken = limit.tolist(), given.tolist()
     heap = [(share, j) for j, share in enumerate(shares) if taken[j] < limits[j]]
     heapify(heap)
     while heap:
         j = heap[0][1]
-        x, y, z = steps[j]
-        if x <= a and y <= b and z <= c:
-            a, b, c = a - x, b - y, c - z
+        if d0[j] <= a and d1[j] <= b and d2[j] <= c:
+            a, b, c = a - d0[j], b - d1[j], c - d2[j]
             n = taken[j] = taken[j] + 1
             if n < limits[j]:
-                (s0, s1, s2), (r0, r1, r2) = starts[j], rises[j]
-                share = max(s0 + n * r0, s1 + n * r1, s2 + n * r2)
+                share = max(s0[j] + n * r0[j], s1[j] + n * r1[j], s2[j] + n * r2[j])
                 heapreplace(heap, (round(share, DIGITS), j))
                 continue
         elif stop_at_refusal:

@@ -206,7 +206,7 @@ def fairest(
 
 def soonest(
     speed: Floats, gpus: Floats, due_at: Callable[[float], Floats], start: float, capacity: Floats, column_type: Ints,
-    worst: Callable[[Floats], float], extra: float = EXTRA, steps: int = 20, accuracy: float = 1e-6,
+    worst: Callable[[Floats], float], extra: float = EXTRA, steps: int = 20, accuracy: float = 1e-5,
 ) -> tuple[Floats, float]:  # fmt: skip
     """Shares with the smallest ρ, where a job is due `due_at(ρ)` of speed and shares X have `worst(speeds)` as their ρ.
 

@@ -6,9 +6,11 @@ out what it says. `run()` does both until nothing is left; an environment for le
 
 from __future__ import annotations
 
+import gc
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
@@ -471,6 +473,10 @@ class Engine:
 
     def run(self, progress: Progress | None = None) -> Result:
         """All of it."""
+        with unwatched_past():
+            return self._run(progress)
+
+    def _run(self, progress: Progress | None) -> Result:
         began = time.process_time()
         if self._keyed:
             self.policy.rank(self.view)  # refuses a column that it does not declare
@@ -542,6 +548,19 @@ class Engine:
         """What the job in this slot has reported of its training."""
         w = self.world
         return self._curves.reported(int(w.ji[L.ID, row]), float(w.jf[L.NOW_PROGRESS, row]))
+
+
+@contextmanager
+def unwatched_past() -> Iterator[None]:
+    """What exists by now is not looked through again by the garbage collector, each time for tens of milliseconds."""
+    if gc.get_freeze_count():  # somebody has seen to that already
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 CHORES: dict[int, Callable[[Engine], None]] = {  # what the kernels ask the host to do
