@@ -110,8 +110,12 @@ class Board:
 
     def has_room(self, row: int, node: int, units: int) -> bool:
         """CPUs and memory for so many GPUs and servers of a job."""
-        enough_cpus = self.cpus[node] >= units * self.cpu_unit[row] - SLACK
-        return bool(enough_cpus and self.memory[node] >= units * self.memory_unit[row] - SLACK)
+        return self.suffice(row, units, self.cpus[node], self.memory[node])
+
+    def suffice(self, row: int, units: int, cpus: float, memory_gib: float) -> bool:
+        """Are so many CPUs and so much memory enough for so many GPUs and servers of a job?"""
+        enough_cpus = cpus >= units * self.cpu_unit[row] - SLACK
+        return bool(enough_cpus and memory_gib >= units * self.memory_unit[row] - SLACK)
 
     def may_hold(self, row: int, more: float) -> bool:
         """Does the limit of its queue allow the job so many more GPUs?"""

@@ -72,10 +72,13 @@ class Packing:
         for hosts in alone.values():
             hosts.sort(key=lambda r: (utilisation[r], board.index[r]))
         again = []
+        roomiest = (max(board.cpus, default=0.0), max(board.memory, default=0.0))
         for guest in sorted(guests, key=lambda r: (utilisation[r], board.index[r])):
-            mates = [row for row in board.mates(guest) if row != guest and board.state[row] == 1 and is_known(row)]
-            near = mates if len(board.mates(guest)) == 2 else []
-            hosts = sorted([*near, *alone.get(board.size[guest], [])[:MOST_TRIED]], key=utilisation.__getitem__)
+            size, mates = board.size[guest], board.mates(guest)
+            hosts = [row for row in mates if row != guest and board.state[row] == 1 and is_known(row)]
+            hosts = hosts if len(mates) == 2 else []
+            if board.suffice(guest, size, *roomiest):
+                hosts = sorted([*hosts, *alone.get(size, [])[:MOST_TRIED]], key=utilisation.__getitem__)
             for host in hosts:
                 if utilisation[guest] + utilisation[host] > self._max_utilisation:
                     break
