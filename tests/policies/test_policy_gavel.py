@@ -18,6 +18,7 @@ from argosy.perf.table import Point, TableModel
 from argosy.policies._gavel import Problem
 from argosy.policies._gavel_lp import fairest, water_level
 from argosy.policies._gavel_packing import fairest_with_pairs, hand_out
+from argosy.policies._gavel_prices import Market, largest
 from argosy.policies.base import Floats, Place, create, decides
 from argosy.policies.gavel import isolated
 from argosy.sim.engine import Engine
@@ -369,3 +370,40 @@ def test_a_restart_in_the_middle_changes_nothing(spec: str, networks: None) -> N
 
     usual = times(-1)
     assert all(times(at) == usual for at in (5, 13, 21))
+
+
+def crowd(seed: int, jobs: int, types: int = 3) -> tuple[Any, Any, Any, Any]:
+    """Speeds, GPUs, capacity and dues of many jobs that all differ."""
+    rng = np.random.default_rng(seed)
+    speed = rng.lognormal(0.0, 1.0, (jobs, types)) * (rng.random((jobs, types)) < 0.9)
+    speed[:, 0] = np.maximum(speed[:, 0], 0.1)
+    gpus, capacity = rng.choice([1.0, 2.0, 4.0], jobs), rng.integers(1, jobs, types).astype(float)
+    return speed, gpus, capacity, rng.lognormal(8, 2, jobs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_prices_find_what_the_program_finds(seed: int) -> None:
+    speed, gpus, capacity, due = crowd(seed, 40, 2 + seed % 3)
+    types = np.arange(len(capacity))
+    _, t = fairest(speed, gpus, due, capacity, types)
+    market = Market(speed, gpus, np.ones(40), capacity, types)
+    share, found = largest(market, lambda t: t * due, 0.0, float((speed.max(axis=1) / due).min()))
+    assert found == pytest.approx(t, rel=1e-4)
+    assert ((speed * share).sum(axis=1) >= found * due * (1 - 1e-5)).all()
+    assert (market.used(share) <= capacity * (1 + 1e-9)).all() and (share.sum(axis=1) <= 1 + 1e-9).all()
+    assert (share >= 0).all() and not share[speed == 0].any()
+
+
+def test_nothing_that_is_left_over_is_lost() -> None:
+    """Without a limit on GPUs everybody runs all the time, and where they are short they are all in use."""
+    speed, gpus, capacity, due = crowd(1, 300)
+    share, _ = fairest(speed, gpus, due, 1e6 * capacity, np.arange(3))
+    assert share.sum(axis=1) == pytest.approx(1.0)
+    share, _ = fairest(speed, gpus, due, capacity / 1e3, np.arange(3))
+    assert gpus @ share == pytest.approx(capacity / 1e3, rel=1e-4)
+
+
+def test_the_fairest_shares_do_not_give_way_to_more_work() -> None:
+    """A job that is due a thousand times as much as another has the GPU to itself a thousand times as long."""
+    share, t = fairest(np.ones((2, 1)), np.ones(2), np.array([1.0, 1e3]), np.ones(1), np.zeros(1, np.int64))
+    assert share[:, 0] == pytest.approx([1 / 1001, 1000 / 1001], rel=1e-3) and t == pytest.approx(1 / 1001)

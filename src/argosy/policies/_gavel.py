@@ -9,7 +9,7 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._gavel_lp import EXTRA, fairest
+from argosy.policies._gavel_lp import fairest
 from argosy.policies._gavel_packing import JobPairs, fairest_with_pairs
 from argosy.policies._shares import SharePolicy
 from argosy.policies.base import Floats, Ints, Place, Sizes
@@ -33,7 +33,7 @@ class Problem:
     capacity: Floats  # GPUs by type
     column_type: Ints
     columns: dict[str, Floats]  # further columns, as the policy needs them
-    extra: float = EXTRA  # weight of work beyond what the objective asks for
+    extra: bool = True  # whether time that the objective leaves over is used
     beside: Floats | None = None  # [kind, kind]: speed when packed, relative to alone; None: nobody is packed
     pairs: JobPairs = field(default_factory=dict)  # to be filled by the policy
 
@@ -139,7 +139,7 @@ class Gavel(SharePolicy):
         jobs = view.jobs
         return Problem(
             speed, jobs.gpus[places], jobs.weight[places], jobs.queue[places], jobs.index[places], self.capacity,
-            self.column_type, self.columns(view, places), 0.0 if self.authors else EXTRA,
+            self.column_type, self.columns(view, places), not self.authors,
         )  # fmt: skip
 
     def columns(self, view: View, places: Ints) -> dict[str, Floats]:

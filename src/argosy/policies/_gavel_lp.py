@@ -5,7 +5,9 @@ Most objectives are one program: give every job at least t times what it is due,
     max t     Σ_c speed(m, c) X(m, c) ≥ t · due(m),    Σ_c X(m, c) ≤ 1,    Σ_m gpus(m) X(m, c of type j) ≤ capacity(j)
 
 Jobs with equal rows are one variable with a multiplicity: an optimum in which they differ has one in which they do not.
-Time that is left when t is at its best goes where it adds most work, relative to what each job is due.
+Time that is left when t is at its best goes where it adds most work, relative to what each job is due: by a second
+program, in which everybody keeps what the first gave him. Where very many jobs are all different, prices take the place
+of the program (_gavel_prices.py).
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from typing import Any
 import numpy as np
 
 from argosy.errors import PolicyError
+from argosy.policies._gavel_prices import Market, largest
 from argosy.policies.base import Floats, Ints
 
-EXTRA = 1e-4  # weight of the work done beyond what is fair; small enough to change nothing about t
+MANY = 200  # rows from which prices are found faster than a program is solved
 LARGE = 4000  # rows from which the interior-point method is faster
 TINY = 1e-12
+KEPT = 1e-8  # of what is due may be lost to rounding where the rest is given away
 LOOSE = 1e-9  # levels that were reached must be reached again, but for rounding
 
 
@@ -48,7 +52,7 @@ class Program:
     """Shares X of rows (jobs or groups of `count` equal jobs) on columns, and t; solved again with other dues."""
 
     def __init__(self, speed: Floats, gpus: Floats, count: Floats, capacity: Floats, column_type: Ints,
-                 extra: float = EXTRA, pairs: Pairs | None = None) -> None:  # fmt: skip
+                 extra: bool = True, pairs: Pairs | None = None) -> None:  # fmt: skip
         self.speed, self._shape = speed, speed.shape
         n, columns = speed.shape
         self._x, self._n = n * columns, n  # X comes first, then t
@@ -72,14 +76,7 @@ class Program:
 
     def fairest(self, due: Floats) -> tuple[Floats, float]:
         """X and t with work ≥ t · due, t as large as possible."""
-        self._rows(np.zeros(self._n), due)
-        reward = self.speed * (self._count / self._count.sum() / due)[:, None]
-        cost = np.append(self._extra * reward.ravel(), 1.0)
-        if self._pairs is not None:
-            one, other, share = self._pairs.first, self._pairs.second, 1.0 / self._count.sum() / due
-            gain = self._pairs.speed_first * share[one][:, None] + self._pairs.speed_second * share[other][:, None]
-            cost = np.append(cost, self._extra * gain.ravel())
-        return self._best(cost)
+        return self.raised(np.zeros(self._n), due)
 
     def richest(self, value: Floats, least: Floats) -> Floats | None:
         """X with the largest Σ value · X and work ≥ least; None where that can not be."""
@@ -88,13 +85,21 @@ class Program:
         x = self._solve(np.append(worth / max(float(worth.max(initial=0.0)), TINY), 0.0))
         return None if x is None else x[: self._x].reshape(self._shape).clip(0.0, 1.0)
 
-    def raised(self, level: Floats, rate: Floats) -> tuple[Floats, float] | None:
-        """X and t with work ≥ level + t · rate, t as large as possible; None where nobody rises."""
-        if not (rate > 0).any():
-            return None
-        self._rows(level * (1.0 - LOOSE), rate)
-        rising = np.where(rate > 0, self._count / self._count.sum(), 0.0) / np.maximum(rate, TINY)
-        return self._best(np.append(self._extra * (self.speed * rising[:, None]).ravel(), 1.0))
+    def raised(self, level: Floats, rate: Floats) -> tuple[Floats, float]:
+        """X and t with work ≥ level + t · rate, t as large as possible."""
+        scale = float(rate.max())
+        self._rows(level * (1.0 - LOOSE), rate / scale)
+        x, t = self._best(np.append(np.zeros(self._x), 1.0))
+        if self._extra:
+            self._rows((level + t * rate / scale) * (1.0 - KEPT), np.zeros(self._n))
+            rising = np.where(rate > 0, 1.0 / np.maximum(rate, TINY * scale), 0.0)
+            cost = np.append((self.speed * (self._count * rising)[:, None]).ravel(), 0.0)
+            if self._pairs is not None:
+                one, other = rising[self._pairs.first][:, None], rising[self._pairs.second][:, None]
+                cost = np.append(cost, (self._pairs.speed_first * one + self._pairs.speed_second * other).ravel())
+            more = self._solve(cost / max(float(cost.max()), TINY))
+            x = x if more is None else self._shares(more)
+        return x, t / scale
 
     def above(self, level: Floats, step: Floats) -> Floats | None:
         """How much of `step` above its level each row can be at the same time as all others are at theirs."""
@@ -114,9 +119,12 @@ class Program:
         x = self._solve(cost)
         if x is None:
             raise PolicyError("HiGHS found no shares, though none at all would do")
+        return self._shares(x), float(x[self._x])
+
+    def _shares(self, x: Floats) -> Floats:
         if self._pairs is not None:
             self.together = x[self._x + 1 :].reshape(-1, self._shape[1]).clip(0.0)
-        return x[: self._x].reshape(self._shape).clip(0.0, 1.0), float(x[self._x])
+        return x[: self._x].reshape(self._shape).clip(0.0, 1.0)
 
     def _rows(self, least: Floats, due: Floats) -> None:
         """Work of row m ≥ least(m) + t · due(m), in units of the row's best speed."""
@@ -189,7 +197,7 @@ class Program:
 
 
 def fairest(
-    speed: Floats, gpus: Floats, due: Floats, capacity: Floats, column_type: Ints, extra: float = EXTRA
+    speed: Floats, gpus: Floats, due: Floats, capacity: Floats, column_type: Ints, extra: bool = True
 ) -> tuple[Floats, float]:
     """Shares that give everybody at least t · due, t as large as possible; jobs that can not run get none."""
     able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))
@@ -198,20 +206,29 @@ def fairest(
         return shares, 0.0
     first, group, count = grouped(speed[able], gpus[able], due[able])
     rows = able[first]
-    program = Program(speed[rows], gpus[rows], count.astype(float), capacity, column_type, extra)
-    x, t = program.fairest(due[rows])
+    if len(rows) > MANY and extra:
+        market = Market(speed[rows], gpus[rows], count.astype(float), capacity, column_type)
+        most = float((speed[rows].max(axis=1) / due[rows]).min())
+        x, t = largest(market, lambda t: t * due[rows], 0.0, most)
+    else:
+        program = Program(speed[rows], gpus[rows], count.astype(float), capacity, column_type, extra)
+        x, t = program.fairest(due[rows])
     shares[able] = x[group]
     return shares, t
 
 
 def soonest(
     speed: Floats, gpus: Floats, due_at: Callable[[float], Floats], start: float, capacity: Floats, column_type: Ints,
-    worst: Callable[[Floats], float], extra: float = EXTRA, steps: int = 20, accuracy: float = 1e-5,
+    worst: Callable[[Floats], float], extra: bool = True, steps: int = 20, accuracy: float = 1e-6,
 ) -> tuple[Floats, float]:  # fmt: skip
     """Shares with the smallest ρ, where a job is due `due_at(ρ)` of speed and shares X have `worst(speeds)` as their ρ.
 
     From a ρ that can be had, find the X that gives everybody most beyond it; its own ρ is the next to be tried.
     """
+    if len(gpus) > MANY and extra:
+        market = Market(speed, gpus, np.ones(len(gpus)), capacity, column_type)
+        x, t = largest(market, lambda t: due_at(1.0 / t), 1.0 / start, 1.0 / worst(speed.max(axis=1)))
+        return x, 1.0 / t
     program = Program(speed, gpus, np.ones(len(gpus)), capacity, column_type, extra)
     ratio, best = start, None
     for _ in range(steps):

@@ -13,7 +13,7 @@ from argosy.cluster.view import View
 from argosy.mechanism.compose import Claim, Walk
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.rounds import Rounds
-from argosy.policies._gavel_lp import EXTRA, Pairs, Program, grouped
+from argosy.policies._gavel_lp import Pairs, Program, grouped
 from argosy.policies.base import Floats, Ints
 
 ANYWHERE = -1  # in place of a GPU type
@@ -23,7 +23,7 @@ JobPairs = dict[tuple[int, int], Floats]  # rows of two jobs → share of time o
 
 def fairest_with_pairs(
     speed: Floats, gpus: Floats, due: Floats, kind: Ints, beside: Floats, capacity: Floats, column_type: Ints,
-    extra: float = EXTRA,
+    extra: bool = True,
 ) -> tuple[Floats, JobPairs, float]:  # fmt: skip
     """Shares of jobs alone and of pairs that give everybody at least t · due; `kind` -1: shares with nobody."""
     able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))

@@ -14,7 +14,8 @@ Differences from the paper: time that the objective leaves over goes where it ad
 vertex a solver ends at. Without `authors`, GPUs that become free within a round go to those who wait, and within a
 round's choice jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
 sequence of programs instead of bisection, makespan by one instead of a binary search. Where all types look alike and
-everybody may use them, max-min is water filling.
+everybody may use them, max-min is water filling. Of more than two hundred jobs that all differ, prices are found
+instead of a solution of the program (_gavel_prices.py).
 References: Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20;
 code at stanford-futuredata/gavel; Narayanan et al., Solving large-scale granular resource allocation problems
 efficiently with POP, SOSP'21, for `partitions`.

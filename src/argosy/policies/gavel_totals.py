@@ -153,10 +153,9 @@ class Water:
     def rise(self, weight: Floats) -> bool:
         """Raise those with a weight as far as all of them can go; False when nobody rises any more."""
         rate = weight / self._gpus
-        raised = self._program.raised(self.level, rate)
-        if raised is None:
+        if not (rate > 0).any():
             return False
-        self.share, height = raised
+        self.share, height = self._program.raised(self.level, rate)
         self.level = self.level + height * rate
         step = np.where(rate > 0, STEP * np.maximum(self.level, STEP), 0.0)
         above = self._program.above(self.level * (1 - 1e-9), step)
