@@ -51,7 +51,8 @@ class Market:
                 for d in range(columns):
                     fast = self.speed[:, d]
                     part = (need - slow) / (fast - slow)
-                    both = np.where((slow > 0) & (slow < need) & (need <= fast), cost[c] + part * (cost[d] - cost[c]), np.inf)
+                    between = (slow > 0) & (slow < need) & (need <= fast)
+                    both = np.where(between, cost[c] + part * (cost[d] - cost[c]), np.inf)
                     better = both < best
                     best[better], first[better], second[better] = both[better], c, d
         rows = np.arange(n)
