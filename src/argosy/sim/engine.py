@@ -346,8 +346,10 @@ class Engine:
         self.view.jobs.bind(self._job_rows(jf, ji))
 
     def _grow_log(self) -> None:
-        w = self.world
-        self.world = w._replace(lg=np.vstack([w.lg, np.zeros_like(w.lg)]))
+        w, used = self.world, int(self.world.si[L.LOG_N])
+        lg = np.empty((4 * len(w.lg), L.LG_FIELDS))
+        lg[:used] = w.lg[:used]
+        self.world = w._replace(lg=lg)
 
     def _grow_heap(self) -> None:
         """Drop events of runs that are over; if that does not help, make room."""
