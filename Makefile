@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.argosy-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check picture bench clean
+.PHONY: help setup run test check picture bench faithfulness league clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the pinned libraries (at once if it is up to date)
 
@@ -45,6 +45,13 @@ picture: setup ## draw the README's picture again
 
 bench: setup ## measure speed and memory; writes JSON
 	@$(BIN)/python -m benchmarks
+
+faithfulness: setup ## try out the papers' claims; writes docs/faithfulness.md
+	@$(BIN)/python -m benchmarks faithfulness
+	@$(BIN)/python -m benchmarks.render
+
+league: setup ## every policy in every scenario: out/league.html, docs/league-table.md and its pictures
+	$(BIN)/argosy league --report out/league.html --markdown docs/league-table.md
 
 clean: ## remove caches and results; keeps .venv
 	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba_cache

@@ -1,7 +1,8 @@
 """Run benchmarks, print their tables, write benchmarks/results/<name>.json.
 
-python -m benchmarks                          # all of them, some minutes
+python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
+python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -17,22 +18,23 @@ from pathlib import Path
 from argosy.errors import ArgosyError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Options, aligned, document, warm, write
 
-NAMES = ("philly", "million", "decision", "peers", "startup")
+SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers")
+NAMES = (*SPEED, "faithfulness")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory of Argosy.")
-    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed, memory and faithfulness.")
+    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but faithfulness")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     given = parser.parse_args(arguments)
     try:
         options = Options(data=find_data(given.data), quick=given.quick)
-        for name in given.names or NAMES:
+        for name in given.names or SPEED:
             if name not in NAMES:
                 raise UnknownName("benchmark", name, NAMES)
         warm()
-        for name in given.names or NAMES:
+        for name in given.names or SPEED:
             measure_one(name, options)
     except ArgosyError as problem:
         print(problem, file=sys.stderr)

@@ -6,6 +6,7 @@ memory is the case's own and start-up is not counted. Libraries get one thread: 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -78,6 +79,7 @@ def warm() -> None:
 
     for policy in ("fifo", "srtf"):
         simulate(Trace.of_jobs([Job("first", 0.0, 1.0, 1)]), Cluster.uniform(1, 1), policy)
+    gc.freeze()  # as a run does
 
 
 def machine() -> Json:

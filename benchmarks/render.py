@@ -1,7 +1,7 @@
-"""Put the figures of benchmarks/results into docs/performance.md: `python -m benchmarks.render`.
+"""Put the figures of benchmarks/results into the pages that quote them: `python -m benchmarks.render`.
 
-The page has pairs of comments, `<!-- philly -->` and `<!-- end -->`; what stands between them is replaced.
-So the page quotes nothing but the JSON files, and is refreshed with one command after `make bench`.
+A page has pairs of comments, `<!-- philly -->` and `<!-- end -->`; what stands between them is replaced. So the
+pages quote nothing but the JSON files, and are refreshed with one command after `make bench` or `make faithfulness`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from benchmarks import decision, million, peers, philly, startup
+from benchmarks import decision, faithfulness, million, peers, philly, schedulers, startup
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "faithfulness.md")
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
@@ -27,8 +27,15 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "decision": ("decision", decision.table),
     "peers": ("peers", peers.table),
     "startup": ("startup", startup.table),
+    "schedulers": ("schedulers", schedulers.table),
+    "programs": ("schedulers", schedulers.program_table),
+    "traces": ("schedulers", schedulers.trace_table),
+    "claims": ("faithfulness", faithfulness.table),
+    "sweep": ("faithfulness", faithfulness.sweep_table),
+    "dl2": ("faithfulness", faithfulness.dl2_table),
+    "agreement": ("faithfulness", faithfulness.agreement_table),
 }
-BLOCK = re.compile(r"<!-- (?P<name>[a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -39,9 +46,7 @@ def markdown(rows: Sequence[Row]) -> str:
 def block(name: str, results: Path = RESULTS) -> str:
     """One table with the line that says how it was measured."""
     if name not in TABLES:
-        raise InputError(
-            f"no table is named {name!r}", where=str(PAGE), hint=f"there are {', '.join(TABLES)}"
-        )
+        raise InputError(f"no table is named {name!r}", hint=f"there are {', '.join(TABLES)}")
     source, rows = TABLES[name]
     path = results / f"{source}.json"
     if not path.exists():
@@ -61,10 +66,11 @@ def render(page: str, results: Path = RESULTS) -> str:
 
 
 def main() -> int:
-    old = PAGE.read_text("utf-8")
-    new = render(old)
-    PAGE.write_text(new, "utf-8")
-    print(f"{PAGE.relative_to(ROOT)}: {'updated' if new != old else 'as it was'}")
+    for page in PAGES:
+        old = page.read_text("utf-8")
+        new = render(old)
+        page.write_text(new, "utf-8")
+        print(f"{page.relative_to(ROOT)}: {'updated' if new != old else 'as it was'}")
     return 0
 
 
