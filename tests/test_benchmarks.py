@@ -92,9 +92,9 @@ class TestPages:
         assert render.render(page.read_text("utf-8")) == page.read_text("utf-8")
 
     def test_rendering_twice_is_rendering_once(self) -> None:
-        page = "before\n<!-- claims -->\nold\n<!-- end -->\nafter\n"
+        page = "before\n<!-- claims -->\nstale text\n<!-- end -->\nafter\n"
         once = render.render(page)
-        assert "old" not in once and once.startswith("before") and once.endswith("after\n")
+        assert "stale text" not in once and once.startswith("before") and once.endswith("after\n")
         assert render.render(once) == once
 
     def test_what_was_not_measured_says_how_to(self, tmp_path: Path) -> None:
