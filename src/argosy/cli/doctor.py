@@ -38,6 +38,7 @@ REQUIRED = {
     "altair": ("altair", "charts in reports"),
     "vl-convert-python": ("vl_convert", "charts as pictures, offline reports"),
     "lightgbm": ("lightgbm", "duration estimates from history"),
+    "highspy": ("highspy", "linear programs of Gavel's policies"),
 }
 OPTIONAL = {
     "torch": ("torch", "learned policies, model growth"),
