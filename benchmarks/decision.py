@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.harness import Json, Options, Row, measure, verdict, warm
+from benchmarks.harness import Json, Options, Row, measure, time_decisions, verdict, warm
 
 if TYPE_CHECKING:
     from argosy.policies.base import Policy
@@ -68,18 +68,7 @@ def case(policy: str, active: int, elastic: bool) -> Json:
     machines = Cluster.uniform(NODES, GPUS, nodes_per_rack=20)
     settings = Settings(seed=SEEDS[0])
     engine = Engine(crowd(active, elastic), machines, chosen, settings, watch=lambda engine: None)
-    took_ns, seen = [], []
-    engine.advance()
-    until = time.perf_counter() + BUDGET_S
-    for i in range(WARM + DECISIONS):
-        began = time.perf_counter_ns()
-        engine.ask()
-        engine.advance()
-        if i >= WARM:
-            took_ns.append(time.perf_counter_ns() - began)
-            seen.append((engine.view.running, engine.view.waiting))
-        if time.perf_counter() > until and took_ns:
-            break
+    took_ns, seen = time_decisions(engine, WARM, DECISIONS, BUDGET_S)
     result = engine.result()
     resized = int(result.jobs["resizes"].sum())
     ms = np.array(took_ns) / 1e6

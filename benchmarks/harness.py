@@ -20,7 +20,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argosy.sim.engine import Engine
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -80,6 +83,28 @@ def warm() -> None:
     for policy in ("fifo", "srtf"):
         simulate(Trace.of_jobs([Job("first", 0.0, 1.0, 1)]), Cluster.uniform(1, 1), policy)
     gc.freeze()  # as a run does
+
+
+def time_decisions(
+    engine: Engine, warm_up: int, decisions: int, budget_s: float
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Nanoseconds of each decision and of going on to the next one, and how many jobs then run and wait.
+
+    The first ones do not count. A policy too slow for all of them is judged by what it managed within its budget.
+    """
+    took_ns, seen = [], []
+    engine.advance()
+    until = time.perf_counter() + budget_s
+    for i in range(warm_up + decisions):
+        began = time.perf_counter_ns()
+        engine.ask()
+        engine.advance()
+        if i >= warm_up:
+            took_ns.append(time.perf_counter_ns() - began)
+            seen.append((engine.view.running, engine.view.waiting))
+        if time.perf_counter() > until and took_ns:
+            break
+    return took_ns, seen
 
 
 def machine() -> Json:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, Json, Options, Row, Watch, measure, verdict, warm
+from benchmarks.harness import RESULTS, Json, Options, Row, Watch, measure, time_decisions, verdict, warm
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
@@ -123,18 +123,7 @@ def decide(policy: str, kind: str, active: int, decisions: int) -> Json:
     warm()
     trace, machines, settings = setting(kind, active, WARM + 2 * decisions)
     engine = Engine(trace, machines, create(policy), settings, watch=lambda engine: None)
-    took_ns, seen = [], []
-    engine.advance()
-    until = time.perf_counter() + BUDGET_S
-    for i in range(WARM + decisions):
-        began = time.perf_counter_ns()
-        engine.ask()
-        engine.advance()
-        if i >= WARM:
-            took_ns.append(time.perf_counter_ns() - began)
-            seen.append((engine.view.running, engine.view.waiting))
-        if time.perf_counter() > until and took_ns:
-            break
+    took_ns, seen = time_decisions(engine, WARM, decisions, BUDGET_S)
     ms = np.array(took_ns) / 1e6
     policy_ms = engine.result().decision_ns[WARM : WARM + len(ms)] / 1e6
     running, waiting = np.mean(seen, axis=0)
