@@ -41,7 +41,10 @@ REQUIRED = {
     "highspy": ("highspy", "linear programs of Gavel's policies"),
 }
 OPTIONAL = {
-    "torch": ("torch", "learned policies, model growth"),
+    "torch": ("torch", "learned policies, networks that grow"),
+    "safetensors": ("safetensors", "weights of learned policies and growth agents"),
+    "scikit-learn": ("sklearn", "the digits that growth is tried on"),
+    "pillow": ("PIL", "reading pictures to train on"),
     "gymnasium": ("gymnasium", "the reinforcement-learning environment"),
     "ray[default]": ("ray", "running jobs on several machines"),
 }

@@ -13,6 +13,7 @@ from argosy import __version__
 from argosy.cli.compare import compare
 from argosy.cli.doctor import doctor
 from argosy.cli.generate import generate
+from argosy.cli.grow import app as grow
 from argosy.cli.import_ import import_trace
 from argosy.cli.league import league
 from argosy.cli.policies import policies
@@ -42,6 +43,7 @@ app.command("import")(import_trace)
 app.command()(generate)
 app.command()(policies)
 app.command()(doctor)
+app.add_typer(grow, name="grow")
 
 
 def _version(asked: bool) -> None:

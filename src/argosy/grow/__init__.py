@@ -1,0 +1,47 @@
+"""Networks that grow while they train: deeper or wider when GPUs are spare, back to small when they go.
+
+    sites, deepen, widen, shrink      surgery on any torch.nn.Module
+    Trainer and its schedulers        training that grows and shrinks as GPUs come and go
+    Table, agents                     learning what to do, and judging it
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError:
+    from argosy.errors import InputError
+
+    raise InputError("growing networks needs PyTorch", hint="pip install 'argosy[grow]'") from None
+
+from argosy.grow.agents.base import Agent, Situation
+from argosy.grow.agents.baselines import FixedSequence, Nothing, RandomGrowth
+from argosy.grow.agents.planner import PlanningAgent
+from argosy.grow.agents.reference import ReferenceAgent
+from argosy.grow.agents.search import Search
+from argosy.grow.apply import apply, rebuild
+from argosy.grow.clock import RealClock, VirtualClock
+from argosy.grow.data import Data, load
+from argosy.grow.deepen import deepen
+from argosy.grow.distill import shrink
+from argosy.grow.errors import GrowError, NoSuchSite, NotTraceable
+from argosy.grow.history import surgeries_of
+from argosy.grow.make_table import make as make_table
+from argosy.grow.optimizer import carry
+from argosy.grow.recipe import Recipe
+from argosy.grow.record import Surgery
+from argosy.grow.run import Run
+from argosy.grow.schedulers import LiveScheduler, Scheduler, SimulatedScheduler, TimedScheduler
+from argosy.grow.sites import Site, Sites, sites
+from argosy.grow.table import Table
+from argosy.grow.trace import Block
+from argosy.grow.trainer import Trainer
+from argosy.grow.widen import widen
+
+__all__ = [
+    "Agent", "Block", "Data", "FixedSequence", "GrowError", "LiveScheduler", "NoSuchSite", "NotTraceable", "Nothing",
+    "PlanningAgent", "RandomGrowth", "RealClock", "Recipe", "ReferenceAgent", "Run", "Scheduler", "Search",
+    "SimulatedScheduler", "Site", "Sites", "Situation", "Surgery", "Table", "TimedScheduler", "Trainer",
+    "VirtualClock", "apply", "carry", "deepen", "load", "make_table", "rebuild", "shrink", "sites", "surgeries_of",
+    "widen",
+]  # fmt: skip

@@ -1,0 +1,41 @@
+"""What an agent is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from argosy.grow.describe import LayerGraph
+from argosy.grow.record import Surgery
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Spare GPUs have appeared for a network in training. What is known at that moment.
+
+    `graph` describes the network as its author wrote it; `done` is what has been grown since, each with the time
+    that was left then. `options` is all that can be done now; leaving the network alone is always possible.
+    """
+
+    graph: LayerGraph
+    options: tuple[Surgery, ...]
+    time_left: float
+    time_budget: float
+    done: tuple[tuple[float, Surgery], ...] = ()
+    decisions_left: int = 1  # this one included
+    epoch_s: float | None = None  # how long the last epoch took
+    gpus_gained: float | None = None
+    utilisation: float | None = None  # of the GPUs held, 0 to 1
+
+    @property
+    def share_left(self) -> float:
+        """The time that is left as a share of the budget."""
+        return self.time_left / self.time_budget if self.time_budget > 0 else 0.0
+
+
+class Agent(Protocol):
+    """Decides how a network grows."""
+
+    def decide(self, situation: Situation) -> tuple[Surgery, ...]:
+        """What to do now; nothing is an answer too."""
+        ...

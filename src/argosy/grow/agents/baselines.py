@@ -1,0 +1,49 @@
+"""What an agent is compared with: do nothing, decide at random, do what was fixed before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from argosy.grow.agents.base import Situation
+from argosy.grow.record import Surgery
+from argosy.seeding import stream
+
+
+class Nothing:
+    """Leaves every network as it is."""
+
+    def decide(self, situation: Situation) -> tuple[Surgery, ...]:
+        """Nothing."""
+        return ()
+
+
+class RandomGrowth:
+    """Takes each option, or none, with equal chances."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = stream(seed, "random growth")
+
+    def decide(self, situation: Situation) -> tuple[Surgery, ...]:
+        """One option at random."""
+        choice = int(self._rng.integers(len(situation.options) + 1))
+        return situation.options[choice : choice + 1]
+
+
+class FixedSequence:
+    """Does the same at each decision, whatever the network: entry i at decision i; None, and what is behind the last
+    entry, leaves the network alone. It begins anew when a situation has more decisions left than the one before.
+    """
+
+    def __init__(self, sequence: Sequence[Surgery | None]) -> None:
+        self.sequence = tuple(sequence)
+        self._next = 0
+        self._decisions_left = 0
+
+    def decide(self, situation: Situation) -> tuple[Surgery, ...]:
+        """The next entry."""
+        if situation.decisions_left > self._decisions_left:
+            self._next = 0
+        self._decisions_left = situation.decisions_left
+        entry = self.sequence[self._next] if self._next < len(self.sequence) else None
+        self._next += 1
+        return () if entry is None else (entry,)

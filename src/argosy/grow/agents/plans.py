@@ -1,0 +1,110 @@
+"""A plan for growing a network, as numbers: the network's layer graph with notes on the layers that grow.
+
+A plan is what is done at each decision. It is noted on the graph: this layer is deepened once, with 70 % of the time
+left; that one is widened by half. Notes are sums over layers, so networks of any size and any set of options have
+plans of one kind, and what was learned on one network says something about another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.grow.describe import FEATURES, LayerGraph
+from argosy.grow.errors import NoSuchSite
+from argosy.grow.record import Surgery
+
+Floats = NDArray[np.float64]
+Step = tuple[Surgery, ...]  # what one decision does; several layers at once are possible
+Plan = Sequence[Step]
+
+NOTES = (
+    "deepened",
+    "deepened, less each time",
+    "deepened, late or early",
+    "widened",
+    "widened, late or early",
+    "unfrozen",
+)
+WHOLE = ("surgeries, less each time", "replicas", "replicas, late or early")
+NODE_INPUTS = 3 * len(FEATURES)  # the layer's own, the mean of those in front, the mean of those behind
+SURROUNDINGS = ("share_left", "log_epochs_left", "log_gpus", "utilisation")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network in training at the moment of its first decision: what all its plans have in common."""
+
+    graph: LayerGraph
+    share_left: tuple[float, ...]  # of the budget, at each decision
+    epochs_left: float | None = None  # at the first decision, as the network is then
+    gpus_gained: float | None = None
+    utilisation: float | None = None
+    name: str = field(default="", compare=False)
+
+    @cached_property
+    def surroundings(self) -> Floats:
+        """What is known beside the network, one number each; NaN where nothing is known."""
+        return np.array([
+            self.share_left[0],
+            math.log2(self.epochs_left) if self.epochs_left else math.nan,
+            math.log2(1 + self.gpus_gained) if self.gpus_gained is not None else math.nan,
+            self.utilisation if self.utilisation is not None else math.nan,
+        ])  # fmt: skip
+
+    @cached_property
+    def nodes(self) -> Floats:
+        """Each layer's features and the mean of its neighbours', in front and behind."""
+        own = self.graph.features
+        front, behind = np.zeros_like(own), np.zeros_like(own)
+        fed, feeds = np.zeros((len(own), 1)), np.zeros((len(own), 1))
+        for a, b in self.graph.edges:
+            front[b] += own[a]
+            fed[b] += 1
+            behind[a] += own[b]
+            feeds[a] += 1
+        return np.concatenate([own, front / np.maximum(fed, 1), behind / np.maximum(feeds, 1)], axis=1)
+
+    def notes(self, plans: Sequence[Plan]) -> tuple[Floats, Floats]:
+        """The notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind of note]."""
+        layers = np.zeros((len(plans), len(NOTES), len(self.graph.names)))
+        whole = np.zeros((len(plans), len(WHOLE)))
+        middle = 0.5 * (self.share_left[0] + self.share_left[-1])
+        span = (self.share_left[0] - self.share_left[-1]) / 2 or 1.0
+        for row, plan in enumerate(plans):
+            surgeries, doublings, early = 0, 0.0, 0.0
+            for share, step in zip(self.share_left, plan, strict=True):
+                sooner = (share - middle) / span  # 1 at the first decision, -1 at the last
+                for surgery in step:
+                    if surgery.op == "replicate":
+                        doublings += math.log2(surgery.factor)
+                        early += math.log2(surgery.factor) * sooner
+                        continue
+                    surgeries += 1
+                    node = self._layer(surgery.site)
+                    if surgery.op == "deepen":
+                        layers[row, 0, node] += 1
+                        layers[row, 2, node] += sooner
+                    elif surgery.op == "widen":
+                        layers[row, 3, node] += 2 * math.log2(surgery.factor)
+                        layers[row, 4, node] += 2 * math.log2(surgery.factor) * sooner
+                    else:
+                        layers[row, 5, node] += 1
+            whole[row] = math.sqrt(surgeries), doublings, early
+        layers[:, 1] = np.sqrt(layers[:, 0])
+        return layers, whole
+
+    def _layer(self, site: str) -> int:
+        """The row of a site; a layer that surgery added counts as the layer it was added to."""
+        names = self.graph.names
+        if site in names:
+            return names.index(site)
+        hosts = [i for i, name in enumerate(names) if site.startswith(f"{name}.")]
+        if not hosts:
+            raise NoSuchSite(f"the network has no site {site!r}", hint=f"it has {', '.join(names)}")
+        return max(hosts, key=lambda i: len(names[i]))

@@ -1,0 +1,137 @@
+"""A network as a graph of layers with features, for agents: no closed vocabulary, so no layer is unknown.
+
+Nodes are the layers and operations that shape information (weights, pools, additions, concatenations,
+activations that stand alone); what merely follows a layer (its norm, its activation) is a feature of that layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import fx, nn
+
+from argosy.grow.grown import host_path
+from argosy.grow.trace import Traced, trace
+
+KINDS = ("conv", "linear", "attention", "embedding", "pool", "join", "other")
+FEATURES = (
+    *(f"is_{kind}" for kind in KINDS),
+    "log_in", "log_out", "kernel", "stride", "log_groups", "norm", "activation",
+    "log_positions", "depth", "height", "share_of_weights", "share_of_work", "log_weights",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """Layers in the order of the forward pass, their features, and which feeds which."""
+
+    names: tuple[str, ...]
+    features: NDArray[np.float64] = field(compare=False)  # one row per layer, columns as in FEATURES
+    edges: tuple[tuple[int, int], ...] = ()
+
+    def index(self, site: str) -> int:
+        """The row of the layer with this name."""
+        return self.names.index(site)
+
+    def feature(self, name: str) -> NDArray[np.float64]:
+        """One feature of all layers."""
+        return self.features[:, FEATURES.index(name)]
+
+
+def describe(model: nn.Module, example: object) -> LayerGraph:
+    """The layer graph of a network."""
+    return _Reader(trace(model, example)).graph()
+
+
+class _Reader:
+    """Folds norms and activations into the layer in front of them and numbers what remains."""
+
+    def __init__(self, traced: Traced) -> None:
+        self.traced = traced
+        self.rows: list[dict[str, float]] = []
+        self.names: list[str] = []
+        self.edges: list[tuple[int, int]] = []
+        self.row_of: dict[fx.Node, int | None] = {}
+
+    def graph(self) -> LayerGraph:
+        for node in self.traced.graph.nodes:
+            self._read(node)
+        self._share()
+        table = np.array([[row.get(name, 0.0) for name in FEATURES] for row in self.rows]).reshape(-1, len(FEATURES))
+        return LayerGraph(tuple(self.names), table, tuple(self.edges))
+
+    def _read(self, node: fx.Node) -> None:
+        sources = [row for row in (self.row_of.get(n) for n in node.all_input_nodes) if row is not None]
+        if node.op in ("placeholder", "get_attr", "output") or self.traced.shape(node) is None:
+            self.row_of[node] = sources[0] if sources else None
+            return
+        module, kind = self.traced.module(node), self.traced.kind(node)
+        single = len(set(sources)) == 1
+        if single and (self.traced.activation(node) or "norm" in kind or not self._shapes(node, module, kind)):
+            self._fold(sources[0], kind, bool(self.traced.activation(node)))
+            self.row_of[node] = sources[0]
+            return
+        self.row_of[node] = len(self.rows)
+        self.edges += [(source, len(self.rows)) for source in dict.fromkeys(sources)]
+        self.names.append(host_path(self.traced.model, str(node.target)) if module is not None else node.name)
+        self.rows.append(self._features(node, module, kind))
+
+    def _shapes(self, node: fx.Node, module: nn.Module | None, kind: str) -> bool:
+        """Does this operation change what flows, rather than only its arrangement?"""
+        return "pool" in kind or kind == "mean" or (module is not None and any(True for _ in module.parameters()))
+
+    def _fold(self, row: int, kind: str, activation: bool) -> None:
+        if activation:
+            self.rows[row]["activation"] = 1.0
+        elif "norm" in kind:
+            self.rows[row]["norm"] = 1.0
+
+    def _features(self, node: fx.Node, module: nn.Module | None, kind: str) -> dict[str, float]:
+        shape = self.traced.shape(node) or (1,)
+        conv = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        channels_out = shape[1] if conv or len(shape) > 3 else shape[-1]
+        positions = math.prod(shape[1:]) / max(channels_out, 1)
+        weights = float(sum(p.numel() for p in module.parameters())) if module is not None else 0.0
+        channels_in = getattr(module, "in_channels", getattr(module, "in_features", channels_out))
+        row = {
+            f"is_{self._family(module, kind, len(node.all_input_nodes))}": 1.0,
+            "log_in": math.log2(max(channels_in, 1)),
+            "log_out": math.log2(max(channels_out, 1)),
+            "log_positions": math.log2(max(positions, 1)),
+            "log_weights": math.log2(1 + weights),
+            "weights": weights,
+            "work": weights * positions,
+        }
+        if conv:
+            row |= {
+                "kernel": float(module.kernel_size[0]),  # type: ignore[union-attr, arg-type]
+                "stride": float(module.stride[0]),  # type: ignore[union-attr, arg-type]
+                "log_groups": math.log2(module.groups),  # type: ignore[union-attr, arg-type]
+            }
+        return row
+
+    def _family(self, module: nn.Module | None, kind: str, inputs: int) -> str:
+        for family in ("conv", "linear", "attention", "embedding", "pool"):
+            if family in kind and (family == "pool" or module is not None):
+                return family
+        if kind == "mean":
+            return "pool"
+        return "join" if inputs > 1 else "other"
+
+    def _share(self) -> None:
+        """Positions in the graph and shares of the whole, once everything is known."""
+        depth = [0] * len(self.rows)
+        height = [0] * len(self.rows)
+        for a, b in self.edges:
+            depth[b] = max(depth[b], depth[a] + 1)
+        for a, b in reversed(self.edges):
+            height[a] = max(height[a], height[b] + 1)
+        weights = sum(row["weights"] for row in self.rows) or 1.0
+        work = sum(row["work"] for row in self.rows) or 1.0
+        deepest = max(depth, default=0) or 1
+        for row, d, h in zip(self.rows, depth, height, strict=True):
+            row["depth"], row["height"] = d / deepest, h / deepest
+            row["share_of_weights"], row["share_of_work"] = row.pop("weights") / weights, row.pop("work") / work

@@ -1,0 +1,202 @@
+"""What the studies of growth share: one checkpoint per seed, arms that branch from it, and intervals over seeds.
+
+Arms of a seed have the same start and see the same data in the same order, so what is common to them cancels in
+their paired differences.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from argosy.errors import ArgosyError
+from argosy.grow.clock import Price, VirtualClock
+from argosy.grow.data import Data, load
+from argosy.grow.errors import GrowError
+from argosy.grow.make_table import Experiment
+from argosy.grow.passes import threads
+from argosy.grow.recipe import Recipe
+from argosy.grow.record import Surgery
+from argosy.grow.run import Run
+from argosy.report.stats import Interval, interval, paired_difference
+from argosy.seeding import stream
+from argosy.sim.pool import run_tasks
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+Task = TypeVar("Task")
+SAME = 1e-9  # relative: two times that mean the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What is trained on which data for how long. Runs are numbered; no table is made from their seeds."""
+
+    data: Data | str = "fashion-mnist"
+    train: int | None = 4000  # pictures; None: all
+    size: int | None = 14  # pictures are brought to size x size
+    model: str = "cnn1"
+    model_options: Mapping[str, Any] = field(default_factory=lambda: {"width": 8})
+    budget: float = 15.0  # of the clock's seconds; an epoch without growth takes one
+    clock: Price | VirtualClock = "free"
+    recipe: Recipe = field(default_factory=Recipe)
+    seed: int = 0  # all runs' seeds come from it
+
+    def pictures(self) -> Data:
+        """The data, loaded if only their name is given."""
+        return self.data if isinstance(self.data, Data) else load(self.data, train=self.train, size=self.size)
+
+    def ready(self) -> Self:
+        """The same with loaded data, so that they are loaded once."""
+        return replace(self, data=self.pictures())
+
+    def time(self) -> VirtualClock:
+        """A new clock."""
+        return copy.deepcopy(self.clock) if isinstance(self.clock, VirtualClock) else VirtualClock(growth=self.clock)
+
+    def seed_of(self, number: int) -> int:
+        """The seed of a run."""
+        return int(stream(self.seed, "growth study run", number).integers(2**31))
+
+    def trunk(self, number: int, share: float) -> Run:
+        """A run trained by whole epochs until this share of the budget is used."""
+        if not (math.isfinite(self.budget) and self.budget > 0):
+            raise GrowError(f"a budget of {self.budget:g} can not be trained for", hint="give seconds above 0")
+        data = self.pictures()
+        options = {"classes": data.classes, "channels": data.channels, **self.model_options}
+        run = Experiment(
+            self.model, options, data, (), 0, share * self.budget, self.budget, self.time(), self.recipe,
+            (self.seed_of(number),),
+        ).begin(0)  # fmt: skip
+        if run.time_left <= 0:
+            raise GrowError(f"after whole epochs to {share:.0%} of a budget of {self.budget:g} no time is left",
+                            hint="give a longer budget")  # fmt: skip
+        return run
+
+    def to_dict(self) -> Row:
+        """As plain data, for JSON."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+
+def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | None = None) -> Run:
+    """A branch that does this at successive epochs. `reset` overrides what becomes of the learning rate."""
+    arm = trunk.fork()
+    for decision in decisions:
+        if arm.time_left > 0:
+            arm.grow(() if decision is None else (decision,), reset=reset)
+            arm.train_epoch()
+    return arm
+
+
+def train_until(run: Run, time: float) -> None:
+    """Train until the clock shows this time; an epoch under way ends there."""
+    while run.time_left > 0 and run.clock.now() < time * (1 - SAME):
+        run.train_epoch(lambda now: now >= time * (1 - SAME))
+
+
+def finish(run: Run) -> dict[str, float]:
+    """Train to the end of the budget: validation and test accuracy."""
+    while run.time_left > 0:
+        run.train_epoch()
+    return score(run)
+
+
+def score(run: Run) -> dict[str, float]:
+    """How good the network is now."""
+    return {"validation": run.evaluate("validation"), "test": run.evaluate("test")}
+
+
+@dataclass
+class _Guarded:
+    """Work that returns what is wrong instead of raising it, so that it can be told in another process."""
+
+    work: Callable[[Any], Row]
+
+    def __call__(self, task: Any) -> Row | ArgosyError:
+        try:
+            with threads(1):
+                return self.work(task)
+        except ArgosyError as problem:
+            return problem
+
+
+def run_all(
+    work: Callable[[Task], Row], tasks: Sequence[Task], workers: int | None, progress: Progress | None
+) -> list[Row]:
+    """The results of all tasks, in their order. `work` travels to other processes."""
+    rows = 0
+
+    def finished(outcome: Row | ArgosyError) -> None:
+        nonlocal rows
+        if isinstance(outcome, ArgosyError):
+            raise outcome
+        rows += 1
+        if progress:
+            progress(rows, len(tasks))
+
+    if progress:
+        progress(0, len(tasks))
+    outcomes = run_tasks(_Guarded(work), tasks, lambda task, problem: problem, workers, finished)
+    return [outcome for outcome in outcomes if not isinstance(outcome, ArgosyError)]
+
+
+def numbers(seeds: int) -> range:
+    """The runs of a study with so many seeds."""
+    if seeds < 1:
+        raise GrowError(f"{seeds} seeds are too few", hint="give 1 or more; two give an interval")
+    return range(seeds)
+
+
+def need_decisions(chosen: Sequence[Surgery | None]) -> None:
+    """Growth that is to be studied must grow something, and only deepen."""
+    if not any(chosen):
+        raise GrowError("nothing is chosen to grow", hint='for instance chosen=(Surgery("deepen", "4"),)')
+    other = [str(s) for s in chosen if s is not None and s.op != "deepen"]
+    if other:
+        raise GrowError(f"this study deepens; it can not {' or '.join(other)}", hint="choose deepenings only")
+
+
+def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterable[tuple[str, str]]) -> Row:
+    """Arms over seeds: accuracies of each, their means, and the differences of these pairs where both are there."""
+    parts = {
+        part: {arm: [seed[arm][part] for seed in scores] for arm in scores[0]} for part in ("validation", "test")
+    }
+    test = parts["test"]
+    return {
+        **parts,
+        "means": {arm: as_dict(interval(values)) for arm, values in test.items()},
+        "differences": {f"{a} - {b}": difference(test[a], test[b]) for a, b in pairs if a in test and b in test},
+    }
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> Row:
+    """The mean of a − b over seeds, with its 95 % interval, and each seed's."""
+    return {**as_dict(paired_difference(a, b)), "seeds": [x - y for x, y in zip(a, b, strict=True)]}
+
+
+def as_dict(found: Interval) -> dict[str, float | int | None]:
+    """As plain data, for JSON: None where there is no interval."""
+    return {name: None if math.isnan(value) else value for name, value in found._asdict().items()}
+
+
+def plain(value: Any) -> Any:
+    """A setting's value as plain data."""
+    if isinstance(value, Data):
+        counts = {"train": len(value.train_y), "validation": len(value.val_y), "test": len(value.test_y)}
+        return {"name": value.name, "shape": list(value.shape), **counts}
+    if isinstance(value, VirtualClock):
+        names = ("growth", "epoch_s", "per_parameter", "per_flop", "ratios", "replica_gain")
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, Path):
+        return str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return plain(asdict(value)) if is_dataclass(value) and not isinstance(value, type) else type(value).__name__

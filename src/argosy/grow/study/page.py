@@ -1,0 +1,359 @@
+"""The growth study as one page with plots, and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from argosy.atomic import writing
+from argosy.grow.evaluate import Verdict
+from argosy.grow.table import Table
+from argosy.report.page import Charts, footer, text_table, whole_page
+from argosy.report.plots import PALETTE, rows
+
+Results = Mapping[str, Mapping[str, Any]]
+WIDTH = "container"
+
+
+def write_page(path: Path, results: Results, tables: Sequence[Table]) -> None:
+    """Write the page; parts without results are left out."""
+    charts = Charts()
+    body = ["<h1>Networks that grow while they train</h1>"]
+    makers = {
+        "pays": _pays,
+        "search": _search,
+        "reference": _reference,
+        "starts": _starts,
+        "shrinking": _shrinking,
+        "speed": _speed,
+    }
+    body.append(_tables(tables, charts))
+    body += [make(results[part], charts) for part, make in makers.items() if part in results]
+    body.append(footer("its figures are in the JSON files beside it"))
+    with writing(path) as temporary:
+        temporary.write_text(whole_page("Growth study", body, charts), encoding="utf-8")
+
+
+def write_verdicts(path: Path, agent: str, tables: Sequence[Table], verdicts: Sequence[Verdict], command: str) -> None:
+    """The page of `argosy grow eval`."""
+    charts = Charts()
+    head = ("table", "decisions", "accuracy", "rank", "regret", "best", "random", "none")
+    lines = []
+    for table, v in zip(tables, verdicts, strict=True):
+        taken = " · ".join(str(s) if s else "–" for s in table.surgeries(v.sequence))
+        figures = (f"{100 * x:.1f}" for x in (v.accuracy, v.regret, v.best, v.random, v.none))
+        accuracy, *others = figures
+        lines.append((v.table, taken, accuracy, f"{v.rank}/{v.of}", *others))
+    figure = charts.figure(
+        verdict_chart(verdicts),
+        "Accuracy by table",
+        "the agent's choice beside the best of the table, the mean of all, and doing nothing",
+    )
+    body = [
+        f"<h1>Growth agent {escape(agent)}</h1>",
+        figure,
+        text_table(head, lines),
+        f"<p><code>{escape(command)}</code></p>",
+        footer("accuracies are means over runs, in per cent"),
+    ]
+    with writing(path) as temporary:
+        temporary.write_text(whole_page("Growth agent", body, charts), encoding="utf-8")
+
+
+def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
+    """Dots per table: agent, best, random, none."""
+    frame = pl.DataFrame(
+        [
+            {"table": v.table, "what": what, "accuracy": value}
+            for v in verdicts
+            for what, value in (("agent", v.accuracy), ("best", v.best), ("random", v.random), ("none", v.none))
+        ]
+    )
+    return _dots(frame, "table", "accuracy", "what", "accuracy", ["agent", "best", "random", "none"], percent=True)
+
+
+def _tables(tables: Sequence[Table], charts: Charts) -> str:
+    frame = pl.DataFrame(
+        [
+            {"table": f"{t.key} ({len(t.options)} options)", "accuracy": float(a)}
+            for t in tables
+            for a in t.means("test")
+        ]
+    )
+    chart = (
+        alt.Chart(rows(frame))
+        .mark_tick(thickness=2, opacity=0.6, color=PALETTE[0])
+        .encode(
+            x=alt.X("accuracy:Q", title="test accuracy", scale=alt.Scale(zero=False), axis=alt.Axis(format="%")),
+            y=alt.Y("table:N", title=None, sort=None),
+        )
+        .properties(width=WIDTH, height=alt.Step(26))
+    )
+    return "<h2>Tables made by training</h2>" + charts.figure(
+        chart, "What each sequence of decisions led to", "one tick per sequence, the mean of its runs"
+    )
+
+
+def pays_chart(part: Mapping[str, Any]) -> Any:
+    """Paired differences to doing nothing, with intervals."""
+    wanted = {
+        "chosen - none": "grown: chosen − none",
+        "chosen - none_reset": "grown: chosen − none, reset",
+        "chosen - random": "grown: chosen − random",
+        "agent - none": "agent − none",
+        "agent - none_reset": "agent − none, reset",
+        "replicas - none": "replicas − none",
+        "chosen, parameters - none": "chosen, paid by parameters − none",
+        "chosen, flops - none": "chosen, paid by FLOPs − none",
+    }
+    frame = pl.DataFrame(
+        [
+            {
+                "scenario": scenario,
+                "difference": label,
+                "mean": 100 * d["mean"],
+                "low": 100 * d["low"],
+                "high": 100 * d["high"],
+            }
+            for scenario, found in part["scenarios"].items()
+            for key, label in wanted.items()
+            if (d := found["differences"].get(key)) and d["low"] is not None
+        ]
+    )
+    return _intervals(frame, "difference", "points of test accuracy", list(wanted.values()), facet="scenario")
+
+
+def _pays(part: Mapping[str, Any], charts: Charts) -> str:
+    head = ("scenario", "arm", "test accuracy", "95 % interval")
+    lines = [
+        (scenario, arm, f"{100 * m['mean']:.1f}", _range(m))
+        for scenario, found in part["scenarios"].items()
+        for arm, m in found["means"].items()
+    ]
+    return (
+        "<h2>Does growing pay?</h2>"
+        + charts.figure(
+            pays_chart(part),
+            "Paired differences over fresh seeds",
+            "right of the line: better; all arms of a seed branch from one checkpoint",
+        )
+        + text_table(head, lines)
+    )
+
+
+def search_chart(part: Mapping[str, Any], which: str) -> Any:
+    """Mean regret over tables against look-ups."""
+    names = {"taught": "with what other tables taught", "fresh": "starting fresh", "random": "random search"}
+    frame = pl.DataFrame(
+        [
+            {"looks": int(k), "regret": 100 * value, "search": label}
+            for key, label in names.items()
+            for k, value in part[which]["mean"][key]["regret"].items()
+        ]
+    )
+    colour = alt.Color(
+        "search:N",
+        title=None,
+        sort=list(names.values()),
+        scale=alt.Scale(domain=list(names.values()), range=[PALETTE[0], PALETTE[1], "#888888"]),
+        legend=alt.Legend(orient="top"),
+    )
+    return (
+        alt.Chart(rows(frame))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("looks:Q", title="look-ups", scale=alt.Scale(type="log")),
+            y=alt.Y("regret:Q", title="regret, points"),
+            color=colour,
+        )
+        .properties(width=WIDTH, height=240)
+    )
+
+
+def _search(part: Mapping[str, Any], charts: Charts) -> str:
+    found = ["<h2>How many tries?</h2>"]
+    for which in ("own", "recorded"):
+        if which not in part:
+            continue
+        title = "Tables made here" if which == "own" else "Published tables (one run each)"
+        found.append(charts.figure(search_chart(part, which), title, "mean regret over all tables; lower is better"))
+        head = (
+            "table",
+            "first choice",
+            "taught 5 / 10",
+            "fresh 5 / 10",
+            "random 5 / 10",
+            "looks to best",
+            "stops after",
+        )
+        found.append(text_table(head, [_search_row(row) for row in part[which]["rows"]]))
+    return "\n".join(found)
+
+
+def _search_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    def two(name: str) -> str:
+        return " / ".join(f"{100 * row[name]['regret'][k]['mean']:.2f}" for k in ("5", "10"))
+
+    looks = sorted(row["taught"]["looks_to_best"])[len(row["taught"]["looks_to_best"]) // 2]
+    return (
+        row["table"],
+        f"{100 * row['first_choice']['regret']:.2f}",
+        two("taught"),
+        two("fresh"),
+        two("random"),
+        str(looks),
+        f"{row['taught']['stops_after']:.1f}",
+    )
+
+
+def _reference(part: Mapping[str, Any], charts: Charts) -> str:
+    found = ["<h2>The published agent, again</h2>"]
+    head = ("from scratch", "temperature", "ranks", "published", "episodes to the published rank")
+    found.append(
+        text_table(
+            head,
+            [
+                (
+                    r["table"],
+                    f"{r['temperature']:g}",
+                    ", ".join(map(str, r["ranks"])),
+                    str(r["published"]["rank"]),
+                    ", ".join("–" if e is None else f"{e:,}" for e in r["episodes_to_published_ranks"]),
+                )
+                for r in part["from_scratch"]
+            ],
+        )
+    )
+    frame = pl.DataFrame(
+        [
+            {"table": r["table"], "episode": e, "accuracy": a, "objective": o}
+            for r in part["from_scratch"]
+            if r["temperature"] == part["from_scratch"][0]["temperature"]
+            for e, a, o in zip(r["curve"]["episode"], r["curve"]["accuracy"], r["curve"]["objective"], strict=True)
+        ]
+    )
+    for column, title in (("accuracy", "Accuracy while it learns"), ("objective", "Objective")):
+        chart = (
+            alt.Chart(rows(frame))
+            .mark_line()
+            .encode(
+                x=alt.X("episode:Q", title="episodes"),
+                y=alt.Y(f"{column}:Q", title=column, scale=alt.Scale(zero=False)),
+                color=alt.Color("table:N", title=None, scale=alt.Scale(range=PALETTE)),
+            )
+            .properties(width=WIDTH, height=220)
+        )
+        found.append(charts.figure(chart, title, "smoothed, mean over seeds"))
+    for name in ("transfers", "curricula", "other_model"):
+        found.append(f"<h3>{escape(name.replace('_', ' '))}</h3>" + _plain_rows(part[name]))
+    return "\n".join(found)
+
+
+def _plain_rows(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Whatever identifies a row, then its ranks."""
+    shown = [k for k in lines[0] if isinstance(lines[0][k], str | int | float) and not isinstance(lines[0][k], bool)]
+    shown = [k for k in shown if k not in ("best", "none", "random")]
+    lists = [k for k in ("ranks", "rank_befores") if k in lines[0]]
+    head = [*shown, *lists, "published rank"]
+    cells = [
+        [
+            *(f"{r[k]:.3g}" if isinstance(r[k], float) else str(r[k]) for k in shown),
+            *(", ".join(map(str, r[k])) for k in lists),
+            str((r.get("published") or {}).get("rank", "")),
+        ]
+        for r in lines
+    ]
+    return text_table(head, cells)
+
+
+def _starts(part: Mapping[str, Any], charts: Charts) -> str:
+    return _arms("How new weights should start", part, charts)
+
+
+def _shrinking(part: Mapping[str, Any], charts: Charts) -> str:
+    return _arms("When the GPUs go", part, charts)
+
+
+def _arms(title: str, part: Mapping[str, Any], charts: Charts) -> str:
+    frame = pl.DataFrame(
+        [
+            {
+                "difference": key.replace(" - ", " − "),
+                "mean": 100 * d["mean"],
+                "low": 100 * d["low"],
+                "high": 100 * d["high"],
+            }
+            for key, d in part["differences"].items()
+            if d["low"] is not None
+        ]
+    )
+    chart = _intervals(frame, "difference", "points of test accuracy", frame["difference"].to_list())
+    lines = [(arm, f"{100 * m['mean']:.1f}", _range(m)) for arm, m in part["means"].items()]
+    return (
+        f"<h2>{escape(title)}</h2>"
+        + charts.figure(chart, "Paired differences", "with 95 % intervals over seeds")
+        + (text_table(("arm", "test accuracy", "95 % interval"), lines))
+    )
+
+
+def _speed(part: Mapping[str, Any], charts: Charts) -> str:
+    return "<h2>Speed of the published loop</h2>" + text_table(
+        ("", "ms per episode", "against published"),
+        [
+            ("published", f"{part['published_ms_per_episode']:.1f}", "1"),
+            (
+                "one update per episode",
+                f"{part['single_ms_per_episode']:.2f}",
+                f"{part['published_ms_per_episode'] / part['single_ms_per_episode']:.1f}x",
+            ),
+            (
+                f"batches of {part['batch']}",
+                f"{1e3 / part['batched_episodes_per_s']:.3f}",
+                f"{part['batched_against_published']:.0f}x",
+            ),
+        ],
+    )
+
+
+def _range(m: Mapping[str, Any]) -> str:
+    return "" if m["low"] is None else f"{100 * m['low']:.1f} to {100 * m['high']:.1f}"
+
+
+def _intervals(frame: pl.DataFrame, y: str, title: str, order: Sequence[str], facet: str | None = None) -> Any:
+    base = alt.Chart(rows(frame)).encode(y=alt.Y(f"{y}:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=300)))
+    bars = base.mark_rule(strokeWidth=3, color=PALETTE[0]).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+    points = base.mark_point(filled=True, size=70, color=PALETTE[0]).encode(
+        x="mean:Q", tooltip=["mean:Q", "low:Q", "high:Q"]
+    )
+    zero = alt.Chart(rows(frame)).mark_rule(color="#999").encode(x=alt.datum(0))
+    layered = alt.layer(zero, bars, points)
+    if facet is None:
+        return layered.properties(width=WIDTH, height=alt.Step(24))
+    wanted = frame[facet].unique(maintain_order=True).to_list()
+    return layered.properties(width=200, height=alt.Step(24)).facet(
+        column=alt.Column(f"{facet}:N", sort=wanted, title=None)
+    )
+
+
+def _dots(frame: pl.DataFrame, y: str, x: str, what: str, title: str, order: Sequence[str], *, percent: bool) -> Any:
+    axis = alt.Axis(format="%") if percent else alt.Axis()
+    return (
+        alt.Chart(rows(frame))
+        .mark_point(filled=True, size=80)
+        .encode(
+            x=alt.X(f"{x}:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
+            y=alt.Y(f"{y}:N", title=None, sort=None),
+            color=alt.Color(
+                f"{what}:N",
+                title=None,
+                sort=list(order),
+                scale=alt.Scale(domain=list(order), range=[PALETTE[0], PALETTE[1], "#888888", "#cccccc"]),
+            ),
+        )
+        .properties(width=WIDTH, height=alt.Step(26))
+    )

@@ -1,0 +1,211 @@
+"""Does growing pay? Arms that branch from one checkpoint per seed, early, in the middle and late.
+
+    none            left alone
+    none_reset      left alone, but the learning rate is reset at the same decisions as when growing
+    chosen          a sequence that was chosen before, on the validation data of other seeds
+    agent           what an agent decides
+    random          the mean of some random sequences of the same options
+    replicas        the spare GPUs go to more copies of the network instead
+    chosen, PRICE   as chosen, but from the first decision on growth is paid for in time: by parameters, by FLOPs
+
+Spare GPUs absorb what growth costs, except where a price is named. A network that does not grow costs the same at
+every price, so `none` stands beside the priced arms too. Figures are test accuracies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.errors import UnknownName
+from argosy.grow.agents.base import Agent, Situation
+from argosy.grow.agents.planner import PlanningAgent
+from argosy.grow.choices import AGENTS, agent_of, options_of
+from argosy.grow.clock import Price, VirtualClock
+from argosy.grow.describe import LayerGraph, describe
+from argosy.grow.errors import GrowError
+from argosy.grow.record import Surgery
+from argosy.grow.run import Run
+from argosy.grow.study.branches import Ground, Progress, Row, difference, finish, follow, numbers, run_all, together
+from argosy.grow.table import SCENARIOS, Table
+from argosy.seeding import stream
+
+Sequences = Mapping[str, Sequence[Surgery | None]]
+
+PAIRS = (
+    ("chosen", "none"), ("chosen", "none_reset"), ("chosen", "random"), ("chosen", "replicas"),
+    ("agent", "none"), ("agent", "none_reset"), ("agent", "random"), ("agent", "replicas"), ("agent", "chosen"),
+    ("replicas", "none"), ("replicas", "none_reset"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Ground):
+    """What is compared. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it."""
+
+    chosen: Sequences
+    scenarios: tuple[str, ...] = ("early", "middle", "late")
+    decisions: int = 3
+    options: tuple[Surgery | None, ...] | None = None  # None: deepen any layer that can be, or nothing
+    agent: Agent | Path | str | None = None  # an object, a name, a file; None: no such arm
+    random_sequences: int = 6
+    replicas: float = 2.0
+    prices: tuple[Price, ...] = ("parameters", "flops")
+
+    def check(self) -> None:
+        """Say what is wrong before anything is trained."""
+        for name in self.scenarios:
+            if name not in SCENARIOS:
+                raise UnknownName("scenario", name, SCENARIOS)
+            if len(self.chosen.get(name, ())) != self.decisions:
+                what = f"chosen has {len(self.chosen.get(name, ()))} decisions for {name}, not {self.decisions}"
+                raise GrowError(what, hint="give an entry per decision, None to do nothing")
+        for name, value in (("decisions", self.decisions), ("random_sequences", self.random_sequences)):
+            if value < 1:
+                raise GrowError(f"{name} = {value} is too small", hint="give 1 or more")
+        if not self.scenarios:
+            raise GrowError("there is no scenario to study", hint=f"one of {', '.join(SCENARIOS)}")
+        for price in self.prices:
+            VirtualClock(growth=price)  # it checks the name
+        _agent(self.agent)
+
+
+def chosen_from(tables: Iterable[Table]) -> dict[str, tuple[Surgery | None, ...]]:
+    """The best sequence of each table by its validation results, by scenario."""
+    found: dict[str, tuple[Surgery | None, ...]] = {}
+    for table in tables:
+        if table.scenario in found:
+            raise GrowError(f"two tables for {table.scenario}", hint="give those of one network and one data set")
+        found[table.scenario] = table.surgeries(table.best_sequence("validation"))
+    return found
+
+
+@dataclass
+class _Seed:
+    """All arms of one scenario and seed."""
+
+    setting: Setting
+
+    def __call__(self, task: tuple[str, int]) -> Row:
+        setting, (scenario, number) = self.setting, task
+        trunk = setting.trunk(number, SCENARIOS[scenario])
+        chosen, nothing = tuple(setting.chosen[scenario]), (None,) * setting.decisions
+        options = setting.options if setting.options is not None else options_of(trunk.model, trunk.example, ["deepen"])
+        grow = tuple(dict.fromkeys(option for option in options if option is not None))
+        if not grow:
+            raise GrowError(f"there is nothing to decide for {setting.model}: no layer can be grown")
+        replicate = Surgery("replicate", factor=setting.replicas)
+        arms = {
+            "none": finish(trunk.fork()),
+            "none_reset": finish(follow(trunk, nothing, reset=True)),
+            "chosen": finish(follow(trunk, chosen)),
+            "replicas": finish(follow(trunk, [replicate])),
+        }
+        sequences = _random(setting, scenario, number, grow)
+        each = [finish(follow(trunk, sequence)) for sequence in sequences]
+        arms["random"] = {part: sum(score[part] for score in each) / len(each) for part in each[0]}
+        random = [{"sequence": _names(s), **score} for s, score in zip(sequences, each, strict=True)]
+        row: Row = {"begin": trunk.clock.now(), "arms": arms, "random": random}
+        agent = _agent(setting.agent)
+        if agent is not None:
+            run, taken = _ask(agent, trunk, grow, setting.decisions)
+            arms["agent"] = finish(run)
+            row["agent"] = taken
+        for price in setting.prices:
+            run = follow(_priced(trunk, price), chosen)
+            arms[f"chosen, {price}"] = finish(run)
+            row.setdefault("epochs", {})[price] = run.epochs
+        return row
+
+
+def _random(
+    setting: Setting, scenario: str, number: int, grow: Sequence[Surgery]
+) -> list[tuple[Surgery | None, ...]]:
+    rng = stream(setting.seed, f"random growth in the study, {scenario}", number)
+    options = (*grow, None)
+    return [
+        tuple(options[int(rng.integers(len(options)))] for _ in range(setting.decisions))
+        for _ in range(setting.random_sequences)
+    ]
+
+
+def _agent(agent: Agent | Path | str | None) -> Agent | None:
+    """An agent as it stood at the beginning, so that no seed depends on another."""
+    if isinstance(agent, Path) or (isinstance(agent, str) and agent not in AGENTS):
+        return PlanningAgent.load(agent)
+    return copy.deepcopy(agent_of(agent))
+
+
+def _ask(agent: Agent, trunk: Run, options: tuple[Surgery, ...], decisions: int) -> tuple[Run, list[list[str]]]:
+    """A branch that does what an agent says, told as in training."""
+    arm = trunk.fork()
+    graph: LayerGraph = describe(trunk.model, trunk.example)
+    done: list[tuple[float, Surgery]] = []
+    taken: list[list[str]] = []
+    for decision in range(decisions):
+        left = arm.time_left
+        if left <= 0:
+            break
+        answer = agent.decide(
+            Situation(graph, options, left, arm.budget, tuple(done), decisions - decision, arm.last_epoch_s)
+        )
+        arm.grow(answer)
+        arm.train_epoch()
+        done += [(left, surgery) for surgery in answer]
+        taken.append([str(surgery) for surgery in answer])
+    return arm, taken
+
+
+def _priced(trunk: Run, price: Price) -> Run:
+    """A branch in which growth costs time from now on."""
+    arm, old = trunk.fork(), trunk.clock
+    if not isinstance(old, VirtualClock):
+        raise GrowError("only virtual time has prices")
+    clock = VirtualClock(
+        old.epoch_s, per_parameter=old.per_parameter, per_flop=old.per_flop, growth=price, replica_gain=old.replica_gain
+    )
+    clock.advance(old.now())
+    clock.size(arm.parameters, arm.flops() if clock.needs_flops else None, arm.surgeries)
+    arm.clock = clock
+    return arm
+
+
+def _names(sequence: Iterable[Surgery | None]) -> list[str]:
+    return ["nothing" if surgery is None else str(surgery) for surgery in sequence]
+
+
+def study(
+    setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
+) -> Row:
+    """Every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    setting.check()
+    runs = numbers(seeds)
+    setting = setting.ready()
+    tasks = [(scenario, number) for scenario in setting.scenarios for number in runs]
+    rows = run_all(_Seed(setting), tasks, workers, progress)
+    scenarios = {
+        name: _scenario(setting, name, [row for task, row in zip(tasks, rows, strict=True) if task[0] == name])
+        for name in setting.scenarios
+    }
+    return {"setting": setting.to_dict(), "seeds": [setting.seed_of(n) for n in runs], "scenarios": scenarios}
+
+
+def _scenario(setting: Setting, name: str, rows: list[Row]) -> Row:
+    pairs = [*PAIRS, *((f"chosen, {price}", "none") for price in setting.prices)]
+    whole = together([row["arms"] for row in rows], pairs)
+    test = whole["test"]
+    better = max(("none", "none_reset"), key=lambda arm: sum(test[arm]))
+    whole["against_the_better"] = {
+        "better": better,  # by its mean over the seeds
+        **{arm: difference(test[arm], test[better]) for arm in ("chosen", "agent") if arm in test},
+    }
+    return {
+        "begin": rows[0]["begin"],
+        "chosen": _names(setting.chosen[name]),
+        **whole,
+        "random": [row["random"] for row in rows],
+        "agent": [row["agent"] for row in rows if "agent" in row],
+        "epochs": {price: [row["epochs"][price] for row in rows] for price in setting.prices},
+    }

@@ -1,0 +1,126 @@
+"""What remains of growth when the GPUs go: the small network taught by the grown one, beside one that never grew.
+
+The small network is trained, grown when GPUs come, and goes back to its size when they are taken away. All arms end
+at the same time; while grown, spare GPUs absorb what growth costs.
+
+    logits            taught by the grown network's answers, from the weights it had before the growth
+    logits_weights    taught by its answers and its weights
+    small             never grown: one course of the learning rate
+    small_reset       never grown, the learning rate reset whenever the others grow
+    small_restart     as small_reset, and when the GPUs go it does what the taught ones do, without a teacher: the
+                      learning rate's course, the new optimizer and the choice on validation data are theirs
+    grown             the grown network at the moment the GPUs go, for information
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+
+from torch import nn
+
+from argosy.grow.distill import Distillation, shrink
+from argosy.grow.errors import GrowError
+from argosy.grow.record import Surgery
+from argosy.grow.run import Run
+from argosy.grow.study.branches import (
+    SAME,
+    Ground,
+    Progress,
+    Row,
+    finish,
+    follow,
+    need_decisions,
+    numbers,
+    run_all,
+    score,
+    together,
+    train_until,
+)
+
+TAUGHT = ("logits", "logits_weights")
+SMALL = ("small", "small_reset", "small_restart")
+PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1], TAUGHT[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Ground):
+    """What is compared. `chosen` are deepenings, one per decision. Times are shares of the budget."""
+
+    chosen: tuple[Surgery | None, ...]
+    grow_at: float = 0.4
+    release_at: float = 0.75  # the GPUs go
+    distillation: Distillation = field(default_factory=Distillation)
+
+    def check(self) -> None:
+        """Say what is wrong before anything is trained."""
+        need_decisions(self.chosen)
+        if not 0 < self.grow_at < self.release_at < 1:
+            raise GrowError(f"GPUs can not come at {self.grow_at:g} and go at {self.release_at:g} of the budget",
+                            hint="give shares between 0 and 1, the first one smaller")  # fmt: skip
+        if not (self.distillation.weight_weight > 0 and self.distillation.logit_weight > 0):
+            raise GrowError("logits and weights are compared, but one of them has the weight 0",
+                            hint="give logit_weight and weight_weight above 0")  # fmt: skip
+
+
+@dataclass
+class _Seed:
+    """All arms of one seed."""
+
+    setting: Setting
+
+    def __call__(self, number: int) -> Row:
+        setting = self.setting
+        trunk = setting.trunk(number, setting.grow_at)
+        nothing = (None,) * len(setting.chosen)
+        reset = follow(trunk, nothing, reset=True)
+        grown = self._released(follow(trunk, setting.chosen))
+        how, small = setting.distillation, trunk.model
+        alone = self._released(reset.fork())
+        arms = {
+            "small": finish(trunk.fork()),
+            "small_reset": finish(reset),
+            "small_restart": self._taught(
+                alone, alone.model, number, replace(how, logit_weight=0.0, weight_weight=0.0)
+            ),
+            "logits": self._taught(grown, small, number, replace(how, weight_weight=0.0)),
+            "logits_weights": self._taught(grown, small, number, how),
+            "grown": score(grown),
+        }
+        return {"grow": trunk.clock.now(), "release": grown.clock.now(), "arms": arms}
+
+    def _released(self, run: Run) -> Run:
+        """Train until the GPUs go."""
+        time = self.setting.release_at * self.setting.budget
+        if run.clock.now() > time * (1 + SAME):
+            raise GrowError(f"the GPUs go at {time:g}, but the last growth trains until {run.clock.now():g}",
+                            hint="grow earlier, release later, decide less often, or give a longer budget")  # fmt: skip
+        train_until(run, time)
+        return run
+
+    def _taught(self, run: Run, small: nn.Module, number: int, how: Distillation) -> dict[str, float]:
+        """Go back to the small network and teach it until the end of the budget."""
+        arm, teacher = run.fork(), run.model
+        arm.replace(small)  # from now on time is the small network's
+        student = shrink(
+            teacher, small, arm.data, clock=arm.clock, seconds=arm.time_left, seed=self.setting.seed_of(number),
+            **asdict(how),
+        )  # fmt: skip
+        arm.replace(student)
+        return score(arm)
+
+
+def study(
+    setting: Setting, seeds: int = 5, workers: int | None = 2, progress: Progress | None = None
+) -> Row:
+    """All arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    setting.check()
+    runs = numbers(seeds)
+    setting = setting.ready()
+    rows = run_all(_Seed(setting), runs, workers, progress)
+    return {
+        "setting": setting.to_dict(),
+        "seeds": [setting.seed_of(number) for number in runs],
+        "grow": rows[0]["grow"],
+        "release": rows[0]["release"],
+        **together([row["arms"] for row in rows], PAIRS),
+    }

@@ -1,0 +1,71 @@
+"""Several workers train one network: the first decides, all do the same, gradients are averaged.
+
+Everything here is a no-op without torch.distributed. What is agreed upon travels as JSON, never as pickles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def size() -> int:
+    """How many workers train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """This worker's number; 0 decides."""
+    return dist.get_rank() if size() > 1 else 0
+
+
+def agree(value: Any) -> Any:
+    """The first worker's value, on every worker. It must be plain data."""
+    if size() == 1:
+        return value
+    text = json.dumps(value).encode() if rank() == 0 else b""
+    length = torch.tensor([len(text)])
+    dist.broadcast(length, 0)
+    payload = torch.tensor(list(text or bytes(int(length))), dtype=torch.uint8)
+    dist.broadcast(payload, 0)
+    return json.loads(bytes(payload.tolist()))
+
+
+def same_start(model: nn.Module) -> None:
+    """Weights and statistics of the first worker, on every worker."""
+    if size() > 1:
+        for tensor in model.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
+def same_statistics(model: nn.Module) -> None:
+    """The first worker's buffers (batch-norm's running statistics), on every worker."""
+    if size() > 1:
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0)
+
+
+def average(parameters: Iterable[nn.Parameter], loss: float, stop: bool) -> tuple[float, bool]:
+    """Average gradients and loss over the workers; stop when the first worker says so.
+
+    All travels in one message, so the workers always make the same number of steps.
+    """
+    held = [p for p in parameters if p.requires_grad]
+    for p in held:
+        if p.grad is None:  # a layer that was not used here may have been used elsewhere
+            p.grad = torch.zeros_like(p)
+    grads = [p.grad for p in held if p.grad is not None]
+    extra = torch.tensor([loss, float(stop and rank() == 0)], dtype=grads[0].dtype, device=grads[0].device)
+    flat = torch.cat([*(g.flatten() for g in grads), extra])
+    dist.all_reduce(flat)
+    flat /= size()
+    offset = 0
+    for grad in grads:
+        grad.copy_(flat[offset : offset + grad.numel()].view_as(grad))
+        offset += grad.numel()
+    return float(flat[-2]), float(flat[-1]) > 0

@@ -1,0 +1,97 @@
+"""`argosy grow` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import Argosy
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "grow"))
+from grow_tables import toy_table  # noqa: E402
+
+NETWORKS = """
+from torch import nn
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(8, 10))
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+def needs(width): ...
+"""
+TINY = ["--data", "digits", "--train", "64", "--budget", "3", "--width", "2", "--decisions", "1", "--runs", "1", "-j", "1"]
+
+
+@pytest.fixture
+def networks(tmp_path: Path) -> str:
+    (tmp_path / "nets.py").write_text(NETWORKS)
+    return "nets.py"
+
+
+def test_sites(argosy: Argosy, networks: str) -> None:
+    answer = argosy("grow", "sites", f"{networks}:Net", "--input", "3x16x16")
+    assert answer.code == 0, answer.err
+    assert "conv2d" in answer.out and "part of the network's output" in answer.out
+    found = json.loads(argosy("grow", "sites", f"{networks}:Net", "-i", "3x16x16", "-o", "json").out)
+    assert [site["site"] for site in found] == ["0", "5"] and found[0]["deepen"]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "says"),
+    [
+        ("nets.py:Nte", "3x16x16", "did you mean Net"),
+        ("nets.py:needs", "3x16x16", "called without arguments"),
+        ("nets.py:Branching", "3x16x16", "can not be traced"),
+        ("nets.py:Net", "3x16", "does not accept an example input"),
+        ("nets.py:Net", "3xx", "not a shape"),
+        ("missing.py:Net", "3x16x16", "no such file"),
+        ("Net", "3x16x16", "names no network"),
+    ],
+)
+def test_bad_networks(argosy: Argosy, networks: str, model: str, shape: str, says: str) -> None:
+    answer = argosy("grow", "sites", model, "--input", shape)
+    assert answer.code == 2 and says in answer.err
+
+
+def test_table_train_eval(argosy: Argosy, tmp_path: Path) -> None:
+    answer = argosy("grow", "table", *TINY, "--scenario", "early,late", "--options", "deepen:4,replicate:2", "-o", "t")
+    assert answer.code == 0, answer.err
+    assert "cnn1/early: best" in answer.out
+    found = json.loads((tmp_path / "t" / "cnn1-digits-late.json").read_text())
+    assert found["about"]["command"].startswith("argosy grow table") and len(found["options"]) == 3
+    answer = argosy("grow", "train", "-t", "t", "--curriculum", "late,early", "--steps", "5", "-o", "a.safetensors")
+    assert answer.code == 0, answer.err
+    answer = argosy("grow", "eval", "-t", "t", "-a", "a.safetensors", "--report", "out/g.html", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert [verdict["table"] for verdict in json.loads(answer.out)] == ["cnn1/early", "cnn1/late"]
+    assert "Growth agent" in (tmp_path / "out" / "g.html").read_text()
+    answer = argosy("grow", "eval", "-t", "t", "-a", "none")
+    assert answer.code == 0 and "3/3" in answer.out or "/3" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("table", *TINY, "--scenario", "noon"), "unknown scenario 'noon'"),
+        (("table", *TINY, "--options", "deepen"), "is not understood"),
+        (("table", *TINY, "--options", "deepen:99"), "99"),
+        (("table", *TINY, "--model", "vgg"), "unknown network 'vgg'"),
+        (("train", "-t", "toy", "--curriculum", "noon"), "no table of the scenario noon"),
+        (("train", "-t", "toy", "--agent", "wizard"), "unknown agent 'wizard'"),
+        (("eval", "-t", "empty"), "no table"),
+        (("eval", "-t", "toy", "-a", "missing.safetensors"), "no such file"),
+        (("data", "mnist"), "unknown data 'mnist'"),
+        (("study", "--parts", "magic"), "unknown part 'magic'"),
+        (("demo", "--budget", "1"), "too short"),
+    ],
+)
+def test_bad_input(argosy: Argosy, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "empty").mkdir()
+    toy_table().write(tmp_path / "toy" / "t.json")
+    answer = argosy("grow", *words)
+    assert answer.code == 2 and says in answer.err, answer.err

@@ -1,0 +1,64 @@
+"""Small data, small networks and comparisons for the tests of training."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import nn
+
+from argosy.grow.data import Data, load
+from argosy.grow.models import cnn1
+
+torch.set_num_threads(1)
+
+
+@functools.cache
+def digits(train: int = 200) -> Data:
+    """A few of scikit-learn's digits."""
+    return load("digits", train=train, val=100, test=100)
+
+
+@functools.cache
+def drawn(train: int = 128) -> Data:
+    """Noisy pictures of ten patterns, for child processes: nothing has to be imported for them."""
+    rng = torch.Generator().manual_seed(1)
+    patterns = torch.randn(10, 1, 8, 8, generator=rng)
+
+    def some(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.randint(0, 10, (n,), generator=rng)
+        return patterns[y] + 0.5 * torch.randn(n, 1, 8, 8, generator=rng), y
+
+    return Data("drawn", 10, *some(train), *some(50), *some(50))
+
+
+def small_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Module:
+    """CNN#1 with 4 channels; sites "0", "4" and the last layer."""
+    torch.manual_seed(seed)
+    net = cnn1(4, channels=1)
+    if dropout:
+        net.insert(9, nn.Dropout(dropout))
+    return net
+
+
+def same_weights(a: nn.Module, b: nn.Module) -> bool:
+    """Bit by bit, statistics too."""
+    left, right = a.state_dict(), b.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+class Chooses:
+    """An agent that answers from a list, and remembers what it was asked."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    def decide(self, situation):
+        self.asked.append(situation)
+        return tuple(self.answers.pop(0)) if self.answers else ()
+
+    def state(self):
+        return {"left": len(self.answers)}
+
+    def restore(self, state):
+        self.answers = self.answers[len(self.answers) - state["left"] :]
