@@ -43,8 +43,9 @@ check: setup ## lint and type-check
 picture: setup ## draw the README's picture again
 	$(BIN)/python examples/readme_picture.py docs/images/compare.png
 
-bench: setup ## measure speed and memory; writes JSON
+bench: setup ## measure speed and memory, and study growth; writes JSON
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks growth
 
 faithfulness: setup ## try out the papers' claims; writes docs/faithfulness.md
 	@$(BIN)/python -m benchmarks faithfulness

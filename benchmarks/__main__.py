@@ -3,6 +3,7 @@
 python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
 python -m benchmarks faithfulness             # the papers' claims, half an hour
+python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -19,12 +20,13 @@ from argosy.errors import ArgosyError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Options, aligned, document, warm, write
 
 SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers")
-NAMES = (*SPEED, "faithfulness")
+LONG = ("growth", "faithfulness")
+NAMES = (*SPEED, *LONG)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed, memory and faithfulness.")
-    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but faithfulness")
+    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but growth and faithfulness")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     given = parser.parse_args(arguments)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from benchmarks import decision, faithfulness, million, peers, philly, schedulers, startup
+from benchmarks import decision, faithfulness, growth, million, peers, philly, schedulers, startup
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "faithfulness.md")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth"))
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
@@ -34,6 +34,15 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
     "agreement": ("faithfulness", faithfulness.agreement_table),
+    "growthtargets": ("growth", growth.target_table),
+    "pays": ("growth", growth.pays_table),
+    "search": ("growth", growth.search_table),
+    "reference": ("growth", growth.reference_table),
+    "transfers": ("growth", growth.transfer_table),
+    "curricula": ("growth", growth.curriculum_table),
+    "starts": ("growth", growth.starts_table),
+    "shrinking": ("growth", growth.shrinking_table),
+    "loops": ("growth", growth.speed_table),
 }
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import Argosy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "grow"))
-from grow_tables import toy_table  # noqa: E402
+from grow_tables import toy_table
 
 NETWORKS = """
 from torch import nn
@@ -23,7 +23,22 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 def needs(width): ...
 """
-TINY = ["--data", "digits", "--train", "64", "--budget", "3", "--width", "2", "--decisions", "1", "--runs", "1", "-j", "1"]
+TINY = [
+    "--data",
+    "digits",
+    "--train",
+    "64",
+    "--budget",
+    "3",
+    "--width",
+    "2",
+    "--decisions",
+    "1",
+    "--runs",
+    "1",
+    "-j",
+    "1",
+]
 
 
 @pytest.fixture
@@ -70,7 +85,7 @@ def test_table_train_eval(argosy: Argosy, tmp_path: Path) -> None:
     assert [verdict["table"] for verdict in json.loads(answer.out)] == ["cnn1/early", "cnn1/late"]
     assert "Growth agent" in (tmp_path / "out" / "g.html").read_text()
     answer = argosy("grow", "eval", "-t", "t", "-a", "none")
-    assert answer.code == 0 and "3/3" in answer.out or "/3" in answer.out
+    assert (answer.code == 0 and "3/3" in answer.out) or "/3" in answer.out
 
 
 @pytest.mark.parametrize(

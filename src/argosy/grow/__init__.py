@@ -14,9 +14,11 @@ except ModuleNotFoundError:
 
     raise InputError("growing networks needs PyTorch", hint="pip install 'argosy[grow]'") from None
 
+from argosy.grow import models
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.agents.baselines import FixedSequence, Nothing, RandomGrowth
 from argosy.grow.agents.planner import PlanningAgent
+from argosy.grow.agents.q import QAgent
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.search import Search
 from argosy.grow.apply import apply, rebuild
@@ -36,12 +38,13 @@ from argosy.grow.sites import Site, Sites, sites
 from argosy.grow.table import Table
 from argosy.grow.trace import Block
 from argosy.grow.trainer import Trainer
+from argosy.grow.unfreeze import unfreeze
 from argosy.grow.widen import widen
 
 __all__ = [
     "Agent", "Block", "Data", "FixedSequence", "GrowError", "LiveScheduler", "NoSuchSite", "NotTraceable", "Nothing",
-    "PlanningAgent", "RandomGrowth", "RealClock", "Recipe", "ReferenceAgent", "Run", "Scheduler", "Search",
+    "PlanningAgent", "QAgent", "RandomGrowth", "RealClock", "Recipe", "ReferenceAgent", "Run", "Scheduler", "Search",
     "SimulatedScheduler", "Site", "Sites", "Situation", "Surgery", "Table", "TimedScheduler", "Trainer",
-    "VirtualClock", "apply", "carry", "deepen", "load", "make_table", "rebuild", "shrink", "sites", "surgeries_of",
-    "widen",
+    "VirtualClock", "apply", "carry", "deepen", "load", "make_table", "models", "rebuild", "shrink", "sites",
+    "surgeries_of", "unfreeze", "widen",
 ]  # fmt: skip

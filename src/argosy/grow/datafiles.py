@@ -50,7 +50,7 @@ def check_counts(raw: Raw, per_class: tuple[int, int], where: str) -> Raw:
 def read_digits() -> Raw:
     """scikit-learn's 1,797 hand-written digits of 8x8 pixels."""
     try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        from sklearn.datasets import load_digits
     except ImportError:
         raise GrowError("the digits need scikit-learn", hint="pip install scikit-learn") from None
     found = load_digits()

@@ -16,6 +16,7 @@ from torch import fx, nn
 from argosy.grow.grown import host_path
 from argosy.grow.trace import Traced, trace
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 KINDS = ("conv", "linear", "attention", "embedding", "pool", "join", "other")
 FEATURES = (
     *(f"is_{kind}" for kind in KINDS),
@@ -91,8 +92,7 @@ class _Reader:
 
     def _features(self, node: fx.Node, module: nn.Module | None, kind: str) -> dict[str, float]:
         shape = self.traced.shape(node) or (1,)
-        conv = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-        channels_out = shape[1] if conv or len(shape) > 3 else shape[-1]
+        channels_out = shape[1] if isinstance(module, CONVOLUTIONS) or len(shape) > 3 else shape[-1]
         positions = math.prod(shape[1:]) / max(channels_out, 1)
         weights = float(sum(p.numel() for p in module.parameters())) if module is not None else 0.0
         channels_in = getattr(module, "in_channels", getattr(module, "in_features", channels_out))
@@ -105,11 +105,11 @@ class _Reader:
             "weights": weights,
             "work": weights * positions,
         }
-        if conv:
+        if isinstance(module, CONVOLUTIONS):
             row |= {
-                "kernel": float(module.kernel_size[0]),  # type: ignore[union-attr, arg-type]
-                "stride": float(module.stride[0]),  # type: ignore[union-attr, arg-type]
-                "log_groups": math.log2(module.groups),  # type: ignore[union-attr, arg-type]
+                "kernel": float(module.kernel_size[0]),
+                "stride": float(module.stride[0]),
+                "log_groups": math.log2(module.groups),
             }
         return row
 

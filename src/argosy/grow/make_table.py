@@ -34,6 +34,7 @@ from argosy.grow.table import SCENARIOS, Table
 from argosy.seeding import stream
 from argosy.sim.pool import run_tasks
 
+Floats = tuple[float, ...]
 ARMS = ("none_plain", "none_reset")
 _ARMS_TASK = -1  # in place of a first option: the two arms in which nothing grows
 
@@ -83,18 +84,20 @@ class Worker:
             if self._trunk is None or self._trunk[0] != run:
                 self._trunk = (run, self.experiment.begin(run))
             trunk = self._trunk[1]
-            found = self._nothing(trunk) if first == _ARMS_TASK else self._follow(trunk.fork(), (), (), [first])
+            if first == _ARMS_TASK:
+                return {"run": run, "first": first, "found": self._nothing(trunk)}
+            found = self._follow(trunk.fork(), (), (), (trunk.evaluate("validation"),), [first])
             return {"run": run, "first": first, "found": found}
         except ArgosyError as problem:
             return problem
 
     def _follow(
-        self, state: Run, sequence: tuple[int, ...], times: tuple[float, ...], choices: Iterable[int]
+        self, state: Run, sequence: tuple[int, ...], times: Floats, scores: Floats, choices: Iterable[int]
     ) -> list[list[Any]]:
-        """Every sequence that goes on from here: [decisions, times, validation, test]."""
+        """Every sequence that goes on from here: [decisions, times, accuracy on the way, validation, test]."""
         experiment = self.experiment
         if len(sequence) == experiment.decisions:
-            return [[sequence, times, *_finish(state)]]
+            return [[sequence, times, scores, *_finish(state)]]
         found = []
         for choice in choices:
             arm = state.fork()
@@ -104,7 +107,8 @@ class Worker:
                 arm.grow(() if surgery is None else (surgery,))
                 arm.train_epoch()
             every = range(len(experiment.options))
-            found += self._follow(arm, (*sequence, choice), (*times, left), every)
+            after = (*scores, arm.evaluate("validation"))
+            found += self._follow(arm, (*sequence, choice), (*times, left), after, every)
         return found
 
     def _nothing(self, trunk: Run) -> dict[str, tuple[float, float]]:
@@ -241,6 +245,7 @@ def _table(
     runs = len(experiment.seeds)
     times = np.full((runs, len(every), experiment.decisions), np.nan)
     accuracy = np.full((2, len(every), runs), np.nan)
+    progress = np.full((runs, len(every), experiment.decisions + 1), np.nan)
     arms = {arm: {split: np.full(runs, np.nan) for split in ("validation", "test")} for arm in ARMS}
     for part in parts:
         run = part["run"]
@@ -248,9 +253,9 @@ def _table(
             for arm, scores in part["found"].items():
                 arms[arm]["validation"][run], arms[arm]["test"][run] = scores
             continue
-        for sequence, left, validation, test in part["found"]:
+        for sequence, left, scores, validation, test in part["found"]:
             row = row_of[tuple(sequence)]
-            times[run, row] = left
+            times[run, row], progress[run, row] = left, scores
             accuracy[:, row, run] = validation, test
     settings = _settings(experiment, scenario)
     made = {name: settings[name] for name in ("network", "data", "clock", "recipe", "seeds")}
@@ -266,5 +271,6 @@ def _table(
         test=accuracy[1],
         budget=experiment.budget,
         arms=arms,
+        progress=progress.mean(axis=0),
         about={**made, "versions": versions, **about},
     )

@@ -131,6 +131,7 @@ def _groups(
     optimizer: Optimizer, names: dict[nn.Parameter, str], history: _Ancestry, new_model: nn.Module
 ) -> list[dict[str, Any]]:
     where = {names[p]: i for i, group in enumerate(optimizer.param_groups) for p in group["params"] if p in names}
+    asleep = {name for p, name in names.items() if not p.requires_grad and name not in where}
     groups = [
         {key: value for key, value in group.items() if key not in ("params", "param_names")}
         | {"params": [p for p in group["params"] if p not in names]}
@@ -138,8 +139,9 @@ def _groups(
     ]
     for name, parameter in new_model.named_parameters():
         chain = history.chains[name]
-        group = where.get(chain.source if chain is not None else history.beside(name))
-        if group is None and chain is None:
+        new = chain is None or (parameter.requires_grad and chain.source in asleep)  # or woken: it learns from now on
+        group = where.get(history.beside(name) if chain is None or new else chain.source)
+        if group is None and new:
             group = min(where.values())
         if group is not None:
             groups[group]["params"].append(parameter)

@@ -155,7 +155,9 @@ class Run:
         begin, left = self.clock.now(), self.time_left
         planned, steps = self.clock.epoch_time(), feed.steps(self.data, recipe.batch)
         step_s = planned / steps if planned is not None and steps else None
-        most = math.inf if step_s is None or steps is None else min(steps, math.floor(min(left / step_s, steps) + ROUNDING))
+        most: float = math.inf
+        if step_s is not None and steps is not None:
+            most = min(steps, math.floor(min(left / step_s, steps) + ROUNDING))
         whole = step_s is None or most == steps
         total, taken, lr, late = 0.0, 0, self.lr, False
         batches: Iterator[tuple[Any, Any, float]] = feed.training(self.data, recipe.batch, self.generator)

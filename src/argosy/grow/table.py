@@ -50,6 +50,7 @@ class Table:
     test: Floats
     budget: float  # seconds
     arms: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)  # beside it: ["none_plain"]["test"][run]
+    progress: Floats | None = None  # validation accuracy at the first decision and an epoch after each, if known
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
 
     def __post_init__(self) -> None:
@@ -133,6 +134,16 @@ class Table:
             return None
         return float(np.sqrt(getattr(self, split).var(axis=1, ddof=1).mean()))
 
+    def gained(self, prefix: Iterable[int]) -> float:
+        """The accuracy gained in the epoch after the last of these decisions; after a whole sequence, until the end."""
+        if self.progress is None:
+            raise GrowError(f"the table {self.key} has no accuracy at each decision", hint=MAKE)
+        begin = np.array(list(prefix), dtype=np.int64)
+        same = (self.sequences[:, : len(begin)] == begin).all(axis=1)
+        if len(begin) == self.decisions:
+            return float((self.means() - self.progress[:, -2])[same].mean())
+        return float((self.progress[:, len(begin)] - self.progress[:, len(begin) - 1])[same].mean())
+
     def surgeries(self, sequence: Iterable[int]) -> tuple[Surgery | None, ...]:
         """What a sequence does at each decision."""
         return tuple(self.options[a] for a in self.sequences[self.index(sequence)])
@@ -178,7 +189,8 @@ class Table:
             "about": dict(self.about),
             "arms": {name: {k: v.tolist() for k, v in arm.items()} for name, arm in self.arms.items()},
         }
-        columns = {name: getattr(self, name).tolist() for name in ("sequences", "time_left", "validation", "test")}
+        names = ("sequences", "time_left", "validation", "test", *(["progress"] if self.progress is not None else []))
+        columns = {name: getattr(self, name).tolist() for name in names}
         with writing(path) as temporary:
             temporary.write_text(_with_a_line_per_row(document, columns), encoding="utf-8")
 
@@ -204,6 +216,7 @@ class Table:
                     name: {split: numbers(name, values) for split, values in arm.items()}
                     for name, arm in found.get("arms", {}).items()
                 },
+                progress=numbers("progress", found["progress"]) if "progress" in found else None,
                 about=found.get("about", {}),
             )
         except GrowError as wrong:

@@ -44,6 +44,8 @@ def check(table: Table) -> None:
         raise GrowError("time_left has values that are not numbers from 0 up")
     for name, values in (("validation", table.validation), ("test", table.test)):
         _check_accuracy(name, values, (len(seen), max(table.runs, 1) if table.validation.ndim == 2 else 1))
+    if table.progress is not None:
+        _check_accuracy("progress", table.progress, (len(seen), table.decisions + 1))
     for arm, splits in table.arms.items():
         for split, values in splits.items():
             _check_accuracy(f"the arm {arm}, {split},", values, (table.runs,))

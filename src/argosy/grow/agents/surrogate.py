@@ -54,7 +54,7 @@ class Observed:
     @property
     def standard(self) -> Floats:
         """The results with mean 0 and deviation 1."""
-        return (self.values - self.values.mean()) / self.spread
+        return np.asarray((self.values - self.values.mean()) / self.spread)
 
 
 class Kernel(nn.Module):
@@ -104,7 +104,7 @@ class Kernel(nn.Module):
     def _summaries(self, tasks: Sequence[Task]) -> torch.Tensor:
         width = self.centre.numel() // 3  # a layer's own features
         means = torch.stack([torch.from_numpy(t.graph.features).mean(0) for t in tasks])
-        return (means - self.centre[:width]) / self.scale[:width] / width**0.5
+        return torch.as_tensor((means - self.centre[:width]) / self.scale[:width] / width**0.5)
 
     def between(self, one: Sequence[Observed], other: Sequence[Observed] | None = None) -> torch.Tensor:
         """The covariance of the standardised results of plans, without noise."""
