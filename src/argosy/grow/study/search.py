@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.errors import ArgosyError
 from argosy.grow.agents.lessons import lesson, plans_of, task_of
 from argosy.grow.agents.planner import PlanningAgent
 from argosy.grow.agents.search import Search
 from argosy.grow.agents.surrogate import Surrogate, learn
 from argosy.grow.evaluate import play
+from argosy.grow.study.branches import run_all
 from argosy.grow.table import Table
 from argosy.report.stats import interval
-from argosy.sim.pool import run_tasks
 
 LOOKS = (1, 3, 5, 10, 20, 40)
 
@@ -33,16 +32,7 @@ class Worker:
     def __init__(self, tables: Sequence[Table], seeds: int, steps: int, price: float) -> None:
         self.tables, self.seeds, self.steps, self.price = list(tables), seeds, steps, price
 
-    def __call__(self, row: int) -> dict[str, Any] | ArgosyError:
-        import torch
-
-        torch.set_num_threads(1)
-        try:
-            return self.judge(row)
-        except ArgosyError as problem:
-            return problem
-
-    def judge(self, row: int) -> dict[str, Any]:
+    def __call__(self, row: int) -> dict[str, Any]:
         table = self.tables[row]
         others = [lesson(t) for i, t in enumerate(self.tables) if i != row]
         taught = learn(others, steps=self.steps) if others else Surrogate()
@@ -108,19 +98,7 @@ def study(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """All tables, each with what the others taught, and the means over them."""
-    rows: list[dict[str, Any]] = []
-
-    def finished(row: dict[str, Any] | ArgosyError) -> None:
-        if isinstance(row, ArgosyError):
-            raise row
-        rows.append(row)
-        if progress:
-            progress(len(rows), len(tables))
-
-    run_tasks(
-        Worker(tables, seeds, steps, price), list(range(len(tables))), lambda row, problem: problem, workers, finished
-    )
-    rows.sort(key=lambda r: [t.key for t in tables].index(r["table"]))
+    rows = run_all(Worker(tables, seeds, steps, price), list(range(len(tables))), workers, progress)
     return {"seeds": seeds, "price": price, "rows": rows, "mean": _mean(rows)}
 
 
