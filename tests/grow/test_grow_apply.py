@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from random_networks import NetPlan, net_plans
 from torch import Tensor, nn
 
-from argosy.grow.apply import apply, rebuild, surgeries_of
 from argosy.grow.errors import GrowError
 from argosy.grow.models import cnn1
-from argosy.grow.record import Surgery
-from argosy.grow.sites import sites
+from argosy.grow.surgery.apply import apply, rebuild, surgeries_of
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.surgery.sites import sites
 
 torch.set_num_threads(1)
 

@@ -10,11 +10,11 @@ import torch
 from grow_networks import FAMILIES, difference
 from torch import Tensor, nn
 
-from argosy.grow.attention import Attention
 from argosy.grow.errors import NoSuchSite
-from argosy.grow.sites import sites
-from argosy.grow.trace import trace
-from argosy.grow.widen import can_widen, widen
+from argosy.grow.surgery.attention import Attention
+from argosy.grow.surgery.sites import sites
+from argosy.grow.surgery.trace import trace
+from argosy.grow.surgery.widen import can_widen, widen
 
 torch.set_num_threads(1)
 LIMIT = 1e-5

@@ -12,13 +12,13 @@ from safetensors.torch import save_file
 from torch import nn
 from training_help import digits, same_weights, small_net
 
-from argosy.grow import checkpoint
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.errors import GrowError
-from argosy.grow.history import surgeries_of
-from argosy.grow.recipe import Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
+from argosy.grow.surgery.history import surgeries_of
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training import checkpoint
+from argosy.grow.training.clock import RealClock, VirtualClock
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
 
 GROWTH = (Surgery("deepen", "0"), Surgery("deepen", "4"), Surgery("replicate", factor=2.0), Surgery("widen", "0", 1.5))
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.clock import RealClock, VirtualClock
 
 DEEPER, TWICE = Surgery("deepen", "0"), Surgery("replicate", factor=2.0)
 

@@ -15,8 +15,8 @@ import torch
 from PIL import Image
 
 from argosy.errors import UnknownName
-from argosy.grow import cifar, datafiles
-from argosy.grow.data import Data, cache_folder, load
+from argosy.grow.data import Data, cache_folder, cifar, load
+from argosy.grow.data import files as datafiles
 from argosy.grow.errors import GrowError
 
 

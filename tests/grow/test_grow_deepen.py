@@ -13,10 +13,10 @@ from random_networks import NetPlan, net_plans
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from argosy.grow.deepen import Grown, ResidualBranch, deepen
 from argosy.grow.errors import GrowError, NoSuchSite
 from argosy.grow.models import cnn1, cnn2, residual
-from argosy.grow.sites import sites
+from argosy.grow.surgery.deepen import Grown, ResidualBranch, deepen
+from argosy.grow.surgery.sites import sites
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-5  # of the output's scale, see `difference`

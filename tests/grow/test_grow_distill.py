@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from argosy.grow.clock import VirtualClock
 from argosy.grow.data import Data, load
-from argosy.grow.deepen import deepen
-from argosy.grow.distill import shrink
 from argosy.grow.errors import GrowError
-from argosy.grow.feed import Loaders
-from argosy.grow.inherit import inherited, recalibrate
 from argosy.grow.models import cnn1
-from argosy.grow.recipe import Recipe
-from argosy.grow.run import Run
-from argosy.grow.widen import widen
+from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.widen import widen
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.distill import shrink
+from argosy.grow.training.feed import Loaders
+from argosy.grow.training.inherit import inherited, recalibrate
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,8 +9,8 @@ from grow_tables import OPTIONS, toy_table
 from argosy.grow.agents.base import Situation
 from argosy.grow.agents.baselines import FixedSequence, Nothing, RandomGrowth
 from argosy.grow.errors import GrowError
-from argosy.grow.evaluate import evaluate, judge, play, random_sequences, situation, smooth
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.evaluate import evaluate, judge, play, random_sequences, situation, smooth
 
 
 def test_nothing_and_a_fixed_sequence() -> None:

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from argosy.errors import UnknownName
-from argosy.grow import cifar, data, fetch
+from argosy.grow import data
+from argosy.grow.data import cifar, fetch
 from argosy.grow.errors import GrowError
 
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from argosy.errors import UnknownName
-from argosy.grow.clock import VirtualClock
 from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
-from argosy.grow.make_table import make
-from argosy.grow.recipe import Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
-from argosy.grow.table import Table
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.make import make
+from argosy.grow.tables.table import Table
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
 from argosy.seeding import stream
 
 SMALL = {"model_options": {"width": 4}, "workers": 1, "budget": 3.0, "recipe": Recipe(lr=0.05)}

@@ -10,13 +10,13 @@ from grow_networks import FAMILIES, mlp
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from argosy.grow.apply import apply
-from argosy.grow.deepen import deepen
 from argosy.grow.errors import GrowError
-from argosy.grow.history import Origin, remember
 from argosy.grow.models import cnn1
-from argosy.grow.optimizer import carry
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.apply import apply
+from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.history import Origin, remember
+from argosy.grow.surgery.optimizer import carry
+from argosy.grow.surgery.record import Surgery
 
 torch.set_num_threads(1)
 OPTIMIZERS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -21,9 +21,9 @@ from argosy.grow.agents.surrogate import Observed, Surrogate, learn
 from argosy.grow.agents.training import load_agent, train_agent
 from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError, NoSuchSite
-from argosy.grow.evaluate import play, situation
 from argosy.grow.models import build
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.evaluate import play, situation
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +183,26 @@ def test_agents_by_name() -> None:
     assert play(load_agent("none"), table) == (3, 3, 3)
     assert situation(table, ()).options == OPTIONS[:3]
     assert Task(task_of(table).graph, (0.8,)).surroundings[0] == 0.8
+
+
+def test_the_choice_may_grow_with_the_network(taught: Surrogate) -> None:
+    from argosy.grow.surgery.deepen import deepen
+    from argosy.grow.training.choices import options_of
+
+    example = torch.zeros(2, 3, 16, 16)
+    network = build("cnn1")
+    grown = deepen(network, "4", example=example)
+    fixed, wider = options_of(grown, example), options_of(grown, example, added=True)
+    assert fixed == options_of(network, example) and len(wider) > len(fixed)
+    asked = replace(situation_of("cnn1"), options=wider, done=((90.0, Surgery("deepen", "4")),))
+    assert len(PlanningAgent(taught).forecast(asked)) == len(wider) + 1
+
+
+def test_baselines_go_on_where_they_stopped() -> None:
+    from argosy.grow.agents.baselines import FixedSequence, RandomGrowth
+
+    asked = situation_of("cnn1")
+    for agent, other in ((RandomGrowth(3), RandomGrowth(4)), (FixedSequence(OPTIONS), FixedSequence(OPTIONS))):
+        agent.decide(asked)
+        other.restore(agent.state())  # type: ignore[arg-type]
+        assert [agent.decide(asked) for _ in range(3)] == [other.decide(asked) for _ in range(3)]

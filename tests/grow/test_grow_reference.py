@@ -17,9 +17,9 @@ from argosy.grow.agents.reinforce import Anneal, _Lesson, _softmax, learn, rewar
 from argosy.grow.agents.vocabulary import WORDS, words
 from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError
-from argosy.grow.evaluate import evaluate, play, situation
-from argosy.grow.record import Surgery
-from argosy.grow.table import Table
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.evaluate import evaluate, play, situation
+from argosy.grow.tables.table import Table
 from argosy.seeding import stream
 
 

@@ -14,13 +14,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from training_help import digits, same_weights, small_net
 
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.errors import GrowError
-from argosy.grow.feed import Loaders
-from argosy.grow.history import surgeries_of
-from argosy.grow.recipe import Course, Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
+from argosy.grow.surgery.history import surgeries_of
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.clock import RealClock, VirtualClock
+from argosy.grow.training.feed import Loaders
+from argosy.grow.training.recipe import Course, Recipe
+from argosy.grow.training.run import Run
 
 DEEPEN = Surgery("deepen", "0")
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.errors import GrowError
-from argosy.grow.schedulers import LiveScheduler, SimulatedScheduler, TimedScheduler, write_offer
+from argosy.grow.training.clock import RealClock, VirtualClock
+from argosy.grow.training.schedulers import LiveScheduler, SimulatedScheduler, TimedScheduler, write_offer
 
 
 def answers(scheduler, clock, times):

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
-from argosy.grow.deepen import deepen
 from argosy.grow.errors import GrowError, NoSuchSite, NotTraceable
 from argosy.grow.models import cnn1
-from argosy.grow.sites import sites
-from argosy.grow.trace import Block
+from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.sites import sites
+from argosy.grow.surgery.trace import Block
 
 torch.set_num_threads(1)
 

@@ -17,15 +17,15 @@ from grow_tables import toy_table
 from argosy.errors import UnknownName
 from argosy.grow.agents.base import Situation
 from argosy.grow.agents.baselines import FixedSequence
-from argosy.grow.clock import VirtualClock
 from argosy.grow.data import Data, load
-from argosy.grow.distill import Distillation, shrink
 from argosy.grow.errors import GrowError
 from argosy.grow.models import build
-from argosy.grow.recipe import Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
 from argosy.grow.study import branches, pays, shrinking, starts
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.distill import Distillation, shrink
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
 from argosy.seeding import stream
 
 RECIPE = Recipe(lr=0.05, reset_lr=0.04, batch=32)

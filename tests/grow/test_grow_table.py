@@ -10,8 +10,8 @@ import pytest
 from grow_tables import recorded_csv, toy_table
 
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
-from argosy.grow.table import Table, read_all, read_recorded
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import Table, read_all, read_recorded
 
 
 def test_answers_of_a_small_table() -> None:

@@ -11,14 +11,14 @@ from torch import nn
 from training_help import Chooses, digits, same_weights, small_net
 
 from argosy.errors import UnknownName
-from argosy.grow import checkpoint
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.errors import GrowError
-from argosy.grow.feed import Loaders
-from argosy.grow.journal import History
-from argosy.grow.record import Surgery
-from argosy.grow.schedulers import LiveScheduler, SimulatedScheduler, TimedScheduler
-from argosy.grow.trainer import Trainer
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training import checkpoint
+from argosy.grow.training.clock import RealClock, VirtualClock
+from argosy.grow.training.feed import Loaders
+from argosy.grow.training.journal import History
+from argosy.grow.training.schedulers import LiveScheduler, SimulatedScheduler, TimedScheduler
+from argosy.grow.training.trainer import Trainer
 
 A, B = Surgery("deepen", "0"), Surgery("deepen", "4")
 
@@ -81,7 +81,7 @@ def test_a_choice_that_is_not_possible_is_refused_and_training_goes_on():
 
 
 def test_slots_are_given_back_before_anything_is_distilled(monkeypatch):
-    from argosy.grow import distill
+    from argosy.grow.training import distill
 
     order = []
     real = distill.shrink

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from argosy.grow.choices import options_of
 from argosy.grow.data import load
 from argosy.grow.errors import NoSuchSite
 from argosy.grow.models import cnn1
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
-from argosy.grow.unfreeze import frozen, unfreeze
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.surgery.unfreeze import frozen, unfreeze
+from argosy.grow.training.choices import options_of
+from argosy.grow.training.run import Run
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from grow_networks import FAMILIES, VGG11, DenseNet, ResNet18, difference, finge
 from torch import Tensor, nn
 from wide_networks import LIMIT, NETWORKS, WIDE, training_difference, widenable
 
-from argosy.grow.apply import rebuild
-from argosy.grow.deepen import deepen
 from argosy.grow.errors import NoSuchSite
-from argosy.grow.history import origins_of, surgeries_of
-from argosy.grow.sites import sites
-from argosy.grow.trace import Block, trace
-from argosy.grow.widen import can_widen, widen
+from argosy.grow.surgery.apply import rebuild
+from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.history import origins_of, surgeries_of
+from argosy.grow.surgery.sites import sites
+from argosy.grow.surgery.trace import Block, trace
+from argosy.grow.surgery.widen import can_widen, widen
 
 torch.set_num_threads(1)
 

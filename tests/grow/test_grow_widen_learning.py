@@ -10,9 +10,9 @@ from grow_networks import FAMILIES, difference, mlp
 from torch import Tensor, nn
 from wide_networks import NETWORKS, WIDE, widenable
 
-from argosy.grow.history import Origin, origins_of
-from argosy.grow.optimizer import carry
-from argosy.grow.widen import widen
+from argosy.grow.surgery.history import Origin, origins_of
+from argosy.grow.surgery.optimizer import carry
+from argosy.grow.surgery.widen import widen
 
 torch.set_num_threads(1)
 SOME = slice(-2, None, 2)  # one site of each network, the last but one, where a test is slow

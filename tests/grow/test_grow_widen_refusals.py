@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from wide_networks import LIMIT, WIDE
 
 from argosy.grow.errors import GrowError, NoSuchSite
-from argosy.grow.trace import trace
-from argosy.grow.widen import can_widen, widen
+from argosy.grow.surgery.trace import trace
+from argosy.grow.surgery.widen import can_widen, widen
 
 torch.set_num_threads(1)
 

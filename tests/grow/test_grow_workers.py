@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from training_help import Chooses, drawn, same_weights, small_net
 
-from argosy.grow.clock import VirtualClock
-from argosy.grow.record import Surgery
-from argosy.grow.schedulers import TimedScheduler
-from argosy.grow.trainer import Trainer
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.schedulers import TimedScheduler
+from argosy.grow.training.trainer import Trainer
 
 AGENT = [[Surgery("deepen", "0")], [Surgery("deepen", "4"), Surgery("deepen", "0")]]
 

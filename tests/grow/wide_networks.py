@@ -9,10 +9,10 @@ from grow_networks import FAMILIES, Family
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from argosy.grow.follow import follow
 from argosy.grow.models import residual
-from argosy.grow.trace import trace
-from argosy.grow.widen import can_widen
+from argosy.grow.surgery.follow import follow
+from argosy.grow.surgery.trace import trace
+from argosy.grow.surgery.widen import can_widen
 
 LIMIT = 1e-5  # of the output's scale, which is at least 1
 

@@ -13,7 +13,7 @@ from argosy.cli._shared import Output, OutputOption, ProgressOption, at_least, c
 from argosy.errors import InputError
 
 if TYPE_CHECKING:
-    from argosy.grow.table import Table
+    from argosy.grow.tables.table import Table
 
 app = typer.Typer(no_args_is_help=True, help="Grow networks while they train.", rich_markup_mode=None)
 
@@ -62,7 +62,7 @@ def data(
     \b
     argosy grow data fashion-mnist
     """
-    from argosy.grow.fetch import fetch
+    from argosy.grow.data.fetch import fetch
 
     fetch(name, folder, say=say)
 
@@ -99,8 +99,8 @@ def table(
     Interrupted, the same command goes on where it stopped.
     """
     from argosy.grow.data import load
-    from argosy.grow.make_table import make
-    from argosy.grow.table import SCENARIOS
+    from argosy.grow.tables.make import make
+    from argosy.grow.tables.table import SCENARIOS
 
     at_least("--workers", 1, workers)
     at_least("--width", 1, width)
@@ -140,7 +140,7 @@ def train(
     argosy grow train --table tables/ --curriculum early,late,middle -o agent.safetensors
     """
     from argosy.grow.agents.training import train_agent
-    from argosy.grow.table import read_all
+    from argosy.grow.tables.table import read_all
 
     check_writable(output)
     tables = _order(read_all(table), curriculum, model)
@@ -164,8 +164,8 @@ def evaluate(
     argosy grow eval --agent agent.safetensors --table tables/ --report out/grow.html
     """
     from argosy.grow.agents.training import load_agent
-    from argosy.grow.evaluate import evaluate as judge
-    from argosy.grow.table import read_all
+    from argosy.grow.tables.evaluate import evaluate as judge
+    from argosy.grow.tables.table import read_all
 
     check_writable(report)
     tables = read_all(table)
@@ -271,7 +271,7 @@ def _options(text: str | None) -> list[Any] | None:
     """Surgeries from `deepen:0,widen:4:1.5,replicate:2`."""
     if text is None:
         return None
-    from argosy.grow.record import Surgery
+    from argosy.grow.surgery.record import Surgery
 
     found: list[Surgery | None] = []
     for word in text.split(","):

@@ -21,25 +21,25 @@ from argosy.grow.agents.planner import PlanningAgent
 from argosy.grow.agents.q import QAgent
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.search import Search
-from argosy.grow.apply import apply, rebuild
-from argosy.grow.clock import RealClock, VirtualClock
 from argosy.grow.data import Data, load
-from argosy.grow.deepen import deepen
-from argosy.grow.distill import shrink
 from argosy.grow.errors import GrowError, NoSuchSite, NotTraceable
-from argosy.grow.history import surgeries_of
-from argosy.grow.make_table import make as make_table
-from argosy.grow.optimizer import carry
-from argosy.grow.recipe import Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
-from argosy.grow.schedulers import LiveScheduler, Scheduler, SimulatedScheduler, TimedScheduler
-from argosy.grow.sites import Site, Sites, sites
-from argosy.grow.table import Table
-from argosy.grow.trace import Block
-from argosy.grow.trainer import Trainer
-from argosy.grow.unfreeze import unfreeze
-from argosy.grow.widen import widen
+from argosy.grow.surgery.apply import apply, rebuild
+from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.history import surgeries_of
+from argosy.grow.surgery.optimizer import carry
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.surgery.sites import Site, Sites, sites
+from argosy.grow.surgery.trace import Block
+from argosy.grow.surgery.unfreeze import unfreeze
+from argosy.grow.surgery.widen import widen
+from argosy.grow.tables.make import make as make_table
+from argosy.grow.tables.table import Table
+from argosy.grow.training.clock import RealClock, VirtualClock
+from argosy.grow.training.distill import shrink
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
+from argosy.grow.training.schedulers import LiveScheduler, Scheduler, SimulatedScheduler, TimedScheduler
+from argosy.grow.training.trainer import Trainer
 
 __all__ = [
     "Agent", "Block", "Data", "FixedSequence", "GrowError", "LiveScheduler", "NoSuchSite", "NotTraceable", "Nothing",

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from argosy.grow.clock import VirtualClock
 from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
-from argosy.grow.journal import History
 from argosy.grow.models import cnn1
-from argosy.grow.recipe import Recipe
-from argosy.grow.schedulers import TimedScheduler
-from argosy.grow.trainer import Trainer
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.journal import History
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.schedulers import TimedScheduler
+from argosy.grow.training.trainer import Trainer
 
 START = 0.2  # of the time, when GPUs appear
 DECISIONS = 3

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import fx, nn
 
-from argosy.grow.grown import host_path
-from argosy.grow.trace import Traced, trace
+from argosy.grow.surgery.grown import host_path
+from argosy.grow.surgery.trace import Traced, trace
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 KINDS = ("conv", "linear", "attention", "embedding", "pool", "join", "other")
@@ -32,6 +32,7 @@ class LayerGraph:
     names: tuple[str, ...]
     features: NDArray[np.float64] = field(compare=False)  # one row per layer, columns as in FEATURES
     edges: tuple[tuple[int, int], ...] = ()
+    parts: tuple[tuple[str, ...], ...] = ()  # of each layer: the modules that merely follow it, its norm for instance
 
     def index(self, site: str) -> int:
         """The row of the layer with this name."""
@@ -55,6 +56,7 @@ class _Reader:
         self.rows: list[dict[str, float]] = []
         self.names: list[str] = []
         self.edges: list[tuple[int, int]] = []
+        self.parts: list[list[str]] = []
         self.row_of: dict[fx.Node, int | None] = {}
 
     def graph(self) -> LayerGraph:
@@ -62,7 +64,7 @@ class _Reader:
             self._read(node)
         self._share()
         table = np.array([[row.get(name, 0.0) for name in FEATURES] for row in self.rows]).reshape(-1, len(FEATURES))
-        return LayerGraph(tuple(self.names), table, tuple(self.edges))
+        return LayerGraph(tuple(self.names), table, tuple(self.edges), tuple(map(tuple, self.parts)))
 
     def _read(self, node: fx.Node) -> None:
         sources = [row for row in (self.row_of.get(n) for n in node.all_input_nodes) if row is not None]
@@ -74,8 +76,11 @@ class _Reader:
         if single and (self.traced.activation(node) or "norm" in kind or not self._shapes(node, module, kind)):
             self._fold(sources[0], kind, bool(self.traced.activation(node)))
             self.row_of[node] = sources[0]
+            if module is not None:
+                self.parts[sources[0]].append(host_path(self.traced.model, str(node.target)))
             return
         self.row_of[node] = len(self.rows)
+        self.parts.append([])
         self.edges += [(source, len(self.rows)) for source in dict.fromkeys(sources)]
         self.names.append(host_path(self.traced.model, str(node.target)) if module is not None else node.name)
         self.rows.append(self._features(node, module, kind))

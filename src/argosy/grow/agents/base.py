@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from argosy.grow.describe import LayerGraph
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from argosy.grow.agents.base import Situation
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
 from argosy.seeding import stream
 
 
@@ -28,6 +29,14 @@ class RandomGrowth:
         choice = int(self._rng.integers(len(situation.options) + 1))
         return situation.options[choice : choice + 1]
 
+    def state(self) -> dict[str, Any]:
+        """Where its random numbers are, so that an interrupted training goes on exactly."""
+        return dict(self._rng.bit_generator.state)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._rng.bit_generator.state = dict(state)
+
 
 class FixedSequence:
     """Does the same at each decision, whatever the network: entry i at decision i; None, and what is behind the last
@@ -47,3 +56,11 @@ class FixedSequence:
         entry = self.sequence[self._next] if self._next < len(self.sequence) else None
         self._next += 1
         return () if entry is None else (entry,)
+
+    def state(self) -> dict[str, Any]:
+        """How far it is."""
+        return {"next": self._next, "decisions_left": self._decisions_left}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._next, self._decisions_left = int(state["next"]), int(state["decisions_left"])

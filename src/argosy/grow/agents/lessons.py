@@ -6,7 +6,7 @@ import numpy as np
 
 from argosy.grow.agents.plans import Plan, Task
 from argosy.grow.agents.surrogate import Observed
-from argosy.grow.table import Table
+from argosy.grow.tables.table import Table
 
 
 def task_of(table: Table) -> Task:

@@ -25,7 +25,7 @@ from argosy.grow.agents.plans import Floats, Plan, Step, Task
 from argosy.grow.agents.store import read, write
 from argosy.grow.agents.surrogate import Observed, Surrogate
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
 
 PRETRAINED = Path(__file__).with_name("pretrained.safetensors")
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from argosy.grow.describe import FEATURES, LayerGraph
 from argosy.grow.errors import NoSuchSite
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
 
 Floats = NDArray[np.float64]
 Step = tuple[Surgery, ...]  # what one decision does; several layers at once are possible
@@ -104,7 +104,10 @@ class Task:
         names = self.graph.names
         if site in names:
             return names.index(site)
-        hosts = [i for i, name in enumerate(names) if site.startswith(f"{name}.")]
+        parts = self.graph.parts or ((),) * len(names)
+        hosts = [
+            (len(path), i) for i, name in enumerate(names) for path in (name, *parts[i]) if site.startswith(f"{path}.")
+        ]
         if not hosts:
             raise NoSuchSite(f"the network has no site {site!r}", hint=f"it has {', '.join(names)}")
-        return max(hosts, key=lambda i: len(names[i]))
+        return max(hosts)[1]

@@ -35,8 +35,8 @@ from argosy.grow.agents.planner import steps_of, task_before
 from argosy.grow.agents.plans import NODE_INPUTS, NOTES, WHOLE, Plan, Step, Task
 from argosy.grow.describe import FEATURES
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
-from argosy.grow.table import Table
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import Table
 
 FORMAT = "argosy q growth agent 1"
 CODE, HIDDEN = 4, 32

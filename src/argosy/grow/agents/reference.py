@@ -29,8 +29,8 @@ from argosy.grow.agents.policy_net import Layers, PolicyNet, time_code
 from argosy.grow.agents.vocabulary import WORDS, words
 from argosy.grow.describe import LayerGraph
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
-from argosy.grow.table import Table
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import Table
 
 FORMAT = "argosy reference growth agent 1"
 

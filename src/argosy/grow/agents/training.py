@@ -16,7 +16,7 @@ from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.reinforce import learn as reinforce
 from argosy.grow.agents.surrogate import learn
 from argosy.grow.errors import GrowError
-from argosy.grow.table import Table
+from argosy.grow.tables.table import Table
 
 KINDS = ("planning", "q", "reference")
 Tick = Callable[[int, int], None]
@@ -57,6 +57,11 @@ def load_agent(name: str) -> Agent:
         return pretrained()
     if name in ("random", "none"):
         return RandomGrowth() if name == "random" else Nothing()
+    if not Path(name).exists():
+        if not Path(name).suffix:
+            raise UnknownName("agent", name, ("pretrained", "random", "none"))
+        hint = "pretrained, random, none, or a file that argosy grow train wrote"
+        raise GrowError("there is no such file", where=name, hint=hint)
     problems = []
     for kind in (PlanningAgent, QAgent, ReferenceAgent):
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from argosy.grow.describe import LayerGraph
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
+from argosy.grow.surgery.record import Surgery
 
 KERNELS = (1, 3, 5, 7)
 WIDTHS = tuple(2**i for i in range(1, 12))

@@ -24,12 +24,12 @@ from argosy.atomic import writing
 from argosy.errors import UnknownName
 from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
 from argosy.grow.study import pays, reference_study, search, shrinking, starts
 from argosy.grow.study.page import write_page
-from argosy.grow.table import Table, read_all
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import Table, read_all
 
-OWN_TABLES = Path(__file__).parents[1] / "tables"
+OWN_TABLES = Path(__file__).parents[1] / "tables" / "shipped"
 PARTS = ("reference", "speed", "search", "pays", "starts", "shrinking")
 Tick = Callable[[int, int], None]
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from argosy.errors import ArgosyError
-from argosy.grow.clock import Price, VirtualClock
 from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
-from argosy.grow.make_table import Experiment
-from argosy.grow.passes import threads
-from argosy.grow.recipe import Recipe
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.make import Experiment
+from argosy.grow.training.clock import Price, VirtualClock
+from argosy.grow.training.passes import threads
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.run import Run
 from argosy.report.stats import Interval, interval, paired_difference
 from argosy.seeding import stream
 from argosy.sim.pool import run_tasks

@@ -11,8 +11,8 @@ import altair as alt
 import polars as pl
 
 from argosy.atomic import writing
-from argosy.grow.evaluate import Verdict
-from argosy.grow.table import Table
+from argosy.grow.tables.evaluate import Verdict
+from argosy.grow.tables.table import Table
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import PALETTE, rows
 

@@ -21,15 +21,14 @@ from pathlib import Path
 
 from argosy.errors import UnknownName
 from argosy.grow.agents.base import Agent, Situation
-from argosy.grow.agents.planner import PlanningAgent
-from argosy.grow.choices import AGENTS, agent_of, options_of
-from argosy.grow.clock import Price, VirtualClock
 from argosy.grow.describe import LayerGraph, describe
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
 from argosy.grow.study.branches import Ground, Progress, Row, difference, finish, follow, numbers, run_all, together
-from argosy.grow.table import SCENARIOS, Table
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import SCENARIOS, Table
+from argosy.grow.training.choices import agent_of, options_of
+from argosy.grow.training.clock import Price, VirtualClock
+from argosy.grow.training.run import Run
 from argosy.seeding import stream
 
 Sequences = Mapping[str, Sequence[Surgery | None]]
@@ -133,8 +132,6 @@ def _random(
 
 def _agent(agent: Agent | Path | str | None) -> Agent | None:
     """An agent as it stood at the beginning, so that no seed depends on another."""
-    if isinstance(agent, Path) or (isinstance(agent, str) and agent not in AGENTS):
-        return PlanningAgent.load(agent)
     return copy.deepcopy(agent_of(agent))
 
 

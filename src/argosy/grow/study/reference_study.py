@@ -23,9 +23,9 @@ from argosy.errors import ArgosyError
 from argosy.grow.agents.reference import Playground, ReferenceAgent
 from argosy.grow.agents.reinforce import Lesson, learn
 from argosy.grow.errors import GrowError
-from argosy.grow.evaluate import judge, smooth
 from argosy.grow.study import published
-from argosy.grow.table import Table
+from argosy.grow.tables.evaluate import judge, smooth
+from argosy.grow.tables.table import Table
 from argosy.sim.pool import run_tasks
 
 Row = dict[str, Any]

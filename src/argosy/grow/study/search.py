@@ -18,9 +18,9 @@ from argosy.grow.agents.lessons import lesson, plans_of, task_of
 from argosy.grow.agents.planner import PlanningAgent
 from argosy.grow.agents.search import Search
 from argosy.grow.agents.surrogate import Surrogate, learn
-from argosy.grow.evaluate import play
 from argosy.grow.study.branches import run_all
-from argosy.grow.table import Table
+from argosy.grow.tables.evaluate import play
+from argosy.grow.tables.table import Table
 from argosy.report.stats import interval
 
 LOOKS = (1, 3, 5, 10, 20, 40)

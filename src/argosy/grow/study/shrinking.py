@@ -18,10 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from torch import nn
 
-from argosy.grow.distill import Distillation, shrink
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
-from argosy.grow.run import Run
 from argosy.grow.study.branches import (
     SAME,
     Ground,
@@ -36,6 +33,9 @@ from argosy.grow.study.branches import (
     together,
     train_until,
 )
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.distill import Distillation, shrink
+from argosy.grow.training.run import Run
 
 TAUGHT = ("logits", "logits_weights")
 SMALL = ("small", "small_reset", "small_restart")

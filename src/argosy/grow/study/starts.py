@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from argosy.errors import UnknownName
 from argosy.grow.errors import GrowError
-from argosy.grow.record import Surgery
 from argosy.grow.study.branches import (
     Ground,
     Progress,
@@ -26,7 +25,8 @@ from argosy.grow.study.branches import (
     run_all,
     together,
 )
-from argosy.grow.table import SCENARIOS
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import SCENARIOS
 
 PAIRS = (
     ("identity", "random"), ("copy", "fresh"), ("copy_noise", "fresh"), ("copy_noise", "copy"),

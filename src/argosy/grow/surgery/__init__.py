@@ -1,0 +1,1 @@
+"""Changing a network without changing what it computes."""

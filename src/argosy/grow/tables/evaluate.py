@@ -1,0 +1,102 @@
+"""How good an agent's decisions are on a table: the accuracy they lead to, their rank, and what is lost to the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.grow.agents.base import Agent, Situation
+from argosy.grow.errors import GrowError
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.table import Split, Table
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an agent's decisions on one table."""
+
+    table: str
+    sequence: tuple[int, ...]
+    accuracy: float
+    rank: int
+    of: int  # sequences in the table
+    regret: float
+    best: float
+    none: float
+    random: float  # the mean over all sequences
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return asdict(self) | {"sequence": list(self.sequence)}
+
+
+def judge(table: Table, sequence: Iterable[int], split: Split = "validation") -> Verdict:
+    """Judge a sequence of decisions."""
+    chosen = tuple(int(a) for a in sequence)
+    return Verdict(
+        table.key,
+        chosen,
+        table.mean(chosen, split),
+        table.rank(chosen, split),
+        len(table),
+        table.regret(chosen, split),
+        table.best(split),
+        table.none(split),
+        table.random_mean(split),
+    )
+
+
+def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
+    """What an agent would see after it has decided so far."""
+    done: list[tuple[float, Surgery]] = []
+    for decision, chosen in enumerate(prefix):
+        surgery = table.options[chosen]
+        if surgery is not None:
+            done.append((table.time_at(prefix[:decision]), surgery))
+    return Situation(
+        graph=table.graph,
+        options=tuple(option for option in table.options if option is not None),
+        time_left=table.time_at(prefix),
+        time_budget=table.budget,
+        done=tuple(done),
+        decisions_left=table.decisions - len(prefix),
+    )
+
+
+def play(agent: Agent, table: Table) -> tuple[int, ...]:
+    """The sequence that an agent decides for, asked as in training."""
+    chosen: tuple[int, ...] = ()
+    for _ in range(table.decisions):
+        answer = agent.decide(situation(table, chosen))
+        wanted = answer[0] if answer else None
+        if len(answer) > 1 or wanted not in table.options:
+            what = " and ".join(map(str, answer))
+            raise GrowError(f"the agent decided to {what}, which the table {table.key} does not have")
+        chosen = (*chosen, table.options.index(wanted))
+    return chosen
+
+
+def evaluate(agent: Agent, tables: Iterable[Table], split: Split = "validation") -> list[Verdict]:
+    """Let an agent decide on each table, and judge it."""
+    return [judge(table, play(agent, table), split) for table in tables]
+
+
+def random_sequences(table: Table, rng: np.random.Generator, count: int = 10, split: Split = "validation") -> float:
+    """The random baseline as published: the mean accuracy of some random sequences."""
+    return float(table.means(split)[rng.integers(len(table), size=count)].mean())
+
+
+def smooth(values: Floats, window: int = 50) -> Floats:
+    """A moving mean over the last `window` values; the first ones have fewer behind them."""
+    if window < 1:
+        raise GrowError(f"a window of {window} values is empty", hint="give 1 or more")
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))

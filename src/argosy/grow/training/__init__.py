@@ -1,0 +1,1 @@
+"""Training that grows and shrinks a network as GPUs come and go."""

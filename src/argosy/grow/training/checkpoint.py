@@ -1,0 +1,199 @@
+"""A training run in one file: tensors as safetensors, everything else as JSON in its header. Nothing is unpickled.
+
+The file appears whole or not at all, and the one before it is kept beside it (`….previous`). The list of surgeries
+is part of it, so a grown network can be rebuilt anywhere from the network that it grew from.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from argosy.atomic import writing
+from argosy.grow.errors import GrowError
+from argosy.grow.surgery.apply import apply
+from argosy.grow.surgery.history import surgeries_of
+from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.recipe import Course, Recipe
+
+if TYPE_CHECKING:
+    from argosy.grow.training.run import Run
+
+FORMAT = 1
+Tensors = dict[str, torch.Tensor]
+
+
+def save(run: Run, path: str | Path, *, more: Mapping[str, Any] | None = None, small: nn.Module | None = None) -> None:
+    """Write a run. `more` is plain data to keep with it; `small` the network to go back to when GPUs go."""
+    tensors = {f"model/{name}": tensor for name, tensor in run.model.state_dict().items()}
+    tensors |= {f"small/{name}": tensor for name, tensor in (small.state_dict() if small is not None else {}).items()}
+    tensors |= {"random/order": run.generator.get_state(), "random/noise": run.noise}
+    optimizer = _pack_optimizer(run, tensors)
+    whole = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    about = {
+        "format": FORMAT,
+        "surgeries": [s.to_dict() for s in run.surgeries],
+        "small": [s.to_dict() for s in surgeries_of(small)] if small is not None else None,
+        "recipe": run.recipe.to_dict(),
+        "clock": run.clock.state(),
+        "course": asdict(run.course),
+        "epochs": run.epochs,
+        "adapting": run.adapting,
+        "optimizer": optimizer,
+        "more": dict(more or {}),
+    }
+    about = json.loads(json.dumps(about))
+    about["sum"] = _sum(whole, about)
+    target = Path(path)
+    if target.is_file():
+        with writing(_previous(target)) as temporary:
+            shutil.copyfile(target, temporary)
+    with writing(target) as temporary:
+        save_file(whole, temporary, metadata={"argosy": json.dumps(about)})
+
+
+def load(path: str | Path, model: nn.Module, example: torch.Tensor) -> nn.Module:
+    """The grown network of a checkpoint, rebuilt from the network that it grew from."""
+    tensors, about = _read(path)
+    return _rebuild(path, model, about["surgeries"], _part(tensors, "model/"), example)
+
+
+def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None]:
+    """Bring a new run to where a saved one was; returns what else was kept, and the small network."""
+    tensors, about = _read(path)
+    recipe = Recipe.from_dict(about["recipe"])
+    if recipe != run.recipe:
+        differing = [k for k, v in recipe.to_dict().items() if v != run.recipe.to_dict()[k]]
+        raise GrowError(f"it was trained by another recipe: {', '.join(differing)} differ", where=str(path),
+                        hint="give the same recipe, or another checkpoint path to start anew")  # fmt: skip
+    base = run.model
+    model = _rebuild(path, base, about["surgeries"], _part(tensors, "model/"), run.example)
+    small = None
+    if about["small"] is not None:
+        small = _rebuild(path, base, about["small"], _part(tensors, "small/"), run.example)
+    optimizer = _unpack_optimizer(path, recipe, model, about["optimizer"], tensors)
+    run.clock.restore(about["clock"])
+    run.model, run.optimizer = model, optimizer
+    run.surgeries = tuple(Surgery.from_dict(s) for s in about["surgeries"])
+    run.course, run.epochs, run.adapting = Course(**about["course"]), about["epochs"], about["adapting"]
+    run.generator.set_state(tensors["random/order"])
+    run.noise = tensors["random/noise"]
+    return about["more"], small
+
+
+def surgeries(path: str | Path) -> tuple[Surgery, ...]:
+    """What was done to the network of a checkpoint."""
+    return tuple(Surgery.from_dict(s) for s in _read(path)[1]["surgeries"])
+
+
+def _pack_optimizer(run: Run, tensors: Tensors) -> dict[str, Any]:
+    """The optimizer's state by parameter name: tensors are added to `tensors`, the rest is returned."""
+    names: dict[torch.Tensor, str] = {parameter: name for name, parameter in run.model.named_parameters()}
+    plain: dict[str, dict[str, Any]] = {}
+    for parameter, state in run.optimizer.state.items():
+        name = names[parameter]
+        for key, value in state.items():
+            if torch.is_tensor(value):
+                tensors[f"optimizer/{name}/{key}"] = value
+            else:
+                plain.setdefault(name, {})[key] = value
+    groups = [
+        {k: v for k, v in group.items() if k != "params"} | {"params": [names[p] for p in group["params"]]}
+        for group in run.optimizer.param_groups
+    ]
+    return {"groups": groups, "plain": plain}
+
+
+def _unpack_optimizer(
+    path: str | Path, recipe: Recipe, model: nn.Module, packed: Mapping[str, Any], tensors: Tensors
+) -> torch.optim.Optimizer:
+    parameters = dict(model.named_parameters())
+    optimizer = recipe.build(parameters.values())
+    try:
+        optimizer.param_groups = [
+            {k: tuple(v) if k == "betas" else v for k, v in group.items()}
+            | {"params": [parameters[name] for name in group["params"]]}
+            for group in packed["groups"]
+        ]
+        for name, state in packed["plain"].items():
+            optimizer.state[parameters[name]].update(state)
+        for label, tensor in _part(tensors, "optimizer/").items():
+            name, key = label.rsplit("/", 1)
+            moved = tensor if tensor.dim() == 0 else tensor.to(parameters[name].device)  # step counts stay on the CPU
+            optimizer.state[parameters[name]][key] = moved
+    except KeyError as missing:
+        raise _corrupt(path, f"optimizer state of an unknown parameter {missing}") from None
+    return optimizer
+
+
+def _rebuild(
+    path: str | Path, model: nn.Module, done: list[dict[str, Any]], state: Tensors, example: torch.Tensor
+) -> nn.Module:
+    wanted = tuple(Surgery.from_dict(s) for s in done)
+    already = surgeries_of(model)
+    if wanted[: len(already)] != already:
+        raise GrowError("the network given has been grown in another way than the saved one", where=str(path),
+                        hint="give the network as it was before growth")  # fmt: skip
+    grown = copy.deepcopy(model)
+    for surgery in wanted[len(already) :]:
+        grown = apply(grown, surgery, example)
+    try:
+        grown.load_state_dict(state)
+    except RuntimeError as problem:
+        reason = " ".join(str(problem).split())[:300]
+        raise GrowError(f"it belongs to another network than {type(model).__name__}: {reason}", where=str(path),
+                        hint="give the network that the training started with") from None  # fmt: skip
+    return grown
+
+
+def _read(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
+    if not Path(path).is_file():
+        raise GrowError("there is no such checkpoint", where=str(path), hint="a training writes it: checkpoint=path")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = (file.metadata() or {}).get("argosy")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(header) if header else None
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise _corrupt(path, str(problem)) from None
+    if not isinstance(about, dict):
+        raise _corrupt(path, "its header does not describe a training run")
+    if about.get("format") != FORMAT:
+        raise GrowError(f"a checkpoint of format {about.get('format')}; this version reads {FORMAT}", where=str(path))
+    if about.pop("sum", None) != _sum(tensors, about):
+        raise _corrupt(path, "the content is not what was written")
+    return tensors, about
+
+
+def _corrupt(path: str | Path, why: str) -> GrowError:
+    before = _previous(Path(path))
+    hint = f"the one before it is kept: {before}" if before.is_file() else "delete it to start anew"
+    return GrowError(f"this checkpoint can not be read: {why}", where=str(path), hint=hint)
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(path.name + ".previous")
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _sum(tensors: Tensors, about: Mapping[str, Any]) -> int:
+    """A checksum: a length that is right does not make the content right."""
+    total = zlib.crc32(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), total)
+    return total

@@ -1,0 +1,57 @@
+"""Who chooses, and from what: agents by name, and the surgeries that a network allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from argosy.errors import UnknownName
+from argosy.grow.agents.base import Agent
+from argosy.grow.errors import GrowError
+from argosy.grow.surgery.record import OPERATIONS, Surgery
+from argosy.grow.surgery.sites import sites
+from argosy.grow.surgery.unfreeze import frozen
+
+
+def agent_of(agent: Agent | str | Path | None) -> Agent | None:
+    """An agent as it is, the shipped one by the name `pretrained`, or one from a file."""
+    if agent is None:
+        return None
+    if isinstance(agent, str | Path):
+        from argosy.grow.agents.training import load_agent
+
+        return load_agent(str(agent))
+    if not callable(getattr(agent, "decide", None)):
+        raise GrowError(f"{type(agent).__name__} is not an agent", hint="it needs a method decide(situation)")
+    return agent
+
+
+def options_of(
+    model: nn.Module,
+    example: Any,
+    operations: Collection[str] = ("deepen", "widen"),
+    widen_by: float = 1.5,
+    *,
+    added: bool = False,
+) -> tuple[Surgery, ...]:
+    """What can be done to a network now: on its original layers, so that the choice stays the same, or on all.
+
+    With `added` the layers that surgery added may grow as well, so the choice grows with the network.
+    """
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise UnknownName("operation", operation, OPERATIONS)
+    found: list[Surgery] = []
+    for site in sites(model, example, factor=widen_by):
+        if (site.original or added) and site.can_deepen and "deepen" in operations:
+            found.append(Surgery("deepen", site.name))
+        if (site.original or added) and site.can_widen and "widen" in operations:
+            found.append(Surgery("widen", site.name, widen_by))
+    if "unfreeze" in operations:
+        found += [Surgery("unfreeze", site.name) for site in frozen(model, example)]
+    if "replicate" in operations:
+        found.append(Surgery("replicate", factor=2.0))
+    return tuple(found)

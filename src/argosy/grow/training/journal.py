@@ -1,0 +1,174 @@
+"""The story of one training: its epochs, what was decided when and why, and how good the network became."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from argosy.atomic import writing
+from argosy.grow.errors import GrowError
+from argosy.grow.surgery.record import Surgery
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SUFFIXES = (".png", ".svg", ".html", ".json")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One epoch, or a distillation (then without loss)."""
+
+    time: float  # at its end
+    seconds: float
+    loss: float | None  # None: not one step was made
+    lr: float
+    validation: float | None  # None: there are no validation data
+    parameters: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """GPUs came or went: what was done, and why."""
+
+    time: float
+    time_left: float
+    allocation: str  # "up" or "down"
+    surgeries: tuple[Surgery, ...]
+    why: str
+    refused: str = ""  # why it could not be done; the network was left as it is
+
+    def __str__(self) -> str:
+        what = " + ".join(map(str, self.surgeries)) or ("nothing" if self.allocation == "up" else "give back")
+        return f"{what} (refused)" if self.refused else what
+
+
+@dataclass
+class History:
+    """What `Trainer.fit` returns."""
+
+    budget: float
+    lines: list[Line] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    test: float | None = None  # the final network's score on the test data
+
+    @property
+    def validation(self) -> float | None:
+        """The final network's score on the validation data."""
+        return self.lines[-1].validation if self.lines else None
+
+    @property
+    def surgeries(self) -> tuple[Surgery, ...]:
+        """Everything that was done and not refused, in order."""
+        return tuple(s for d in self.decisions if not d.refused for s in d.surgeries)
+
+    def __str__(self) -> str:
+        epochs = sum(line.steps > 0 for line in self.lines)
+        rows = [f"{epochs} epochs in {self.lines[-1].time if self.lines else 0:.4g} of {self.budget:.4g} s"]
+        rows += [f"  at {d.time:.4g} s: {d} - {d.refused or d.why}" for d in self.decisions]
+        for name, value in (("validation", self.validation), ("test", self.test)):
+            if value is not None:
+                rows.append(f"  {name} {value:.4f}")
+        return "\n".join(rows)
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per epoch; `grown` names what was done just before it."""
+        import polars as pl
+
+        began = [line.time - line.seconds for line in self.lines]
+        grown = [""] * len(self.lines)
+        for decision in self.decisions:
+            nearest = next((i for i, t in enumerate(began) if t >= decision.time - 1e-9), None)
+            if nearest is not None:
+                grown[nearest] = "; ".join(filter(None, (grown[nearest], str(decision))))
+        columns: dict[str, Any] = {
+            "epoch": pl.Series(range(1, len(self.lines) + 1), dtype=pl.Int64),
+            "time_s": pl.Series([line.time for line in self.lines], dtype=pl.Float64),
+            "seconds": pl.Series([line.seconds for line in self.lines], dtype=pl.Float64),
+            "loss": pl.Series([line.loss for line in self.lines], dtype=pl.Float64),
+            "lr": pl.Series([line.lr for line in self.lines], dtype=pl.Float64),
+            "validation": pl.Series([line.validation for line in self.lines], dtype=pl.Float64),
+            "parameters": pl.Series([line.parameters for line in self.lines], dtype=pl.Int64),
+            "grown": pl.Series(grown, dtype=pl.String),
+        }
+        return pl.DataFrame(columns)
+
+    def plot(self, path: str | Path) -> None:
+        """Validation accuracy over time with what was decided, as .png, .svg, .html or .json."""
+        suffix = Path(path).suffix
+        if suffix not in SUFFIXES:
+            raise GrowError(f"a picture can not be written as {suffix or 'a file without suffix'}", where=str(path),
+                            hint=f"end its name with {', '.join(SUFFIXES)}")  # fmt: skip
+        from argosy.report.plots import save_png
+
+        chart = self.chart()
+        if suffix == ".png":
+            save_png(chart, path)
+            return
+        with writing(path) as temporary:
+            chart.properties(width=720).save(str(temporary), format=suffix[1:])
+
+    def chart(self) -> Any:
+        """The same as an Altair chart."""
+        import altair as alt
+        import polars as pl
+
+        from argosy.report.plots import HEIGHT, PALETTE, rows
+
+        frame = self.to_frame()
+        field_, title = ("validation", "validation accuracy") if self.validation is not None else ("loss", "loss")
+        x = alt.X("time_s:Q", title="time [s]", scale=alt.Scale(domain=[0, self.budget], nice=False))
+        y = alt.Y(f"{field_}:Q", title=title, scale=alt.Scale(zero=False))
+        tips = ["epoch:Q", "time_s:Q", f"{field_}:Q", "loss:Q", "lr:Q", "parameters:Q", "grown:N"]
+        line = alt.Chart(rows(frame)).mark_line(point=True, color=PALETTE[0]).encode(x=x, y=y, tooltip=tips)
+        told = pl.DataFrame(
+            {"time_s": [d.time for d in self.decisions], "what": [str(d) for d in self.decisions],
+             "why": [d.refused or d.why for d in self.decisions]},
+            schema={"time_s": pl.Float64, "what": pl.String, "why": pl.String},
+        )  # fmt: skip
+        marks = alt.Chart(rows(told)).encode(x="time_s:Q", tooltip=["what:N", "why:N"])
+        rule = marks.mark_rule(color=PALETTE[1], strokeDash=[4, 3])
+        text = marks.mark_text(angle=270, align="right", baseline="bottom", dx=-4, dy=-2, color=PALETTE[1])
+        layers = alt.layer(line, rule, text.encode(text="what:N", y=alt.value(0)))
+        return layers.properties(width="container", height=HEIGHT)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        decisions = [asdict(d) | {"surgeries": [s.to_dict() for s in d.surgeries]} for d in self.decisions]
+        return {"budget": self.budget, "lines": [asdict(line) for line in self.lines], "decisions": decisions,
+                "test": self.test}  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> History:
+        """Back from plain data."""
+        decisions = [
+            Decision(**(d | {"surgeries": tuple(Surgery.from_dict(s) for s in d["surgeries"])}))
+            for d in data["decisions"]
+        ]
+        return cls(data["budget"], [Line(**line) for line in data["lines"]], decisions, data["test"])
+
+
+@contextmanager
+def progress_bar(wanted: bool | None) -> Iterator[Callable[[History], None]]:
+    """A bar on stderr; by default only where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not (console.is_terminal if wanted is None else wanted):
+        yield lambda history: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[score]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=wanted is None) as bar:
+        task = bar.add_task("training", total=1.0, score="")
+
+        def show(history: History) -> None:
+            last = history.lines[-1]
+            score = f"validation {last.validation:.3f}" if last.validation is not None else ""
+            bar.update(task, completed=last.time, total=history.budget, score=score)
+
+        yield show
