@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,27 @@ def test_bad_input(argosy: Argosy, tmp_path: Path, words: tuple[str, ...], says:
     toy_table().write(tmp_path / "toy" / "t.json")
     answer = argosy("grow", *words)
     assert answer.code == 2 and says in answer.err, answer.err
+
+
+@pytest.mark.slow
+def test_the_demo_grows_a_network_and_draws_it(argosy: Argosy, tmp_path: Path) -> None:
+    answer = argosy("grow", "demo", "--budget", "3", "-o", "pictures")
+    assert answer.code == 0, answer.err
+    assert "grown" in answer.out and "left alone" in answer.out and "deepen" in answer.out
+    assert (tmp_path / "pictures" / "grow-demo.png").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_a_small_study_writes_its_parts_and_a_page(argosy: Argosy, tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    for scenario in ("early", "late"):
+        replace(toy_table(runs=2), scenario=scenario).write(tmp_path / "toy" / f"{scenario}.json")
+    answer = argosy("grow", "study", "--quick", "--tables", "toy", "--parts", "speed,search", "-o", "out", "-j", "1")
+    assert answer.code == 0, answer.err
+    found = json.loads((tmp_path / "out" / "search.json").read_text())
+    assert found["command"].startswith("argosy grow study") and len(found["own"]["rows"]) == 2
+    assert found["own"]["mean"]["taught"]["regret"]["5"] <= found["own"]["mean"]["random"]["regret"]["5"]
+    page = (tmp_path / "out" / "growth.html").read_text()
+    assert "How many tries?" in page and "Speed of the published loop" in page
+    answer = argosy("grow", "study", "--tables", "toy", "--parts", "reference", "-o", "out")
+    assert answer.code == 2 and "--recorded" in answer.err
