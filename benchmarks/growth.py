@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.harness import ROOT, Json, Options, Row
 
 SEEDS = tuple(range(10))
-LONG = {"curve": dict, "validation": dict, "random": list, "seeds": list}  # of single runs: too long to keep
+LONG = {"command": str, "curve": dict, "validation": dict, "random": list, "seeds": list}  # too long to keep, or said elsewhere
 SCENARIOS = ("early", "middle", "late")
 
 
