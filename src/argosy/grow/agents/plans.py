@@ -31,8 +31,9 @@ NOTES = (
     "widened, late or early",
     "unfrozen",
 )
-WHOLE = ("surgeries, less each time", "replicas", "replicas, late or early")
+WHOLE = ("surgeries, less each time", "surgeries, little time left", "replicas", "replicas, late or early")
 NODE_INPUTS = 3 * len(FEATURES)  # the layer's own, the mean of those in front, the mean of those behind
+EPOCHS = 30.0  # of a budget, if nobody says how long one takes
 SURROUNDINGS = ("share_left", "log_epochs_left", "log_gpus", "utilisation")
 
 
@@ -75,10 +76,12 @@ class Task:
         layers = np.zeros((len(plans), len(NOTES), len(self.graph.names)))
         whole = np.zeros((len(plans), len(WHOLE)))
         middle = 0.5 * (self.share_left[0] + self.share_left[-1])
+        epochs = (self.epochs_left or EPOCHS * self.share_left[0]) / max(self.share_left[0], 1e-6)  # of the budget
         span = (self.share_left[0] - self.share_left[-1]) / 2 or 1.0
         for row, plan in enumerate(plans):
-            surgeries, doublings, early = 0, 0.0, 0.0
+            surgeries, hurried, doublings, early = 0, 0.0, 0.0, 0.0
             for share, step in zip(self.share_left, plan, strict=True):
+                hurry = 1.0 / max(share * epochs, 0.5)  # 1 if an epoch is left to settle, near 0 if many are
                 sooner = (share - middle) / span  # 1 at the first decision, -1 at the last
                 for surgery in step:
                     if surgery.op == "replicate":
@@ -86,6 +89,7 @@ class Task:
                         early += math.log2(surgery.factor) * sooner
                         continue
                     surgeries += 1
+                    hurried += hurry
                     node = self._layer(surgery.site)
                     if surgery.op == "deepen":
                         layers[row, 0, node] += 1
@@ -95,7 +99,7 @@ class Task:
                         layers[row, 4, node] += 2 * math.log2(surgery.factor) * sooner
                     else:
                         layers[row, 5, node] += 1
-            whole[row] = math.sqrt(surgeries), doublings, early
+            whole[row] = math.sqrt(surgeries), hurried, doublings, early
         layers[:, 1] = np.sqrt(layers[:, 0])
         return layers, whole
 

@@ -39,7 +39,7 @@ def train_agent(
         raise UnknownName("agent", kind, KINDS)
     tell = progress or (lambda done, total: None)
     if kind == "planning":
-        count = steps or 150
+        count = steps or 300
         surrogate = learn([lesson(t) for t in tables], steps=count, seed=seed, progress=lambda n, _: tell(n, count))
         return PlanningAgent(surrogate)
     if kind == "q":

@@ -56,7 +56,7 @@ class Study:
         return reference_study.speed((self.recorded or self._deepening())[0], episodes=50 if self.quick else 300)
 
     def search(self) -> dict[str, Any]:
-        seeds, steps = (3, 20) if self.quick else (20, 120)
+        seeds, steps = (3, 20) if self.quick else (20, 150)
         found = {}
         for name, tables in (("own", self._deepening()), ("recorded", self.recorded)):
             if len(tables) > 1:
