@@ -11,13 +11,13 @@ import altair as alt
 import polars as pl
 
 from argosy.atomic import writing
+from argosy.grow.study.charts import WIDTH, intervals, pays_chart, scratch_chart, search_chart, verdict_chart
 from argosy.grow.tables.evaluate import Verdict
 from argosy.grow.tables.table import Table
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import PALETTE, rows
 
 Results = Mapping[str, Mapping[str, Any]]
-WIDTH = "container"
 
 
 def write_page(path: Path, results: Results, tables: Sequence[Table]) -> None:
@@ -65,18 +65,6 @@ def write_verdicts(path: Path, agent: str, tables: Sequence[Table], verdicts: Se
         temporary.write_text(whole_page("Growth agent", body, charts), encoding="utf-8")
 
 
-def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
-    """Dots per table: agent, best, random, none."""
-    frame = pl.DataFrame(
-        [
-            {"table": v.table, "what": what, "accuracy": value}
-            for v in verdicts
-            for what, value in (("agent", v.accuracy), ("best", v.best), ("random", v.random), ("none", v.none))
-        ]
-    )
-    return _dots(frame, "table", "accuracy", "what", "accuracy", ["agent", "best", "random", "none"], percent=True)
-
-
 def _tables(tables: Sequence[Table], charts: Charts) -> str:
     frame = pl.DataFrame(
         [
@@ -99,35 +87,6 @@ def _tables(tables: Sequence[Table], charts: Charts) -> str:
     )
 
 
-def pays_chart(part: Mapping[str, Any]) -> Any:
-    """Paired differences to doing nothing, with intervals."""
-    wanted = {
-        "chosen - none": "grown: chosen − none",
-        "chosen - none_reset": "grown: chosen − none, reset",
-        "chosen - random": "grown: chosen − random",
-        "agent - none": "agent − none",
-        "agent - none_reset": "agent − none, reset",
-        "replicas - none": "replicas − none",
-        "chosen, parameters - none": "chosen, paid by parameters − none",
-        "chosen, flops - none": "chosen, paid by FLOPs − none",
-    }
-    frame = pl.DataFrame(
-        [
-            {
-                "scenario": scenario,
-                "difference": label,
-                "mean": 100 * d["mean"],
-                "low": 100 * d["low"],
-                "high": 100 * d["high"],
-            }
-            for scenario, found in part["scenarios"].items()
-            for key, label in wanted.items()
-            if (d := found["differences"].get(key)) and d["low"] is not None
-        ]
-    )
-    return _intervals(frame, "difference", "points of test accuracy", list(wanted.values()), facet="scenario")
-
-
 def _pays(part: Mapping[str, Any], charts: Charts) -> str:
     head = ("scenario", "arm", "test accuracy", "95 % interval")
     lines = [
@@ -143,35 +102,6 @@ def _pays(part: Mapping[str, Any], charts: Charts) -> str:
             "right of the line: better; all arms of a seed branch from one checkpoint",
         )
         + text_table(head, lines)
-    )
-
-
-def search_chart(part: Mapping[str, Any], which: str) -> Any:
-    """Mean regret over tables against look-ups."""
-    names = {"taught": "with what other tables taught", "fresh": "starting fresh", "random": "random search"}
-    frame = pl.DataFrame(
-        [
-            {"looks": int(k), "regret": 100 * value, "search": label}
-            for key, label in names.items()
-            for k, value in part[which]["mean"][key]["regret"].items()
-        ]
-    )
-    colour = alt.Color(
-        "search:N",
-        title=None,
-        sort=list(names.values()),
-        scale=alt.Scale(domain=list(names.values()), range=[PALETTE[0], PALETTE[1], "#888888"]),
-        legend=alt.Legend(orient="top"),
-    )
-    return (
-        alt.Chart(rows(frame))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("looks:Q", title="look-ups", scale=alt.Scale(type="log")),
-            y=alt.Y("regret:Q", title="regret, points"),
-            color=colour,
-        )
-        .properties(width=WIDTH, height=240)
     )
 
 
@@ -229,6 +159,13 @@ def _reference(part: Mapping[str, Any], charts: Charts) -> str:
             ],
         )
     )
+    found.append(
+        charts.figure(
+            scratch_chart(part),
+            "Accuracy by scenario",
+            "learned from scratch, mean over seeds, beside what is possible",
+        )
+    )
     frame = pl.DataFrame(
         [
             {"table": r["table"], "episode": e, "accuracy": a, "objective": o}
@@ -255,20 +192,18 @@ def _reference(part: Mapping[str, Any], charts: Charts) -> str:
 
 
 def _plain_rows(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Whatever identifies a row, then its ranks."""
-    shown = [k for k in lines[0] if isinstance(lines[0][k], str | int | float) and not isinstance(lines[0][k], bool)]
-    shown = [k for k in shown if k not in ("best", "none", "random")]
-    lists = [k for k in ("ranks", "rank_befores") if k in lines[0]]
-    head = [*shown, *lists, "published rank"]
+    """What identifies a row, then its ranks by seed."""
+    shown = [k for k in ("from", "to", "curriculum", "scenario", "temperature") if k in lines[0]]
+    lists = {k: title for k, title in (("rank_befores", "ranks before"), ("ranks", "ranks")) if k in lines[0]}
     cells = [
         [
-            *(f"{r[k]:.3g}" if isinstance(r[k], float) else str(r[k]) for k in shown),
+            *(f"{r[k]:g}" if isinstance(r[k], float) else str(r[k]) for k in shown),
             *(", ".join(map(str, r[k])) for k in lists),
             str((r.get("published") or {}).get("rank", "")),
         ]
         for r in lines
     ]
-    return text_table(head, cells)
+    return text_table([*shown, *lists.values(), "published rank"], cells)
 
 
 def _starts(part: Mapping[str, Any], charts: Charts) -> str:
@@ -292,7 +227,7 @@ def _arms(title: str, part: Mapping[str, Any], charts: Charts) -> str:
             if d["low"] is not None
         ]
     )
-    chart = _intervals(frame, "difference", "points of test accuracy", frame["difference"].to_list())
+    chart = intervals(frame, "difference", "points of test accuracy", frame["difference"].to_list())
     lines = [(arm, f"{100 * m['mean']:.1f}", _range(m)) for arm, m in part["means"].items()]
     return (
         f"<h2>{escape(title)}</h2>"
@@ -322,38 +257,3 @@ def _speed(part: Mapping[str, Any], charts: Charts) -> str:
 
 def _range(m: Mapping[str, Any]) -> str:
     return "" if m["low"] is None else f"{100 * m['low']:.1f} to {100 * m['high']:.1f}"
-
-
-def _intervals(frame: pl.DataFrame, y: str, title: str, order: Sequence[str], facet: str | None = None) -> Any:
-    base = alt.Chart(rows(frame)).encode(y=alt.Y(f"{y}:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=300)))
-    bars = base.mark_rule(strokeWidth=3, color=PALETTE[0]).encode(x=alt.X("low:Q", title=title), x2="high:Q")
-    points = base.mark_point(filled=True, size=70, color=PALETTE[0]).encode(
-        x="mean:Q", tooltip=["mean:Q", "low:Q", "high:Q"]
-    )
-    zero = alt.Chart(rows(frame)).mark_rule(color="#999").encode(x=alt.datum(0))
-    layered = alt.layer(zero, bars, points)
-    if facet is None:
-        return layered.properties(width=WIDTH, height=alt.Step(24))
-    wanted = frame[facet].unique(maintain_order=True).to_list()
-    return layered.properties(width=200, height=alt.Step(24)).facet(
-        column=alt.Column(f"{facet}:N", sort=wanted, title=None)
-    )
-
-
-def _dots(frame: pl.DataFrame, y: str, x: str, what: str, title: str, order: Sequence[str], *, percent: bool) -> Any:
-    axis = alt.Axis(format="%") if percent else alt.Axis()
-    return (
-        alt.Chart(rows(frame))
-        .mark_point(filled=True, size=80)
-        .encode(
-            x=alt.X(f"{x}:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
-            y=alt.Y(f"{y}:N", title=None, sort=None),
-            color=alt.Color(
-                f"{what}:N",
-                title=None,
-                sort=list(order),
-                scale=alt.Scale(domain=list(order), range=[PALETTE[0], PALETTE[1], "#888888", "#cccccc"]),
-            ),
-        )
-        .properties(width=WIDTH, height=alt.Step(26))
-    )
