@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import fx, nn
 
 from argosy.grow.surgery.grown import host_path
-from argosy.grow.surgery.trace import Traced, trace
+from argosy.grow.surgery.trace import Region, Traced, regions
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 KINDS = ("conv", "linear", "attention", "embedding", "pool", "join", "other")
@@ -44,46 +44,67 @@ class LayerGraph:
 
 
 def describe(model: nn.Module, example: object) -> LayerGraph:
-    """The layer graph of a network."""
-    return _Reader(trace(model, example)).graph()
+    """The layer graph of a network; if it can not be traced, of its marked blocks, one after the other."""
+    reader = _Reader()
+    for region in regions(model, example):
+        reader.read(region)
+    return reader.graph()
 
 
 class _Reader:
     """Folds norms and activations into the layer in front of them and numbers what remains."""
 
-    def __init__(self, traced: Traced) -> None:
-        self.traced = traced
+    traced: Traced
+    prefix: str
+
+    def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
         self.names: list[str] = []
         self.edges: list[tuple[int, int]] = []
         self.parts: list[list[str]] = []
         self.row_of: dict[fx.Node, int | None] = {}
 
-    def graph(self) -> LayerGraph:
+    def read(self, region: Region) -> None:
+        """Add the layers of a region."""
+        self.traced, self.prefix = region.traced, region.prefix
         for node in self.traced.graph.nodes:
             self._read(node)
+
+    def graph(self) -> LayerGraph:
+        """All layers that were read."""
         self._share()
         table = np.array([[row.get(name, 0.0) for name in FEATURES] for row in self.rows]).reshape(-1, len(FEATURES))
         return LayerGraph(tuple(self.names), table, tuple(self.edges), tuple(map(tuple, self.parts)))
 
     def _read(self, node: fx.Node) -> None:
         sources = [row for row in (self.row_of.get(n) for n in node.all_input_nodes) if row is not None]
-        if node.op in ("placeholder", "get_attr", "output") or self.traced.shape(node) is None:
+        module, kind = self.traced.module(node), self.traced.kind(node)
+        if node.op in ("placeholder", "get_attr", "output") or self._shape(node) is None:
             self.row_of[node] = sources[0] if sources else None
             return
-        module, kind = self.traced.module(node), self.traced.kind(node)
         single = len(set(sources)) == 1
         if single and (self.traced.activation(node) or "norm" in kind or not self._shapes(node, module, kind)):
             self._fold(sources[0], kind, bool(self.traced.activation(node)))
             self.row_of[node] = sources[0]
             if module is not None:
-                self.parts[sources[0]].append(host_path(self.traced.model, str(node.target)))
+                self.parts[sources[0]].append(self._name(node))
             return
         self.row_of[node] = len(self.rows)
         self.parts.append([])
         self.edges += [(source, len(self.rows)) for source in dict.fromkeys(sources)]
-        self.names.append(host_path(self.traced.model, str(node.target)) if module is not None else node.name)
+        self.names.append(self._name(node) if module is not None else f"{self.prefix}{node.name}")
         self.rows.append(self._features(node, module, kind))
+
+    def _name(self, node: fx.Node) -> str:
+        """The path of the layer in the original network."""
+        return self.prefix + host_path(self.traced.model, str(node.target))
+
+    def _shape(self, node: fx.Node) -> tuple[int, ...] | None:
+        """The shape of the output; a layer with several (attention, recurrent) is taken to keep its input's."""
+        found, module = self.traced.shape(node), self.traced.module(node)
+        if found is None and module is not None and any(True for _ in module.parameters()) and node.all_input_nodes:
+            return self._shape(node.all_input_nodes[0])
+        return found
 
     def _shapes(self, node: fx.Node, module: nn.Module | None, kind: str) -> bool:
         """Does this operation change what flows, rather than only its arrangement?"""
@@ -96,7 +117,7 @@ class _Reader:
             self.rows[row]["norm"] = 1.0
 
     def _features(self, node: fx.Node, module: nn.Module | None, kind: str) -> dict[str, float]:
-        shape = self.traced.shape(node) or (1,)
+        shape = self._shape(node) or (1,)
         channels_out = shape[1] if isinstance(module, CONVOLUTIONS) or len(shape) > 3 else shape[-1]
         positions = math.prod(shape[1:]) / max(channels_out, 1)
         weights = float(sum(p.numel() for p in module.parameters())) if module is not None else 0.0
