@@ -26,4 +26,4 @@ def plans_of(table: Table) -> list[Plan]:
 
 def lesson(table: Table) -> Observed:
     """A whole table, by its validation results."""
-    return Observed.of(task_of(table), plans_of(table), np.asarray(table.means()))
+    return Observed.of(task_of(table), plans_of(table), np.asarray(table.means()), table.runs)

@@ -34,6 +34,7 @@ def write(path: str | Path, surrogate: Surrogate, about: Mapping[str, Any]) -> N
             "name": known.task.name, "layers": graph.names, "edges": graph.edges,
             "share_left": known.task.share_left, "epochs_left": known.task.epochs_left,
             "gpus_gained": known.task.gpus_gained, "utilisation": known.task.utilisation,
+                "runs": known.runs,
         })  # fmt: skip
     header = {"format": FORMAT, "features": FEATURES, "tasks": tasks, "about": dict(about)}
     with writing(path) as temporary:
@@ -82,4 +83,4 @@ def _observed(i: int, task: Mapping[str, Any], tensors: Mapping[str, torch.Tenso
     found = Task(
         graph, tuple(task["share_left"]), task["epochs_left"], task["gpus_gained"], task["utilisation"], task["name"]
     )
-    return Observed(found, part["layers"], part["whole"], part["values"])
+    return Observed(found, part["layers"], part["whole"], part["values"], int(task["runs"]))

@@ -36,15 +36,16 @@ class Observed:
     layers: Floats  # notes on layers, as Task.notes gives them
     whole: Floats
     values: Floats
+    runs: int = 1  # that each value is the mean of
 
     @classmethod
-    def of(cls, task: Task, plans: Sequence[Plan], values: Floats) -> Observed:
+    def of(cls, task: Task, plans: Sequence[Plan], values: Floats, runs: int = 1) -> Observed:
         """Results of plans."""
         if len(plans) != len(values) or not len(plans):
             raise GrowError(f"{len(plans)} plans and {len(values)} results: give one result per plan")
         if not np.isfinite(values).all():
             raise GrowError("a result is not a number")
-        return cls(task, *task.notes(plans), np.asarray(values, float))
+        return cls(task, *task.notes(plans), np.asarray(values, float), runs)
 
     @property
     def spread(self) -> float:
@@ -138,13 +139,16 @@ class Surrogate:
     ) -> None:
         self.kernel = (kernel or Kernel()).requires_grad_(False)
         self.known = tuple(known)
-        self.noise = np.full(len(self.known), self.usual_noise) if noise is None else np.asarray(noise, float)
+        one = float(self.kernel.log_noise.exp())
+        self.noise = np.full(len(self.known), one) if noise is None else np.asarray(noise, float)
         self._solved: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @property
     def usual_noise(self) -> float:
-        """The variance of one result about its plan's mean, where plans as such have variance about 1."""
-        return float(self.kernel.log_noise.exp())
+        """The variance of one run about its plan's mean, where plans as such have variance about 1."""
+        if not self.known:
+            return float(self.kernel.log_noise.exp())
+        return float(np.median(self.noise * [o.runs for o in self.known]))
 
     @property
     def usual_spread(self) -> float:

@@ -105,13 +105,13 @@ def scratch_chart(part: Mapping[str, Any]) -> Any:
 
 
 def intervals(frame: pl.DataFrame, y: str, title: str, order: Sequence[str], facet: str | None = None) -> Any:
-    base = alt.Chart(rows(frame)).encode(y=alt.Y(f"{y}:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=300)))
+    base = alt.Chart().encode(y=alt.Y(f"{y}:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=300)))
     bars = base.mark_rule(strokeWidth=3, color=PALETTE[0]).encode(x=alt.X("low:Q", title=title), x2="high:Q")
     points = base.mark_point(filled=True, size=70, color=PALETTE[0]).encode(
         x="mean:Q", tooltip=["mean:Q", "low:Q", "high:Q"]
     )
-    zero = alt.Chart(rows(frame)).mark_rule(color="#999").encode(x=alt.datum(0))
-    layered = alt.layer(zero, bars, points)
+    zero = alt.Chart().mark_rule(color="#999").encode(x=alt.datum(0))
+    layered = alt.layer(zero, bars, points, data=rows(frame))
     if facet is None:
         return layered.properties(width=WIDTH, height=alt.Step(24))
     wanted = frame[facet].unique(maintain_order=True).to_list()
