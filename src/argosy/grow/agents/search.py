@@ -1,9 +1,8 @@
 """Looking for the best plan by trying few of them.
 
 Each try trains a network, so it is dear. After every try the search asks which plan promises the largest expected
-improvement over the best result so far, and stops when that is less than a try is worth. What other tasks taught
-comes in as one hypothesis; that this task is unlike all others is a second one. They take turns in asking, so a
-misleading past costs every second try, not all of them; results weigh them when a plan has to be chosen.
+improvement over the best result so far, and stops when that is less than a try is worth. It begins with what other
+tasks taught; how far this task is unlike them is part of what it is unsure of.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from argosy.grow.agents.surrogate import Observed, Surrogate
 from argosy.grow.errors import GrowError
 
 FAITH = 6.0  # results in a new task that weigh as much as the usual spread of other tasks
-OWN = 0.1  # variance of what is peculiar to a new task, beyond what the kernel learned
+OWN = 0.3  # variance of what is peculiar to a new task, beyond what the kernel learned
 ORDER = 0.3  # how much it matters when a layer is grown, against how often, if nothing is known
-NOISE = 0.3  # of one result, if nothing is known
+NOISE = 0.6  # of one result, if nothing is known
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Prior:
     """Standardised results before any of this task is known."""
 
     mean: Floats
@@ -36,12 +35,11 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Belief:
-    """Results as expected after some are known, in accuracy, and how well the hypothesis foretold them."""
+    """Results as expected after some are known, in accuracy."""
 
     mean: Floats
     deviation: Floats  # of the plan's true mean
     next_deviation: Floats  # of one more result, noise included
-    log_evidence: float
 
 
 class Search:
@@ -63,15 +61,14 @@ class Search:
         self.rng = np.random.default_rng(seed)
         self.surrogate = surrogate or Surrogate()
         asked = Observed(task, *task.notes(plans), np.zeros(len(plans)))
-        self.hypotheses = _hypotheses(self.surrogate, asked)
+        self.prior = _prior(self.surrogate, asked)
         self.spread = self.surrogate.usual_spread
         self.tried: list[int] = []
         self.results: list[float] = []
 
     def ask(self) -> int:
         """The row of the plan to try next."""
-        turn = len(self.tried) % len(self.hypotheses)
-        gains = self._gains(turn) + 1e-12 * self.rng.standard_normal(len(self.plans))
+        gains = self._gains() + 1e-12 * self.rng.standard_normal(len(self.plans))
         if not self.repeat:
             if len(self.tried) >= len(self.plans):
                 raise GrowError("every plan has been tried")
@@ -86,11 +83,11 @@ class Search:
         self.results.append(float(result))
 
     def left_to_gain(self) -> float:
-        """The improvement that the best next try is expected to bring, whichever hypothesis it comes from."""
-        every = np.stack([self._gains(turn) for turn in range(len(self.hypotheses))])
+        """The improvement that the best next try is expected to bring."""
+        gains = self._gains()
         if not self.repeat:
-            every[:, self.tried] = 0.0
-        return float((self._beliefs()[0] @ every).max())
+            gains[self.tried] = 0.0
+        return float(gains.max())
 
     @property
     def worth_another(self) -> bool:
@@ -100,41 +97,35 @@ class Search:
     def best(self) -> int:
         """The plan to take: of those tried, the one that is expected to be best."""
         if not self.tried:
-            return int(self.hypotheses[0].mean.argmax())
+            return int(self.prior.mean.argmax())
         tried = np.unique(self.tried)
         return int(tried[self.expected()[tried].argmax()])
 
     def expected(self) -> Floats:
         """The expected result of every plan."""
-        weights, beliefs = self._beliefs()
-        return np.asarray(weights @ np.stack([b.mean for b in beliefs]))
+        return self._belief().mean
 
-    def _beliefs(self) -> tuple[Floats, list[Belief]]:
-        results = np.array(self.results)
-        beliefs = [_update(h, self.tried, results, self.spread) for h in self.hypotheses]
-        evidence = np.array([b.log_evidence for b in beliefs])
-        weights = np.exp(evidence - evidence.max())
-        return weights / weights.sum(), beliefs
+    def _belief(self) -> Belief:
+        return _update(self.prior, self.tried, np.array(self.results), self.spread)
 
-    def _gains(self, turn: int) -> Floats:
-        """The expected improvement of each plan over the best so far, by one hypothesis."""
+    def _gains(self) -> Floats:
+        """The expected improvement of each plan over the best so far."""
         if not self.tried:
-            return self.hypotheses[turn].mean * self.spread
-        belief = self._beliefs()[1][turn]
-        best = max(self.results) if not self.repeat else float(self.expected()[self.tried].max())
+            return self.prior.mean * self.spread
+        belief = self._belief()
+        best = max(self.results) if not self.repeat else float(belief.mean[self.tried].max())
         deviation = belief.deviation if self.repeat else belief.next_deviation
         z = (belief.mean - best) / deviation
         return np.asarray(deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)))
 
 
-def _hypotheses(surrogate: Surrogate, asked: Observed) -> tuple[Hypothesis, ...]:
-    """What others taught holds here (if there are others), or this task is its own."""
+def _prior(surrogate: Surrogate, asked: Observed) -> Prior:
+    """What others taught, and room for what is this task's own."""
     own = _alike(asked)
-    alone = Hypothesis(np.zeros(len(own)), own, NOISE)
     if not surrogate.known:
-        return (alone,)
+        return Prior(np.zeros(len(own)), own, NOISE)
     mean, covariance = surrogate.expect(asked)
-    return Hypothesis(mean, covariance + OWN * own, surrogate.usual_noise), alone
+    return Prior(mean, covariance + OWN * own, surrogate.usual_noise)
 
 
 def _alike(asked: Observed) -> Floats:
@@ -146,25 +137,23 @@ def _alike(asked: Observed) -> Floats:
     return np.asarray(np.exp(-0.5 * apart))
 
 
-def _update(hypothesis: Hypothesis, tried: Sequence[int], results: Floats, spread: float) -> Belief:
+def _update(prior: Prior, tried: Sequence[int], results: Floats, spread: float) -> Belief:
     """The task's own mean and spread are unknown: the mean is free, the spread is drawn to the usual one."""
     rows = list(tried)
-    covariance, one = hypothesis.covariance, np.ones(len(rows))
-    factor = cho_factor(covariance[np.ix_(rows, rows)] + hypothesis.noise * np.eye(len(rows)))
+    covariance, one = prior.covariance, np.ones(len(rows))
+    factor = cho_factor(covariance[np.ix_(rows, rows)] + prior.noise * np.eye(len(rows)))
     solved_one = cho_solve(factor, one)
     weight = one @ solved_one
-    scale, misfit = spread, 0.0
+    scale = spread
     for _ in range(4):  # the mean depends on the scale and the scale on the mean
-        rest = results - scale * hypothesis.mean[rows]
+        rest = results - scale * prior.mean[rows]
         level = (solved_one @ rest) / weight
         rest = rest - level
         misfit = rest @ cho_solve(factor, rest)
         scale = float(np.sqrt((misfit + FAITH * spread**2) / (len(rows) - 1 + FAITH)))
     across = covariance[:, rows]
-    mean = level + scale * hypothesis.mean + across @ cho_solve(factor, rest)
+    mean = level + scale * prior.mean + across @ cho_solve(factor, rest)
     reduced = covariance.diagonal() - np.einsum("ij,ji->i", across, cho_solve(factor, across.T))
     of_level = (1 - across @ solved_one) ** 2 / weight
     variance = np.maximum(reduced, 1e-9) + of_level
-    evidence = -0.5 * (len(rows) - 1 + FAITH) * np.log1p(misfit / (FAITH * spread**2))
-    evidence -= np.log(np.diag(factor[0])).sum() + 0.5 * np.log(weight)
-    return Belief(mean, scale * np.sqrt(variance), scale * np.sqrt(variance + hypothesis.noise), float(evidence))
+    return Belief(mean, scale * np.sqrt(variance), scale * np.sqrt(variance + prior.noise))

@@ -61,6 +61,7 @@ class Observed:
 class Kernel(nn.Module):
     """How alike two plans are; a few hundred numbers."""
 
+    usual: torch.Tensor  # surroundings, where nothing is known of them
     centre: torch.Tensor
     scale: torch.Tensor
 
@@ -75,11 +76,15 @@ class Kernel(nn.Module):
         self.log_networks = _parameter(0.0)
         self.log_surroundings = _parameter([1.0, 0.0, 0.0, 0.0])
         self.log_noise = _parameter(-1.0)
+        self.register_buffer("usual", torch.zeros(len(SURROUNDINGS), dtype=torch.float64))
         self.register_buffer("centre", torch.zeros(NODE_INPUTS, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(NODE_INPUTS, dtype=torch.float64))
 
     def look_at(self, tasks: Sequence[Task]) -> None:
-        """Learn the usual values of the layers' features."""
+        """Learn the usual values of the layers' features and of the surroundings."""
+        around = np.stack([task.surroundings for task in tasks])
+        known = ~np.isnan(around)
+        self.usual = torch.from_numpy(np.where(known, around, 0.0).sum(0) / np.maximum(known.sum(0), 1))
         nodes = np.concatenate([task.nodes for task in tasks])
         self.centre = torch.from_numpy(nodes.mean(0))
         self.scale = torch.from_numpy(nodes.std(0) + 0.1)
@@ -95,12 +100,15 @@ class Kernel(nn.Module):
         """How much results of a task say about another's: B of the formula."""
         summary_one, summary_other = self._summaries(one), self._summaries(other)
         networks = torch.exp(-0.5 * torch.cdist(summary_one, summary_other) ** 2 * (2 * self.log_networks).exp())
-        around_one, around_other = _surroundings(one), _surroundings(other)
-        apart = torch.nan_to_num(around_one[:, None] - around_other[None]) * self.log_surroundings.exp()
+        apart = (self._around(one)[:, None] - self._around(other)[None]) * self.log_surroundings.exp()
         near = torch.exp(-0.5 * (apart**2).sum(-1))
         same = torch.tensor([[float(a is b) for b in other] for a in one], dtype=torch.float64)
         a = self.log_amounts.exp()
         return torch.as_tensor(a[0] + a[1] * networks + a[2] * networks * near + a[3] * same)
+
+    def _around(self, tasks: Sequence[Task]) -> torch.Tensor:
+        known = torch.from_numpy(np.stack([task.surroundings for task in tasks]))
+        return torch.where(torch.isnan(known), self.usual, known)
 
     def _summaries(self, tasks: Sequence[Task]) -> torch.Tensor:
         width = self.centre.numel() // 3  # a layer's own features
@@ -125,10 +133,6 @@ class Kernel(nn.Module):
 
 def _parameter(values: float | list[float]) -> nn.Parameter:
     return nn.Parameter(torch.tensor(values, dtype=torch.float64))
-
-
-def _surroundings(tasks: Sequence[Task]) -> torch.Tensor:
-    return torch.from_numpy(np.stack([t.surroundings for t in tasks])).reshape(-1, len(SURROUNDINGS))
 
 
 class Surrogate:
