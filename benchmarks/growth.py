@@ -12,7 +12,8 @@ from typing import Any
 from benchmarks.harness import ROOT, Json, Options, Row
 
 SEEDS = tuple(range(10))
-LONG = {"command": str, "curve": dict, "validation": dict, "random": list, "seeds": list}  # too long to keep, or said elsewhere
+# what is too long to keep, or said elsewhere
+LONG = {"command": str, "curve": dict, "validation": dict, "random": list, "seeds": list}
 SCENARIOS = ("early", "middle", "late")
 
 
