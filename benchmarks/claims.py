@@ -17,8 +17,8 @@ from benchmarks.harness import Json, warm
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
-    from argosy.league.scenario import Scenario
     from argosy.policies.base import Floats
+    from argosy.scenario import Scenario
     from argosy.sim.result import Result
     from argosy.sim.settings import Settings
     from argosy.workload.trace import Trace
@@ -101,7 +101,7 @@ def tiresias(gpus: int, jobs: int, load: float, seeds: Sequence[int]) -> Json:
 
 def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
     """Many small jobs. `useful` is the metric of that name; `work` also takes off what split gangs lose."""
-    from argosy.league.scenario import read_scenario
+    from argosy.scenario import read_scenario
     from argosy.sim.metrics import metrics
     from argosy.sim.run import simulate
 
@@ -164,7 +164,7 @@ def work_share(result: Result, window: tuple[float, float]) -> float:
 
 def gavel(jobs: int, loads: Sequence[float], seeds: Sequence[int]) -> Json:
     """Loads from low to high on 36 + 36 + 36 GPUs, jobs as in the league's hetero-108 but more of them."""
-    from argosy.league.scenario import read_scenario
+    from argosy.scenario import read_scenario
     from argosy.sim.compare import offered_load
 
     warm()
@@ -220,7 +220,7 @@ def themis(quick: bool, seeds: Sequence[int]) -> Json:
     """Largest ρ of all jobs, in the league's overload: as it is, and with every job an application of its own."""
     import polars as pl
 
-    from argosy.league.scenario import read_scenario
+    from argosy.scenario import read_scenario
     from argosy.workload.trace import Trace
 
     warm()
@@ -288,7 +288,7 @@ def sidecar(jobs: int, load: float, seeds: Sequence[int]) -> Json:
 
 def sidecar_mixed(quick: bool, seeds: Sequence[int]) -> Json:
     """The same question in a setting that is not the authors': three GPU types, half of the jobs rigid, drift."""
-    from argosy.league.scenario import read_scenario
+    from argosy.scenario import read_scenario
 
     warm()
     scenario = read_scenario("mixed", quick=quick)
@@ -376,7 +376,7 @@ def qssf(jobs: int, gpus: int, load: float, largest: int, seeds: Sequence[int]) 
 
 def optimus_shipped(scenario: str, published: Sequence[float], quick: bool, seeds: Sequence[int]) -> Json:
     """Optimus and DRF with the smooth speed functions that ship with Argosy, instead of the measured table."""
-    from argosy.league.scenario import read_scenario
+    from argosy.scenario import read_scenario
     from benchmarks.dl2_probe import POLICIES
 
     warm()

@@ -1,7 +1,7 @@
 """The dependency rule of the design: the right may import the left, never the reverse.
 
-    types ← workload, cluster, perf ← mechanism, policies ← sim
-          ← explain ← report ← learn, grow ← live ← league ← cli, dashboard
+    types ← workload, cluster, perf, zoo ← mechanism, policies ← sim
+          ← scenario ← explain ← report ← learn, grow ← live ← league ← cli, dashboard
 
 Imports inside functions count too; those under TYPE_CHECKING do not, because they never run.
 """
@@ -16,10 +16,11 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "argosy"
 TIERS = (
-    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit"},
-    {"workload", "cluster", "perf"},
+    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_gymnasium"},
+    {"workload", "cluster", "perf", "zoo"},
     {"mechanism", "policies"},
     {"sim"},
+    {"scenario"},
     {"explain"},
     {"report"},
     {"learn", "grow"},

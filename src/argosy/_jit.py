@@ -1,7 +1,7 @@
 """Compiled kernels: Numba, compiled once per machine, recompiled exactly when a kernel's source changes.
 
 Numba's own cache is keyed by the path and the date of one file: it would compile anew in every environment, and miss
-a change in another kernel's file. Ours is keyed by a digest of all kernel sources, wherever they lie.
+a change in another kernel's file. Ours is keyed by a digest of all kernel sources of a folder, wherever it lies.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ SOURCES = Path(__file__).parent / "mechanism" / "kernels"
 
 
 @cache
-def digest() -> str:
+def digest(folder: Path = SOURCES) -> str:
     """What the compiled code depends on, beside Numba and the processor, which Numba itself looks after."""
-    sources = [p.read_bytes() for p in sorted(SOURCES.glob("*.py"))]
+    sources = [p.read_bytes() for p in sorted(folder.glob("*.py"))]
     return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
 
 
 @cache
-def cache_dir() -> Path:
+def cache_dir(sources: Path = SOURCES) -> Path:
     """Where these kernels' machine code lives: the user's cache, or a temporary folder if that can not be written."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for base in (home / "argosy", Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"):
-        folder = base / f"kernels-{digest()}"
+        folder = base / f"kernels-{digest(sources)}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -77,13 +77,14 @@ def _compile(function: F, **options: bool) -> F:
 def _shared_cache(function: Callable[..., Any]) -> Any:
     """Numba's cache for one function, told where to look and what it depends on."""
     caching: Any = import_module("numba.core.caching")
+    sources = Path(function.__code__.co_filename).parent
 
     class Locator(caching._CacheLocator):  # type: ignore[misc]
         def get_cache_path(self) -> str:
-            return str(cache_dir())
+            return str(cache_dir(sources))
 
         def get_source_stamp(self) -> str:
-            return digest()
+            return digest(sources)
 
         def get_disambiguator(self) -> str:
             return "argosy"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typer.testing import CliRunner
 
 from argosy.cli import doctor as module
 from argosy.cli.doctor import OPTIONAL, REQUIRED, Finding, Kind, Status, doctor, examine
+
+OFFERED = re.compile(r"extra == \"(grow|learn|ray)\"")
 
 app = typer.Typer()
 app.command()(doctor)
@@ -38,7 +41,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     version = metadata.version
 
     def only_required(name: str) -> str:
-        if name in {module for module, _ in OPTIONAL.values()}:
+        if name in OPTIONAL:
             raise metadata.PackageNotFoundError(name)
         return version(name)
 
@@ -51,12 +54,23 @@ def test_the_table_of_libraries_is_the_one_in_pyproject() -> None:
     assert declared == set(REQUIRED)
 
 
+def test_what_can_be_added_is_what_pyproject_offers_to_users() -> None:
+    offered = {module._minimum(text)[0] for text in metadata.requires("argosy") or [] if OFFERED.search(text)}
+    assert offered == set(OPTIONAL)
+
+
+@pytest.mark.parametrize("distribution", OPTIONAL)
+def test_what_is_installed_is_found(distribution: str) -> None:
+    version = metadata.version(distribution)  # `make setup` installs all of them
+    assert (found()[distribution].status, found()[distribution].found) == (Status.OK, version)
+
+
 def test_a_working_base_exits_0_and_names_what_could_be_added(bare_machine: None) -> None:
     code, text = run()
     assert code == 0
     assert "Argosy is ready." in text
     assert f"torch: {sys.executable} -m pip install torch\n" in text  # in one line, to be copied
-    assert f"ray: {sys.executable} -m pip install 'ray[default]'\n" in text
+    assert f"ray: {sys.executable} -m pip install ray\n" in text
     assert "slurm-client" in text
 
 

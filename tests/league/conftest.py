@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from argosy.errors import ArgosyError
 from argosy.league.run import Score, Season
-from argosy.league.scenario import read_scenario
 from argosy.league.table import League
+from argosy.scenario import read_scenario
 
 TINY = """
 title: {title}
@@ -50,10 +48,3 @@ def broken(season: Season, scores: list[Score]) -> League:
         return Score(score.match, error=ArgosyError("rank by <zero> | bad"))
 
     return League(season, tuple(hurt(score) for score in scores))
-
-
-@pytest.fixture
-def scenario_file(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.yaml"
-    path.write_text(TINY.format(title="mine", load=1.0, seed=3))
-    return path

@@ -20,7 +20,7 @@ from argosy.sim import settings as source
 from argosy.sim.settings import CHOICES, Settings
 
 PANELS = {
-    "How jobs run": ("perf", "reference_type", "locality", "overheads", "hot_resize", "drifting"),
+    "How jobs run": ("perf", "ps_speeds", "reference_type", "locality", "overheads", "hot_resize", "drifting"),
     "How the scheduler treats them": (
         "estimator", "placer", "consolidation", "min_run_s", "max_preemptions", "oversized", "until_s",
     ),

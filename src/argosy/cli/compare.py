@@ -178,8 +178,8 @@ def from_scenario(
     window: tuple[float, float] | None,
 ) -> tuple[Experiment, list[str], str | None]:
     """A scenario fixes jobs, cluster, settings, and what its policies leave open; seeds and window are free."""
-    from argosy.league.scenario import read_scenario
     from argosy.policies.base import create
+    from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
 
     hint = "leave it out, or describe a comparison of your own without --scenario"

@@ -39,14 +39,17 @@ REQUIRED = {
     "vl-convert-python": ("vl_convert", "charts as pictures, offline reports"),
     "lightgbm": ("lightgbm", "duration estimates from history"),
     "highspy": ("highspy", "linear programs of Gavel's policies"),
-}
-OPTIONAL = {
-    "torch": ("torch", "learned policies, networks that grow"),
     "safetensors": ("safetensors", "weights of learned policies and growth agents"),
-    "scikit-learn": ("sklearn", "the digits that growth is tried on"),
-    "pillow": ("PIL", "reading pictures to train on"),
-    "gymnasium": ("gymnasium", "the reinforcement-learning environment"),
-    "ray[default]": ("ray", "running jobs on several machines"),
+}
+OPTIONAL = {  # distribution: what Argosy uses it for
+    "torch": "training policies, networks that grow",
+    "scikit-learn": "the digits that growth is tried on",
+    "pillow": "reading pictures to train on",
+    "gymnasium": "the learning environment",
+    "pettingzoo": "the learning environment of two agents",
+    "torchrl": "losses and advantages of learning",
+    "tensorboard": "curves of training",
+    "ray": "training on several machines",
 }
 SLURM = ("sbatch", "squeue", "scontrol", "sacct")
 
@@ -130,8 +133,8 @@ def examine() -> Iterator[Finding]:
     for distribution, (module, purpose) in REQUIRED.items():
         yield _library(distribution, module, purpose, minimum.get(distribution, "0"))
     yield _kernels()
-    for distribution, (module, purpose) in OPTIONAL.items():
-        yield _optional(distribution, module, purpose)
+    for distribution, purpose in OPTIONAL.items():
+        yield _optional(distribution, purpose)
     yield _slurm()
     yield _gpus()
 
@@ -185,12 +188,12 @@ def _kernels() -> Finding:
     return Finding("kernel cache", Kind.OPTIONAL, Status.OK, found, "start at full speed")
 
 
-def _optional(distribution: str, module: str, purpose: str) -> Finding:
+def _optional(distribution: str, purpose: str) -> Finding:
     try:
-        version = metadata.version(module)
+        version = metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return Finding(module, Kind.OPTIONAL, Status.MISSING, "not installed", purpose, _pip(distribution))
-    return Finding(module, Kind.OPTIONAL, Status.OK, version, purpose)
+        return Finding(distribution, Kind.OPTIONAL, Status.MISSING, "not installed", purpose, _pip(distribution))
+    return Finding(distribution, Kind.OPTIONAL, Status.OK, version, purpose)
 
 
 def _slurm() -> Finding:

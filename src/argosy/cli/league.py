@@ -17,8 +17,8 @@ from argosy.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from argosy.league.run import Score, Season
-    from argosy.league.scenario import Scenario
     from argosy.league.table import League
+    from argosy.scenario import Scenario
 
 SEEDS, QUICK_SEEDS = 3, 1
 
@@ -85,7 +85,7 @@ def league(
 
 def read_scenarios(text: str, quick: bool, data: Path | None) -> tuple[Scenario, ...]:
     """`all`, names, or files; each at most once."""
-    from argosy.league.scenario import read_scenario, scenario_names
+    from argosy.scenario import read_scenario, scenario_names
 
     if data is not None and not data.is_dir():
         hint = "name the folder that holds the traces"

@@ -165,7 +165,8 @@ class Context:
     total_cpus: float
     total_memory_gib: float
     seed: int
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()  # networks, by jobs.kind
+    ps_kinds: tuple[str, ...] = ()  # networks, by jobs.ps_kind
     gpu_prices: tuple[float, ...] = ()  # per GPU and hour, by type; empty where the cluster file gives no prices
 
     @property

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from argosy.atomic import writing
 from argosy.league import plots
-from argosy.league.scenario import Scenario
 from argosy.league.table import CLOSE, FIGURES, MAIN, League, Standing, show_ratio, surely
 from argosy.report.page import Charts, footer, text_table, whole_page, with_small_spread
 from argosy.report.plots import save_png
 from argosy.report.stats import Interval
 from argosy.report.tables import FUTURE_NOTE, show, versions
+from argosy.scenario import Scenario
 from argosy.sim.metrics import DEFINITIONS
 from argosy.sim.settings import Settings
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from argosy.errors import ArgosyError
-from argosy.league.scenario import Scenario
 from argosy.policies.base import create
 from argosy.report.comparison import sees_future
+from argosy.scenario import Scenario
 from argosy.sim.compare import as_error
 from argosy.sim.metrics import Window, metrics
 from argosy.sim.pool import run_tasks

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from argosy.errors import InputError
 from argosy.perf.base import Level, PerfModel
 from argosy.perf.iteration import IterationModel, IterationParams
-from argosy.perf.parameter_server import ParameterServerModel, ServerModel, TableParameterServer
+from argosy.perf.parameter_server import ParameterServerModel, ServerModel
 from argosy.perf.rigid import RigidModel, locality_facts
 from argosy.perf.table import Point, TableModel
 
@@ -148,6 +148,17 @@ def lookup_ps(model: str) -> ServerModel | None:
     return _catalogue().servers.get(key_of(model))
 
 
+def server_errors() -> dict[str, float]:
+    """Mean relative error of the fitted parameter-server models, by name."""
+    return {d.name: max(d.error.values()) for d in models() if d.kind == "ps" and d.error}
+
+
+def server_aliases(model: str) -> tuple[str, ...]:
+    """Other names of a catalogued parameter-server model."""
+    known = lookup_ps(model)
+    return next((d.aliases for d in models() if d.kind == "ps" and known is not None and d.name == known.name), ())
+
+
 def generic_ps() -> ParameterServerModel:
     """For parameter-server jobs of unknown networks: the average shape of the known ones, 1.0 at (1, 1)."""
     return _catalogue().generic
@@ -173,7 +184,7 @@ def register(
     if not key_of(model.name):
         raise InputError(f"a performance model needs a name with letters or digits, not {model.name!r}")
     names = tuple(aliases)
-    if isinstance(model, ParameterServerModel | TableParameterServer):
+    if isinstance(model, ServerModel):
         _catalogue().add_server(model, Description(model.name, "ps", (), "samples", names, source, {}))
     else:
         _catalogue().add(

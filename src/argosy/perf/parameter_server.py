@@ -21,8 +21,10 @@ from numpy.typing import ArrayLike
 
 from argosy.errors import InputError
 from argosy.perf.base import Floats
+from argosy.seeding import stream
 
 Form = Literal["sync", "async", "surface"]
+BUMPS = 64  # servers and workers up to which a rough surface differs from point to point
 COEFFICIENTS: dict[Form, int] = {"sync": 5, "async": 4, "surface": 7}
 
 
@@ -117,4 +119,25 @@ class TableParameterServer:
         return np.where((p > 0) & (w > 0), np.clip(surface, self.least * best, best), 0.0)
 
 
-ServerModel: TypeAlias = ParameterServerModel | TableParameterServer
+@dataclass(frozen=True, slots=True)
+class RoughParameterServer:
+    """A fitted model with bumps as measurements have them: fixed by the name, `error` on average.
+
+    On a smooth surface a rule that goes uphill finds the top; on measured ones it gets stuck at the first dip.
+    """
+
+    fitted: ParameterServerModel
+    error: float  # mean relative
+
+    @property
+    def name(self) -> str:
+        return self.fitted.name
+
+    def samples_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
+        sigma = self.error * (np.pi / 2) ** 0.5  # of a normal distribution with that mean error
+        bumps = np.exp(sigma * stream(0, f"roughness.{self.name}").standard_normal((BUMPS, BUMPS)))
+        p, w = (np.minimum(np.asarray(n, np.int64), BUMPS - 1) for n in (ps, workers))
+        return np.asarray(self.fitted.samples_per_s(ps, workers, batch) * bumps[p, w])
+
+
+ServerModel: TypeAlias = ParameterServerModel | TableParameterServer | RoughParameterServer

@@ -22,6 +22,7 @@ from argosy.perf.interference import pair_matrix
 from argosy.perf.iteration import IterationModel
 from argosy.perf.parameter_server import ServerModel
 from argosy.perf.rigid import RigidModel
+from argosy.perf.server_speeds import Lookup, lookup_in
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster, Node
@@ -66,6 +67,7 @@ class RateTables:
     gpu_types: tuple[str, ...]  # the order of rate's second axis
     pair_type: str  # the GPU type that `pair` was computed for
     links: Links
+    ps_names: tuple[str, ...] = ()  # networks of ps_rate's first axis
 
 
 def compile_tables(
@@ -76,20 +78,22 @@ def compile_tables(
     reference_type: str | None = None,
     kmax: int = 256,
     locality: bool = True,
+    ps_speeds: str = "fitted",
 ) -> RateTables:
     """Compile a validated trace frame for a cluster.
 
     `model`: "auto" takes the catalogue's model where the trace names a known network; "iteration" and "table"
     only those of that kind; "rigid" none; "ps" treats every job as a parameter-server job (one server per
     worker where the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic
-    ranges are. Without `locality` every placement is as fast as a consolidated one.
+    ranges are. Without `locality` every placement is as fast as a consolidated one. `ps_speeds`: see
+    argosy.perf.server_speeds.
     """
     types = cluster.gpu_types or ("gpu",)
     links = Links.of(cluster.network)
     gpus = trace_frame["gpus"].to_numpy().astype(np.float64)
     servers = _servers(trace_frame, gpus, model)
     job_class, classes = _classes(trace_frame, servers == 0, model)
-    ps_class, ps_models = _ps_classes(trace_frame, servers > 0)
+    ps_class, ps_models = _ps_classes(trace_frame, servers > 0, lookup_in(ps_speeds))
     size = _size(trace_frame, gpus, cluster, kmax)
     rate = np.stack([_rates(c, types, size, links) for c in classes])
 
@@ -122,6 +126,7 @@ def compile_tables(
         types,
         pair_type,
         links,
+        tuple(m.name for m, _ in ps_models),
     )
 
 
@@ -204,7 +209,7 @@ def _classes(
 
 
 def _ps_classes(
-    frame: pl.DataFrame, rows: NDArray[np.bool_]
+    frame: pl.DataFrame, rows: NDArray[np.bool_], lookup: Lookup
 ) -> tuple[Ints, list[tuple[ServerModel, float | None]]]:
     """Parameter-server class of each row; jobs of unknown networks share the generic shape."""
     ps_class = np.full(frame.height, -1, np.int64)
@@ -212,7 +217,7 @@ def _ps_classes(
     where = np.flatnonzero(rows)
     asked = frame[where].select("model", "batch_size")
     for index, (name, batch) in zip(where, asked.iter_rows()):
-        found = catalogue.lookup_ps(name) if name is not None else None
+        found = lookup(name) if name is not None else None
         key = (catalogue.generic_ps(), None) if found is None else (found, batch or None)
         ps_class[index] = order.setdefault(key, len(order))
     return ps_class, list(order)

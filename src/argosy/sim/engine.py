@@ -98,8 +98,8 @@ class Engine:
         self.settings = settings = settings or Settings()
         tables = compile_tables(
             trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
-            locality=settings.locality,
-        )
+            locality=settings.locality, ps_speeds=settings.ps_speeds,
+        )  # fmt: skip
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         self._tables = tables
         self._estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)
@@ -195,6 +195,7 @@ class Engine:
             total_memory_gib=float(nf[L.MEM_TOTAL].sum()),
             seed=self.settings.seed,
             kinds=self._tables.class_names,
+            ps_kinds=self._tables.ps_names,
             gpu_prices=self._gpu_prices(),
         )
 

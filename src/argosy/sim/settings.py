@@ -23,6 +23,7 @@ class Settings:
 
     seed: int = 0
     perf: str = "auto"  # performance model: auto takes the catalogue's where the trace names a known model
+    ps_speeds: str = "fitted"  # of parameter-server jobs: fitted | rough | a CSV file of measurements
     reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
     overheads: str = "realistic"  # what starting, suspending, resuming, moving and resizing cost
@@ -45,6 +46,11 @@ class Settings:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(choices)}, is {getattr(self, name)!r}")
+        if self.ps_speeds not in ("fitted", "rough") and not self.ps_speeds.endswith(".csv"):
+            raise InputError(
+                f"ps_speeds must be fitted, rough or a .csv file of measurements, is {self.ps_speeds!r}",
+                hint="the file needs the columns model, num_ps, num_workers, sum_worker_speed",
+            )
         if self.seed < 0:
             raise InputError(f"seed must be ≥ 0, is {self.seed}")
         for name in ("min_run_s", "checkpoint_every_s", "node_repair_h", "max_preemptions", "max_retries"):

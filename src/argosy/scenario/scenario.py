@@ -1,26 +1,26 @@
 """A scenario: jobs, a cluster and settings that never change, so that tables can be compared.
 
-One YAML file each, in `scenarios/`; docs/league.md has the format. Jobs are generated, or with a data folder
+One YAML file each, in `shipped/`; docs/league.md has the format. Jobs are generated, or with a data folder
 taken from a real trace: each seed another stretch of it. `changes` are explicit and seeded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import polars as pl
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.files import ClusterFile, build_cluster
-from argosy.config import Duration, FileModel, load_yaml
+from argosy.cluster.files import build_cluster
+from argosy.config import load_yaml
 from argosy.errors import ClusterError, InputError, UnknownName
-from argosy.league.changes import Changes
 from argosy.policies.base import split_spec
+from argosy.scenario.file import ScenarioFile
 from argosy.sim.compare import offered_load
 from argosy.sim.metrics import Window
 from argosy.sim.settings import Settings
@@ -28,76 +28,8 @@ from argosy.workload.importers import get_importer
 from argosy.workload.synth import generate
 from argosy.workload.trace import SCHEMA, Trace
 
-FOLDER = Path(__file__).with_name("scenarios")
+FOLDER = Path(__file__).with_name("shipped")
 STEP = (5**0.5 - 1) / 2  # multiples of the golden ratio, modulo 1, lie evenly however many there are
-
-_Name = Annotated[str, Field(min_length=1)]
-
-
-class RealJobs(FileModel):
-    """The real trace that takes the place of generated jobs when a data folder is given."""
-
-    file: _Name = Field(description="path below the data folder, such as traces/week.csv.gz")
-    format: _Name = Field("csv", description="as in `argosy import`")
-    forget: list[_Name] = Field([], description="columns to leave out, such as [gpu_type]")
-    longest: Duration | None = Field(None, description="instead of the `longest` under changes, such as 8d")
-    only_gpu_jobs: bool = Field(False, description="whether to leave out jobs that ask for no GPU")
-
-    @model_validator(mode="after")
-    def _known_columns(self) -> RealJobs:
-        for column in self.forget:
-            if column not in SCHEMA:
-                raise ValueError(f"there is no column {column!r}; columns: {', '.join(SCHEMA)}")
-        return self
-
-
-class JobsSection(FileModel):
-    """Which jobs, how many, how fast they come."""
-
-    like: _Name = Field(description="a profile of `argosy generate`, such as philly")
-    count: int = Field(ge=2, description="how many jobs")
-    quick: int = Field(ge=2, description="how many with --quick")
-    load: float | None = Field(
-        None, gt=0, description="GPU-time asked for per GPU-time there is; without it the source's own pace"
-    )
-    seed: int = Field(0, ge=0, description="added to the run's seed, so that scenarios have different jobs")
-    real: RealJobs | None = Field(None, description="the trace to use with --data")
-
-
-class Measure(FileModel):
-    """Jobs submitted in this part of the arrivals are measured; the others only keep the cluster busy."""
-
-    start: float = Field(0.0, ge=0, description="such as 0.1: leave out the first tenth")
-    end: float = Field(1.0, le=1, description="such as 0.9: leave out the last tenth")
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> Measure:
-        if not self.start < self.end:
-            raise ValueError(f"start ({self.start:g}) is not before end ({self.end:g}); swap them?")
-        return self
-
-
-class ScenarioFile(FileModel):
-    """A whole scenario file."""
-
-    title: _Name = Field(description="what it is, in one line")
-    description: _Name = Field(description="why it is in the league, and where its figures come from")
-    jobs: JobsSection
-    changes: Changes = Changes()
-    preset: _Name | None = Field(None, description="the cluster, by the name of a preset")
-    cluster: ClusterFile | None = Field(None, description="the cluster, as in a cluster file")
-    settings: dict[str, str | None] = Field({}, description="fields of Settings that are not the default")
-    parameters: dict[str, dict[str, str]] = Field(
-        {}, description="policy: {parameter: value}, for policies that are named without it"
-    )
-    measure: Measure | None = Field(None, description="the part of the arrivals that is measured")
-
-    @model_validator(mode="after")
-    def _one_cluster(self) -> ScenarioFile:
-        if (self.preset is None) == (self.cluster is None):
-            given = "neither preset nor cluster is" if self.preset is None else "both preset and cluster are"
-            raise ValueError(f"{given} given; give one of them")
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +52,11 @@ class Scenario:
     @property
     def count(self) -> int:
         return self.file.jobs.quick if self.quick else self.file.jobs.count
+
+    def with_count(self, count: int) -> Scenario:
+        """The same with so many jobs."""
+        jobs = self.file.jobs.model_copy(update={"count": count})
+        return replace(self, file=self.file.model_copy(update={"jobs": jobs}), quick=False)
 
     def trace(self, seed: int) -> Trace:
         """Its jobs; another seed gives others."""
@@ -184,11 +121,16 @@ def read_scenario(source: str, *, quick: bool = False, data: Path | None = None)
         if source not in scenario_names():
             raise UnknownName("scenario", source, scenario_names())
     file = load_yaml(path, ScenarioFile)
-    scenario = Scenario(path.stem, file, _cluster(file, path.stem), _settings(file), quick, data)
-    real = scenario.real
-    if real is not None and not real.is_file():
-        hint = f"put it there, leave {path.stem} out, or leave out --data to use generated jobs"
-        raise InputError(f"the scenario {path.stem} needs this file, and it is not there", where=str(real), hint=hint)
+    settings = _settings(file)
+    speeds = None if data is None or file.speeds is None else data / file.speeds
+    if speeds is not None:
+        settings = replace(settings, ps_speeds=str(speeds))
+    scenario = Scenario(path.stem, file, _cluster(file, path.stem), settings, quick, data)
+    for real in (scenario.real, speeds):
+        if real is not None and not real.is_file():
+            hint = f"put it there, leave {path.stem} out, or leave out --data to use what ships"
+            what = f"the scenario {path.stem} needs this file, and it is not there"
+            raise InputError(what, where=str(real), hint=hint)
     return scenario
 
 

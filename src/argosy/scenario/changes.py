@@ -62,6 +62,9 @@ class Changes(FileModel):
 
     arrivals: Arrivals | None = None
     lengths: float | None = Field(default=None, gt=0, description="multiplies durations and work")
+    spread: float | None = Field(
+        default=None, gt=0, description="multiplies durations and work by lognormal numbers of mean 1 and this sigma"
+    )
     shortest: Duration | None = Field(default=None, description="jobs that are over sooner last this long, such as 1m")
     longest: Duration | None = Field(default=None, description="jobs that last longer last this long, such as 1d")
     largest_gpus: float | None = Field(default=None, ge=1, description="jobs that ask for more ask for this many")
@@ -85,6 +88,8 @@ class Changes(FileModel):
             frame = _arriving(frame, self.arrivals)
         if self.lengths is not None:
             frame = frame.with_columns(pl.col("duration_s", "work", "expected_s") * self.lengths)
+        if self.spread is not None:
+            frame = _spread(frame, self.spread, stream(seed, "league.spread"))
         if self.shortest is not None or self.longest is not None:
             frame = _bounded(frame, self.shortest, self.longest)
         if self.largest_gpus is not None:
@@ -104,6 +109,11 @@ class Changes(FileModel):
         if self.apps is not None:
             frame = _searching(frame, self.apps, stream(seed, "league.apps"))
         return Trace.of(frame, trace.name)
+
+
+def _spread(frame: pl.DataFrame, sigma: float, rng: np.random.Generator) -> pl.DataFrame:
+    factor = pl.lit(pl.Series(rng.lognormal(-(sigma**2) / 2, sigma, frame.height)))
+    return frame.with_columns(pl.col("duration_s", "work", "expected_s") * factor)
 
 
 def _arriving(frame: pl.DataFrame, arrivals: Arrivals) -> pl.DataFrame:
@@ -152,9 +162,7 @@ def _sharing(frame: pl.DataFrame, shares: Shares, rng: np.random.Generator) -> p
     )
 
 
-def _elastic(
-    frame: pl.DataFrame, elastic: Elastic, rng: np.random.Generator, total_gpus: int
-) -> pl.DataFrame:
+def _elastic(frame: pl.DataFrame, elastic: Elastic, rng: np.random.Generator, total_gpus: int) -> pl.DataFrame:
     gpus = frame["gpus"].to_numpy()
     chosen = _chosen(gpus >= 1, elastic.share, rng)
     low = np.maximum(np.floor(gpus * elastic.min), 1.0)

@@ -1,0 +1,5 @@
+"""Scenarios: jobs, a cluster and settings under one name, for comparing and for learning alike."""
+
+from argosy.scenario.scenario import Scenario, read_scenario, scenario_names
+
+__all__ = ["Scenario", "read_scenario", "scenario_names"]
