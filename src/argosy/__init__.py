@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from argosy._gymnasium import register_when_imported
+
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster as Cluster
     from argosy.cluster.cluster import Node as Node
@@ -62,3 +64,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+register_when_imported()

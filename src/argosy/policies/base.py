@@ -151,7 +151,7 @@ def create(spec: str) -> Policy:
     """A policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`.
 
     Instead of a name, `file.py:Class` takes a class from a file. A value in braces may hold colons, for
-    policies inside others: `fair:inner={las:quantum_s=60}`.
+    policies inside others: `fair:inner={las:quantum_s=60}`. `dl2@file` is short for `dl2:weights=file`.
     """
     name, *pairs = split_spec(spec)
     cls = class_from_file(name, pairs.pop(0) if pairs else "") if name.endswith(".py") else POLICIES[name]
@@ -184,7 +184,7 @@ def _value(policy: str, key: str, text: str, default: Any) -> Any:
 
 
 def split_spec(spec: str) -> list[str]:
-    """The parts between colons; those within braces do not count."""
+    """The parts between colons; those within braces do not count. Weights behind an @ are a part of their own."""
     parts, depth = [""], 0
     for letter in spec:
         depth += (letter == "{") - (letter == "}")
@@ -195,7 +195,8 @@ def split_spec(spec: str) -> list[str]:
     if depth:
         hint = "write it like fair:inner={las:quantum_s=60}"
         raise InputError(f"policy {spec!r}: braces do not match", hint=hint)
-    return parts
+    name, at, weights = parts[0].partition("@")
+    return [name, f"weights={weights}", *parts[1:]] if at and not parts[0].endswith(".py") else parts
 
 
 def class_from_file(file: str, class_name: str) -> type[Policy]:

@@ -5,10 +5,12 @@ smallest weighted dominant share is granted one more unit; a job whose next unit
 from then on. The unit of an elastic job is first its smallest size and then one GPU with its CPUs and
 memory, with one parameter server beside each worker if it uses them; the unit of a rigid job is the whole
 gang.
-State used: demands, ranges, weights, held GPUs (between slots), which nodes are up.
+State used: demands, ranges, weights, held GPUs (between slots), which nodes are up; with `harmless` throughput
+profiles.
 Parameters: `slot_s`, how often resources are divided anew (0: at every arrival and end; between slots
 newcomers wait and all others keep what they have, as in DL2, where a slot is 1200 s); `stop_at_refusal`, DL2's
-code, where the first job that can not be served ends the filling.
+code, where the first job that can not be served ends the filling; `harmless`, where a job is passed over from the
+first unit on that would make it slower than it is.
 Differences from the paper: the parties are jobs, not users with endless tasks, so that a gang which never
 shrinks has a share of 0 or of all it asked for, and ties at 0 go by arrival. Filling counts the cluster's
 totals, as the paper does, but grants no job more than the empty nodes of one GPU type would hold of it; a
@@ -27,6 +29,7 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.policies._filling import SLACK, fill
+from argosy.policies._harmless import Harmless
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
 
 NO_GPU = np.array([[0.0], [1.0], [1.0]])
@@ -37,18 +40,18 @@ class Drf(Policy):
     uses = frozenset({"demand", "nodes"})
     preemptive = True
 
-    def __init__(self, slot_s: float = 0.0, stop_at_refusal: bool = False) -> None:
+    def __init__(self, slot_s: float = 0.0, stop_at_refusal: bool = False, harmless: bool = False) -> None:
         if not 0 <= slot_s < np.inf:
             raise InputError(f"drf: slot_s must be a time ≥ 0, is {slot_s}")
-        self.slot_s, self.stop_at_refusal = slot_s, stop_at_refusal
-        if slot_s:
-            self.uses = Drf.uses | {"placement"}
+        self.slot_s, self.stop_at_refusal, self.harmless = slot_s, stop_at_refusal, harmless
+        self.uses = self.uses | ({"placement"} if slot_s else set()) | ({"profile"} if harmless else set())
 
     def reset(self, context: Context) -> None:
         self._capacity = np.array([context.total_gpus, context.total_cpus, context.total_memory_gib])
         self._types = len(context.gpu_types)
         self._slot = -1  # the last one that was divided
         self._known_state = b""
+        self._limits = Harmless(context)
 
     def rank(self, view: View) -> Floats:
         """Filling serves everybody for the first time in the order of arrival."""
@@ -77,6 +80,8 @@ class Drf(Policy):
         step = worker + server * with_servers
         up = nodes.state == 0
         high = np.maximum(np.minimum(high, self._largest_gang(view, step)), low)
+        if self.harmless:
+            high = self._limits.most(view, low, high)
         there = np.array([nodes.gpus @ up, nodes.cpus @ up, nodes.memory_gib @ up])
         arrival = np.argsort(jobs.index)
         grants = np.empty_like(low)

@@ -1,0 +1,1 @@
+"""Learning to schedule: environments around the simulator's own engine."""

@@ -1,0 +1,68 @@
+"""Behaviour cloning: learn to do what a teacher does, by cross-entropy on observations, masks and actions.
+
+The teacher may know more than the observation shows, such as true durations; the pupil learns what can be guessed of
+it from what it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from argosy.errors import InputError
+from argosy.learn.algorithms import masked
+from argosy.learn.algorithms.learner import Learner, Means, positive, unique
+from argosy.learn.algorithms.replay import Batch, Replay
+from argosy.learn.algorithms.rollout import Rollout
+
+Augment = Callable[[Batch, torch.Generator], Batch]
+
+
+class Clone(Learner):
+    """Learns an actor from labelled steps, of which it keeps the newest.
+
+    The label of a step is what a teacher advised; where nobody was asked, it is what was done.
+    """
+
+    def __init__(
+        self,
+        actor: nn.Module,
+        *,
+        lr: float = 5e-3,
+        batch: int = 256,
+        steps: int | None = None,
+        keep: int = 8192,
+        max_norm: float | None = None,
+        augment: Augment | None = None,
+        seed: int = 0,
+    ) -> None:
+        """`steps` of gradient per update (none given: one pass over what is kept). `augment` changes each batch."""
+        positive(lr=lr, batch=batch, steps=steps, max_norm=max_norm)
+        self.actor, self.batch, self.steps, self.max_norm, self.augment = actor, batch, steps, max_norm, augment
+        self.optimizer = torch.optim.Adam(unique(actor), lr=lr)
+        self.memory = Replay(keep)
+        self.generator = torch.Generator().manual_seed(seed)
+        super().__init__({"actor": actor, "optimizer": self.optimizer, "memory": self.memory, "draws": self.generator})
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
+        """Remember a rollout, and learn from what is kept: loss, entropy, and how often the pupil agrees."""
+        label = np.where(rollout.advice >= 0, rollout.advice, rollout.action)
+        if not rollout.mask[np.arange(len(label)), label].all():
+            raise InputError("there are steps whose label is not a possible action", hint="check the teacher's advice")
+        self.memory.add(observation=rollout.observation, mask=rollout.mask, label=label)
+        means = Means()
+        for _ in range(self.steps or -(-len(self.memory) // self.batch)):
+            batch = self.memory.draw(self.batch, self.generator)
+            if self.augment is not None:
+                batch = self.augment(batch, self.generator)
+            logits = masked.mask_logits(self.actor(batch["observation"]), batch["mask"])
+            loss = F.cross_entropy(logits, batch["label"])
+            norm = self.descend(self.optimizer, {"imitation": loss}, self.max_norm)
+            means.add(loss_imitation=loss, accuracy=(logits.argmax(dim=-1) == batch["label"]).float().mean(),
+                      entropy=masked.entropy(logits, batch["mask"]).mean(), gradient_norm=norm)  # fmt: skip
+        self.updates += 1
+        return means.result()

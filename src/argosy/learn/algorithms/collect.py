@@ -1,0 +1,112 @@
+"""Stepping several environments side by side: one batched question to the network for all of them at each step.
+
+`Collector` goes on where it stopped, for a number of steps or slots of each environment. `episodes` runs whole
+episodes from given seeds, the same seed several times where rollouts are to share their arrivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.acting import Act
+from argosy.learn.algorithms.lane import Lane
+from argosy.learn.algorithms.rollout import Rollout, join
+from argosy.seeding import stream
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """Ask each environment's teacher at every step, and let it act itself in this `share` of the steps."""
+
+    share: float = 0.0
+    seed: int = 0
+    _draws: np.random.Generator = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0:
+            raise InputError(f"the share of steps in which the teacher acts must be from 0 to 1, is {self.share}")
+        object.__setattr__(self, "_draws", stream(self.seed, "teacher acts"))
+
+    def acts(self) -> bool:
+        """Does the teacher act in this step?"""
+        return self.share >= 1.0 or (self.share > 0.0 and bool(self._draws.random() < self.share))
+
+
+class Collector:
+    """Environments that run on from one rollout to the next, and begin anew when an episode ends."""
+
+    def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int], timed: bool | None = None) -> None:
+        """Each environment's first episode has its own seed; what comes later follows from it."""
+        if not envs or len(seeds) != len(envs):
+            raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+        self._lanes = [Lane(env, timed) for env in envs]
+        self._seeds = list(seeds)
+        self._begun = False
+
+    def collect(
+        self, act: Act | None, *, steps: int | None = None, slots: int | None = None, teaching: Teaching | None = None
+    ) -> Rollout:
+        """So many steps, or whole slots, of each environment."""
+        if (steps is None) == (slots is None):
+            raise InputError("say how much to collect: either steps or slots")
+        wanted = steps if steps is not None else slots
+        if wanted is None or wanted < 1:
+            raise InputError(f"there must be at least one step or slot to collect, not {wanted}")
+        if not self._begun:
+            for lane, seed in zip(self._lanes, self._seeds):
+                lane.reset(seed)
+            self._begun = True
+
+        def unfinished(lane: Lane) -> bool:
+            more = (len(lane.record.steps) if steps is not None else lane.record.slots) < wanted
+            if more and lane.over:
+                lane.reset()
+            return more
+
+        return _run(self._lanes, act, unfinished, teaching)
+
+
+def episodes(
+    envs: Sequence[Any],
+    act: Act | None,
+    seeds: Sequence[int],
+    *,
+    slots: int | None = None,
+    until: float | None = None,
+    teaching: Teaching | None = None,
+    timed: bool | None = None,
+) -> Rollout:
+    """One whole episode of each environment, or its first `slots`, or what begins before the time `until`."""
+    if not envs or len(seeds) != len(envs):
+        raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+    lanes = [Lane(env, timed) for env in envs]
+    for lane, seed in zip(lanes, seeds):
+        lane.reset(seed)
+
+    def unfinished(lane: Lane) -> bool:
+        if lane.over or (slots is not None and lane.record.slots >= slots):
+            return False
+        return until is None or not lane.record.steps or lane.time < until
+
+    return _run(lanes, act, unfinished, teaching)
+
+
+def _run(lanes: list[Lane], act: Act | None, unfinished: Callable[[Lane], bool], teaching: Teaching | None) -> Rollout:
+    if act is None and (teaching is None or teaching.share < 1.0):
+        raise InputError("somebody must act", hint="give a network, or let the teacher act: Teaching(share=1)")
+    while active := [lane for lane in lanes if unfinished(lane)]:
+        actions, logs = [-1] * len(active), [0.0] * len(active)
+        if act is not None:
+            chosen, chances = act(np.stack([a.observation for a in active]), np.stack([a.mask for a in active]))
+            actions, logs = chosen.tolist(), chances.tolist()
+        for lane, action, log_prob in zip(active, actions, logs):
+            advice = -1 if teaching is None else lane.advice()
+            if teaching is not None and teaching.acts():
+                action, log_prob = advice, 0.0
+            lane.step(action, log_prob, advice)
+    return join([rollout for lane in lanes if (rollout := lane.take()) is not None])

@@ -1,0 +1,57 @@
+"""From easy to hard: how loaded and how long episodes are, as training goes on.
+
+Load and length grow in a straight line over `updates`. As in Decima, an episode may also end early, at a time drawn
+from a geometric distribution whose mean grows: a beginner does not spend its time in states it has spoilt itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.learner import positive
+from argosy.seeding import stream
+
+
+class Stage(NamedTuple):
+    """Of one update: factors for load and length, and the slots after which its episodes end (None: as they do)."""
+
+    load: float
+    length: float
+    slots: int | None
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Each pair is the value at the start, and from `updates` on."""
+
+    updates: int
+    load: tuple[float, float] = (0.5, 1.0)
+    length: tuple[float, float] = (1.0, 1.0)
+    mean_slots: tuple[float, float] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive(updates=self.updates)
+        for name, pair in (("load", self.load), ("length", self.length), ("mean_slots", self.mean_slots)):
+            if pair is not None and not (min(pair) > 0 and len(pair) == 2):
+                raise InputError(f"{name} must be two numbers above 0, is {pair}")
+        if self.mean_slots is not None and min(self.mean_slots) < 1:
+            raise InputError(f"mean_slots must be at least 1, is {self.mean_slots}")
+
+    def stage(self, update: int) -> Stage:
+        """What update number 0, 1, … trains on: the same every time it is asked."""
+        done = min(max(update / self.updates, 0.0), 1.0)
+        return Stage(_between(self.load, done), _between(self.length, done), self._slots(update, done))
+
+    def _slots(self, update: int, done: float) -> int | None:
+        if self.mean_slots is None:
+            return None
+        first, last = (1.0 / slots for slots in self.mean_slots)
+        chance = _between((first, last), done)
+        return int(stream(self.seed, "curriculum", update).geometric(chance))
+
+
+def _between(pair: tuple[float, float], done: float) -> float:
+    return pair[0] + done * (pair[1] - pair[0])

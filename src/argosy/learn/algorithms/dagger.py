@@ -1,0 +1,61 @@
+"""DAgger: the pupil acts, the teacher says what it should have done, and the pupil learns from all rounds so far.
+
+Cloning shows a pupil only where its teacher goes. One small mistake leads it elsewhere, where nobody has told it what
+to do. Here the steps that it learns from are its own; in the first rounds the teacher takes some of them
+(`share` in the first, `share`² in the second, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.acting import NetworkActs
+from argosy.learn.algorithms.clone import Clone
+from argosy.learn.algorithms.collect import Teaching, episodes
+from argosy.learn.algorithms.state import State
+from argosy.seeding import stream
+
+
+class Dagger:
+    """Rounds of acting and learning. Each round is new episodes, from seeds that follow from its number."""
+
+    def __init__(
+        self,
+        clone: Clone,
+        envs: Sequence[Any],
+        *,
+        share: float = 0.5,
+        seeds: tuple[int, int] = (1_000_000, 2_000_000),
+        slots: int | None = None,
+        greedy: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """`seeds`: the range that episodes' seeds are drawn from. `slots`: the most of an episode. `greedy` pupil."""
+        if not 0.0 <= share <= 1.0:
+            raise InputError(f"the teacher's share must be from 0 to 1, is {share}")
+        self.clone, self.envs, self.share, self.seeds = clone, list(envs), share, seeds
+        self.slots, self.greedy, self.seed = slots, greedy, seed
+
+    @property
+    def rounds(self) -> int:
+        """How many there have been."""
+        return self.clone.updates
+
+    def round(self) -> dict[str, float]:
+        """One more: the pupil's loss and accuracy, and what its episodes brought."""
+        draws = stream(self.seed, "dagger", self.rounds)
+        seeds = draws.integers(*self.seeds, size=len(self.envs)).tolist()
+        act = NetworkActs(self.clone.actor, seed=int(draws.integers(2**62)), greedy=self.greedy)
+        teaching = Teaching(self.share ** (self.rounds + 1), seed=int(draws.integers(2**62)))
+        rollout = episodes(self.envs, act, seeds, slots=self.slots, teaching=teaching)
+        return self.clone.update(rollout) | {"total": float(rollout.totals().mean())}
+
+    def state(self) -> State:
+        """The pupil's; the rest follows from the number of rounds."""
+        return self.clone.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.clone.restore(state)

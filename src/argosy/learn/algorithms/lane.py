@@ -1,0 +1,86 @@
+"""One environment on its way: what it shows, what is possible, what time it is, and the steps taken so far.
+
+Any Gymnasium environment with discrete actions will do. What is possible is asked of `action_masks()`, or read from
+`info["action_mask"]`; without either, everything is. An environment whose `reset` tells the time (`info["now"]`), or
+the seed of its trace (`info["trace_seed"]`), is *timed*: time passes only behind the steps that tell it. In all others
+a step is one unit of time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.record import Record, Step
+from argosy.learn.algorithms.rollout import Rollout
+
+
+class Lane:
+    """An environment that is stepped beside others."""
+
+    def __init__(self, env: Any, timed: bool | None = None) -> None:
+        self.env = env
+        self._masks, self._advice = attribute(env, "action_masks"), attribute(env, "advice")
+        self._declared = timed
+        self.record = Record()
+        self.over = True  # no episode has begun
+
+    def reset(self, seed: int | None = None) -> None:
+        """A new episode begins: with a seed, or as the environment goes on by itself."""
+        observation, info = self.env.reset() if seed is None else self.env.reset(seed=seed)
+        timed = "now" in info or "trace_seed" in info
+        self.timed = timed if self._declared is None else self._declared
+        self.time = float(info.get("now", 0.0))
+        self.arrivals = int(info.get("trace_seed", -1 if seed is None else seed))
+        self.over = False
+        self._see(observation, info)
+
+    def _see(self, observation: Any, info: dict[str, Any]) -> None:
+        self.observation = np.array(observation, np.float32)
+        if self._masks is not None:
+            self.mask = np.array(self._masks(), np.bool_)
+        elif "action_mask" in info:
+            self.mask = np.array(info["action_mask"], np.bool_)
+        else:
+            self.mask = np.ones(int(self.env.action_space.n), np.bool_)
+
+    def advice(self) -> int:
+        """What the environment's teacher would do now."""
+        if self._advice is None:
+            raise InputError("this environment has no teacher", hint="it needs a method advice() that names an action")
+        action = int(self._advice())
+        if not (0 <= action < len(self.mask) and self.mask[action]):
+            raise InputError(f"the teacher advises {action}, which is not possible here")
+        return action
+
+    def step(self, action: int, log_prob: float, advice: int = -1) -> None:
+        """One step; afterwards `over` says whether the episode has ended."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        terminated, truncated = bool(terminated), bool(truncated) and not terminated
+        self.over = terminated or truncated
+        told = "now" in info
+        if told and not self.timed:
+            raise InputError("this environment tells the time at some steps, but not when it is reset",
+                             hint="say timed=True")  # fmt: skip
+        passes = told or not self.timed or self.over
+        dt = 0.0 if not passes else float(info.get("now", self.time)) - self.time if self.timed else 1.0
+        self.record.add(Step(self.observation, self.mask, action, log_prob, float(reward), terminated, truncated,
+                             passes, self.time, dt, advice))  # fmt: skip
+        self.time += dt
+        self._see(observation, info)
+        if self.over:
+            self.record.end(self.observation, self.mask, self.arrivals)
+
+    def take(self) -> Rollout | None:
+        """The steps since it was last asked; the episode may go on."""
+        self.record.end(self.observation, self.mask, self.arrivals)
+        return self.record.take()
+
+
+def attribute(env: Any, name: str) -> Any:
+    """Of the environment, or of one that it wraps; None if there is none."""
+    if hasattr(env, "get_wrapper_attr"):
+        return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    return getattr(env, name, None)

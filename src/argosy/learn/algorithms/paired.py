@@ -1,0 +1,41 @@
+"""A baseline from rollouts of the same arrivals: what all of them have brought, on average, from that time on.
+
+How well a schedule does depends more on the jobs that happen to come than on what is decided. Rollouts that share
+their arrivals share that luck, so their mean takes it away. Decisions do not fall at the same times in all of them;
+between its decisions, the return of a rollout is taken to be linear in time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.rollout import Rollout
+
+
+def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For every step the mean return, at its time, of the episodes with the same arrivals; `returns` is by step."""
+    baseline = np.zeros(len(rollout))
+    spans = [slice(first, last + 1) for first, last in zip(rollout.first, rollout.last)]
+    for seed in np.unique(rollout.arrivals):
+        group = [spans[e] for e in np.flatnonzero(rollout.arrivals == seed)]
+        if len(group) < 2 or seed < 0:
+            known = "of unknown arrivals" if seed < 0 else f"of the arrivals of seed {seed}"
+            raise InputError(f"a paired baseline needs two or more episodes of the same arrivals; there is one {known}",
+                             hint="collect episodes(envs, act, seeds=[s] * len(envs))")  # fmt: skip
+        curves = [_curve(rollout, span, returns) for span in group]
+        for span in group:
+            at = rollout.time[span]
+            baseline[span] = np.mean([np.interp(at, times, values, right=0.0) for times, values in curves], axis=0)
+    return baseline
+
+
+def _curve(
+    rollout: Rollout, span: slice, returns: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """An episode's return from each of its slots on, and at its end."""
+    starts = rollout.slot_start
+    starts = starts[(starts >= span.start) & (starts < span.stop)]
+    end = rollout.time[span.stop - 1] + rollout.dt[span.stop - 1]
+    return np.append(rollout.time[starts], end), np.append(returns[starts], 0.0)

@@ -1,0 +1,71 @@
+"""Samples to learn from again: the newest of them, in a ring of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.state import State, need, number
+
+Batch = dict[str, torch.Tensor]
+
+
+class Replay:
+    """First in, first out. Columns are those of the first samples that come."""
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise InputError(f"a replay memory must hold at least one sample, not {capacity}")
+        self.capacity = capacity
+        self._columns: Batch = {}
+        self._next = self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, **columns: NDArray[Any]) -> None:
+        """Samples, by column; the oldest make room."""
+        newest = slice(-self.capacity, None)
+        rows = {name: torch.from_numpy(np.ascontiguousarray(column[newest])) for name, column in columns.items()}
+        count = len(next(iter(rows.values())))
+        if not self._columns:
+            self._columns = {
+                name: torch.zeros((self.capacity, *new.shape[1:]), dtype=new.dtype) for name, new in rows.items()
+            }
+        at = (self._next + torch.arange(count)) % self.capacity
+        for name, column in self._columns.items():
+            if rows[name].shape[1:] != column.shape[1:]:
+                raise InputError(f"samples of another shape: {name} is {tuple(rows[name].shape[1:])}, "
+                                 f"and was {tuple(column.shape[1:])}")  # fmt: skip
+            column[at] = rows[name]
+        self._next = (self._next + count) % self.capacity
+        self._size = min(self._size + count, self.capacity)
+
+    def draw(self, count: int, generator: torch.Generator) -> Batch:
+        """So many different samples at random; all of them, if there are no more."""
+        rows = torch.arange(self._size)
+        if count < self._size:
+            rows = torch.randperm(self._size, generator=generator)[:count]
+        return {name: column[rows] for name, column in self._columns.items()}
+
+    def state(self) -> State:
+        """The samples, and where the next will go."""
+        kept: Mapping[str, torch.Tensor] = {f"column/{name}": c[: self._size] for name, c in self._columns.items()}
+        return {**kept, "next": number(self._next), "size": number(self._size)}
+
+    def restore(self, state: State) -> None:
+        """Those samples instead."""
+        size, following = int(need(state, "size", "replay memory")), int(need(state, "next", "replay memory"))
+        kept = {key.removeprefix("column/"): t for key, t in state.items() if key.startswith("column/")}
+        if size > self.capacity or not 0 <= following < self.capacity or any(len(t) != size for t in kept.values()):
+            raise InputError(f"a replay memory of {size} samples does not go into one of {self.capacity}",
+                             hint="build the learner as it was when it was saved")  # fmt: skip
+        self._columns = {name: torch.zeros((self.capacity, *t.shape[1:]), dtype=t.dtype) for name, t in kept.items()}
+        for name, column in self._columns.items():
+            column[:size] = kept[name]
+        self._size, self._next = size, following

@@ -1,0 +1,122 @@
+"""What each step was worth: generalised advantage estimates, or returns against a paired baseline.
+
+Discounting is for time. Between the inferences of one slot none passes, so gamma counts only where it does; the same
+goes for lambda, since what a slot brings is no less the work of its first inference than of its last. So all steps of a
+slot have the same outcome, and it is enough to estimate that of slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torchrl.objectives.value.functional import generalized_advantage_estimate
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.paired import paired_baseline
+from argosy.learn.algorithms.rewards import Rewards
+from argosy.learn.algorithms.rollout import Rollout
+from argosy.learn.algorithms.state import State
+
+Values = NDArray[np.float64]
+BASELINES = ("critic", "paired")
+
+
+class Estimate(NamedTuple):
+    """By step: how much better it was than expected, and what a critic should have expected."""
+
+    advantage: NDArray[np.float32]
+    target: NDArray[np.float32]
+
+
+@dataclass
+class Returns:
+    """How advantages are made from rewards.
+
+    `unit_s`: gamma is per so much time, rather than per slot. `baseline`: "critic" (GAE), or "paired": plain
+    returns less the mean of the episodes with the same arrivals, which needs no critic.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+    unit_s: float | None = None
+    baseline: str = "critic"
+    rewards: Rewards = field(default_factory=Rewards)
+
+    def __post_init__(self) -> None:
+        if self.baseline not in BASELINES:
+            raise InputError(f"unknown baseline {self.baseline!r}; there are {', '.join(BASELINES)}")
+        for name, value in (("gamma", self.gamma), ("lam", self.lam)):
+            if not 0.0 <= value <= 1.0:
+                raise InputError(f"{name} must be from 0 to 1, is {value}")
+
+    def __call__(self, rollout: Rollout, value: Values | None = None, final_value: Values | None = None) -> Estimate:
+        """`value`: the critic's, of every step's observation; `final_value`: of every episode's final one."""
+        rewards = self.rewards(rollout)
+        discount = self.gamma ** elapsed(rollout, self.unit_s)[rollout.slot_end]
+        if self.baseline == "paired":
+            outcome = discounted(rollout, rewards, discount)
+            expected = paired_baseline(rollout, outcome)
+        elif value is None or final_value is None:
+            raise InputError("advantages need a critic's values", hint="give a critic, or Returns(baseline='paired')")
+        else:
+            lam = np.where(rollout.passes[rollout.slot_end], self.lam, 1.0)
+            outcome = generalised(rollout, rewards, value, final_value, discount, lam)
+            expected = value
+        return Estimate((outcome - expected).astype(np.float32), outcome.astype(np.float32))
+
+    def state(self) -> State:
+        """What is usual, so far."""
+        return self.rewards.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.rewards.restore(state)
+
+
+def elapsed(rollout: Rollout, unit_s: float | None = None) -> Values:
+    """How much time passes behind each step, in units, or in slots: then it is 0 or 1."""
+    return rollout.passes.astype(np.float64) if unit_s is None else rollout.dt / unit_s
+
+
+def discounted(rollout: Rollout, rewards: Values, discount: Values) -> Values:
+    """By step: the rewards from it to its episode's end, later slots discounted; `discount` is by slot."""
+    by_slot = np.add.reduceat(rewards, rollout.slot_start)
+    last = (rollout.terminated | rollout.truncated)[rollout.slot_end]
+    outcome, ahead = np.zeros(len(by_slot)), 0.0
+    for k in range(len(by_slot) - 1, -1, -1):
+        outcome[k] = ahead = by_slot[k] + (0.0 if last[k] else discount[k] * ahead)
+    return _by_step(rollout, rewards, outcome)
+
+
+def generalised(
+    rollout: Rollout, rewards: Values, value: Values, final_value: Values, discount: Values, lam: Values
+) -> Values:
+    """By step: the value target of TorchRL's generalised advantage estimate; `discount` and `lam` are by slot."""
+    start, end = rollout.slot_start, rollout.slot_end
+    episode, first = rollout.episode[start], np.flatnonzero(np.diff(rollout.episode[start], prepend=-1))
+    at = (episode, np.arange(len(start)) - first[episode], 0)
+    following = np.append(value[start[1:]], 0.0)
+    last = (rollout.terminated | rollout.truncated)[end]
+    following[last] = final_value
+
+    def padded(column: NDArray[np.generic], fill: float = 0.0) -> torch.Tensor:
+        table = np.full((rollout.episodes, int(at[1].max()) + 1, 1), fill, column.dtype)
+        table[at] = column
+        return torch.from_numpy(table)
+
+    _, target = generalized_advantage_estimate(
+        padded(discount), padded(lam), padded(value[start]), padded(following),
+        padded(np.add.reduceat(rewards, start)), padded(last, True), padded(rollout.terminated[end], True),
+    )  # fmt: skip
+    return _by_step(rollout, rewards, target.numpy()[at])
+
+
+def _by_step(rollout: Rollout, rewards: Values, outcome: Values) -> Values:
+    """The outcome of each step's slot, less what the slot had brought before the step."""
+    before = np.cumsum(rewards) - rewards
+    outcomes: Values = outcome[rollout.slot] - (before - before[rollout.slot_start][rollout.slot])
+    return outcomes

@@ -1,0 +1,111 @@
+"""What stepping environments has brought: steps of several episodes, one after the other, as arrays.
+
+A *slot* is the steps between two moments: several inferences may make one decision, and time passes (`passes`) only
+behind the last of them. An episode here is a stretch of one environment's episode; its last step has `terminated`, or
+`truncated` where it was cut, and then `final_observation` is what a critic can judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.acting import Ints, Masks
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """N steps of E episodes. Rows of the last three fields are episodes, all others steps."""
+
+    observation: NDArray[np.float32]
+    mask: Masks
+    action: Ints
+    log_prob: NDArray[np.float32]  # of the action, under what chose it
+    reward: NDArray[np.float64]
+    terminated: Masks
+    truncated: Masks
+    passes: Masks  # does time pass behind this step?
+    time: NDArray[np.float64]  # of the decision
+    dt: NDArray[np.float64]  # how much time passes behind this step
+    advice: Ints  # what a teacher would have done; -1: nobody was asked
+    episode: Ints  # 0, 1, …: rows of the fields below
+    final_observation: NDArray[np.float32]  # behind the last step
+    final_mask: Masks
+    arrivals: Ints  # the seed of the jobs; -1: unknown
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @cached_property
+    def last(self) -> Ints:
+        """The row of each episode's last step."""
+        return np.flatnonzero(self.terminated | self.truncated)
+
+    @cached_property
+    def first(self) -> Ints:
+        """The row of each episode's first step."""
+        return np.concatenate(([0], self.last[:-1] + 1))
+
+    @property
+    def episodes(self) -> int:
+        """How many there are."""
+        return len(self.arrivals)
+
+    @cached_property
+    def slot(self) -> Ints:
+        """The number of each step's slot, counted through all episodes."""
+        ends = self.passes | self.terminated | self.truncated
+        return np.concatenate(([0], np.cumsum(ends[:-1]))).astype(np.int64)
+
+    @cached_property
+    def slot_start(self) -> Ints:
+        """The row of each slot's first step."""
+        return np.flatnonzero(np.diff(self.slot, prepend=-1))
+
+    @cached_property
+    def slot_end(self) -> Ints:
+        """The row of each slot's last step."""
+        return np.append(self.slot_start[1:], len(self)) - 1
+
+    @cached_property
+    def slot_reward(self) -> NDArray[np.float64]:
+        """What each slot has brought in all: one number for all of its steps."""
+        return np.add.reduceat(self.reward, self.slot_start)
+
+    def next_observation(self) -> NDArray[np.float32]:
+        """What followed each step."""
+        return self._next(self.observation, self.final_observation)
+
+    def next_mask(self) -> Masks:
+        """What was possible then."""
+        return self._next(self.mask, self.final_mask)
+
+    def next_slot_observation(self) -> NDArray[np.float32]:
+        """The first observation behind each step's slot."""
+        following: NDArray[np.float32] = self.next_observation()[self.slot_end[self.slot]]
+        return following
+
+    def totals(self) -> NDArray[np.float64]:
+        """The sum of rewards of each episode."""
+        return np.add.reduceat(self.reward, self.first)
+
+    def _next(self, rows: NDArray[Any], final: NDArray[Any]) -> NDArray[Any]:
+        following = np.roll(rows, -1, axis=0)
+        following[self.last] = final
+        return following
+
+
+def join(rollouts: Sequence[Rollout]) -> Rollout:
+    """Several as one, such as those of several processes."""
+    if not rollouts:
+        raise InputError("there are no rollouts to join")
+    columns: dict[str, Any] = {f.name: [getattr(r, f.name) for r in rollouts] for f in fields(Rollout)}
+    offsets = np.cumsum([0, *(r.episodes for r in rollouts[:-1])])
+    columns["episode"] = [rows + offset for rows, offset in zip(columns["episode"], offsets)]
+    return Rollout(**{name: np.concatenate(parts) for name, parts in columns.items()})

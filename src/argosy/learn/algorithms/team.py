@@ -1,0 +1,133 @@
+"""Stepping PettingZoo environments in which several agents act at once: a rollout for each agent, row by row the same.
+
+Masks are taken from the observations (`{"observation": …, "action_mask": …}`), from `infos[agent]["action_mask"]`, or
+from `action_masks()` by agent. All agents must be there from the first step to the last. Time is told in the first
+agent's info, as in `argosy.learn.algorithms.lane`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.acting import Act, Masks
+from argosy.learn.algorithms.record import Record, Step
+from argosy.learn.algorithms.rollout import Rollout, join
+
+Rollouts = dict[str, Rollout]
+
+
+class TeamLane:
+    """One environment with several agents."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.agents: list[str] = list(env.possible_agents)
+        self.records = {agent: Record() for agent in self.agents}
+        self.over = True
+
+    @property
+    def record(self) -> Record:
+        """Any agent's: they are equally long."""
+        return self.records[self.agents[0]]
+
+    def reset(self, seed: int | None = None) -> None:
+        """A new episode."""
+        seen, infos = self.env.reset(seed=seed)
+        first = infos.get(self.agents[0], {})
+        self.timed, self.time = "now" in first, float(first.get("now", 0.0))
+        self.arrivals = int(first.get("trace_seed", -1 if seed is None else seed))
+        self.over = False
+        self._see(seen, infos)
+
+    def _see(self, seen: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        if set(seen) != set(self.agents):
+            raise InputError(f"the agents {sorted(set(self.agents) ^ set(seen))} come or go within an episode",
+                             hint="all agents must be there from the first step to the last")  # fmt: skip
+        by_agent = self.env.action_masks() if hasattr(self.env, "action_masks") else {}
+        self.observation: dict[str, NDArray[np.float32]] = {}
+        self.mask: dict[str, Masks] = {}
+        for agent in self.agents:
+            shown, mask = seen[agent], infos.get(agent, {}).get("action_mask", by_agent.get(agent))
+            if isinstance(shown, Mapping):
+                shown, mask = shown["observation"], shown.get("action_mask", mask)
+            self.observation[agent] = np.array(shown, np.float32)
+            every = np.ones(int(self.env.action_space(agent).n), np.bool_)
+            self.mask[agent] = every if mask is None else np.array(mask, np.bool_)
+
+    def step(self, actions: Mapping[str, tuple[int, float]]) -> None:
+        """All agents act: their actions, with log-probabilities."""
+        seen, rewards, ends, cuts, infos = self.env.step({agent: action for agent, (action, _) in actions.items()})
+        terminated = all(ends.values())
+        truncated = not terminated and (any(cuts.values()) or any(ends.values()))
+        self.over = terminated or truncated
+        told = infos[self.agents[0]]
+        passes = "now" in told or not self.timed or self.over
+        dt = 0.0 if not passes else float(told.get("now", self.time)) - self.time if self.timed else 1.0
+        for agent, (action, log_prob) in actions.items():
+            seen_now, reward = self.observation[agent], float(rewards[agent])
+            self.records[agent].add(Step(seen_now, self.mask[agent], action, log_prob, reward, terminated, truncated,
+                                         passes, self.time, dt))  # fmt: skip
+        self.time += dt
+        self._see(seen, infos)
+        if self.over:
+            self.end()
+
+    def end(self) -> None:
+        """The stretch ends here."""
+        for agent, record in self.records.items():
+            record.end(self.observation[agent], self.mask[agent], self.arrivals)
+
+
+class TeamCollector:
+    """Environments that run on from one rollout to the next, and begin anew when an episode ends."""
+
+    def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int]) -> None:
+        self._lanes = _lanes(envs, seeds)
+
+    def collect(self, acts: Mapping[str, Act], *, steps: int) -> Rollouts:
+        """So many steps of each environment."""
+
+        def unfinished(lane: TeamLane) -> bool:
+            more = len(lane.record.steps) < steps
+            if more and lane.over:
+                lane.reset()
+            return more
+
+        return _run(self._lanes, acts, unfinished)
+
+
+def team_episodes(envs: Sequence[Any], acts: Mapping[str, Act], seeds: Sequence[int]) -> Rollouts:
+    """One whole episode of each environment."""
+    return _run(_lanes(envs, seeds), acts, lambda lane: not lane.over)
+
+
+def _lanes(envs: Sequence[Any], seeds: Sequence[int]) -> list[TeamLane]:
+    if not envs or len(seeds) != len(envs):
+        raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+    lanes = [TeamLane(env) for env in envs]
+    for lane, seed in zip(lanes, seeds):
+        lane.reset(seed)
+    return lanes
+
+
+def _run(lanes: list[TeamLane], acts: Mapping[str, Act], unfinished: Callable[[TeamLane], bool]) -> Rollouts:
+    agents = lanes[0].agents
+    if set(acts) != set(agents):
+        raise InputError(f"the agents are {', '.join(agents)}, and networks are given for {', '.join(acts)}")
+    while active := [lane for lane in lanes if unfinished(lane)]:
+        chosen: list[dict[str, tuple[int, float]]] = [{} for _ in active]
+        for agent in agents:
+            actions, logs = acts[agent](np.stack([lane.observation[agent] for lane in active]),
+                                        np.stack([lane.mask[agent] for lane in active]))  # fmt: skip
+            for choice, action, log_prob in zip(chosen, actions.tolist(), logs.tolist()):
+                choice[agent] = action, log_prob
+        for lane, choice in zip(active, chosen):
+            lane.step(choice)
+    for lane in lanes:
+        lane.end()
+    return {agent: join([r for lane in lanes if (r := lane.records[agent].take()) is not None]) for agent in agents}

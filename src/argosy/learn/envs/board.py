@@ -1,0 +1,57 @@
+"""What all modes share: a padded table of jobs, a mask of actions, and how the learner's choices become an answer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.learn.envs.host import Host
+from argosy.policies._needs import Surveyor
+from argosy.policies.base import Ints
+
+SCALE = 100.0  # slots (or hours) that count as 1 in an observation
+MOST = 1e6  # no entry is larger
+
+
+class Board:
+    """Rows of jobs; the last action ends the decision. Observation and mask are changed in place."""
+
+    sizing = False  # may running jobs be resized?
+
+    def __init__(self, rows: int, types: int, columns: int, choices: int, cap: int) -> None:
+        """`columns`: beside the one-hot types. `choices`: actions a row. `cap`: most workers of a job."""
+        self.rows, self.types, self.choices, self.cap = rows, types, choices, cap
+        self.observation = np.zeros((rows, types + columns), np.float32)
+        self.mask = np.zeros(rows * choices + 1, np.bool_)
+        self.mask[-1] = True
+        self.end = rows * choices
+
+    def reset(self, host: Host, codes: Ints) -> None:
+        """A run begins; `codes` are the types of its jobs."""
+        self.host, self.codes = host, codes
+        self.surveyor = Surveyor(host.engine.context, self.cap)
+        self.faithful = True  # so far all answers were those of the policy under the learner
+        self.clear()
+
+    def clear(self) -> None:
+        self.observation.fill(0.0)
+        self.mask.fill(False)
+        self.mask[-1] = True
+
+    def begin(self) -> bool:
+        """A decision; False if there is nothing to choose, and the answer is given already."""
+        raise NotImplementedError
+
+    def act(self, action: int) -> bool:
+        """One valid action; True if that was the last, and the answer is given."""
+        raise NotImplementedError
+
+    def advice(self) -> int:
+        """The action that leads to what the policy under the learner would do."""
+        raise NotImplementedError
+
+    def show_types(self, table: NDArray[np.float32], index: Ints) -> None:
+        """One-hot types of these jobs, in the first rows and columns of a table."""
+        codes = self.codes[index]
+        known = np.flatnonzero(codes >= 0)
+        table[known, codes[known]] = 1.0

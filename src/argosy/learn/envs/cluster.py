@@ -1,0 +1,167 @@
+"""`argosy/Cluster-v0`: the simulator as a Gymnasium environment with one decision maker.
+
+Modes: "size" (how much each job gets, slot by slot: `argosy.learn.envs.sizing`), "pick" (who starts next) and "joint"
+(who, and how large: `argosy.learn.envs.picking`). Several steps make one decision; the reward, of the time until the
+next one, comes with the step that ends it, and the others have 0.
+
+    progress   normalised progress of all jobs (DL2): over a finished run it sums to the number of jobs
+    jobs       minus the number of jobs in the system when the next decision is due
+    jct        minus the hours that jobs have spent in the system: it sums to minus the sum of their JCTs
+
+Seeds: `argosy.learn.envs.episodes`; `reset(options={"trace_seed": s})` names one too. An action that the mask forbids
+ends the decision, as a refused allocation does in DL2, and `info["refused"]` says so; with `strict` it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.learn.envs.board import MOST, Board
+from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_known, check_positive
+from argosy.learn.envs.picking import Picking
+from argosy.learn.envs.sizing import Sizing
+from argosy.learn.envs.source import Source, check_elastic
+from argosy.policies.base import Policy, create
+from argosy.sim.result import Result
+
+Observation = NDArray[np.float32]
+MODES = ("size", "pick", "joint")
+OPTIONS = ("trace_seed",)
+
+
+class ClusterEnv(gymnasium.Env[Observation, np.int64]):
+    """One decision maker for a whole cluster."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium declares it
+
+    def __init__(
+        self,
+        scenario: str | Source = "dl2-500",
+        mode: str = "size",
+        *,
+        jobs: int = 40,
+        cap: int = 16,
+        slot_s: float = 1200.0,
+        reward: str = "progress",
+        context: bool = False,
+        under: str | None = None,
+        autopilot: bool = False,
+        types: Sequence[str] | None = None,
+        seeds: tuple[int, int] = TRAINING_SEEDS,
+        max_decisions: int | None = None,
+        metrics: bool = True,
+        flat: bool = False,
+        strict: bool = False,
+    ) -> None:
+        """`jobs`: rows. `cap`: most workers, and most servers, of a job. `under`: a policy that the learner sits on.
+
+        `context`: rows of the mode "size" tell more of their surroundings. `autopilot`: let the policy decide
+        everything, and only look on. `types`: the models that rows tell apart. `max_decisions`: truncate after so
+        many. `metrics`: the last info of an episode has all metrics of the run, which takes as long as some hundred
+        steps. `flat`: observations are vectors.
+        """
+        check_known("mode", mode, MODES)
+        check_positive(jobs=jobs, cap=cap, slot_s=slot_s)
+        if autopilot and under is None:
+            raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
+        if context and mode != "size":
+            raise InputError(f"context is for the mode 'size', and this is {mode!r}", hint="leave it out")
+        self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
+        if mode == "size":
+            check_elastic(self.episodes.trace(0), self.episodes.source)
+        self.mode, self.strict, self.flat, self.types = mode, strict, flat, self.episodes.types
+        self._metrics = metrics
+        self._slot_s = slot_s if mode == "size" else 0.0
+        self._autopilot = autopilot
+        self._under = None if under is None else self.episodes.source.spec(under)
+        self._make_policy()  # refuses an unknown one now
+        width = len(self.types)
+        self.board: Board = (
+            Sizing(jobs, width, cap, context=context)
+            if mode == "size"
+            else Picking(jobs, width, cap, joint=mode == "joint")
+        )
+        shape = (self.board.observation.size,) if flat else self.board.observation.shape
+        self.observation_space = spaces.Box(0.0, MOST, shape, np.float32)
+        self.action_space = spaces.Discrete(len(self.board.mask))
+        self._over = True
+
+    def _make_policy(self) -> Policy | None:
+        return None if self._under is None else create(self._under)
+
+    # -- Gymnasium -------------------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        for name in options or {}:
+            check_known("option", name, OPTIONS)
+        self.trace_seed = self.episodes.begin(
+            self.board, seed, options, self.np_random,
+            slot_s=self._slot_s, under=self._make_policy(), autopilot=self._autopilot,
+        )  # fmt: skip
+        self._over = False
+        return self._observe(), {"trace_seed": self.trace_seed}
+
+    def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise InputError("the episode is over, or has not begun", hint="call reset()")
+        board, chosen = self.board, int(action)
+        info: dict[str, Any] = {}
+        if not 0 <= chosen <= board.end:
+            raise InputError(f"there is no action {action}; there are 0..{board.end}")
+        if not board.mask[chosen]:
+            if self.strict:
+                hint = "choose one where action_masks() is true"
+                raise InputError(f"the action {chosen} is not possible now", hint=hint)
+            chosen, info["refused"] = board.end, True
+        if not (self._autopilot or board.act(chosen)):
+            return self._observe(), 0.0, False, False, info
+        host = self.episodes.host
+        terminated, truncated = self.episodes.proceed()
+        reward = host.reward()
+        self._over = terminated or truncated
+        info["now"] = host.engine.now
+        if self._over:
+            board.clear()
+            if self._metrics:
+                info["metrics"] = host.metrics()
+        return self._observe(), reward, terminated, truncated, info
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are possible now: the environment's own array, which the next step changes."""
+        return self.board.mask
+
+    def _observe(self) -> Observation:
+        seen = self.board.observation
+        return seen.reshape(-1).copy() if self.flat else seen.copy()
+
+    # -- beside Gymnasium ------------------------------------------------------------------------------------------
+
+    def advice(self) -> int:
+        """What to do now in order to do as the policy under the learner would: for imitation."""
+        if self._over:
+            raise InputError("the episode is over, or has not begun", hint="call reset()")
+        return self.board.end if self._autopilot else self.board.advice()
+
+    @property
+    def faithful(self) -> bool:
+        """Were all decisions of this episode what the policy under the learner wanted?"""
+        return self.board.faithful
+
+    @property
+    def decisions(self) -> int:
+        """Of this episode, so far."""
+        return self.episodes.decisions
+
+    def result(self) -> Result:
+        """The run so far."""
+        return self.episodes.host.result()

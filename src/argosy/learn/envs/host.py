@@ -1,0 +1,100 @@
+"""The engine as an environment sees it: when the learner is asked, what time has brought, what came of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import View
+from argosy.errors import InputError
+from argosy.learn.envs.seat import Seat, as_driver, slot_at, take_seat
+from argosy.learn.envs.source import Source
+from argosy.mechanism.kernels import layout as L
+from argosy.policies.base import Floats, Policy, Sizes
+from argosy.sim.engine import Engine
+from argosy.sim.metrics import metrics
+from argosy.sim.result import Result
+from argosy.workload.trace import Trace
+
+REWARDS = ("progress", "jobs", "jct")
+
+
+class Host:
+    """One run, stopped wherever the learner decides: at the first decision in each slot, or (`slot_s` 0) at all."""
+
+    def __init__(
+        self, source: Source, trace: Trace, seed: int, *, slot_s: float, sizing: bool, reward: str,
+        under: Policy | None, autopilot: bool,
+    ) -> None:  # fmt: skip
+        if autopilot and under is None:
+            raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
+        self.source, self.trace = source, trace
+        self.slot_s, self.reward_kind = slot_s, reward
+        self.driver = as_driver(under) if autopilot and under is not None else None
+        self.seat: Seat | None = None if autopilot else take_seat(under, slot_s=slot_s, sizing=sizing)
+        policy = self.driver or self.seat
+        assert policy is not None
+        self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))
+        self._slot = -1
+        self._before = self._total()
+
+    @property
+    def view(self) -> View:
+        return self.engine.view
+
+    def next(self) -> bool:
+        """Let time pass until the learner is to decide; False when the run is over."""
+        engine = self.engine
+        while engine.advance():
+            engine.ask()  # the seat's answer, which the learner's replaces
+            if not self.slot_s:
+                return True
+            slot = slot_at(engine.now, self.slot_s)
+            if slot != self._slot and len(engine.view.jobs):
+                self._slot = slot
+                return True
+        return False
+
+    def answer(self, key: Floats, sizes: Sizes, wake_at: float | None = None) -> None:
+        """The learner's, instead of the seat's; timers of the seat stay."""
+        times = [t for t in (wake_at, self.seat.wake if self.seat else None) if t is not None]
+        self.engine.decide(key, sizes, min(times, default=None))
+
+    def apply(self) -> None:
+        """Carry out the last answer now, and let no time pass."""
+        self.engine.kernel(L.OP_ADMIT)
+
+    # -- what time has brought -------------------------------------------------------------------------------------
+
+    def reward(self) -> float:
+        """Since it was last asked for."""
+        if self.reward_kind == "jobs":
+            return -float(np.count_nonzero(self._present()))
+        total = self._total()
+        gained, self._before = total - self._before, total
+        return gained
+
+    def _total(self) -> float:
+        """Normalised progress of all jobs, or minus the hours that all jobs have spent here so far."""
+        w = self.engine.world
+        come, active = int(w.si[L.NEXT_JOB]), int(w.si[L.ACTIVE])
+        here = self._present()
+        finish = w.rs[L.R_FINISH, :come]
+        ended = ~np.isnan(finish)
+        if self.reward_kind == "progress":
+            return float(np.count_nonzero(ended) + w.jf[L.NOW_PROGRESS, :active][here].sum())
+        spent = (finish - w.tr[L.SUBMIT, :come])[ended].sum()
+        return -float(spent + (w.sf[L.NOW] - w.jf[L.SUBMIT, :active][here]).sum()) / 3600.0
+
+    def _present(self) -> NDArray[np.bool_]:
+        """Which slots hold a job; one that has just ended may still have its slot."""
+        w = self.engine.world
+        active = int(w.si[L.ACTIVE])
+        return np.asarray(w.so[w.ji[L.ID, :active]] == np.arange(active))
+
+    def result(self) -> Result:
+        return self.engine.result()
+
+    def metrics(self) -> dict[str, float]:
+        """Of the run as if it ended now, over the part of the arrivals that its scenario measures."""
+        return metrics(self.result(), window=self.source.window(self.trace))

@@ -1,0 +1,179 @@
+"""The simulator for two agents that work together, as PettingZoo environments: an ordering and a placement agent.
+
+`PairEnv` is parallel: both act at every step, and the action of the one whose turn it is not is passed over; its mask
+leaves it only the last. `TurnsEnv` is the same by turns (AEC). What the actions mean: `argosy.learn.envs.placing`.
+Rewards are shared, and come with the action that lets time pass; kinds are those of `argosy.learn.envs.cluster`, seeds
+those of `argosy.learn.envs.episodes`. Masks are in `infos[agent]["action_mask"]`. A masked action of the ordering agent
+ends the decision; one of the placement agent stands for the first node that will do. Options that are unknown are
+passed over, as PettingZoo's own test wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from pettingzoo import AECEnv, ParallelEnv
+
+from argosy.errors import InputError
+from argosy.learn.envs.board import MOST
+from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_positive
+from argosy.learn.envs.placing import Placing
+from argosy.learn.envs.source import Source
+from argosy.sim.result import Result
+
+ORDER, PLACE = AGENTS = ("order", "place")
+Observation = NDArray[np.float32]
+
+
+class Pair:
+    """What both environments share: the run, whose turn it is, and what it brings."""
+
+    def __init__(
+        self, scenario: str | Source = "philly-rigid", *, jobs: int = 40, reward: str = "jct",
+        types: Sequence[str] | None = None, seeds: tuple[int, int] = TRAINING_SEEDS, max_decisions: int | None = None,
+    ) -> None:  # fmt: skip
+        check_positive(jobs=jobs)
+        self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
+        nodes = self.episodes.source.cluster.nodes
+        gpu_types = len(dict.fromkeys(node.gpu_type for node in nodes))
+        self.board = board = Placing(jobs, len(self.episodes.types), len(nodes), gpu_types)
+        self.tables = {ORDER: board.observation, PLACE: board.node_observation}
+        self.masks = {ORDER: board.mask, PLACE: board.node_mask}
+        self.seen = {a: spaces.Box(0.0, MOST, self.tables[a].shape, np.float32) for a in AGENTS}
+        self.acts = {a: spaces.Discrete(len(self.masks[a])) for a in AGENTS}
+        self._draws = np.random.default_rng()
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        if seed is not None:
+            self._draws = np.random.default_rng(seed)
+        self.trace_seed = self.episodes.begin(self.board, seed, options, self._draws)
+        self.terminated = self.truncated = False
+
+    @property
+    def turn(self) -> str:
+        return ORDER if self.board.chosen is None else PLACE
+
+    def act(self, action: int) -> float:
+        """The action of the agent whose turn it is; the reward of the time that passes, if any does."""
+        board, mask = self.board, self.masks[self.turn]
+        if not 0 <= action < len(mask):
+            raise InputError(f"the agent {self.turn!r} has no action {action}; there are 0..{len(mask) - 1}")
+        if self.turn == PLACE:
+            over = board.place(action if mask[action] else int(mask.argmax()))
+        else:
+            over = board.act(action if mask[action] else board.end)
+        if not over:
+            return 0.0
+        self.terminated, self.truncated = self.episodes.proceed()
+        if self.terminated or self.truncated:
+            board.clear()
+            board.clear_nodes()
+            self._final = self.episodes.host.metrics()
+        return self.episodes.host.reward()
+
+    def info(self, agent: str) -> dict[str, Any]:
+        known: dict[str, Any] = {"action_mask": self.masks[agent].astype(np.int8)}
+        if self.terminated or self.truncated:
+            known["metrics"] = self._final
+        return known
+
+    def result(self) -> Result:
+        """The run so far."""
+        return self.episodes.host.result()
+
+
+class PairEnv(ParallelEnv[str, Observation, int]):  # type: ignore[misc]
+    """Both at once."""
+
+    metadata = {"name": "argosy_pair_v0", "render_modes": []}  # noqa: RUF012 - as pettingzoo declares it
+
+    def __init__(self, scenario: str | Source = "philly-rigid", **more: Any) -> None:
+        """`more`: as `Pair` takes it."""
+        self.pair = Pair(scenario, **more)
+        self.possible_agents = list(AGENTS)
+        self.agents: list[str] = []
+        self.render_mode = None
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return self.pair.seen[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self.pair.acts[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
+        self.pair.reset(seed, options)
+        self.agents = list(AGENTS)
+        return self._observe(), {a: self.pair.info(a) for a in AGENTS}
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        if not self.agents:
+            raise InputError("the episode is over, or has not begun", hint="call reset()")
+        pair = self.pair
+        if pair.turn not in actions:
+            raise InputError(f"it is the turn of the agent {pair.turn!r}, which does not act")
+        reward = pair.act(int(actions[pair.turn]))
+        infos = {a: pair.info(a) for a in AGENTS}
+        if pair.terminated or pair.truncated:
+            self.agents = []
+        over, cut = dict.fromkeys(AGENTS, pair.terminated), dict.fromkeys(AGENTS, pair.truncated)
+        return self._observe(), dict.fromkeys(AGENTS, reward), over, cut, infos
+
+    def _observe(self) -> dict[str, Observation]:
+        return {a: self.pair.tables[a].copy() for a in AGENTS}
+
+
+class TurnsEnv(AECEnv[str, Observation, int]):  # type: ignore[misc]
+    """One after the other."""
+
+    metadata = {"name": "argosy_turns_v0", "render_modes": [], "is_parallelizable": False}  # noqa: RUF012
+
+    def __init__(self, scenario: str | Source = "philly-rigid", **more: Any) -> None:
+        """`more`: as `Pair` takes it."""
+        super().__init__()
+        self.pair = Pair(scenario, **more)
+        self.possible_agents = list(AGENTS)
+        self.agents: list[str] = []
+        self.render_mode = None
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return self.pair.seen[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self.pair.acts[agent]
+
+    def observe(self, agent: str) -> Observation:
+        return self.pair.tables[agent].copy()
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.pair.reset(seed, options)
+        self.agents = list(AGENTS)
+        self.rewards, self._cumulative_rewards = dict.fromkeys(AGENTS, 0.0), dict.fromkeys(AGENTS, 0.0)
+        self._tell()
+        self.agent_selection = self.pair.turn
+
+    def _tell(self) -> None:
+        pair = self.pair
+        self.terminations = dict.fromkeys(AGENTS, pair.terminated)
+        self.truncations = dict.fromkeys(AGENTS, pair.truncated)
+        self.infos = {a: pair.info(a) for a in AGENTS}
+
+    def step(self, action: int | None) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            return
+        if action is None:
+            raise InputError(f"the agent {agent!r} must act", hint="None is for agents whose episode is over")
+        self._cumulative_rewards[agent] = 0.0
+        self.rewards = dict.fromkeys(AGENTS, self.pair.act(int(action)))
+        self._tell()
+        self.agent_selection = self.pair.turn
+        self._accumulate_rewards()

@@ -1,0 +1,105 @@
+"""The policy that sits where a learner decides.
+
+The engine asks it like any other. What it answers holds until the learner's own answer takes its place, before the
+clock moves; at decisions that are not the learner's it stands. With a policy `under` it, order, placement, timers and
+the answers between slots are that policy's: a learned sizer over another policy is a composition, not new code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from argosy.cluster.view import Context, View
+from argosy.errors import InputError
+from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, overrides
+from argosy.policies.drf import as_it_is
+
+SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
+SLACK = 1e-9  # a slot that begins now has begun
+
+
+class Seat(Policy):
+    """Ranks as the policy under it does, or by arrival; one that sizes keeps sizes, or has them from that policy."""
+
+    name = "environment"
+
+    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool) -> None:
+        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is.
+
+        `slot_s`: be asked at least at the begin of each slot; 0: whenever something happens.
+        """
+        if under is not None and overrides(under, "plan"):
+            raise InputError(
+                f"the policy {under.name} decides everything at once, and leaves a learner nothing",
+                hint="choose one that ranks or sizes, or let it drive with autopilot=True",
+            )
+        if under is not None and not sizing and (under.preemptive or overrides(under, "size")):
+            raise InputError(
+                f"the policy {under.name} preempts or resizes, which a learner that picks jobs can not",
+                hint="choose one that does not, or let it drive with autopilot=True",
+            )
+        self.under, self.slot_s = under, slot_s
+        self.uses = SEES | (under.uses if under else frozenset())
+        self.preemptive = under.preemptive if under else sizing
+        if under is not None:
+            self.backfill, self.placer, self.every_s = under.backfill, under.placer, under.every_s
+        self.advised_key: Floats = np.zeros(0)  # what the policy under it said last
+        self.advised: Sizes | None = None
+        self.wake: float | None = None
+
+    def reset(self, context: Context) -> None:
+        if self.under is not None:
+            self.under.reset(context)
+
+    def rank(self, view: View) -> Floats:
+        self.advised_key = self.under.rank(view) if self.under is not None else view.jobs.submitted
+        return self.advised_key
+
+    def wake_at(self, view: View) -> float | None:
+        under, wake = self.under, None
+        if under is not None and (overrides(under, "wake_at") or under.every_s < np.inf):
+            wake = under.wake_at(view)
+        if self.slot_s and len(view.jobs):
+            slot = (slot_at(view.now, self.slot_s) + 1) * self.slot_s
+            wake = slot if wake is None else min(wake, slot)
+        self.wake = wake
+        return wake
+
+
+def slot_at(now: float, slot_s: float) -> int:
+    return int(now / slot_s + SLACK)
+
+
+def _size(seat: Seat, view: View) -> Sizes:
+    seat.advised = seat.under.size(view) if seat.under is not None and overrides(seat.under, "size") else None
+    return seat.advised if seat.advised is not None else as_it_is(view)
+
+
+def _on_event(seat: Seat, event: Event) -> None:
+    assert seat.under is not None
+    seat.under.on_event(event)
+
+
+def _place(seat: Seat, view: View) -> Ints:
+    assert seat.under is not None
+    return seat.under.place(view)
+
+
+def take_seat(under: Policy | None, *, slot_s: float, sizing: bool) -> Seat:
+    """A seat with just the methods that are needed: the engine treats a policy by which ones it has."""
+    methods: dict[str, Any] = {"size": _size} if sizing else {}
+    if under is not None and overrides(under, "on_event"):
+        methods["on_event"] = _on_event
+    if under is not None and overrides(under, "place"):
+        methods["place"] = _place
+    kind = cast(type[Seat], type("Seat", (Seat,), methods))
+    return kind(under, slot_s=slot_s, sizing=sizing)
+
+
+def as_driver(policy: Policy) -> Policy:
+    """A policy that drives by itself: observed with all that a seat sees, and asked at every decision."""
+    policy.uses = policy.uses | SEES
+    policy.static = False  # short-cuts skip the decisions that an environment lives on; results are the same
+    return policy

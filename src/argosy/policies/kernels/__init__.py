@@ -1,0 +1,1 @@
+"""Compiled parts of policies; imported late, because they need Numba."""

@@ -1,0 +1,165 @@
+"""One network for each job: units go to the highest score, while one is above 0.
+
+A grant changes the score of one job only, so the jobs wait in a heap.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from argosy._jit import door, kernel
+from argosy.policies.kernels.units import KINDS, Slot, possible, serve, smallest, take
+
+LEAST = 1e-6  # score of the unit that makes a job run, at least
+
+
+class Scorer(NamedTuple):
+    """The network behind what does not change in a slot, its scratch, and what came of it."""
+
+    embedded: Any  # [job, H]
+    w3: Any
+    w4: Any
+    b4: Any
+    w5: Any
+    b5: Any
+    hidden: Any
+    cap: Any
+    score: Any  # [job] of the best that it can still have
+    choice: Any  # [job] what that is
+
+
+@door
+def embed(
+    types: Any, times: Any, gpus_per_job: float, cpus_per_job: float, w1: Any, b1: Any, w2: Any, wc: Any, b2: Any,
+    encoded: Any, mean: Any, crowd: Any, embedded: Any,
+) -> None:  # fmt: skip
+    """What does not change within a slot, up to the first layer that sees the size.
+
+    h = relu(W1 x + b1);  embedded = W2 h + Wc mean(h) + b2. `encoded`, `mean` and `crowd` are scratch.
+    """
+    n, size, width = len(types), len(b1), len(b2)
+    known = len(w1) - 5
+    for k in range(size):
+        mean[k] = 0.0
+    for j in range(n):
+        a, b = np.float32(np.log1p(100.0 * times[j, 0]) / 5.0), np.float32(np.log1p(100.0 * times[j, 1]) / 5.0)
+        c = np.float32(np.log1p(100.0 * times[j, 2]) / 5.0)
+        for k in range(size):
+            x = b1[k] + a * w1[known, k] + b * w1[known + 1, k] + c * w1[known + 2, k]
+            x += np.float32(gpus_per_job) * w1[known + 3, k] + np.float32(cpus_per_job) * w1[known + 4, k]
+            if types[j] >= 0:
+                x += w1[types[j], k]
+            encoded[j, k] = max(x, np.float32(0.0))
+            mean[k] += encoded[j, k]
+    for i in range(width):
+        crowd[i] = b2[i]
+    for k in range(size):
+        x = mean[k] / np.float32(max(n, 1))
+        for i in range(width):
+            crowd[i] += x * wc[k, i]
+    for j in range(n):
+        for i in range(width):
+            embedded[j, i] = crowd[i]
+        for k in range(size):
+            x = encoded[j, k]
+            if x > 0.0:
+                for i in range(width):
+                    embedded[j, i] += x * w2[k, i]
+
+
+@door
+def fill_by_score(
+    counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any, guarded: Any,
+    embedded: Any, w3: Any, w4: Any, b4: Any, w5: Any, b5: Any, hidden: Any, cap: int, score: Any, choice: Any,
+    heap: Any,
+) -> int:  # fmt: skip
+    """How many units were granted. `hidden`, `score`, `choice` and `heap` are scratch."""
+    slot = Slot(counts, amounts, free, used, workers, servers, order)
+    net = Scorer(embedded, w3, w4, b4, w5, b5, hidden, cap, score, choice)
+    n, count, steps = len(counts), 0, 0
+    turn = serve(slot, guarded)
+    for j in range(n):
+        rate(slot, net, j)
+        if score[j] > 0.0:
+            heap[count] = j
+            count += 1
+            rise(heap, score, count - 1)
+    while count > 0:
+        j = heap[0]
+        if possible(slot, j, choice[j]):
+            take(slot, j, choice[j])
+            steps += 1
+            if order[j] == n:
+                order[j] = turn
+                turn += 1
+        # what did not fit is no longer possible, now and later: the next rating leaves it out
+        rate(slot, net, j)
+        if score[j] <= 0.0:
+            count -= 1
+            heap[0] = heap[count]
+        sink(heap, score, count)
+    return steps
+
+
+@kernel
+def rate(slot: Slot, net: Scorer, j: int) -> None:
+    """The best of what job j can still have, and its score; to run at all is always worth something."""
+    workers, servers, w3 = slot.workers[j], slot.servers[j], net.w3
+    w, u = np.float32(workers / net.cap), np.float32(servers / net.cap)
+    some_w, some_u = np.float32(workers > 0), np.float32(servers > 0)
+    log_w, log_u = np.float32(np.log2(1.0 + workers) * 0.25), np.float32(np.log2(1.0 + servers) * 0.25)
+    for k in range(len(net.hidden)):
+        net.hidden[k] = net.b4[k]
+    for i in range(net.embedded.shape[1]):
+        x = (
+            net.embedded[j, i] + w * w3[0, i] + u * w3[1, i] + some_w * w3[2, i] + some_u * w3[3, i]
+            + log_w * w3[4, i] + log_u * w3[5, i]
+        )  # fmt: skip
+        if x > 0.0:
+            for k in range(len(net.hidden)):
+                net.hidden[k] += x * net.w4[i, k]
+    net.score[j], net.choice[j] = 0.0, -1
+    for what in range(KINDS):
+        if (workers == 0 and what != smallest(slot, j)) or not possible(slot, j, what):
+            continue
+        value = net.b5[what]
+        for k in range(len(net.hidden)):
+            if net.hidden[k] > 0.0:
+                value += net.hidden[k] * net.w5[k, what]
+        if workers == 0:
+            value = max(value, np.float32(LEAST))
+        if value > net.score[j]:
+            net.score[j], net.choice[j] = value, what
+
+
+@kernel
+def before(a: int, b: int, score: Any) -> bool:
+    """The higher score first, then the earlier row."""
+    return score[a] > score[b] or (score[a] == score[b] and a < b)
+
+
+@kernel
+def rise(heap: Any, score: Any, i: int) -> None:
+    while i > 0:
+        parent = (i - 1) // 2
+        if not before(heap[i], heap[parent], score):
+            return
+        heap[i], heap[parent] = heap[parent], heap[i]
+        i = parent
+
+
+@kernel
+def sink(heap: Any, score: Any, count: int) -> None:
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= count:
+            return
+        if child + 1 < count and before(heap[child + 1], heap[child], score):
+            child += 1
+        if not before(heap[child], heap[i], score):
+            return
+        heap[i], heap[child] = heap[child], heap[i]
+        i = child

@@ -1,0 +1,108 @@
+"""DL2's network, which sees J jobs at once: one grant after the other until it says that it is enough.
+
+A grant changes three inputs, so the first layer is brought up to date instead of computed anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy._jit import door, kernel
+from argosy.policies.kernels.units import KINDS, Slot, possible, serve, take
+
+
+@door
+def fill_by_table(
+    rows: int, cap: int, counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any,
+    guarded: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,
+    h1: Any, h2: Any, logits: Any,
+) -> int:  # fmt: skip
+    """Batches of `rows` jobs in the given order; how many units were granted.
+
+    `static` are the columns of a job that stay during a slot; three more follow: share × rows, workers / cap and
+    servers / cap. Weights are [inputs, outputs]; `h1`, `h2` and `logits` are scratch.
+    """
+    slot = Slot(counts, amounts, free, used, workers, servers, order)
+    n, last, steps = len(static), rows * KINDS, 0
+    width = static.shape[1] + 3
+    serve(slot, guarded)
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        for k in range(len(h1)):
+            h1[k] = b1[k]
+        for j in range(start, stop):
+            show(slot, j, (j - start) * width, rows, cap, per_share, static, w1, h1)
+        while True:
+            forward(h1, w2, b2, w3, b3, h2, logits, (stop - start) * KINDS)
+            action = best_action(slot, start, stop, logits, last)
+            if action == last:
+                break
+            steps += 1
+            j = start + action // KINDS
+            w, u, share = workers[j], servers[j], share_of(used[j], per_share)
+            take(slot, j, action % KINDS)
+            base = (j - start) * width + static.shape[1]
+            by_share = np.float32((share_of(used[j], per_share) - share) * rows)
+            by_w, by_u = np.float32((workers[j] - w) / cap), np.float32((servers[j] - u) / cap)
+            for k in range(len(h1)):
+                h1[k] += by_share * w1[base, k] + by_w * w1[base + 1, k] + by_u * w1[base + 2, k]
+    return steps
+
+
+@kernel
+def show(slot: Slot, j: int, base: int, rows: int, cap: int, per_share: Any, static: Any, w1: Any, h1: Any) -> None:
+    """Add what is known of a job to the first layer."""
+    fixed = static.shape[1]
+    for f in range(fixed + 3):
+        if f < fixed:
+            x = static[j, f]
+        elif f == fixed:
+            x = np.float32(share_of(slot.used[j], per_share) * rows)
+        elif f == fixed + 1:
+            x = np.float32(slot.workers[j] / cap)
+        else:
+            x = np.float32(slot.servers[j] / cap)
+        if x != 0.0:
+            for k in range(len(h1)):
+                h1[k] += x * w1[base + f, k]
+
+
+@kernel
+def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, used: int) -> None:
+    """The logits of the first `used` actions, and of the last one."""
+    last = len(logits) - 1
+    for k in range(len(h2)):
+        h2[k] = b2[k]
+    for i in range(len(h1)):
+        x = h1[i]
+        if x > 0.0:
+            for k in range(len(h2)):
+                h2[k] += x * w2[i, k]
+    for a in range(len(logits)):
+        logits[a] = b3[a]
+    for i in range(len(h2)):
+        x = h2[i]
+        if x > 0.0:
+            for a in range(used):
+                logits[a] += x * w3[i, a]
+            logits[last] += x * w3[i, last]
+
+
+@kernel
+def best_action(slot: Slot, start: int, stop: int, logits: Any, last: int) -> int:
+    """The likeliest that is possible."""
+    best, action = logits[last], last
+    for j in range(start, stop):
+        for what in range(KINDS):
+            a = (j - start) * KINDS + what
+            if logits[a] > best and possible(slot, j, what):
+                best, action = logits[a], a
+    return action
+
+
+@kernel
+def share_of(used: Any, per_share: Any) -> float:
+    """Of the resource that it has most of."""
+    return max(used[0] * per_share[0], used[1] * per_share[1], used[2] * per_share[2])
