@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # slow kernels that notice a wrong index: for debugging
 SOURCES = Path(__file__).parent / "mechanism" / "kernels"
+OF_POLICIES = Path(__file__).parent / "policies" / "kernels"
 
 
 @cache
@@ -42,9 +43,9 @@ def cache_dir(sources: Path = SOURCES) -> Path:
     return folder
 
 
-def is_warm() -> bool:
+def is_warm(sources: Path = SOURCES) -> bool:
     """Whether these kernels have been compiled on this machine before."""
-    return any(cache_dir().glob("*.nbc"))
+    return any(cache_dir(sources).glob("*.nbc"))
 
 
 def kernel(function: F) -> F:

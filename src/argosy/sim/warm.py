@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from argosy._jit import cache_dir, is_warm
+from argosy._jit import OF_POLICIES, cache_dir, is_warm
 from argosy.cluster.cluster import Cluster
 from argosy.sim.run import simulate
 from argosy.workload.trace import Job, Trace
@@ -18,11 +18,12 @@ from argosy.workload.trace import Job, Trace
 
 def warm_up(say: Callable[[str], None]) -> None:
     """Compile the kernels unless that has been done; `say` is told before and after."""
-    if is_warm():
+    if is_warm() and is_warm(OF_POLICIES):
         return
     say("compiling kernels (once, about a minute) …")
     began = time.perf_counter()
-    simulate(Trace.of_jobs([Job("first", 0.0, 1.0, 1)]), Cluster.uniform(1, 1), "fifo")
+    for policy in ("fifo", "dl2", "dl2+"):
+        simulate(Trace.of_jobs([Job("first", 0.0, 1.0, 1)]), Cluster.uniform(1, 1), policy)
     say(f"compiled in {time.perf_counter() - began:.0f} s, kept in {cache_dir()}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from argosy._jit import door, kernel
-from argosy.policies.kernels.units import KINDS, Slot, possible, serve, take
+from argosy.policies.kernels.units import KINDS, SERVER, WORKER, Slot, possible, serve, take
 
 
 @door
@@ -30,11 +30,13 @@ def fill_by_table(
     serve(slot, guarded)
     for start in range(0, n, rows):
         stop = min(start + rows, n)
+        if not any_possible(slot, start, stop):
+            continue
         for k in range(len(h1)):
             h1[k] = b1[k]
         for j in range(start, stop):
             show(slot, j, (j - start) * width, rows, cap, per_share, static, w1, h1)
-        while True:
+        while any_possible(slot, start, stop):
             forward(h1, w2, b2, w3, b3, h2, logits, (stop - start) * KINDS)
             action = best_action(slot, start, stop, logits, last)
             if action == last:
@@ -88,6 +90,14 @@ def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, u
             for a in range(used):
                 logits[a] += x * w3[i, a]
             logits[last] += x * w3[i, last]
+
+
+@kernel
+def any_possible(slot: Slot, start: int, stop: int) -> bool:
+    for j in range(start, stop):
+        if possible(slot, j, WORKER) or possible(slot, j, SERVER):
+            return True
+    return False
 
 
 @kernel
