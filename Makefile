@@ -43,9 +43,10 @@ check: setup ## lint and type-check
 picture: setup ## draw the README's picture again
 	$(BIN)/python examples/readme_picture.py docs/images/compare.png
 
-bench: setup ## measure speed and memory, and study growth; writes JSON
+bench: setup ## measure speed and memory, study growth and learning; writes JSON
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks growth
+	@$(BIN)/python -m benchmarks learning
 
 faithfulness: setup ## try out the papers' claims; writes docs/faithfulness.md
 	@$(BIN)/python -m benchmarks faithfulness

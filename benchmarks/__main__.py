@@ -4,6 +4,7 @@ python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
+python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -16,28 +17,32 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from argosy.errors import ArgosyError, UnknownName
-from benchmarks.harness import RESULTS, ROOT, Options, aligned, document, warm, write
+from argosy.errors import ArgosyError, InputError, UnknownName
+from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, warm, write
 
-SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers")
-LONG = ("growth", "faithfulness")
+SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
+LONG = ("growth", "faithfulness", "learning")
+WITH_PARTS = ("learning",)
 NAMES = (*SPEED, *LONG)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed, memory and faithfulness.")
-    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but growth and faithfulness")
+    parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
+    parser.add_argument("--parts", help="of learning: names separated by commas; default: all")
+    parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
     try:
         options = Options(data=find_data(given.data), quick=given.quick)
         for name in given.names or SPEED:
             if name not in NAMES:
                 raise UnknownName("benchmark", name, NAMES)
+        more = further(given)
         warm()
         for name in given.names or SPEED:
-            measure_one(name, options)
+            measure_one(name, options, more)
     except ArgosyError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code
@@ -53,10 +58,20 @@ def find_data(given: Path | None) -> Path | None:
     return found.resolve() if found is not None else None
 
 
-def measure_one(name: str, options: Options) -> None:
+def further(given: argparse.Namespace) -> Json:
+    """What only a benchmark with parts understands."""
+    more = {"parts": tuple(given.parts.split(",")) if given.parts else None, "weights": given.weights}
+    found = {name: value for name, value in more.items() if value is not None}
+    if found and not (given.names and set(given.names) <= set(WITH_PARTS)):
+        hint = "name it, and no other benchmark"
+        raise InputError(f"--{next(iter(found))} is for {', '.join(WITH_PARTS)}", hint=hint)
+    return found
+
+
+def measure_one(name: str, options: Options, more: Json) -> None:
     module = import_module(f"benchmarks.{name}")
     load, began = os.getloadavg()[0], time.perf_counter()
-    figures = module.run(options)
+    figures = module.run(options, **more)
     result = document(name, figures, module.SEEDS, load)
     print(f"\n{name}  ({time.perf_counter() - began:.0f} s, load average {load:.2f} before)\n")
     print(aligned(module.table(result["figures"])), flush=True)

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from benchmarks import decision, faithfulness, growth, million, peers, philly, schedulers, startup
+from benchmarks import decision, environments, faithfulness, growth, million, peers, philly, schedulers, startup
+from benchmarks import learning_more_tables as learning_more
+from benchmarks import learning_tables as learning
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning"))
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
@@ -30,6 +32,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "schedulers": ("schedulers", schedulers.table),
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
+    "environments": ("environments", environments.table),
     "claims": ("faithfulness", faithfulness.table),
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
@@ -43,6 +46,28 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "starts": ("growth", growth.starts_table),
     "shrinking": ("growth", growth.shrinking_table),
     "loops": ("growth", growth.speed_table),
+    "learntargets": ("learning", learning.target_table),
+    "learnbetter": ("learning", learning.better_table),
+    "learnjct": ("learning", learning.jct_table("rough")),
+    "learnjctmeasured": ("learning", learning.jct_table("measured")),
+    "learngaps": ("learning", learning.gap_table("rough")),
+    "learngapsmeasured": ("learning", learning.gap_table("measured")),
+    "learntails": ("learning", learning.tail_table("rough")),
+    "learntailsmeasured": ("learning", learning.tail_table("measured")),
+    "learnresize": ("learning", learning.resize_table),
+    "learnloads": ("learning", learning.load_table),
+    "learnwarmup": ("learning", learning_more.warmup_table),
+    "learnablations": ("learning", learning_more.ablation_table),
+    "learnalgorithms": ("learning", learning_more.algorithm_table),
+    "learnlatency": ("learning", learning_more.latency_table),
+    "learnlevels": ("learning", learning_more.level_table),
+    "learnlose": ("learning", learning_more.lose_table),
+}
+PICTURES = {  # file in docs/images, and what it shows
+    "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),
+    "pictureloads": ("learning-loads.png", "Mean JCT over the floor's on 5 to 500 nodes"),
+    "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
+    "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -53,7 +78,9 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def block(name: str, results: Path = RESULTS) -> str:
-    """One table with the line that says how it was measured."""
+    """One table with the line that says how it was measured; or a picture."""
+    if name in PICTURES:
+        return f"<!-- {name} -->\n{picture(*PICTURES[name])}\n<!-- end -->"
     if name not in TABLES:
         raise InputError(f"no table is named {name!r}", hint=f"there are {', '.join(TABLES)}")
     source, rows = TABLES[name]
@@ -68,6 +95,12 @@ def block(name: str, results: Path = RESULTS) -> str:
         f" Polars {versions['polars']}; load average before: {result['load_average_before']:.2f}"
     )
     return f"<!-- {name} -->\n{markdown(rows(result['figures']))}\n\n{note}\n<!-- end -->"
+
+
+def picture(file: str, caption: str) -> str:
+    if not (ROOT / "docs" / "images" / file).exists():
+        return f"*{caption}: not drawn yet, `python -m benchmarks.learning_plots`.*"
+    return f"![{caption}](images/{file})"
 
 
 def render(page: str, results: Path = RESULTS) -> str:
