@@ -19,6 +19,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, package: str | None = None, group: str | None = None) -> None:
         self.kind, self._package, self._group = kind, package, group
         self._things: dict[str, T] = {}
+        self._other_names: dict[str, str] = {}
         self._loaded = False
 
     def add(self, name: str) -> Callable[[T], T]:
@@ -29,6 +30,10 @@ class Registry(Generic[T]):
             return thing
 
         return decorate
+
+    def also(self, other: str, name: str) -> None:
+        """Another name for a thing, which is understood but not listed."""
+        self._other_names[other] = name
 
     def _load(self) -> None:
         if self._loaded:
@@ -48,13 +53,14 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         self._load()
+        name = self._other_names.get(name, name)
         if name not in self._things:
             raise UnknownName(self.kind, name, self._things)
         return self._things[name]
 
     def __contains__(self, name: str) -> bool:
         self._load()
-        return name in self._things
+        return self._other_names.get(name, name) in self._things
 
     def __iter__(self) -> Iterator[str]:
         self._load()

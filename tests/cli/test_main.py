@@ -46,7 +46,8 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     answer = argosy("--help")
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
-    assert listed == ["simulate", "compare", "league", "import", "generate", "policies", "doctor", "grow"]
+    learning = ["train", "zoo"]
+    assert listed == ["simulate", "compare", "league", *learning, "import", "generate", "policies", "doctor", "grow"]
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

@@ -280,3 +280,10 @@ def test_arrays_of_other_shapes_are_refused(tmp_path: Path) -> None:
 def test_wrong_parameters_are_refused(spec: str) -> None:
     with pytest.raises(InputError):
         create(spec)
+
+
+def test_another_name_is_understood_and_not_listed() -> None:
+    from argosy.policies.base import POLICIES
+
+    assert create("gavel-las").name == "gavel-max-min"
+    assert "gavel-las" in POLICIES and "gavel-las" not in list(POLICIES)

@@ -155,9 +155,10 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None, wanted: bool | None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr; what is yielded sets how much is done, and of how much. Without a terminal nothing is shown."""
+    """A bar on stderr; what is yielded sets how much is done, of how much, and of what. Without a terminal nothing is
+    shown."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda done, total=None: None
+        yield lambda done, total=None, what=None: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -166,4 +167,4 @@ def progress_bar(what: str, total: int | None, wanted: bool | None) -> Iterator[
     # a full bar above the answer says nothing, unless it was asked for
     with Progress(*columns, console=Console(stderr=True), transient=wanted is None) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done, total=None: bar.update(task, completed=done, total=total)
+        yield lambda done, total=None, what=None: bar.update(task, completed=done, total=total, description=what)

@@ -18,6 +18,8 @@ from argosy.cli.import_ import import_trace
 from argosy.cli.league import league
 from argosy.cli.policies import policies
 from argosy.cli.simulate import simulate
+from argosy.cli.train import train
+from argosy.cli.zoo import zoo
 from argosy.errors import ArgosyError
 
 
@@ -39,6 +41,8 @@ app = typer.Typer(
 app.command()(simulate)
 app.command()(compare)
 app.command()(league)
+app.command()(train)
+app.command()(zoo)
 app.command("import")(import_trace)
 app.command()(generate)
 app.command()(policies)

@@ -37,7 +37,7 @@ from argosy.cluster.view import Context
 from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
 from argosy.policies._gavel_lp import soonest, water_level
 from argosy.policies._gavel_packed import PackingGavel
-from argosy.policies.base import Floats, register
+from argosy.policies.base import POLICIES, Floats, register
 
 
 def isolated(problem: Problem) -> Floats:
@@ -57,6 +57,9 @@ def max_min(problem: Problem, weight: Floats) -> Floats:
 class MaxMin(PackingGavel):
     def solve(self, problem: Problem) -> Floats:
         return max_min(problem, problem.weight)
+
+
+POLICIES.also("gavel-las", "gavel-max-min")  # the paper's name for it
 
 
 @register("gavel-max-min-agnostic", "equal shares of time, whatever the GPU type", SOURCE)

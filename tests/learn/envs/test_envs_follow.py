@@ -32,12 +32,19 @@ def assert_same(env: ClusterEnv, scenario: Scenario, policy: str) -> None:
         ("drf", 3),
         ("drf:stop_at_refusal=yes", 30),
         ("optimus", 30),
+        ("gavel-max-min", 30),  # it says nothing of servers, and decides between slots too
         ("optimus:speeds=profile:work=estimate:per_dominant=no:stop_at_refusal=yes:newcomers=wait", 3),
     ],
 )
 def test_sizing(policy: str, rows: int) -> None:
     scenario = read_scenario("dl2-testbed", quick=True)
     assert_same(ClusterEnv(scenario, jobs=rows, under=policy), scenario, policy)
+
+
+@pytest.mark.parametrize("rows", [5, 40])
+def test_turns_that_a_policy_tells(rows: int) -> None:
+    scenario = read_scenario("dl2-heavy", quick=True)
+    assert_same(ClusterEnv(scenario, jobs=rows, under="frontier"), scenario, "frontier")
 
 
 @pytest.mark.slow
@@ -66,6 +73,8 @@ def test_what_a_mode_can_not_say_is_refused() -> None:
     scenario = read_scenario("dl2-testbed", quick=True)
     with pytest.raises(InputError, match="can not express"):
         follow(ClusterEnv(scenario, cap=4, under="drf"), SEED)
+    with pytest.raises(InputError, match="can not express"):
+        follow(ClusterEnv(scenario, under="srtf"), SEED)
     with pytest.raises(InputError, match="beyond the window"):
         follow(ClusterEnv(read_scenario("overload", quick=True), "pick", jobs=2, under="sjf"), SEED)
     with pytest.raises(InputError, match="no policy to follow"):

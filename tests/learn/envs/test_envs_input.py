@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from envs_help import rollout, two_jobs
 
+from argosy import Cluster, Job, Settings, Trace
 from argosy._gymnasium import ENVIRONMENT
 from argosy.errors import InputError, UnknownName
 from argosy.learn.envs.cluster import ClusterEnv
+from argosy.learn.envs.source import Fixed
 
 
 def test_gymnasium_finds_it() -> None:
     env = gymnasium.make(ENVIRONMENT, scenario="dl2-testbed", mode="pick")
     observation, info = env.reset(seed=3)
     assert observation.shape == (40, 13)
-    assert info == {"trace_seed": 3}
+    assert info == {"trace_seed": 3, "now": 0.0}
     assert isinstance(gymnasium.make("argosy:argosy/Cluster-v0", scenario="dl2-testbed").unwrapped, ClusterEnv)
 
 
@@ -94,11 +96,28 @@ def test_an_agent_that_gives_nothing_is_cut_off() -> None:
         assert not any(env.step(env.board.end)[2:4])
     observation, _, terminated, truncated, info = env.step(env.board.end)
     assert truncated and not terminated
-    assert not observation.any() and env.action_masks().tolist() == [False] * 120 + [True]
+    assert observation[:2].any(axis=1).all() and env.action_masks()[:6].tolist() == [True, False, False] * 2
     assert info["metrics"]["unfinished"] == 2
     for call in (lambda: env.step(env.board.end), env.advice):
         with pytest.raises(InputError, match="over"):
             call()
+
+
+def test_an_episode_that_has_ended_shows_nothing() -> None:
+    env = ClusterEnv(two_jobs(), jobs=2, under="drf")
+    env.reset(seed=0)
+    terminated = False
+    while not terminated:
+        observation, _, terminated, *_ = env.step(env.advice())
+    assert not observation.any() and env.action_masks().tolist() == [False] * 6 + [True]
+
+
+def test_time_is_told_from_the_first_decision_on() -> None:
+    late = Fixed(Trace.of_jobs([Job("a", 700, 600, gpus=1, max_gpus=2)]), Cluster.uniform(1, gpus=4), Settings.ideal())
+    env = ClusterEnv(late, jobs=1)
+    assert env.reset(seed=0)[1] == {"trace_seed": 0, "now": 700.0}
+    assert env.step(0)[4] == {}
+    assert env.step(env.board.end)[4]["now"] == 1200.0
 
 
 def test_metrics_can_be_left_out() -> None:

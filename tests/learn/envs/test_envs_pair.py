@@ -96,6 +96,28 @@ def test_by_turns_only_one_acts() -> None:
     assert env.rewards["order"] == pytest.approx(-100 / 3600)
 
 
+def test_time_is_told_when_some_has_passed() -> None:
+    jobs = source(Job("a", 5, 100, gpus=1), Job("b", 50, 100, gpus=12))
+    both, turns = PairEnv(jobs, jobs=2), TurnsEnv(jobs, jobs=2)
+    _, infos = both.reset(seed=4)
+    turns.reset(seed=4)
+    for told in (infos["place"], turns.infos["place"]):
+        assert told["now"] == 5.0 and told["trace_seed"] == 4
+    for now in (None, 105.0):  # nothing could be chosen when b came
+        infos = both.step({"order": 0, "place": 0})[-1]
+        turns.step(0)
+        for told in (infos["order"], turns.infos["order"]):
+            assert told.get("now") == now and "trace_seed" not in told
+
+
+def test_what_is_cut_off_still_shows_what_comes_next() -> None:
+    env = PairEnv(source(Job("a", 0, 100, gpus=1)), jobs=2, max_decisions=1)
+    env.reset(seed=0)
+    seen, _, _, cut, infos = env.step({"order": 2, "place": 3})
+    assert cut["order"] and not env.agents
+    assert seen["order"][0].any() and infos["order"]["action_mask"].tolist() == [1, 0, 1]
+
+
 def test_masked_and_impossible_actions() -> None:
     env = PairEnv(source(Job("a", 0, 100, gpus=1), nodes=2), jobs=2)
     env.reset(seed=0)

@@ -2,7 +2,8 @@
 
 Modes: "size" (how much each job gets, slot by slot: `argosy.learn.envs.sizing`), "pick" (who starts next) and "joint"
 (who, and how large: `argosy.learn.envs.picking`). Several steps make one decision; the reward, of the time until the
-next one, comes with the step that ends it, and the others have 0.
+next one, comes with the step that ends it, and the others have 0. `info["now"]` tells the time after such a step, and
+after `reset`. An episode that is truncated still shows what is to be decided next; one that has ended shows nothing.
 
     progress   normalised progress of all jobs (DL2): over a finished run it sums to the number of jobs
     jobs       minus the number of jobs in the system when the next decision is due
@@ -109,7 +110,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
             slot_s=self._slot_s, under=self._make_policy(), autopilot=self._autopilot,
         )  # fmt: skip
         self._over = False
-        return self._observe(), {"trace_seed": self.trace_seed}
+        return self._observe(), {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
         if self._over:
@@ -130,10 +131,10 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         reward = host.reward()
         self._over = terminated or truncated
         info["now"] = host.engine.now
-        if self._over:
+        if terminated:
             board.clear()
-            if self._metrics:
-                info["metrics"] = host.metrics()
+        if self._over and self._metrics:
+            info["metrics"] = host.metrics()
         return self._observe(), reward, terminated, truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:

@@ -3,9 +3,10 @@
 `PairEnv` is parallel: both act at every step, and the action of the one whose turn it is not is passed over; its mask
 leaves it only the last. `TurnsEnv` is the same by turns (AEC). What the actions mean: `argosy.learn.envs.placing`.
 Rewards are shared, and come with the action that lets time pass; kinds are those of `argosy.learn.envs.cluster`, seeds
-those of `argosy.learn.envs.episodes`. Masks are in `infos[agent]["action_mask"]`. A masked action of the ordering agent
-ends the decision; one of the placement agent stands for the first node that will do. Options that are unknown are
-passed over, as PettingZoo's own test wants it.
+those of `argosy.learn.envs.episodes`. Masks are in `infos[agent]["action_mask"]`; after `reset`, and where time has
+passed, `infos[agent]["now"]` tells it. A masked action of the ordering agent ends the decision; one of the placement
+agent stands for the first node that will do. Options that are unknown are passed over, as PettingZoo's own test wants
+it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Pair:
             self._draws = np.random.default_rng(seed)
         self.trace_seed = self.episodes.begin(self.board, seed, options, self._draws)
         self.terminated = self.truncated = False
+        self._told: dict[str, Any] = {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
 
     @property
     def turn(self) -> str:
@@ -66,20 +68,21 @@ class Pair:
             over = board.place(action if mask[action] else int(mask.argmax()))
         else:
             over = board.act(action if mask[action] else board.end)
+        self._told = {}
         if not over:
             return 0.0
         self.terminated, self.truncated = self.episodes.proceed()
-        if self.terminated or self.truncated:
+        host = self.episodes.host
+        self._told["now"] = host.engine.now
+        if self.terminated:
             board.clear()
             board.clear_nodes()
-            self._final = self.episodes.host.metrics()
-        return self.episodes.host.reward()
+        if self.terminated or self.truncated:
+            self._told["metrics"] = host.metrics()
+        return host.reward()
 
     def info(self, agent: str) -> dict[str, Any]:
-        known: dict[str, Any] = {"action_mask": self.masks[agent].astype(np.int8)}
-        if self.terminated or self.truncated:
-            known["metrics"] = self._final
-        return known
+        return {"action_mask": self.masks[agent].astype(np.int8), **self._told}
 
     def result(self) -> Result:
         """The run so far."""

@@ -2,17 +2,21 @@
 
 The engine asks it like any other. What it answers holds until the learner's own answer takes its place, before the
 clock moves; at decisions that are not the learner's it stands. With a policy `under` it, order, placement, timers and
-the answers between slots are that policy's: a learned sizer over another policy is a composition, not new code.
+the answers between slots are that policy's: a learned sizer over another policy is a composition, not new code. One
+that plans can only advise a sizer: nothing of its plans is carried out.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
+from argosy.learn.envs.teachers import as_asked, as_planned
+from argosy.policies._needs import Needs
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, overrides
 from argosy.policies.drf import as_it_is
 
@@ -25,23 +29,23 @@ class Seat(Policy):
 
     name = "environment"
 
-    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool) -> None:
-        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is.
+    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool, planner: Policy | None = None) -> None:
+        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is. `planner`: advises.
 
         `slot_s`: be asked at least at the begin of each slot; 0: whenever something happens.
         """
         if under is not None and overrides(under, "plan"):
             raise InputError(
                 f"the policy {under.name} decides everything at once, and leaves a learner nothing",
-                hint="choose one that ranks or sizes, or let it drive with autopilot=True",
+                hint="choose one that ranks, or let it drive with autopilot=True",
             )
         if under is not None and not sizing and (under.preemptive or overrides(under, "size")):
             raise InputError(
                 f"the policy {under.name} preempts or resizes, which a learner that picks jobs can not",
                 hint="choose one that does not, or let it drive with autopilot=True",
             )
-        self.under, self.slot_s = under, slot_s
-        self.uses = SEES | (under.uses if under else frozenset())
+        self.under, self.planner, self.slot_s = under, planner, slot_s
+        self.uses = SEES.union(*(policy.uses for policy in (under, planner) if policy is not None))
         self.preemptive = under.preemptive if under else sizing
         if under is not None:
             self.backfill, self.placer, self.every_s = under.backfill, under.placer, under.every_s
@@ -50,12 +54,24 @@ class Seat(Policy):
         self.wake: float | None = None
 
     def reset(self, context: Context) -> None:
+        self._context = context
         if self.under is not None:
             self.under.reset(context)
 
     def rank(self, view: View) -> Floats:
         self.advised_key = self.under.rank(view) if self.under is not None else view.jobs.submitted
         return self.advised_key
+
+    def wanted(self, view: View, needs: Needs, there: Floats) -> Sizes | None:
+        """What the policy under it, or the planner, would give to each job now; None if there is neither."""
+        under, planner = self.under, self.planner
+        if planner is not None:
+            planner.reset(self._context)  # what it remembers has not come to pass
+            return as_planned(view, planner.plan(view))
+        if under is None or self.advised is not None:
+            return self.advised
+        key = self.advised_key
+        return as_asked(view, key, needs, there, preemptive=under.preemptive, backfill=under.backfill)
 
     def wake_at(self, view: View) -> float | None:
         under, wake = self.under, None
@@ -74,7 +90,11 @@ def slot_at(now: float, slot_s: float) -> int:
 
 def _size(seat: Seat, view: View) -> Sizes:
     seat.advised = seat.under.size(view) if seat.under is not None and overrides(seat.under, "size") else None
-    return seat.advised if seat.advised is not None else as_it_is(view)
+    if seat.advised is None:
+        return as_it_is(view)
+    if seat.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
+        seat.advised = replace(seat.advised, servers=view.jobs.ps)
+    return seat.advised
 
 
 def _on_event(seat: Seat, event: Event) -> None:
@@ -89,13 +109,15 @@ def _place(seat: Seat, view: View) -> Ints:
 
 def take_seat(under: Policy | None, *, slot_s: float, sizing: bool) -> Seat:
     """A seat with just the methods that are needed: the engine treats a policy by which ones it has."""
+    planner = under if sizing and under is not None and overrides(under, "plan") else None
+    under = under if planner is None else None
     methods: dict[str, Any] = {"size": _size} if sizing else {}
     if under is not None and overrides(under, "on_event"):
         methods["on_event"] = _on_event
     if under is not None and overrides(under, "place"):
         methods["place"] = _place
     kind = cast(type[Seat], type("Seat", (Seat,), methods))
-    return kind(under, slot_s=slot_s, sizing=sizing)
+    return kind(under, slot_s=slot_s, sizing=sizing, planner=planner)
 
 
 def as_driver(policy: Policy) -> Policy:

@@ -54,6 +54,7 @@ class Sizing(Board):
         self._largest = largest.max(axis=1, initial=0.0).tolist()  # while that is free, nobody is refused
         self._shown = self._known_columns()
         self._place = {row: k for k, row in enumerate(needs.rows.tolist())}
+        self._goal: tuple[Ints, Ints] | None = None
         return not self._open(0)
 
     def _known_columns(self) -> dict[int, Floats]:
@@ -157,28 +158,35 @@ class Sizing(Board):
         if seat.advised is not None:  # types and places are the other policy's
             sizes = replace(seat.advised, workers=workers, servers=servers)
             self.faithful &= self._is_advised(sizes)
+        elif seat.under is not None or seat.planner is not None:  # at other times, or not by size
+            self.faithful = False
         self.host.answer(seat.advised_key, sizes)
 
     # -- towards what another policy would do ------------------------------------------------------------------------
 
     def _wanted(self) -> tuple[Ints, Ints]:
-        seat = self.host.seat
-        if seat is None or seat.advised is None:
-            raise InputError("there is no policy to follow that sizes jobs", hint="name one: under='drf:slot_s=1200'")
-        sizes = seat.advised
-        servers = self.host.view.jobs.ps if sizes.servers is None else sizes.servers
-        return sizes.workers, servers
+        if self._goal is None:
+            seat, view = self.host.seat, self.host.view
+            sizes = None if seat is None else seat.wanted(view, self._needs, self.surveyor.there(view))
+            if sizes is None:
+                raise InputError("there is no policy to follow", hint="name one: under='drf:slot_s=1200'")
+            assert sizes.servers is not None
+            self._goal = sizes.workers, sizes.servers
+            granted: list[tuple[int, int, int]] = getattr(seat and seat.under, "granted", [])
+            reached = {row: workers for row, workers, _ in granted}
+            lead_there = reached == {row: w for row, w in enumerate(sizes.workers.tolist()) if w}
+            self._turns = granted if lead_there else None  # those of another slot do not
+        return self._goal
 
     def advice(self) -> int:
         """The unit that the policy would grant next; the end when nobody lacks any.
 
-        A policy that tells its turns (`granted`) is followed in them, any other by the smallest share of those who
-        lack something.
+        A policy that tells its turns (`granted`: row, and the workers and servers that it then has) is followed in
+        them, any other by the smallest share of those who lack something.
         """
         wanted, servers = self._wanted()
-        granted = getattr(self.host.seat and self.host.seat.under, "granted", None)
-        if granted is not None:
-            return self._next_in_turn(granted, wanted, servers)
+        if self._turns is not None:
+            return self._next_in_turn(self._turns, wanted, servers)
         here = slice(self._start, self._start + self.rows)
         rows, have = self._needs.rows[here], np.array(self._servers[here])
         n = len(rows)

@@ -1,0 +1,118 @@
+"""What `argosy train` shows: a bar with the score of the moment, and tables of what came of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from argosy.cli._shared import progress_bar, say
+
+if TYPE_CHECKING:
+    from argosy.learn.training.judge import Verdict
+    from argosy.learn.training.recipe import Recipe
+    from argosy.learn.training.train import Trained
+    from argosy.learn.training.verify import Verified
+    from argosy.learn.training.watch import Watch
+
+
+@contextmanager
+def watched(recipe: Recipe, log: Path | None, progress: bool | None) -> Iterator[Watch]:
+    """A bar, or without a terminal a line for each validation; and the folder if one is named."""
+    from argosy.learn.training.watch import Log, Several
+
+    with ExitStack() as stack:
+        total = recipe.warm_up + recipe.dagger + recipe.updates
+        tick = stack.enter_context(progress_bar(recipe.system, total, progress))
+        silent = not (sys.stderr.isatty() if progress is None else progress)
+        watches: list[Watch] = [_bar(recipe, tick, say if silent else None)]
+        if log is not None:
+            watches.append(stack.enter_context(Log(log)))
+        yield Several(*watches)
+
+
+def _bar(recipe: Recipe, tick: Callable[..., None], tell: Callable[[str], None] | None) -> Watch:
+    from argosy.learn.training.watch import Watch
+
+    class Bar(Watch):
+        """Updates of all stages on one bar."""
+
+        def __init__(self) -> None:
+            self._score = ""
+
+        def updated(self, stage: str, done: int, total: int, figures: Mapping[str, float]) -> None:
+            before = 0 if stage == "warm-up" else recipe.warm_up + recipe.dagger
+            tick(before + done, what=f"{recipe.system} {stage}{self._score}")
+
+        def judged(self, verdict: Verdict, best: bool) -> None:
+            self._score = f" {verdict.over_teacher:.3f} × teacher"
+            if tell is not None:
+                mark = ", best so far" if best else ""
+                tell(f"{verdict.stage} {verdict.update}: {_in_words(verdict)}{mark}")
+
+    return Bar()
+
+
+def _in_words(verdict: Verdict) -> str:
+    return f"mean JCT {verdict.over_teacher:.3f} × teacher's, {verdict.score:.3f} × floor"
+
+
+def present(trained: Trained, output: Path, report: Path | None) -> None:
+    """What came of it, and how to go on if it is not finished."""
+    if trained.best is None:
+        say("no weights yet: it ended within the warm-up")
+    else:
+        show(trained)
+        say(f"wrote {output}: {_in_words(trained.best)}")
+        if report is not None:
+            from argosy.learn.training.page import write_page
+
+            write_page(trained, report)
+            say(f"report: {report}")
+    if trained.ended != "finished":
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        say(f"{trained.ended}; to go on: {shlex.join(['argosy', *words, '--resume'])}")
+    if trained.ended == "interrupted":
+        raise typer.Exit(130)
+
+
+def show(trained: Trained) -> None:
+    """The stages, and the best weights by scenario."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from argosy.learn.training.page import HEAD, lines_of
+
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    stages = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in ("stage", "updates", "minutes", "× teacher", "× floor"):
+        stages.add_column(title, justify="left" if title == "stage" else "right")
+    for name, seconds in trained.seconds.items():
+        verdicts = [verdict for verdict in trained.curve if verdict.stage == name]
+        if verdicts:
+            best = min(verdicts, key=lambda verdict: verdict.score)
+            stages.add_row(name, str(verdicts[-1].update), f"{seconds / 60:.1f}", f"{best.over_teacher:.3f}",
+                           f"{best.score:.3f}")  # fmt: skip
+    console.print(stages)
+    assert trained.best is not None
+    scenarios = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in HEAD:
+        scenarios.add_column(title, justify="left" if title == "scenario" else "right")
+    for line in lines_of(trained.best):
+        scenarios.add_row(*line)
+    console.print(scenarios)
+
+
+def present_verified(name: str, found: Verified) -> None:
+    """Is it what its recipe makes?"""
+    same = "the same weights, bit for bit" if found.same else "other weights (another machine or version?)"
+    typer.echo(f"{name}: {found.again:.4f} × floor, shipped {found.shipped:.4f}; {same}")
+    if not found.reached:
+        say("the score was not reached")
+        raise typer.Exit(1)

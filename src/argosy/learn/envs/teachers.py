@@ -1,0 +1,43 @@
+"""What policies that do not size jobs want them to have, so that they can teach a learner that does.
+
+A policy that only ranks wants everybody to have what was asked for, as far as there is room. One that plans wants what
+jobs would hold after its plan.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argosy.cluster.view import View
+from argosy.mechanism.plan import Plan
+from argosy.policies._needs import Needs
+from argosy.policies.base import Floats, Sizes
+from argosy.policies.drf import as_it_is
+
+
+def as_asked(view: View, key: Floats, needs: Needs, there: Floats, *, preemptive: bool, backfill: bool) -> Sizes:
+    """What was asked for, job by job in the order of `key`; behind those who run, where nobody is preempted."""
+    jobs, rows = view.jobs, needs.rows
+    workers = np.clip(jobs.gpus[rows], needs.low, needs.high).astype(np.int64)
+    servers = np.clip(jobs.ps[rows], np.minimum(needs.servers, 1), needs.servers)
+    takes = (needs.first + (workers - needs.low) * needs.worker + servers * needs.server).T
+    behind = (jobs.state[rows] != 1) & (not preemptive)
+    wanted, free = np.zeros((2, len(rows)), np.int64), there.copy()
+    for i in np.lexsort((key[rows], behind)).tolist():
+        if (takes[i] <= free).all():
+            free -= takes[i]
+            wanted[:, rows[i]] = workers[i], servers[i] if needs.servers[i] else needs.fixed[i]
+        elif not backfill:
+            break
+    return Sizes(wanted[0], wanted[1])
+
+
+def as_planned(view: View, plan: Plan) -> Sizes:
+    """What jobs would hold; those that share devices or take turns on them each count in full."""
+    wanted = np.stack([as_it_is(view).workers, view.jobs.servers]) * plan.keeps
+    wanted[:, list(plan.stops)] = 0
+    for row, placement in plan.placements.items():
+        wanted[:, row] = max(sum(placement.gpus.values()), 1), sum(placement.servers.values())
+    for guest, host in plan.packs.items():
+        wanted[:, guest] = wanted[:, host]
+    return Sizes(wanted[0], wanted[1])

@@ -1,0 +1,106 @@
+"""Which jobs a seed brings: those of the scenario, or with `loads` another case of it for every seed.
+
+Seeds from 1,000,000 on are for training, those from 500,000 on for validation. Policies are compared on the small ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from argosy.errors import InputError
+from argosy.learn.algorithms.curriculum import Curriculum
+from argosy.learn.envs.episodes import TRAINING_SEEDS
+from argosy.learn.envs.source import Source, check_elastic, type_names
+from argosy.learn.loads import draw_case
+from argosy.learn.training.recipe import Recipe
+from argosy.perf.tables import compile_tables
+from argosy.scenario import Scenario, read_scenario
+from argosy.workload.trace import Trace
+
+VALIDATION_SEED = 500_000
+PROBE = TRAINING_SEEDS[0]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Travels to other processes; scenarios are read there, once."""
+
+    scenario: str
+    quick: bool = False
+    data: str | None = None
+    loads: bool = False
+    slot_s: float = 1200.0
+    load: float = 1.0  # of what is drawn: a curriculum begins with less
+    jobs: float = 1.0
+
+    @classmethod
+    def of(cls, recipe: Recipe, data: Path | None) -> Ground:
+        folder = None if data is None else str(data)
+        return cls(recipe.scenario, recipe.quick, folder, recipe.loads, recipe.slot_s)
+
+    def source(self, seed: int) -> Source:
+        """Where the jobs of this seed come from."""
+        base = _scenario(self.scenario, self.quick, self.data)
+        if not self.loads:
+            return base
+        return draw_case(base, seed, load=self.load, jobs=self.jobs, slot_s=self.slot_s)
+
+    def check(self) -> None:
+        """Refuse jobs that there is nothing to learn from."""
+        base = _scenario(self.scenario, self.quick, self.data)
+        trace = base.trace(PROBE)
+        if len(trace) < base.count:
+            hint = "use a longer trace, or a scenario that asks for fewer jobs"
+            raise InputError(
+                f"the trace is shorter than a window of training: {len(trace)} of {base.count} jobs",
+                where=str(base.real or base.name), hint=hint,
+            )  # fmt: skip
+        check_elastic(trace, base)
+
+    def types(self) -> tuple[str, ...]:
+        """The models that observations tell apart, as traces name them."""
+        return _types(self.scenario, self.quick, self.data)
+
+    def seen_types(self) -> tuple[str, ...]:
+        """The same ones as policies see them: a trace may use another name for a network that we know."""
+        base = _scenario(self.scenario, self.quick, self.data)
+        seen: dict[str, str] = {}
+        seed = 0
+        while missing := [name for name in self.types() if name not in seen]:
+            seen |= _names(base.trace(seed), base)
+            seed += 1
+            if seed > 100:
+                raise InputError(f"no job of the scenario {base.name} is a {missing[0]}")
+        return tuple(seen[name] for name in self.types())
+
+
+@lru_cache(maxsize=8)
+def _scenario(name: str, quick: bool, data: str | None) -> Scenario:
+    return read_scenario(name, quick=quick, data=None if data is None else Path(data))
+
+
+@lru_cache(maxsize=8)
+def _types(name: str, quick: bool, data: str | None) -> tuple[str, ...]:
+    return type_names(_scenario(name, quick, data).trace, None)
+
+
+def _names(trace: Trace, base: Scenario) -> dict[str, str]:
+    """Model of the trace: the name that the performance tables have for it."""
+    tables = compile_tables(trace.frame, base.cluster, model=base.settings.perf, ps_speeds=base.settings.ps_speeds)  # type: ignore[arg-type]
+    seen = {"any": "any"}
+    for row, model in enumerate(trace.frame["model"].to_list()):
+        served, plain = int(tables.ps_class[row]), int(tables.job_class[row])
+        if model is not None:
+            name = tables.ps_names[served] if served >= 0 else tables.class_names[plain].partition("@")[0]
+            seen.setdefault(model, name)
+    return seen
+
+
+def easier(ground: Ground, curriculum: Curriculum | None, update: int) -> Ground:
+    """The ground of an update: with a curriculum the first ones have less load, and fewer jobs."""
+    if curriculum is None:
+        return ground
+    stage = curriculum.stage(update)
+    return replace(ground, load=stage.load, jobs=stage.length)

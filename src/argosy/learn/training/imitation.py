@@ -1,0 +1,85 @@
+"""The warm-up: updates on a teacher's own steps, then on the pupil's with the teacher's advice (DAgger)."""
+
+from __future__ import annotations
+
+import torch
+
+from argosy.learn.algorithms.clone import Clone
+from argosy.learn.algorithms.replay import Batch
+from argosy.learn.algorithms.rollout import join
+from argosy.learn.algorithms.state import State
+from argosy.learn.envs.episodes import TRAINING_SEEDS
+from argosy.learn.networks import Actor
+from argosy.learn.training.ground import Ground
+from argosy.learn.training.lessons import Lesson, learn
+from argosy.learn.training.pupil import Arrays, Pupil
+from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.workers import Workers
+from argosy.policies._networks import KINDS
+from argosy.seeding import stream
+
+KEEP = 16384  # samples
+CALM = 6.0  # in the second half the learning rate is so many times smaller
+SHARE = 0.5  # of steps that the teacher takes in the first round in which the pupil acts; then its powers
+
+
+class Imitation:
+    """Stage: each update is some lessons, and some steps of gradient on all that is kept."""
+
+    name = "warm-up"
+
+    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, actor: Actor, workers: Workers) -> None:
+        self._recipe, self._pupil, self._ground, self._workers = recipe, pupil, ground, workers
+        self.total = recipe.warm_up + recipe.dagger
+        options = recipe.options
+        self._lr = options["clone_lr"]
+        self._clone = Clone(
+            actor, lr=self._lr, batch=int(options["clone_batch"]), steps=int(options["clone_steps"]), keep=KEEP,
+            augment=shuffle_rows if recipe.system == "dl2" else None, seed=recipe.seed,
+        )  # fmt: skip
+
+    @property
+    def done(self) -> int:
+        return self._clone.updates
+
+    def update(self) -> dict[str, float]:
+        recipe, options = self._recipe, self._recipe.options
+        draws = stream(recipe.seed, "lessons", self.done)
+        alone = self.done - recipe.warm_up  # < 0: the teacher still acts
+        tasks = []
+        for _ in range(int(options["lessons"])):
+            seed, drawn = int(draws.integers(*TRAINING_SEEDS)), int(draws.integers(2**62))
+            arrays, share = (None, 1.0) if alone < 0 else (self.arrays(), SHARE ** (alone + 1))
+            tasks.append(Lesson(self._pupil, self._ground, seed, recipe.teacher, arrays, share,
+                                int(options["samples"]), drawn))  # fmt: skip
+        for group in self._clone.optimizer.param_groups:
+            group["lr"] = self._lr if 2 * self.done < self.total else self._lr / CALM
+        return self._clone.update(join(self._workers.map(learn, tasks)))
+
+    def arrays(self) -> Arrays:
+        actor = self._clone.actor
+        assert isinstance(actor, Actor)
+        return actor.arrays()
+
+    def state(self) -> State:
+        return self._clone.state()
+
+    def restore(self, state: State) -> None:
+        self._clone.restore(state)
+
+
+def shuffle_rows(batch: Batch, generator: torch.Generator) -> Batch:
+    """The same jobs in other rows, for a network that does not know that rows are alike."""
+    observation, mask, label = batch["observation"], batch["mask"], batch["label"]
+    count, rows = observation.shape[:2]
+    order = torch.rand(count, rows, generator=generator).argsort(dim=1)  # new row: the old one
+    table = mask[:, :-1].reshape(count, rows, KINDS)
+    moved = table.gather(1, order[:, :, None].expand(-1, -1, KINDS)).reshape(count, -1)
+    place = order.argsort(dim=1)  # old row: the new one
+    row, kind = (label // KINDS).clamp(max=rows - 1), label % KINDS
+    grant = KINDS * place.gather(1, row[:, None]).squeeze(1) + kind
+    return {
+        "observation": observation.gather(1, order[:, :, None].expand_as(observation)),
+        "mask": torch.cat([moved, mask[:, -1:]], dim=1),
+        "label": torch.where(label == rows * KINDS, label, grant),
+    }

@@ -1,0 +1,98 @@
+"""What is trained: a network for learning, and the policy that decides with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.learn.envs.cluster import ClusterEnv
+from argosy.learn.training.ground import Ground
+from argosy.learn.training.recipe import Recipe
+from argosy.policies._networks import ScoreNetwork, TableNetwork
+from argosy.policies.base import Policy
+from argosy.policies.dl2 import Dl2
+from argosy.policies.dl2_plus import Dl2Plus
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from argosy.learn.networks import Actor
+
+Arrays: TypeAlias = dict[str, NDArray[np.float32]]
+Vector: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pupil:
+    """Travels to other processes, where it makes policies and environments without torch."""
+
+    system: str
+    types: tuple[str, ...]  # as traces name them
+    seen_types: tuple[str, ...]  # as policies do
+    rows: int
+    cap: int
+    slot_s: float
+    hidden: int
+
+    @classmethod
+    def of(cls, recipe: Recipe, ground: Ground) -> Pupil:
+        hidden = int(recipe.options.get("hidden", 0))
+        return cls(recipe.system, ground.types(), ground.seen_types(), recipe.jobs, recipe.cap, recipe.slot_s, hidden)
+
+    @property
+    def context(self) -> bool:
+        return self.system == "dl2+"
+
+    def policy(self, arrays: Mapping[str, NDArray[np.float32]]) -> Policy:
+        """The policy with these weights."""
+        if self.system == "dl2":
+            return Dl2.around(TableNetwork(arrays, self.seen_types, self.cap), self.slot_s)
+        return Dl2Plus.around(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s)
+
+    def env(self, ground: Ground, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
+        """The jobs of a seed as an environment with the observations of this network; `slots`: truncate after so many."""
+        return ClusterEnv(
+            ground.source(seed), jobs=self.rows, cap=self.cap, slot_s=self.slot_s, reward=reward, context=self.context,
+            types=self.types, metrics=False, max_decisions=slots,
+        )  # fmt: skip
+
+    def actor(self, generator: torch.Generator) -> Actor:
+        """A new network."""
+        from argosy.learn.networks import ScoreActor, TableActor
+
+        if self.system == "dl2":
+            return TableActor(self.rows, len(self.types), self.hidden, generator)
+        return ScoreActor(len(self.types), self.cap, generator)
+
+    def actor_with(self, arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+        """The network with these weights."""
+        import torch
+
+        actor = self.actor(torch.Generator())
+        actor.take(arrays)
+        return actor
+
+    def critic(self, generator: torch.Generator) -> nn.Module:
+        """What judges states for it."""
+        from argosy.learn.networks import COLUMNS, Critic, TableCritic
+
+        if self.system == "dl2":
+            return TableCritic(self.rows, len(self.types), self.hidden, generator)
+        return Critic(len(self.types) + COLUMNS + 3, generator)
+
+
+def flatten(arrays: Mapping[str, NDArray[np.float32]]) -> Vector:
+    """All numbers in a row."""
+    return np.concatenate([array.ravel() for array in arrays.values()]).astype(np.float64)
+
+
+def shape_like(vector: Vector, arrays: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    """And back."""
+    ends = np.cumsum([array.size for array in arrays.values()])[:-1]
+    parts = np.split(vector.astype(np.float32), ends)
+    return {name: part.reshape(array.shape) for part, (name, array) in zip(parts, arrays.items(), strict=True)}

@@ -1,0 +1,130 @@
+"""A recipe: everything that the weights depend on. The same recipe gives the same weights, bit for bit.
+
+How many processes work on it, how long it may take and where its real data lie are no part of it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from argosy.errors import InputError, UnknownName
+from argosy.learn.training.options import OPTIONS, WARM_UP, check_options
+
+OPTIMUS = "optimus:work=estimate:newcomers=wait:verbatim=no"
+USUAL: dict[str, dict[str, Any]] = {
+    "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 40, "warm_up": 30, "dagger": 10, "updates": 2000},
+    "dl2+": {"algo": "es", "teacher": OPTIMUS, "jobs": 64, "warm_up": 40, "dagger": 0, "updates": 200},
+}
+SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's own algorithm that can be left out
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`Recipe.of` fills in what is usual for a system."""
+
+    system: str
+    algo: str
+    teacher: str
+    scenario: str = "dl2-500"
+    quick: bool = False  # the scenario's short form
+    measured: bool = False  # with real traces and measured speeds, from a data folder
+    loads: bool = False  # every seed at another load
+    jobs: int = 64  # rows of an observation
+    cap: int = 16  # most workers, and most servers, of a job
+    slot_s: float = 1200.0
+    warm_up: int = 40  # updates on the teacher's own steps
+    dagger: int = 0  # and then on the pupil's, as the teacher would have done them
+    updates: int = 200  # of reinforcement
+    curriculum: int = 0  # updates over which loads and lengths grow
+    exploration: bool = True
+    replay: bool = True
+    critic: bool = True
+    seed: int = 0
+    judged: tuple[str, ...] = ()  # scenarios of the validation windows, beside the training's own
+    windows: int = 4  # of each of them
+    every: int = 10  # updates between two validations
+    patience: int = 10  # validations without a better score after which it ends; 0: never
+    options: Mapping[str, float] = field(default_factory=dict)  # numbers of the algorithm
+
+    @classmethod
+    def of(cls, system: str, **given: Any) -> Recipe:
+        """The recipe of a system; what is None or not given is as usual."""
+        if system not in USUAL:
+            raise UnknownName("system to train", system, USUAL)
+        chosen = USUAL[system] | {name: value for name, value in given.items() if value is not None}
+        algo = chosen["algo"]
+        if algo not in OPTIONS:
+            raise UnknownName("algorithm", algo, OPTIONS)
+        if chosen["algo"] != USUAL[system]["algo"] and "updates" not in given:
+            chosen["updates"] = 200
+        known = WARM_UP[system] | OPTIONS[algo]
+        chosen["options"] = known | check_options(chosen.get("options", {}), known, f"--algo {algo}")
+        return cls(system=system, **chosen)
+
+    def __post_init__(self) -> None:
+        for name in ("warm_up", "dagger", "updates", "curriculum", "patience", "seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{_option(name)} {getattr(self, name)} is too small", hint="give 0 or more")
+        for name in ("jobs", "cap", "slot_s", "windows", "every"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{_option(name)} {getattr(self, name)} is too small", hint="give more than 0")
+        if self.curriculum and not self.loads:
+            raise InputError("a curriculum changes loads, and this training has one load", hint="add --loads")
+        if self.options.get("paired") and self.options["rollouts"] < 2:
+            hint = "--set rollouts=2 or more, or --set paired=0 for a critic"
+            raise InputError("one rollout has none to be compared with", hint=hint)
+        for name in SWITCHES:
+            if not getattr(self, name) and self.algo != "dl2":
+                hint = "use --algo dl2, or leave it out"
+                raise InputError(f"--no-{name} is for DL2's own algorithm, not for {self.algo}", hint=hint)
+
+    def with_updates(self, updates: int) -> Recipe:
+        return replace(self, updates=updates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"judged": list(self.judged), "options": dict(self.options)}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Recipe:
+        """What `as_dict` gave; refuses anything else."""
+        try:
+            usual = WARM_UP[stored["system"]] | OPTIONS[stored["algo"]]  # of numbers that came later
+            options = usual | dict(stored["options"])
+            return cls(**{**stored, "judged": tuple(stored["judged"]), "options": options})
+        except (TypeError, KeyError, ValueError) as bad:
+            raise InputError(f"this is not a recipe of this version of argosy: {bad}", hint="train again") from None
+
+    def differs(self, other: Recipe) -> str | None:
+        """The first field in which another recipe is another; how many updates to make is no difference."""
+        for f in fields(self):
+            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+            if f.name == "options" and mine != theirs:
+                key = next(k for k in {**mine, **theirs} if mine.get(k) != theirs.get(k))
+                return f"{key} is {theirs.get(key)} there and {mine.get(key)} here"
+            if f.name not in ("updates", "patience") and mine != theirs:
+                return f"{f.name} is {theirs} there and {mine} here"
+        return None
+
+    def command(self, output: str) -> str:
+        """The command line that makes these weights, whatever the defaults are by then."""
+        words = ["argosy", "train", self.system, "--scenario", self.scenario, "--teacher", self.teacher]
+        words += [word for name in ("quick", "loads") if getattr(self, name) for word in (f"--{name}",)]
+        words += ["--data", "FOLDER"] if self.measured else []
+        words += ["--algo", self.algo]
+        for name in ("warm_up", "dagger", "updates", "curriculum", "jobs", "cap", "slot_s", "windows", "every"):
+            words += [_option(name), f"{getattr(self, name):g}"]
+        words += ["--patience", str(self.patience), "--seed", str(self.seed)]
+        words += [f"--no-{name}" for name in SWITCHES if not getattr(self, name)]
+        words += ["--judge", ",".join(self.judged)] if self.judged else []
+        usual = Recipe.of(self.system, algo=self.algo).options
+        for name, value in self.options.items():
+            words += ["--set", f"{name}={value:g}"] if usual.get(name) != value else []
+        return shlex.join([*words, "-o", output])
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

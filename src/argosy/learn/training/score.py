@@ -1,0 +1,71 @@
+"""How good a schedule is: the mean job completion time, and the least that it could be.
+
+The floor is the mean over jobs of how long each would take alone, at its best speed, from the moment it comes. No
+schedule is below it; how far above it one must stay depends on the load.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from argosy.cluster.cluster import Cluster
+from argosy.learn.envs.source import Source
+from argosy.learn.training.ground import Ground
+from argosy.perf.tables import RateTables, compile_tables
+from argosy.policies.base import Policy
+from argosy.sim.engine import Engine
+from argosy.sim.settings import Settings
+from argosy.workload.trace import Trace
+
+KEPT = 64  # sets of jobs: all candidates of a generation meet the same
+
+
+class Jobs(NamedTuple):
+    """What a seed brings, ready to run."""
+
+    source: Source
+    trace: Trace
+    floor_s: float
+
+
+@lru_cache(maxsize=KEPT)
+def jobs_of(ground: Ground, seed: int, cap: int) -> Jobs:
+    """The jobs of a seed, and their floor with at most `cap` workers and servers each."""
+    source = ground.source(seed)
+    trace = source.trace(seed)
+    return Jobs(source, trace, floor_s(trace, source.cluster, source.settings, cap))
+
+
+def mean_jct_s(policy: Policy, jobs: Jobs, seed: int) -> float:
+    """Of a whole run; a job that never ends counts as if it ended with the run."""
+    result = Engine(jobs.trace, jobs.source.cluster, policy, jobs.source.settings.with_seed(seed)).run()
+    spent = result.jobs["finish_s"].fill_null(result.end_s) - result.jobs["submit_s"]
+    return float(spent.to_numpy().mean())
+
+
+def floor_s(trace: Trace, cluster: Cluster, settings: Settings, cap: int) -> float:
+    """The mean over jobs of their work at their best speed."""
+    tables = compile_tables(
+        trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
+        locality=settings.locality, ps_speeds=settings.ps_speeds,
+    )  # fmt: skip
+    gpus = trace.frame["gpus"].to_numpy()
+    low = np.ceil(trace.frame["min_gpus"].fill_null(0).to_numpy()).astype(int)
+    high = np.floor(trace.frame["max_gpus"].fill_null(0).to_numpy()).astype(int)
+    kinds = np.stack([tables.job_class, tables.ps_class, np.where(high > low, low, 0), np.where(high > low, high, 0)])
+    speed = tables.reference.copy()
+    for kind in np.unique(kinds, axis=1).T:
+        plain, served, least, most = map(int, kind)
+        rows = (kinds == kind[:, None]).all(axis=0)
+        if most > least and (gpus[rows] >= 1).all():
+            speed[rows] = np.maximum(speed[rows], _best(tables, plain, served, max(least, 1), min(most, cap), cap))
+    return float((tables.work_s * tables.reference / speed).mean())
+
+
+def _best(tables: RateTables, plain: int, served: int, least: int, most: int, cap: int) -> float:
+    sizes = slice(least, most + 1)
+    rates = tables.ps_rate[served, 1 : cap + 1, sizes] if served >= 0 else tables.rate[plain, :, sizes]
+    return float(rates.max(initial=0.0))

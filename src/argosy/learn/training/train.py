@@ -1,0 +1,178 @@
+"""Training by a recipe, from its first update or from a checkpoint, to weights in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from argosy.errors import InputError
+from argosy.learn.envs.episodes import TRAINING_SEEDS
+from argosy.learn.errors import TrainingError
+from argosy.learn.training import checkpoint
+from argosy.learn.training.ground import VALIDATION_SEED, Ground
+from argosy.learn.training.judge import Verdict
+from argosy.learn.training.pupil import Pupil
+from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.session import Session
+from argosy.learn.training.stops import Stop, ctrl_c
+from argosy.learn.training.teaching import can_correct
+from argosy.learn.training.watch import Watch
+from argosy.learn.training.workers import Workers, one_thread
+from argosy.policies.base import create
+from argosy.report.tables import versions
+from argosy.sim.warm import warm_up
+from argosy.zoo import Weights, write
+
+SAVE_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a training has brought. `ended`: finished, interrupted or out of time; before the first validation there
+    are no weights."""
+
+    weights: Weights | None
+    best: Verdict | None
+    curve: tuple[Verdict, ...]
+    seconds: dict[str, float]  # by stage
+    ended: str
+
+
+def train(
+    recipe: Recipe,
+    output: Path | None = None,
+    *,
+    data: Path | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    minutes: float | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Trained:
+    """Make the weights of a recipe. Without `output` nothing is written, and there is nothing to resume."""
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"--minutes {minutes:g} is no time to train", hint="give more than 0")
+    if recipe.measured != (data is not None):
+        hint = "name it with --data" if recipe.measured else "leave out the folder"
+        raise InputError(f"the recipe is {'' if recipe.measured else 'not '}for real data from a folder", hint=hint)
+    ground = Ground.of(recipe, data)
+    ground.check()
+    check_teacher(recipe, ground)
+    kept = None if output is None else checkpoint.path_beside(output)
+    found = _find_checkpoint(recipe, kept, resume)
+    warm_up(say)
+    with single_thread(), Workers(workers, ray) as crew:
+        session = Session(recipe, Pupil.of(recipe, ground), ground, crew, watch or Watch())
+        if found is not None:
+            session.restore(found.notes, found.state)
+        return _run(session, output, kept, Stop(minutes), say)
+
+
+def check_teacher(recipe: Recipe, ground: Ground) -> None:
+    """Refuse one that there is not, or that can not do what is asked of it."""
+    teacher = ground.source(TRAINING_SEEDS[0]).spec(recipe.teacher)
+    create(teacher)
+    if recipe.dagger and not can_correct(teacher):
+        hint = "use --dagger 0, or a teacher that sizes jobs, such as drf or optimus"
+        raise InputError(f"the teacher {recipe.teacher} can be imitated, but it does not correct others", hint=hint)
+
+
+def _find_checkpoint(recipe: Recipe, path: Path | None, resume: bool) -> checkpoint.Checkpoint | None:
+    if resume:
+        if path is None:
+            raise InputError("there is nothing to resume without an output")
+        return checkpoint.load(path, recipe)
+    if path is not None and path.exists():
+        hint = "go on with --resume, or remove it to train anew"
+        raise InputError("there is the checkpoint of a training that was interrupted", where=str(path), hint=hint)
+    return None
+
+
+def _run(session: Session, output: Path | None, kept: Path | None, stop: Stop, say: Callable[[str], None]) -> Trained:
+    saved = time.monotonic()
+
+    def save() -> None:
+        nonlocal saved
+        if kept is not None:
+            checkpoint.save(checkpoint.Checkpoint(session.recipe, session.notes(), session.state()), kept)
+            saved = time.monotonic()
+
+    ended = "finished"
+    with ctrl_c(stop, say):
+        try:
+            while session.step():
+                if stop.reason is not None:
+                    ended = stop.reason
+                    save()
+                    break
+                if time.monotonic() - saved > SAVE_EVERY_S:
+                    save()
+        except TrainingError as problem:
+            _keep_best(session, output, say)
+            raise problem
+    trained = _trained(session, ended, output)
+    if output is not None and kept is not None:
+        if trained.weights is not None:
+            write(trained.weights, output)
+        if ended == "finished":
+            kept.unlink(missing_ok=True)
+    return trained
+
+
+def _keep_best(session: Session, output: Path | None, say: Callable[[str], None]) -> None:
+    """After a failure: what was good before it."""
+    kept = _trained(session, "failed", output).weights
+    if output is not None and kept is not None and session.best is not None:
+        write(kept, output)
+        say(f"kept the best weights so far, of update {session.best.update} of {session.best.stage}: {output}")
+
+
+def _trained(session: Session, ended: str, output: Path | None) -> Trained:
+    weights = None
+    if session.best is not None:
+        about = describe(session, output.name if output is not None else f"{session.recipe.system}.safetensors")
+        weights = Weights(session.best_arrays, about, str(output or "memory"))
+    return Trained(weights, session.best, tuple(session.curve), dict(session.seconds), ended)
+
+
+def describe(session: Session, output: str) -> dict[str, Any]:
+    """What is written beside the weights: for what, how they were made, how good they are."""
+    best, recipe = session.best, session.recipe.with_updates(session.best_updates)
+    assert best is not None
+    return {
+        "network": "table" if recipe.system == "dl2" else "score",
+        "types": list(session.pupil.seen_types),
+        "cap": recipe.cap,
+        "system": recipe.system,
+        "command": recipe.command(output),
+        "recipe": recipe.as_dict(),
+        "seed": recipe.seed,
+        "window": {
+            "scenario": recipe.scenario,
+            "training_seeds": list(TRAINING_SEEDS),
+            "validation_seeds": [VALIDATION_SEED, VALIDATION_SEED + recipe.windows],
+        },
+        "score": best.as_dict(),
+        "curve": [[v.stage, v.update, round(v.score, 5), round(v.over_teacher, 5)] for v in session.curve],
+        "updates": recipe.updates,
+        "minutes": round(sum(session.seconds.values()) / 60.0, 1),
+        "versions": versions() | {"torch": torch.__version__},
+    }
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Sums in another order are other sums: weights must not depend on how many threads there are."""
+    before = torch.get_num_threads()
+    one_thread()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,153 @@
+"""The same function for many tasks: here, in processes of this machine, or on a Ray cluster.
+
+Answers come in the order of the tasks, and each depends on its task alone, so it does not matter who gives them. The
+processes live as long as the crew, and each uses one thread. Ctrl-C is the business of the process that started them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from argosy.errors import ArgosyError, InputError
+from argosy.sim.pool import cores
+
+T = TypeVar("T")
+R = TypeVar("R")
+KNOCK_S = 5.0
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+class Workers:
+    """A crew; use it in a `with` block."""
+
+    def __init__(self, count: int | None = None, ray: str | None = None) -> None:
+        """`count`: processes; default: one for each core. `ray`: the address of a cluster, "auto" or "local"."""
+        self.count = cores() if count is None else count
+        if self.count < 1:
+            raise InputError(f"{count} workers can do nothing", hint="give 1 or more")
+        self._address = ray
+        self._pool: ProcessPoolExecutor | None = None
+        self._remote: Any = None
+
+    def __enter__(self) -> Self:
+        if self._address is not None:
+            self._remote = _join_ray(self._address, self.count)
+        elif self.count > 1:
+            with _single_threaded():
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(self.count, context, _begin)
+                for _ in range(self.count):
+                    self._pool.submit(os.getpid)  # makes it start one process more
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._remote is not None:
+            import ray
+
+            ray.shutdown()
+            self._remote = None
+        if self._pool is not None:
+            mine = list((self._pool._processes or {}).values())
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+            for process in mine if kind is not None else ():
+                process.terminate()
+            self._pool = None
+
+    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """`function`, found at the top of a module, of each task."""
+        if self._remote is not None:
+            return _ask_ray(self._remote, function, tasks)
+        if self._pool is None:
+            return [function(task) for task in tasks]
+        try:
+            return list(self._pool.map(function, tasks))
+        except BrokenProcessPool:
+            raise ArgosyError("a worker process ended unexpectedly (out of memory? fewer workers need less)") from None
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    one_thread()
+
+
+def one_thread() -> None:
+    """In this process. Sums in another order are other sums: with several threads weights would differ."""
+    import sys
+
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    else:
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Processes that start in here have one thread each."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _join_ray(address: str, count: int) -> Any:
+    """A function of Ray's that calls ours. "local" starts Ray here, "auto" does so where there is none yet."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # or Ray takes the machine's outward address
+    try:
+        import ray
+    except ImportError:
+        raise InputError("Ray is not installed", hint="pip install 'argosy[ray]', or leave out --ray") from None
+    common: dict[str, Any] = {"runtime_env": {"env_vars": dict.fromkeys(THREADS, "1")}, "log_to_driver": False}
+    here: dict[str, Any] = {"address": "local", "num_cpus": count, "include_dashboard": False}
+    if address not in ("auto", "local"):
+        _knock(address)
+    try:
+        ray.init(**(here if address == "local" else {"address": address}), **common)
+    except (ConnectionError, ValueError, RuntimeError) as problem:
+        if address != "auto":
+            raise _no_ray(address, str(problem)) from None
+        ray.init(**here, **common)
+    return ray.remote(num_cpus=1)(_call)
+
+
+def _knock(address: str) -> None:
+    """Is anybody there? Ray itself would go on asking for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+    except (OSError, ValueError, OverflowError) as problem:
+        raise _no_ray(address, str(problem)) from None
+
+
+def _no_ray(address: str, why: str) -> InputError:
+    hint = "give HOST:PORT as `ray start --head` shows it, or use --ray local"
+    return InputError(f"there is no Ray cluster at {address!r}: {why[:200]}", hint=hint)
+
+
+def _call(function: Callable[[T], R], task: T) -> R:
+    one_thread()
+    return function(task)
+
+
+def _ask_ray(remote: Any, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    import ray
+
+    try:
+        answers: list[R] = ray.get([remote.remote(function, task) for task in tasks])
+    except ray.exceptions.RayTaskError as problem:
+        raise problem.as_instanceof_cause() from None  # type: ignore[no-untyped-call]
+    return answers

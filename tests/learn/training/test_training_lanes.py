@@ -1,0 +1,42 @@
+"""Environments that go on for ever can be left in the middle and found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from training_help import tiny_pupil
+
+from argosy.learn.training.lanes import Endless
+
+
+def walk(env: Endless, steps: int, draws: np.random.Generator) -> list[float]:
+    """Random steps; what was seen, as sums."""
+    seen = []
+    for _ in range(steps):
+        action = int(draws.choice(np.flatnonzero(env.action_masks())))
+        observation, reward, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            observation, _ = env.reset()
+        seen.append(float(observation.sum()) + float(reward))
+    return seen
+
+
+def test_the_middle_of_an_episode_is_found_again(tmp_path: Path) -> None:
+    _, ground, pupil = tiny_pupil(tmp_path, loads=True)
+    one, other = (Endless(pupil, ground, 5, 2, "progress") for _ in range(2))
+    one.reset()
+    draws = np.random.default_rng(0)
+    walk(one, 300, draws)
+    other.restore(one.state())
+    observation, info = other.reset(seed=0)
+    assert np.array_equal(observation, one.env._observe())
+    assert info["trace_seed"] == one.env.trace_seed
+    again = np.random.default_rng(1)
+    assert walk(other, 300, again) == walk(one, 300, np.random.default_rng(1))
+
+
+def test_lanes_meet_different_jobs(tmp_path: Path) -> None:
+    _, ground, pupil = tiny_pupil(tmp_path)
+    lanes = [Endless(pupil, ground, 5, lane, "progress") for lane in range(3)]
+    assert len({lane.reset()[1]["trace_seed"] for lane in lanes}) == 3

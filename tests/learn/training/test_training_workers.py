@@ -1,0 +1,59 @@
+"""Whoever works on a task, the answer is the same, and in its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from argosy.errors import ArgosyError, InputError
+from argosy.learn.training.workers import Workers
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def who(_: int) -> tuple[int, str | None, bool]:
+    return os.getpid(), os.environ.get("OMP_NUM_THREADS"), signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def refuse(number: int) -> int:
+    raise InputError(f"{number} is too much", hint="give less")
+
+
+def die(_: int) -> None:
+    os._exit(3)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_answers_come_in_order(count: int) -> None:
+    with Workers(count) as crew:
+        assert crew.map(square, range(20)) == [n * n for n in range(20)]
+        assert crew.map(square, []) == []
+
+
+def test_processes_stay_have_one_thread_and_leave_ctrl_c_to_us() -> None:
+    with Workers(2) as crew:
+        first, second = crew.map(who, range(8)), crew.map(who, range(8))
+    pids = {pid for pid, _, _ in (*first, *second)}
+    assert os.getpid() not in pids and len(pids) <= 2
+    assert {(threads, deaf) for _, threads, deaf in first} == {("1", True)}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_arrives_as_it_was(count: int) -> None:
+    with Workers(count) as crew, pytest.raises(InputError, match="7 is too much") as caught:
+        crew.map(refuse, [7])
+    assert caught.value.hint == "give less"
+
+
+def test_a_process_that_dies_is_told() -> None:
+    with pytest.raises(ArgosyError, match="ended unexpectedly"), Workers(2) as crew:
+        crew.map(die, [0])
+
+
+def test_no_workers_are_no_crew() -> None:
+    with pytest.raises(InputError, match="0 workers can do nothing"):
+        Workers(0)
