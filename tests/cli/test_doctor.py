@@ -165,7 +165,7 @@ def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kernel_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from argosy import _jit
 
-    monkeypatch.setattr(_jit, "cache_dir", lambda: tmp_path / "kernels")
+    monkeypatch.setattr(_jit, "cache_dir", lambda *_: tmp_path / "kernels")
     assert found()["kernel cache"].found.startswith("cold")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "step.nbc").touch()

@@ -7,7 +7,7 @@ State used: as DL2, and slots since the job came, GPUs and CPUs of the cluster p
 Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`; `newcomers`, between two slots:
 `start` at their smallest size on what is free, or `wait`, as in the paper; `guard`, slots after which a job that waits
 gets its smallest size before all others; `under`, another policy that orders, starts, stops and places.
-Differences from the paper (DL2): the network, its context and the order in which jobs are placed, which is that of
+Differences from the paper: the network, its context and the order in which jobs are placed, which is that of
 their first grants. docs/learning.md says how the shipped weights were made, and what this buys.
 References: after Peng et al., DL2, TPDS 2021, and Mao et al., Decima, SIGCOMM'19.
 

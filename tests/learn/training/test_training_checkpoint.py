@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_help import tiny_recipe
+from recipes_help import tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.training.checkpoint import Checkpoint, load, path_beside, save

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from training_help import TINY, tiny_pupil, tiny_recipe, tiny_scenario
+from recipes_help import TINY, tiny_pupil, tiny_recipe, tiny_scenario
 
 from argosy import Cluster, Job, Settings, Trace
 from argosy.errors import InputError

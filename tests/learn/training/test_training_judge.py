@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_help import tiny_pupil, tiny_recipe
+from recipes_help import tiny_pupil, tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.envs.episodes import TRAINING_SEEDS
@@ -52,11 +52,9 @@ def test_a_scenario_to_judge_on_that_is_not_there(tmp_path: Path) -> None:
         train(tiny_recipe(tmp_path, judged=("dl2-5000",)), workers=1)
 
 
-def test_a_teacher_that_is_not_there_or_does_not_correct(tmp_path: Path) -> None:
+def test_a_teacher_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown policy 'socrates'"):
         train(tiny_recipe(tmp_path, teacher="socrates"))
-    with pytest.raises(InputError, match="does not correct others"):
-        train(tiny_recipe(tmp_path, teacher="srtf", dagger=1))
 
 
 def test_weights_are_verified_by_making_them_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from training_help import tiny_pupil
+from recipes_help import tiny_pupil
 
 from argosy.learn.training.lanes import Endless
 

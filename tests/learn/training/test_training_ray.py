@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from training_help import same, tiny_recipe
+from recipes_help import same, tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.training.train import train

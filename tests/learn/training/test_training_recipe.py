@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_help import tiny_recipe
+from recipes_help import tiny_recipe
 
 from argosy.errors import InputError, UnknownName
 from argosy.learn.training.options import MEANING, OPTIONS, WARM_UP, parse_options

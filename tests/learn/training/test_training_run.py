@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_help import same, tiny_recipe
+from recipes_help import same, tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.errors import TrainingError

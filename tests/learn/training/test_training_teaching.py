@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_help import tiny_pupil
+from recipes_help import tiny_pupil
 
 from argosy.learn.algorithms.rollout import Rollout
 from argosy.learn.envs.sizing import SERVERS, WORKERS
@@ -17,7 +17,7 @@ from argosy.learn.training.imitation import shuffle_rows
 from argosy.learn.training.lessons import SHARE_OF_ENDS, Lesson, learn, thin
 from argosy.learn.training.pupil import Pupil
 from argosy.learn.training.recipe import Recipe
-from argosy.learn.training.teaching import can_correct, demonstrate
+from argosy.learn.training.teaching import demonstrate
 from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import create, overrides
 from argosy.seeding import stream
@@ -91,9 +91,14 @@ def test_a_pupil_is_corrected_where_it_goes(tmp_path: Path, monkeypatch: pytest.
     assert (again.action == alone.action).all()
 
 
-def test_who_can_correct() -> None:
-    assert can_correct("drf") and can_correct("optimus")
-    assert not can_correct("srtf") and not can_correct("gandiva")
+@pytest.mark.parametrize("teacher", ["srtf", "gandiva", "gavel-max-min"])
+def test_also_those_who_do_not_size_can_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teacher: str) -> None:
+    monkeypatch.setattr(teaching, "JOB_SLOTS", 20)
+    _, ground, pupil = tiny_pupil(tmp_path)
+    arrays = pupil.actor(torch.Generator().manual_seed(0)).arrays()
+    rollout = learn(Lesson(pupil, ground, 1_000_001, teacher, arrays, share=0.5))
+    assert rollout.mask[np.arange(len(rollout)), rollout.advice].all()
+    assert (rollout.advice < 3 * pupil.rows).any()
 
 
 def test_thinning_keeps_the_ends(tmp_path: Path) -> None:

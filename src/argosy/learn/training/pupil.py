@@ -55,7 +55,7 @@ class Pupil:
         return Dl2Plus.around(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s)
 
     def env(self, ground: Ground, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
-        """The jobs of a seed as an environment with the observations of this network; `slots`: truncate after so many."""
+        """The jobs of a seed as an environment with what this network sees; `slots`: truncate after so many."""
         return ClusterEnv(
             ground.source(seed), jobs=self.rows, cap=self.cap, slot_s=self.slot_s, reward=reward, context=self.context,
             types=self.types, metrics=False, max_decisions=slots,

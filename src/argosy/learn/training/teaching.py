@@ -1,10 +1,8 @@
 """What a teacher does, as steps of units: any registered policy can teach.
 
-A teacher that sizes jobs is taken at its word. Of one that only orders them, or decides everything at once, what counts
-is what the jobs hold after its decision. Most slots pass without being looked at, so a lesson is quick.
-
-Either the teacher decides, or the pupil does and the teacher says what it would have done instead (DAgger). Then the
-teacher must be one that sizes.
+Either the teacher decides, or the pupil does and the teacher says what it would have done instead (DAgger). A teacher
+that sizes jobs is taken at its word. Of one that only orders them, or decides everything at once, what counts is what
+jobs hold after its decision, or would hold. Most slots pass without being looked at, so a lesson is quick.
 """
 
 from __future__ import annotations
@@ -37,16 +35,11 @@ class Shadow(Sizing):
         """The decision has been taken elsewhere."""
 
 
-def can_correct(teacher: str) -> bool:
-    """Could it say what it would have done, in a state that it has not made itself?"""
-    policy = create(teacher)
-    return overrides(policy, "size") and not overrides(policy, "plan")
-
-
 def demonstrate(pupil: Pupil, source: Source, seed: int, teacher: str, draws: np.random.Generator) -> Rollout:
     """Steps of an episode in which the teacher decides."""
     spec = source.spec(teacher)
-    if can_correct(spec):  # its answers stand where nobody replaces them
+    policy = create(spec)
+    if overrides(policy, "size") and not overrides(policy, "plan"):  # its answers stand where nobody replaces them
         host, board = _begin(pupil, source, seed, spec, drives=False)
         return _episode(host, board, draws, _nothing, _nothing, None, 1.0)
     host, board = _begin(pupil, source, seed, spec, drives=True)

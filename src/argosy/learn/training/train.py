@@ -21,7 +21,6 @@ from argosy.learn.training.pupil import Pupil
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.session import Session
 from argosy.learn.training.stops import Stop, ctrl_c
-from argosy.learn.training.teaching import can_correct
 from argosy.learn.training.watch import Watch
 from argosy.learn.training.workers import Workers, one_thread
 from argosy.policies.base import create
@@ -64,7 +63,7 @@ def train(
         raise InputError(f"the recipe is {'' if recipe.measured else 'not '}for real data from a folder", hint=hint)
     ground = Ground.of(recipe, data)
     ground.check()
-    check_teacher(recipe, ground)
+    create(ground.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # refuses a teacher that there is not
     kept = None if output is None else checkpoint.path_beside(output)
     found = _find_checkpoint(recipe, kept, resume)
     warm_up(say)
@@ -73,15 +72,6 @@ def train(
         if found is not None:
             session.restore(found.notes, found.state)
         return _run(session, output, kept, Stop(minutes), say)
-
-
-def check_teacher(recipe: Recipe, ground: Ground) -> None:
-    """Refuse one that there is not, or that can not do what is asked of it."""
-    teacher = ground.source(TRAINING_SEEDS[0]).spec(recipe.teacher)
-    create(teacher)
-    if recipe.dagger and not can_correct(teacher):
-        hint = "use --dagger 0, or a teacher that sizes jobs, such as drf or optimus"
-        raise InputError(f"the teacher {recipe.teacher} can be imitated, but it does not correct others", hint=hint)
 
 
 def _find_checkpoint(recipe: Recipe, path: Path | None, resume: bool) -> checkpoint.Checkpoint | None:
