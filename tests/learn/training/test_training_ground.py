@@ -11,7 +11,8 @@ from recipes_help import TINY, tiny_pupil, tiny_recipe, tiny_scenario
 
 from argosy import Cluster, Job, Settings, Trace
 from argosy.errors import InputError
-from argosy.learn.training.ground import VALIDATION_SEED, Ground
+from argosy.learn.algorithms.curriculum import Curriculum
+from argosy.learn.training.ground import VALIDATION_SEED, Ground, easier
 from argosy.learn.training.score import floor_s, jobs_of, mean_jct_s
 from argosy.perf.tables import compile_tables
 from argosy.policies.base import create
@@ -24,6 +25,13 @@ def test_loads_differ_by_seed_and_a_scenario_does_not(tmp_path: Path) -> None:
     assert {len(fixed.source(seed).cluster.nodes) for seed in range(5)} == {200}
     assert len({len(drawn.source(seed).trace(seed)) for seed in range(5)}) > 1
     assert drawn.source(7).trace(7).frame.equals(drawn.source(7).trace(7).frame)
+
+
+def test_a_curriculum_begins_with_less(tmp_path: Path) -> None:
+    ground, curriculum = Ground(tiny_scenario(tmp_path, loads=True), loads=True), Curriculum(10)
+    nodes = [len(easier(ground, curriculum, update).source(4).cluster.nodes) for update in (0, 5, 10, 99)]
+    assert nodes[0] > nodes[1] > nodes[2] == nodes[3] == len(ground.source(4).cluster.nodes)
+    assert easier(ground, None, 0) is ground
 
 
 def test_types_as_traces_and_as_policies_name_them() -> None:

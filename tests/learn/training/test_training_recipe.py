@@ -59,6 +59,12 @@ def test_another_version_s_recipe_is_refused() -> None:
             Recipe.from_dict(wrong)
 
 
+def test_numbers_that_came_later_are_the_usual_ones() -> None:
+    stored = Recipe.of("dl2").as_dict()
+    older = {**stored, "options": {k: v for k, v in stored["options"].items() if k != "critic_lr"}}
+    assert Recipe.from_dict(older) == Recipe.of("dl2")
+
+
 def test_numbers_by_name() -> None:
     assert parse_options(["sigma=0.02", "pairs=8"]) == {"sigma": 0.02, "pairs": 8.0}
     for wrong in ("sigma", "sigma=much", "="):

@@ -105,6 +105,15 @@ def final_arrays(recipe: Recipe) -> Arrays:
         return session._stage.arrays()
 
 
+def test_first_the_critic_learns_alone(tmp_path: Path) -> None:
+    def after(updates: int) -> Arrays:
+        options = {"critic_first": 2, "importance": 1, "slots": 3}
+        return final_arrays(tiny_recipe(tmp_path, "dl2", "dl2", updates=updates, warm_up=1, dagger=0, options=options))
+
+    assert same(after(0), after(2))
+    assert not same(after(2), after(3))
+
+
 def test_evolution_gets_better_and_the_best_is_kept(tmp_path: Path) -> None:
     notes = Notes()
     recipe = tiny_recipe(tmp_path, warm_up=1, dagger=0, updates=8, every=2, options={"pairs": 6})
@@ -172,10 +181,11 @@ def test_it_ends_when_its_time_is_up(tmp_path: Path) -> None:
 
 def test_the_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         train(tiny_recipe(tmp_path), workers=1, watch=CtrlC(2, times=2), say=said.append)
     assert said == ["stopping after this update; Ctrl-C again stops at once"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_no_number_stops_it_and_keeps_what_was_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
