@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "$(PYTHON) can not create virtual environments" >&2; \
 	  echo "  → on Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing the libraries pinned in constraints.txt (some minutes the first time) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,grow,learn,ray]' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,grow,learn,ray,live]' || { \
 	  echo "The installation failed; pip says why above" >&2; \
 	  echo "  → pip must reach a package index; then: make setup" >&2; exit 1; }
 	@$(BIN)/python -m argosy.sim.warm

@@ -1,0 +1,125 @@
+"""What a backend is: it has nodes, and runs generations of jobs exactly where it is told to.
+
+A *run* is one generation of one job. `launch` makes it so, and may be repeated: the same call again changes nothing, a
+higher version of the assignment resizes, moves, pauses or continues the run. `stop` ends it. `poll` tells what is, in
+full, so that a lost message costs nothing. `adopt` is `poll` for a daemon that has just started and knows from its
+database what should be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from argosy.cluster.cluster import Node
+from argosy.errors import ArgosyError
+
+
+class RunKey(NamedTuple):
+    """One generation of one job."""
+
+    job: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a run holds on one node."""
+
+    node: str
+    devices: tuple[int, ...]  # empty: CPUs alone
+    milli: int = 1000  # thousandths of each device
+    servers: int = 0  # parameter servers, for jobs that have them
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where a run is to be now. A higher version replaces a lower one."""
+
+    version: int
+    parts: tuple[Part, ...]
+    paused: bool = False  # holds its place, and lets somebody else have a turn
+
+    @property
+    def gpus(self) -> int:
+        return sum(len(part.devices) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that a backend must know to run a generation of a job."""
+
+    key: RunKey
+    assignment: Assignment
+    spec: Mapping[str, Any]  # the job file as submitted: `argosy.live.spec.JobSpec.model_dump(mode="json")`
+    home: Path  # the job's own folder; the backend keeps what belongs to this generation in home/gen-<generation>
+    restore: tuple[str, ...] = ()  # committed checkpoints, best first: folders below home/checkpoints
+    user: str | None = None  # Unix user to run as; None: the daemon's own
+    env: Mapping[str, str] = field(default_factory=dict)  # beside the job file's: ARGOSY_API, ARGOSY_TOKEN, …
+    hot: bool = False  # the job is known to use the SDK: its workers may all start at once
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a backend knows of a run."""
+
+    key: RunKey
+    phase: Phase
+    version: int  # of the assignment that is in force
+    exit_code: int | None = None  # once exited; negative: killed by that signal
+    message: str = ""  # why it ended or what is wrong, for people
+    hot: bool = False  # its workers speak to us through the SDK, so it resizes without a restart
+    report: Mapping[str, Any] = field(default_factory=dict)  # what the job said last: step, epoch, progress, loss, …
+    checkpoints: tuple[Mapping[str, Any], ...] = ()  # the newest two that are whole: path, step, seconds, bytes
+    overheads: tuple[Mapping[str, Any], ...] = ()  # measured: kind (start, suspend, resume, resize, migrate), seconds
+    story: tuple[Mapping[str, Any], ...] = ()  # what happened to it, oldest first: t, text
+    restarts: int = 0  # workers that were replaced in place
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    node: Node
+    up: bool
+    message: str = ""
+
+
+class LaunchError(ArgosyError):
+    """A run can not start, and the same again would not help: no such command, no rights, an unknown node."""
+
+
+class Backend(Protocol):
+    """Where jobs run. None of the calls waits for a job; all may be repeated."""
+
+    name: str
+
+    async def nodes(self) -> Sequence[NodeStatus]:
+        """The nodes and whether they are up; the order never changes."""
+
+    async def launch(self, run: Run) -> None:
+        """Start this generation, or bring it to this version of its assignment."""
+
+    async def stop(self, key: RunKey, grace_s: float) -> None:
+        """Ask it to save its work and leave; kill what is left after the grace. 0: kill at once."""
+
+    async def poll(self) -> Sequence[Status]:
+        """Every run it knows, also those that have ended, until they are forgotten."""
+
+    async def adopt(self, runs: Sequence[Run]) -> Sequence[Status]:
+        """A daemon has started: find these runs again, kill any other, and tell what is left of them."""
+
+    async def forget(self, key: RunKey) -> None:
+        """The end of this run is safely in the database."""
+
+    async def close(self) -> None:
+        """The daemon ends; runs go on."""
