@@ -45,7 +45,7 @@ def train(
         int, typer.Option(help="with --loads: updates over which the load grows to its full", rich_help_panel=HOW)
     ] = 0,
     jobs: Annotated[
-        int | None, typer.Option(help="how many it sees at once", show_default="40; dl2+: 64", rich_help_panel=HOW)
+        int | None, typer.Option(help="how many it sees at once", show_default="10; dl2+: 64", rich_help_panel=HOW)
     ] = None,
     cap: Annotated[int, typer.Option(help="most workers, and most servers, of a job", rich_help_panel=HOW)] = 16,
     slot_s: Annotated[float, typer.Option(help="length of a slot", rich_help_panel=HOW)] = 1200.0,

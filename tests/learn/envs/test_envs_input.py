@@ -123,7 +123,25 @@ def test_time_is_told_from_the_first_decision_on() -> None:
 def test_metrics_can_be_left_out() -> None:
     env = ClusterEnv(two_jobs(), max_decisions=1, metrics=False)
     env.reset(seed=0)
-    assert env.step(env.board.end)[4] == {"now": 1200.0}
+    info = env.step(env.board.end)[4]
+    assert info["now"] == 1200.0 and "metrics" not in info
+
+
+def test_each_step_is_credited_with_what_its_own_batch_of_jobs_has_gained() -> None:
+    env = ClusterEnv(two_jobs(), jobs=1)
+    env.reset(seed=0)
+    credits, total, over = [], 0.0, False
+    while not over:
+        grant = int(np.flatnonzero(env.action_masks())[0])
+        _, reward, terminated, truncated, info = env.step(grant)
+        total += float(reward)
+        if "credit" in info:
+            credits.append(info["credit"])
+        over = terminated or truncated
+    first = credits[0]
+    assert sorted(set(first)) != [first[0]]  # two batches of one job each, with different gains
+    shares = [part for slot in credits for part in dict.fromkeys(slot)]
+    assert sum(shares) == pytest.approx(total) == pytest.approx(2.0)
 
 
 def test_a_masked_action_ends_the_slot_or_is_an_error() -> None:

@@ -4,6 +4,9 @@ Every inference of a slot is credited with what the slot has brought. Its advant
 
     r(slot) + gamma · V(first state of the next slot) − V(state)
 
+That is what was published. A slot is the work of hundreds of inferences, most of them about other jobs: with `own`,
+each is credited only with what the jobs that it was about have gained.
+
 The published form learns from old samples as if the policy of today had chosen them (`correction="none"`), which is
 biased. With `correction="importance"` a sample counts by how much likelier its action is today, at most `cap` times.
 Switches for the published ablations: `replay=None` learns from the newest slot only; without a critic the baseline is
@@ -41,17 +44,24 @@ class ActorCritic(Learner):
         replay: int | None = 8192,
         batch: int = 256,
         correction: str = "none",
+        own: bool = False,
+        normalise: bool = False,
         cap: float = 2.0,
         keep: float = 0.99,
         max_norm: float | None = None,
         seed: int = 0,
     ) -> None:
-        """`bootstrap` off: a slot is worth its own reward, as in the authors' code. `keep`: of the moving average."""
+        """`bootstrap` off: a slot is worth its own reward, as in the authors' code. `keep`: of the moving average.
+
+        `own`: a step is credited with what its batch of jobs has gained, not with the whole slot. `normalise`: what
+        counts is how much better a step is than others of its batch of samples, not by how much in absolute terms.
+        """
         positive(lr=lr, replay=replay, batch=batch, cap=cap, max_norm=max_norm)
         if correction not in CORRECTIONS:
             raise InputError(f"unknown correction {correction!r}; there are {', '.join(CORRECTIONS)}")
         self.actor, self.critic = actor, critic
         self.gamma, self.bootstrap, self.entropy = gamma, bootstrap, entropy
+        self.own, self.normalise = own, normalise
         self.batch, self.correction, self.cap, self.keep, self.max_norm = batch, correction, cap, keep, max_norm
         self.optimizer = torch.optim.Adam(unique(actor, critic), lr=lr)
         self.memory = None if replay is None else Replay(replay)
@@ -67,9 +77,10 @@ class ActorCritic(Learner):
         if not rollout.passes[rollout.last].all():
             raise InputError("the rollout ends within a slot, whose reward is not known yet",
                              hint="collect whole slots: collect(act, slots=1)")  # fmt: skip
+        reward = rollout.own_reward() if self.own else rollout.slot_reward[rollout.slot]
         columns = {
             "observation": rollout.observation, "mask": rollout.mask, "action": rollout.action,
-            "log_prob": rollout.log_prob, "reward": rollout.slot_reward[rollout.slot],
+            "log_prob": rollout.log_prob, "reward": reward,
             "next_observation": rollout.next_slot_observation(),
             "ended": np.maximum.reduceat(rollout.terminated, rollout.slot_start)[rollout.slot],
         }  # fmt: skip
@@ -81,10 +92,10 @@ class ActorCritic(Learner):
             else:
                 self.memory.add(**newest)
                 batch = self.memory.draw(self.batch, self.generator)
-            reward = float(rollout.reward[start:stop].sum())
-            self.usual = reward if self.usual is None else self.usual
+            brought = float(reward[start:stop].mean())
+            self.usual = brought if self.usual is None else self.usual
             self._learn(batch, means)
-            self.usual += (1 - self.keep) * (reward - self.usual)
+            self.usual += (1 - self.keep) * (brought - self.usual)
             self.updates += 1
         return means.result()
 
@@ -102,6 +113,8 @@ class ActorCritic(Learner):
             value = self.critic(batch["observation"])
             losses["critic"] = (value - worth).square().mean()
             advantage = (worth - value).detach()
+        if self.normalise and len(advantage) > 1:
+            advantage = advantage / (advantage.std() + 1e-8)
         logits = self.actor(batch["observation"])
         logs = masked.log_probabilities(logits, batch["mask"])
         log_prob = logs.gather(-1, batch["action"][:, None]).squeeze(-1)

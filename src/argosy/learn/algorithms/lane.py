@@ -68,6 +68,8 @@ class Lane:
         dt = 0.0 if not passes else float(info.get("now", self.time)) - self.time if self.timed else 1.0
         self.record.add(Step(self.observation, self.mask, action, log_prob, float(reward), terminated, truncated,
                              passes, self.time, dt, advice))  # fmt: skip
+        if "credit" in info:
+            self.record.credit(info["credit"])
         self.time += dt
         self._see(observation, info)
         if self.over:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class Record:
 
     def _clear(self) -> None:
         self.steps: list[Step] = []
+        self._credit: list[float] = []
         self.slots = 0
         self._finals: list[tuple[NDArray[np.float32], Masks, int]] = []
         self._open = False  # a step has been taken, and the stretch has not ended
@@ -47,6 +49,11 @@ class Record:
         self.steps.append(step)
         self.slots += step.passes
         self._open = True
+
+    def credit(self, values: Sequence[float]) -> None:
+        """What the steps of the slot that has just ended have brought, each by itself."""
+        self._credit += [np.nan] * (len(self.steps) - len(self._credit) - len(values))
+        self._credit += values
 
     def end(self, observation: NDArray[np.float32], mask: Masks, arrivals: int) -> None:
         """The stretch ends here, with its episode or before it; asked twice it ends once."""
@@ -66,9 +73,11 @@ class Record:
         }
         ends = columns["terminated"] | columns["truncated"]
         seen, masks, arrivals = zip(*self._finals)
+        credit = np.array(self._credit + [np.nan] * (len(self.steps) - len(self._credit)))
         self._clear()
         return Rollout(
             **columns,
+            credit=credit,
             episode=np.concatenate(([0], np.cumsum(ends[:-1]))).astype(np.int64),
             final_observation=np.array(seen),
             final_mask=np.array(masks),

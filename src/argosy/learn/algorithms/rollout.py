@@ -34,6 +34,7 @@ class Rollout:
     time: NDArray[np.float64]  # of the decision
     dt: NDArray[np.float64]  # how much time passes behind this step
     advice: Ints  # what a teacher would have done; -1: nobody was asked
+    credit: NDArray[np.float64]  # what a step has brought by itself; nan: not known, its slot's reward counts
     episode: Ints  # 0, 1, …: rows of the fields below
     final_observation: NDArray[np.float32]  # behind the last step
     final_mask: Masks
@@ -77,6 +78,10 @@ class Rollout:
     def slot_reward(self) -> NDArray[np.float64]:
         """What each slot has brought in all: one number for all of its steps."""
         return np.add.reduceat(self.reward, self.slot_start)
+
+    def own_reward(self) -> NDArray[np.float64]:
+        """What each step has brought by itself, and its slot's reward where that is not known."""
+        return np.where(np.isnan(self.credit), self.slot_reward[self.slot], self.credit)
 
     def next_observation(self) -> NDArray[np.float32]:
         """What followed each step."""

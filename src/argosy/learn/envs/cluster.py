@@ -127,10 +127,13 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         if not (self._autopilot or board.act(chosen)):
             return self._observe(), 0.0, False, False, info
         host = self.episodes.host
+        credit = board.creditor() if isinstance(board, Sizing) and not self._autopilot else None
         terminated, truncated = self.episodes.proceed()
         reward = host.reward()
         self._over = terminated or truncated
         info["now"] = host.engine.now
+        if credit is not None and host.reward_kind == "progress":
+            info["credit"] = credit(host.gained())
         if terminated:
             board.clear()
         if self._over and self._metrics:

@@ -37,6 +37,7 @@ class Host:
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))
         self._slot = -1
         self._before = self._total()
+        self._progress = np.zeros(len(trace))
 
     @property
     def view(self) -> View:
@@ -85,6 +86,17 @@ class Host:
             return float(np.count_nonzero(ended) + w.jf[L.NOW_PROGRESS, :active][here].sum())
         spent = (finish - w.tr[L.SUBMIT, :come])[ended].sum()
         return -float(spent + (w.sf[L.NOW] - w.jf[L.SUBMIT, :active][here]).sum()) / 3600.0
+
+    def gained(self) -> Floats:
+        """The progress of each job of the trace since it was last asked for."""
+        w = self.engine.world
+        come, active = int(w.si[L.NEXT_JOB]), int(w.si[L.ACTIVE])
+        now = np.zeros(len(self._progress))
+        now[:come] = ~np.isnan(w.rs[L.R_FINISH, :come])
+        here = self._present()
+        now[w.ji[L.ID, :active][here]] = w.jf[L.NOW_PROGRESS, :active][here]
+        gained, self._progress = now - self._progress, now
+        return gained
 
     def _present(self) -> NDArray[np.bool_]:
         """Which slots hold a job; one that has just ended may still have its slot."""

@@ -17,6 +17,7 @@ A job with workers and no servers (or the reverse), where it needs both, does no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,8 @@ class Sizing(Board):
         self._largest = largest.max(axis=1, initial=0.0).tolist()  # while that is free, nobody is refused
         self._shown = self._known_columns()
         self._place = {row: k for k, row in enumerate(needs.rows.tolist())}
+        self._jobs = view.jobs.index[needs.rows]
+        self._steps = [0] * -(-count // self.rows)  # by batch of jobs
         self._goal: tuple[Ints, Ints] | None = None
         return not self._open(0)
 
@@ -89,7 +92,19 @@ class Sizing(Board):
         self._answer()
         return True
 
+    def creditor(self) -> Callable[[Floats], list[float]]:
+        """For the slot as it is now: from the progress of all jobs since, what each step's batch of jobs has gained."""
+        jobs, steps, rows = self._jobs, self._steps, self.rows
+
+        def credit(gained: Floats) -> list[float]:
+            shares = np.add.reduceat(gained[jobs], np.arange(0, len(jobs), rows))
+            found: list[float] = np.repeat(shares, steps).tolist()
+            return found
+
+        return credit
+
     def act(self, action: int) -> bool:
+        self._steps[self._start // self.rows] += 1
         if action == self.end:
             return self._open(self._start + self.rows)
         i, what = divmod(action, 3)

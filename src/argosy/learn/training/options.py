@@ -12,8 +12,8 @@ WARM_UP: dict[str, dict[str, float]] = {  # by system
 }
 OPTIONS: dict[str, dict[str, float]] = {  # by algorithm
     "es": {"pairs": 24, "arrivals": 4, "sigma": 0.03, "lr": 0.01, "decay": 0.0},
-    "dl2": {"envs": 4, "lr": 1e-4, "gamma": 0.9, "entropy": 0.001, "batch": 256, "memory": 8192, "importance": 0,
-            "critic_lr": 1e-4, "critic_first": 0, "slots": 0},
+    "dl2": {"envs": 4, "lr": 1e-4, "gamma": 0.0, "entropy": 0.003, "batch": 256, "memory": 8192, "importance": 1,
+            "critic_lr": 1e-3, "critic_first": 40, "own": 1, "normalise": 1, "slots": 0},
     "ppo": {"arrivals": 1, "rollouts": 4, "slots": 48, "paired": 1, "lr": 3e-4, "gamma": 0.99, "lam": 0.95,
             "entropy": 0.003, "batch": 512, "epochs": 2},
     "sac": {"arrivals": 2, "rollouts": 1, "slots": 48, "lr": 3e-4, "gamma": 0.99, "alpha": 0.02, "target": 0.1,
@@ -39,6 +39,8 @@ MEANING = {
     "importance": "1: correct for what has changed since a sample was taken",
     "critic_lr": "learning rate of the critic",
     "critic_first": "updates in which only the critic learns",
+    "own": "1: credit a step with its own batch of jobs, not with all of the slot",
+    "normalise": "1: advantages in units of their own spread",
     "rollouts": "of the same arrivals in an update",
     "slots": "of an episode; 0: all",
     "paired": "1: compare rollouts of the same arrivals; 0: ask a critic",

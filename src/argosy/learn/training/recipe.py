@@ -15,7 +15,7 @@ from argosy.learn.training.options import OPTIONS, WARM_UP, check_options
 
 OPTIMUS = "optimus:work=estimate:newcomers=wait:verbatim=no"
 USUAL: dict[str, dict[str, Any]] = {
-    "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 40, "warm_up": 30, "dagger": 10, "updates": 2000},
+    "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 10, "warm_up": 60, "dagger": 10, "updates": 2000},
     "dl2+": {"algo": "es", "teacher": OPTIMUS, "jobs": 64, "warm_up": 40, "dagger": 0, "updates": 200},
 }
 SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's own algorithm that can be left out

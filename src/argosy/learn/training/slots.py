@@ -34,6 +34,7 @@ class SlotBySlot:
             actor, critic, gamma=options["gamma"], entropy=options["entropy"], lr=options["lr"],
             replay=int(options["memory"]) if recipe.replay else None, batch=int(options["batch"]),
             correction="importance" if options["importance"] else "none", seed=seed,
+            own=bool(options["own"]), normalise=bool(options["normalise"]),
         )  # fmt: skip
         self._first = int(options["critic_first"]) if critic is not None else 0
         if critic is not None:
