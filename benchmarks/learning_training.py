@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from argosy.errors import ArgosyError
 from benchmarks.harness import Json
 from benchmarks.learning_jct import Study
-from benchmarks.learning_policies import DRF, FITTED, RIVALS
+from benchmarks.learning_policies import DRF, FITTED, RIVALS, TEACHER
 from benchmarks.learning_runs import Place, compare
 
 if TYPE_CHECKING:
@@ -25,15 +25,21 @@ if TYPE_CHECKING:
 
 TRAINING_SEEDS = (1, 2, 3)
 WARM_UP = "warm-up"  # the stage before reinforcement
-TEACHERS = {DRF: "drf", FITTED: "optimus:work=estimate:newcomers=wait:verbatim=no"}
-TAUGHT = (("dl2", DRF), ("dl2", FITTED), ("dl2+", DRF), ("dl2+", FITTED))
+TEACHERS = {
+    DRF: "drf", FITTED: "optimus:work=estimate:newcomers=wait:verbatim=no", TEACHER: "frontier:newcomers=wait",
+}  # fmt: skip
+TAUGHT = tuple((system, teacher) for system in ("dl2", "dl2+") for teacher in TEACHERS)
 ABLATED = "dl2-testbed"
+PUBLISHED: Json = {  # one reward for a whole slot, old samples taken as new ones, everything from the first slot on
+    "own": 0, "normalise": 0, "importance": 0, "critic_first": 0, "gamma": 0.9, "entropy": 0.1, "critic_lr": 1e-4,
+}  # fmt: skip
 ABLATIONS: dict[str, Json] = {
     "full": {},
     "no warm-up": {"warm_up": 0, "dagger": 0},
     "no exploration": {"exploration": False},
     "no replay": {"replay": False},
     "no critic": {"critic": False},
+    "as published": {"options": PUBLISHED},
 }
 UPDATES = 500  # of every arm
 ALGORITHMS = ("es", "ppo", "sac")

@@ -77,11 +77,21 @@ def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, u
     last = len(logits) - 1
     for k in range(len(h2)):
         h2[k] = b2[k]
-    for i in range(len(h1)):
-        x = h1[i]
-        if x > 0.0:
+    i = next_positive(h1, 0)
+    while i < len(h1):  # four inputs at a time: what takes time is reading and writing h2
+        j = next_positive(h1, i + 1)
+        m = next_positive(h1, j + 1)
+        n = next_positive(h1, m + 1)
+        if n < len(h1):
+            x, y, z, v = h1[i], h1[j], h1[m], h1[n]
+            for k in range(len(h2)):
+                h2[k] += x * w2[i, k] + y * w2[j, k] + z * w2[m, k] + v * w2[n, k]
+            i = next_positive(h1, n + 1)
+        else:
+            x = h1[i]
             for k in range(len(h2)):
                 h2[k] += x * w2[i, k]
+            i = j
     for a in range(len(logits)):
         logits[a] = b3[a]
     for i in range(len(h2)):
@@ -90,6 +100,14 @@ def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, u
             for a in range(used):
                 logits[a] += x * w3[i, a]
             logits[last] += x * w3[i, last]
+
+
+@kernel
+def next_positive(h: Any, i: int) -> int:
+    """The first from i on; the length if there is none."""
+    while i < len(h) and h[i] <= 0.0:
+        i += 1
+    return i
 
 
 @kernel
