@@ -4,6 +4,7 @@
     resize      the same where resizing costs time
     loads       the same weights from an empty cluster to a crowded one
     warmup      the warm-up alone, beside its teacher
+    reinforced  how DL2's reinforcement went on from DRF: the curve that the shipped weights keep
     ablations   DL2 without its parts
     algorithms  evolution strategies, PPO and SAC for dl2+
     latency     how long a decision takes
@@ -40,6 +41,7 @@ PARTS: dict[str, Callable[[Study], Json]] = {
     "resize": learning_jct.resize,
     "loads": learning_jct.loads,
     "warmup": learning_training.warmup,
+    "reinforced": learning_training.reinforced,
     "ablations": learning_training.ablations,
     "algorithms": learning_training.algorithms,
     "latency": learning_latency.latency,

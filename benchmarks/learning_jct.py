@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Json, Options
-from benchmarks.learning_policies import DRF, FITTED, LITERAL, RIVALS, WEIGHTS, learned
+from benchmarks.learning_policies import DRF, FITTED, LITERAL, RIVALS, WEIGHTS, from_drf, learned
 from benchmarks.learning_runs import Place, compare
 
 SEEDS = tuple(range(10))  # training draws from 1,000,000 on, validation from 500,000 on
@@ -56,7 +56,8 @@ def jct(study: Study) -> Json:
     """Every policy in every one of DL2's settings, without costs of resizing, as the published figures are."""
     scenarios = ("dl2-short",) if study.quick else SCENARIOS
     places = [Place(scenario, speeds) for speeds in study.speeds for scenario in scenarios]
-    return study.compare(places, study.policies(), "jct")
+    policies = {s: specs | from_drf(s, study.weights) for s, specs in study.policies().items()}
+    return study.compare(places, policies, "jct")
 
 
 def resize(study: Study) -> Json:

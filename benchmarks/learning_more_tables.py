@@ -34,6 +34,21 @@ def warmup_table(figures: Json) -> Sequence[Row]:
     return rows if len(rows) > 1 else absent("warmup", head)
 
 
+def reinforced_table(figures: Json) -> Sequence[Row]:
+    """The way from the teacher: at the beginning, at some updates, at the best and at the end."""
+    head = ("updates", "mean JCT / floor, validation", "against drf, %")
+    rows: list[Row] = [head]
+    for case in cases_of(figures, "reinforced"):
+        (curve,) = case["curves"]
+        shown = {0, len(curve) // 4, len(curve) // 2, 3 * len(curve) // 4, len(curve) - 1}
+        best = min(range(len(curve)), key=lambda i: curve[i]["score"])
+        for i in sorted(shown | {best}):
+            note = " (after the warm-up)" if i == 0 else " (the best, which ships)" if i == best else ""
+            change = f"{100 * (curve[i]['over_teacher'] - 1):+.1f}".replace("-", "−")
+            rows.append((f"{curve[i]['update']:,}{note}", f"{curve[i]['score']:.3f}", change))
+    return rows if len(rows) > 1 else absent("reinforced", head)
+
+
 def ablation_table(figures: Json) -> Sequence[Row]:
     """Final validation scores, paired by training seed."""
     head = ("arm", "mean JCT / floor, by training seed", "mean", "against full, %", "published", "same direction?")

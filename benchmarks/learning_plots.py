@@ -18,7 +18,7 @@ from argosy.report.plots import PALETTE, rows, save_png
 from argosy.report.stats import Interval, interval
 from benchmarks.harness import RESULTS, ROOT, Json
 from benchmarks.learning_figures import SPEEDS, cases_of, ordered, ratio
-from benchmarks.learning_policies import DRF, FITTED, FLOOR, LEARNED, LITERAL
+from benchmarks.learning_policies import DRF, FITTED, FLOOR, FROM_DRF, LEARNED, LITERAL
 
 Chart: TypeAlias = Any  # as in argosy.report.plots
 IMAGES = ROOT / "docs" / "images"
@@ -32,7 +32,7 @@ def jct_chart(figures: Json) -> Chart | None:
         base = case["policies"][DRF]["jct_h"]
         for label in ordered(case["policies"]):
             of = interval([100.0 * a / b for a, b in zip(case["policies"][label]["jct_h"], base)])
-            kind = "learned" if label in LEARNED else FLOOR if label == FLOOR else "hand-written"
+            kind = "learned" if label in (*LEARNED, FROM_DRF) else FLOOR if label == FLOOR else "hand-written"
             where = {"scenario": case["scenario"], "speeds": f"{SPEEDS[case['speeds']]} speeds"}
             bounds = {name: max(value, 0.0) for name, value in _bounds(of).items()}
             found.append({"policy": label, "kind": kind, **where, **bounds})
@@ -76,9 +76,16 @@ def ablation_chart(figures: Json) -> Chart | None:
     return _lines(found, "x", "updates", "mean JCT / floor, validation", log=False) if found else None
 
 
+def reinforced_chart(figures: Json) -> Chart | None:
+    """Validation scores of dl2 on its way from DRF."""
+    found = _curves(figures, "reinforced", "arm", "update")
+    return _lines(found, "x", "updates", "mean JCT / floor, validation", log=False) if found else None
+
+
 CHARTS: dict[str, Callable[[Json], Chart | None]] = {
     "jct": jct_chart,
     "loads": load_chart,
+    "reinforced": reinforced_chart,
     "algorithms": curve_chart,
     "ablations": ablation_chart,
 }

@@ -27,12 +27,18 @@ WEIGHTS = {  # by the speeds that they were trained for, then by policy: names i
     "measured": {"dl2": "dl2-measured", "dl2+": "dl2+-measured"},
 }
 LEARNED = tuple(WEIGHTS["rough"])
+FROM_DRF = "dl2, from drf"  # the paper's own road: DRF imitated, then reinforced
 OWN_WEIGHTS = {("rough", "dl2-100", "dl2"): "dl2-100"}  # dl2 does not see the load: trained for where it is used
 
 
 def learned(speeds: str, folder: Path | None = None) -> dict[str, str]:
     """The learned policies as specs; their weights are shipped ones, or files of the same names in a folder."""
     return {policy: spec(policy, name, folder) for policy, name in WEIGHTS[speeds].items()}
+
+
+def from_drf(speeds: str, folder: Path | None = None) -> dict[str, str]:
+    """Trained at one kind of speeds only."""
+    return {FROM_DRF: spec("dl2", "dl2-drf", folder)} if speeds == "rough" else {}
 
 
 def spec(policy: str, name: str, folder: Path | None = None) -> str:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from argosy.errors import ArgosyError
+from argosy.zoo import find, read
 from benchmarks.harness import Json
 from benchmarks.learning_jct import Study
-from benchmarks.learning_policies import DRF, FITTED, RIVALS, TEACHER
+from benchmarks.learning_policies import DRF, FITTED, FROM_DRF, RIVALS, TEACHER
 from benchmarks.learning_runs import Place, compare
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ def warmup(study: Study) -> Json:
         for arm, (system, teacher), found in zip(arms, taught, trained)
     ]
     return {"seeds": list(study.seeds), "cases": cases, "lessons": lessons, "versions": trained[0]["versions"]}
+
+
+def reinforced(study: Study) -> Json:
+    """The validations of the training that made `dl2-drf`, as its file has them."""
+    weights = find("dl2-drf") if study.weights is None else read(study.weights / "dl2-drf.safetensors")
+    curve = [
+        {"update": update if stage != WARM_UP else 0, "score": score, "over_teacher": over}
+        for stage, update, score, over in weights.about["curve"]
+    ]
+    about = {name: weights.about[name] for name in ("command", "minutes", "seed")}
+    return {"seeds": [about["seed"]], "cases": [{"arm": FROM_DRF, "curves": [curve], **about}]}
 
 
 def ablations(study: Study) -> Json:

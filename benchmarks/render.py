@@ -57,6 +57,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "learnresize": ("learning", learning.resize_table),
     "learnloads": ("learning", learning.load_table),
     "learnwarmup": ("learning", learning_more.warmup_table),
+    "learnreinforced": ("learning", learning_more.reinforced_table),
     "learnablations": ("learning", learning_more.ablation_table),
     "learnalgorithms": ("learning", learning_more.algorithm_table),
     "learnlatency": ("learning", learning_more.latency_table),
@@ -66,6 +67,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),
     "pictureloads": ("learning-loads.png", "Mean JCT over the floor's on 5 to 500 nodes"),
+    "picturereinforced": ("learning-reinforced.png", "Validation scores of dl2 on its way from DRF"),
     "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }

@@ -43,6 +43,9 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, actor in actors.items():
         for speeds in ("", "-measured"):
             write(Weights(actor.arrays(), {"network": actor.kind, **about}), folder / f"{name}{speeds}.safetensors")
+    way = {"curve": [["warm-up", 60, 3.0, 1.0], ["dl2", 200, 2.0, 0.67]], "command": "", "minutes": 1.0, "seed": 1}
+    first = {"network": actors["dl2"].kind, **about, **way}
+    write(Weights(actors["dl2"].arrays(), first), folder / "dl2-drf.safetensors")
     return folder
 
 
