@@ -5,6 +5,7 @@ python -m benchmarks philly peers --data DIR  # some, with the public data in DI
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
+python -m benchmarks live                     # real jobs on this machine, some minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -21,8 +22,8 @@ from argosy.errors import ArgosyError, InputError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, warm, write
 
 SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
-LONG = ("growth", "faithfulness", "learning")
-WITH_PARTS = ("learning",)
+LONG = ("growth", "faithfulness", "learning", "live")
+WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)
 
 
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning: names separated by commas; default: all")
+    parser.add_argument("--parts", help="of learning or live: names separated by commas; default: all")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
     try:

@@ -16,9 +16,10 @@ from argosy.errors import InputError
 from benchmarks import decision, environments, faithfulness, growth, million, peers, philly, schedulers, startup
 from benchmarks import learning_more_tables as learning_more
 from benchmarks import learning_tables as learning
+from benchmarks import live_tables as live
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning", "live"))
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
@@ -63,6 +64,9 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "learnlatency": ("learning", learning_more.latency_table),
     "learnlevels": ("learning", learning_more.level_table),
     "learnlose": ("learning", learning_more.lose_table),
+    "livetargets": ("live", live.target_table),
+    "liveresizes": ("live", live.resize_table),
+    "livedrift": ("live", live.drift_table),
 }
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),

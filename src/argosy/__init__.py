@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from argosy.cluster.cluster import Node as Node
     from argosy.cluster.view import View as View
     from argosy.errors import ArgosyError as ArgosyError
+    from argosy.live.sdk.job import job as job
     from argosy.mechanism.plan import Plan as Plan
     from argosy.policies.base import Policy as Policy
     from argosy.policies.base import Sizes as Sizes
@@ -48,6 +49,7 @@ _HOMES = {
     "View": "cluster.view",
     "create": "policies.base",
     "generate": "workload.synth",
+    "job": "live.sdk.job",
     "metrics": "sim.metrics",
     "register": "policies.base",
     "simulate": "sim.run",

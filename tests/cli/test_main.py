@@ -46,8 +46,9 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     answer = argosy("--help")
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
-    learning = ["train", "zoo"]
-    assert listed == ["simulate", "compare", "league", *learning, "import", "generate", "policies", "doctor", "grow"]
+    simulation = ["simulate", "compare", "league", "train", "zoo", "import", "generate"]
+    live = ["demo", "serve", "submit", "queue", "status", "logs", "explain", "cancel", "wait", "history", "backup"]
+    assert listed == [*simulation, *live, "policies", "doctor", "nodes", "token", "grow"]
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

@@ -11,14 +11,25 @@ from typer.core import TyperGroup
 
 from argosy import __version__
 from argosy.cli.compare import compare
+from argosy.cli.demo import demo
 from argosy.cli.doctor import doctor
 from argosy.cli.generate import generate
 from argosy.cli.grow import app as grow
+from argosy.cli.history import history
 from argosy.cli.import_ import import_trace
+from argosy.cli.jobs import cancel, explain, status
 from argosy.cli.league import league
+from argosy.cli.logs import logs
+from argosy.cli.nodes import app as nodes
 from argosy.cli.policies import policies
+from argosy.cli.queue import queue
+from argosy.cli.serve import serve
 from argosy.cli.simulate import simulate
+from argosy.cli.submit import submit
+from argosy.cli.tokens import app as token
+from argosy.cli.tokens import backup
 from argosy.cli.train import train
+from argosy.cli.wait import wait
 from argosy.cli.zoo import zoo
 from argosy.errors import ArgosyError
 
@@ -45,8 +56,21 @@ app.command()(train)
 app.command()(zoo)
 app.command("import")(import_trace)
 app.command()(generate)
+app.command()(demo)
+app.command()(serve)
+app.command()(submit)
+app.command()(queue)
+app.command()(status)
+app.command()(logs)
+app.command()(explain)
+app.command()(cancel)
+app.command()(wait)
+app.command()(history)
+app.command()(backup)
 app.command()(policies)
 app.command()(doctor)
+app.add_typer(nodes, name="nodes")
+app.add_typer(token, name="token")
 app.add_typer(grow, name="grow")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,17 +164,37 @@ def trace_rows(
     frame: pl.DataFrame, cluster: Cluster, tables: RateTables, expected_s: Floats, types: tuple[str, ...]
 ) -> tuple[Floats, Names]:
     """The trace as the matrix that arrivals are copied from, defaults filled in."""
-    rows = np.zeros((L.TR_ROWS, frame.height))
+    asked = {name: frame[name].cast(pl.Float64).to_numpy() for name in ASKED}
+    rows = demand_rows(asked, type_sets(frame, types), cluster, tables, expected_s)
+    known = tuple(q.name for q in cluster.queues) + tuple(r.queue for r in cluster.reservations)
+    queue, queues = codes(frame["queue"], known, "default")
+    user, users = codes(frame["user"])
+    app, apps = codes(frame["app"])
+    if frame["app"].null_count():  # a job that belongs to no search is an application of its own
+        app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
+    static = rows[L.STATIC_F :]
+    static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
+    static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
+    return rows, Names(queues, users, apps)
+
+
+ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "weight", "priority", "deadline_s", "ps")
+
+
+def demand_rows(
+    asked: Mapping[str, Floats], accepted: Ints, cluster: Cluster, tables: RateTables, expected_s: Floats
+) -> Floats:
+    """What jobs ask for (NaN: not given) and how fast they are, as rows; queue, user, app and ending stay 0."""
+    gpus = asked["gpus"]
+    rows = np.zeros((L.TR_ROWS, len(gpus)))
 
     def column(name: str, default: float | Floats) -> Floats:
-        values = frame[name].cast(pl.Float64).to_numpy()
-        return np.where(np.isnan(values), default, values) if frame[name].null_count() else values
+        return np.where(np.isnan(asked[name]), default, asked[name])
 
-    gpus = column("gpus", 0.0)
     with_gpus = [n for n in cluster.nodes if n.gpus]
     cpus_per_gpu = min((n.cpus / n.gpus for n in with_gpus), default=0.0)
     memory_per_gpu = min((n.memory_gib / n.gpus for n in with_gpus), default=0.0)
-    rows[L.SUBMIT] = column("submit_s", 0.0)
+    rows[L.SUBMIT] = asked["submit_s"]
     rows[L.GPUS] = gpus
     rows[L.CPUS] = column("cpus", gpus * cpus_per_gpu)
     rows[L.MEMORY] = column("memory_gib", gpus * memory_per_gpu)
@@ -187,21 +208,13 @@ def trace_rows(
     rows[L.WORK] = tables.work_s
     rows[L.EXPECTED] = expected_s
     rows[L.REFERENCE] = tables.reference
-    known = tuple(q.name for q in cluster.queues) + tuple(r.queue for r in cluster.reservations)
-    queue, queues = codes(frame["queue"], known, "default")
-    user, users = codes(frame["user"])
-    app, apps = codes(frame["app"])
-    if frame["app"].null_count():  # a job that belongs to no search is an application of its own
-        app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
     static = rows[L.STATIC_F :]
-    static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
     static[L.CLASS], static[L.PS_CLASS] = tables.job_class, tables.ps_class
-    static[L.TYPES] = type_sets(frame, types)
+    static[L.TYPES] = accepted
     static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
     static[L.WANT_PLACE] = -1
-    static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
     drop_useless_types(rows, tables)
-    return rows, Names(queues, users, apps)
+    return rows
 
 
 def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:

@@ -287,7 +287,11 @@ class Engine:
 
     def _view_of_all(self) -> View:
         """All jobs of the trace at once, each as it will be when it arrives."""
-        tr, policy, n = self.world.tr, self.policy, len(self.trace)
+        return self._view_of(self.world.tr, np.arange(len(self.trace)))
+
+    def _view_of(self, tr: NDArray[np.float64], index: NDArray[np.int64]) -> View:
+        """The jobs in the columns of `tr`, whose indices are given."""
+        policy, n = self.policy, tr.shape[1]
         zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
         rows: dict[str, NDArray[Any]] = {}
         for name, r in JOB_ROWS_F.items():
@@ -295,7 +299,7 @@ class Engine:
         rows["remaining_s"], rows["expected_left_s"] = tr[L.WORK], tr[L.EXPECTED]
         for name, r in JOB_ROWS_I.items():
             rows[name] = tr[L.STATIC_F + r].astype(np.int64) if r < L.STATIC_I else izeros
-        rows["index"] = np.arange(n)
+        rows["index"] = index
         jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
         jobs.refresh(n)
         return View(jobs, self.view.nodes, policy.uses, self.view._profile, self._parts, self._losses)

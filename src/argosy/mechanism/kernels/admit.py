@@ -8,10 +8,10 @@ no less are passed over. Strict policies stop at the first job that does not fit
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import start, stop
+from argosy.mechanism.kernels.book import old_enough_at, start, stop
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import lowest, popcount
-from argosy.mechanism.kernels.order import guarantee, refresh_order
+from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order
 from argosy.mechanism.kernels.place import choose, holds, is_open, is_strict, largest_node
 from argosy.mechanism.kernels.resize import grow, shrink_all
 
@@ -29,6 +29,8 @@ def admit(w: World) -> None:
     least = refresh_order(w)
     if si[QUOTAS]:
         guarantee(w)
+    if si[BY_STAKE]:
+        cheapest_last(w)
     n = si[ORDER_N]
     order = w.wk[W_ORDER]
     n_failed = 0
@@ -232,8 +234,8 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
         v = so[order[j]]
         if ji[SEEN, v] == si[STAMP] or not is_reclaimable(w, v):
             continue
-        if jf[STARTED, v] + w.sf[MIN_RUN] > w.sf[NOW] + 1e-9:
-            w.sf[WAKE] = min(w.sf[WAKE], jf[STARTED, v] + w.sf[MIN_RUN])
+        if old_enough_at(w, v) > w.sf[NOW] + 1e-9:
+            w.sf[WAKE] = min(w.sf[WAKE], old_enough_at(w, v))
             barred = True
             break
         lend(w, v, 1)

@@ -232,6 +232,12 @@ def count_held(w: World, s: int, sign: float) -> None:
 
 
 @kernel
+def old_enough_at(w: World, s: int) -> float:
+    """When a running job may be taken: not so soon after it started."""
+    return w.jf[STARTED, s] + max(w.sf[MIN_RUN], w.jf[KEEP_FOR, s])
+
+
+@kernel
 def derive_one(w: World, s: int) -> None:
     """The columns of one job that change while it runs, those that the policy declared."""
     jf, t, which = w.jf, w.sf[NOW], w.si[DERIVE]

@@ -12,6 +12,7 @@ from argosy.mechanism.kernels.apply import apply_plan
 from argosy.mechanism.kernels.book import note, settle
 from argosy.mechanism.kernels.clock import advance, derive, rank_by_column, reprice
 from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.live import pass_time, told
 from argosy.mechanism.kernels.static import admit_static
 
 
@@ -60,4 +61,10 @@ def enter(
             if ji[STATE, s] == RUNNING:
                 settle(jf, sf, s, sf[NOW])
             note(w, s, UNFINISHED)
+    elif op == OP_PASS:  # a live cluster: let the clock go on to UNTIL, and prepare the columns for the policy
+        code = pass_time(w)
+        derive(w)
+        return code
+    elif op == OP_TOLD:  # a live cluster: take in what happened
+        told(w, ops)
     return 0

@@ -64,8 +64,9 @@ STATIC_F = 14
  LEASE,  # not to be taken before
  OWED,  # overhead that a pause cut short
  CRASH_AT, KEY,
- NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT) = range(14, 42)
-JF_ROWS = 42
+ NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT,
+ KEEP_FOR) = range(14, 43)  # not to be taken so soon after a start, where that is longer than MIN_RUN
+JF_ROWS = 43
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE = range(9)
@@ -105,7 +106,7 @@ SF_SIZE = 16
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
  MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, WATCH, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
  RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
- TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES) = range(54)
+ TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE) = range(55)
 SI_SIZE = 64
 
 # bits of DERIVE: which columns that change with time the policy looks at
@@ -157,7 +158,11 @@ CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
 PLACE_STRICTLY = 16  # beside one of them: rather wait than use more nodes than needed
 
 # what is asked of the kernels
-OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE = range(5)
+OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE, OP_PASS, OP_TOLD = range(7)
+
+# what a live cluster tells: rows of (what, job or node, value)
+TOLD_CAME, TOLD_ENDED, TOLD_FELL, TOLD_SETTLE, TOLD_NODE = range(5)
+T_WHAT, T_TARGET, T_VALUE = range(3)
 
 # what `advance` returns
 DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_ENTRIES, GROW_HEAP, TICK, REFILL, PULSE = range(9)

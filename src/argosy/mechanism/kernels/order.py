@@ -97,3 +97,39 @@ def guarantee(w: World) -> None:
             rest += 1
     for i in range(rest):
         order[first + i] = others[i]
+
+
+@kernel
+def at_stake(w: World, s: int) -> float:
+    """GPU-seconds that stopping a running job costs: its work since the last checkpoint, and the restart."""
+    cls = w.ji[CLASS, s]
+    restart = w.ov[cls, O_SUSPEND] + w.ov[cls, O_RESUME]
+    return (max(w.sf[NOW] - w.jf[SAFE_AT, s], 0.0) + restart) * w.jf[HELD, s]
+
+
+@kernel
+def cheapest_last(w: World) -> None:
+    """Where the policy ranks running jobs alike, let those stand last, and be taken first, who lose least by it."""
+    jf, ji, so, order = w.jf, w.ji, w.so, w.wk[W_ORDER]
+    n = w.si[ORDER_N]
+    places, stakes = w.wk[W_SORT], w.sk[S_SORT]
+    first = 0
+    while first < n:
+        head = so[order[first]]
+        alike, last = 0, first
+        while last < n and jf[KEY, so[order[last]]] == jf[KEY, head] and (
+            ji[GUARANTEED, so[order[last]]] == ji[GUARANTEED, head]
+        ):
+            if ji[STATE, so[order[last]]] == RUNNING:
+                places[alike] = last
+                stakes[alike] = at_stake(w, so[order[last]])
+                alike += 1
+            last += 1
+        for i in range(1, alike):  # few are alike, or all are new: insertion is enough
+            job, stake = order[places[i]], stakes[i]
+            j = i - 1
+            while j >= 0 and stakes[j] < stake:
+                order[places[j + 1]], stakes[j + 1] = order[places[j]], stakes[j]
+                j -= 1
+            order[places[j + 1]], stakes[j + 1] = job, stake
+        first = last

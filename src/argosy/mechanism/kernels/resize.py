@@ -10,6 +10,7 @@ from argosy.mechanism.kernels.book import (
     hold,
     hold_chosen,
     make_safe,
+    old_enough_at,
     settle,
     stop,
     unpack,
@@ -27,11 +28,10 @@ def shrink_all(w: World) -> None:
         if ji[STATE, s] != RUNNING:
             continue
         if ji[WANT, s] == 0 or not is_on_wanted_type(w, s):
-            old_enough_at = jf[STARTED, s] + w.sf[MIN_RUN]
-            if old_enough_at <= w.sf[NOW] + 1e-9:
+            if old_enough_at(w, s) <= w.sf[NOW] + 1e-9:
                 stop(w, s, K_PREEMPT, True)
             else:
-                w.sf[WAKE] = min(w.sf[WAKE], old_enough_at)
+                w.sf[WAKE] = min(w.sf[WAKE], old_enough_at(w, s))
         else:
             too_large = ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]
             if too_large and jf[GPUS, s] >= 1.0 and ji[PEER, s] < 0:

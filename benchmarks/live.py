@@ -1,0 +1,71 @@
+"""Live on this machine: what elasticity costs, whether exact mode keeps its promise, how much the daemon bears.
+
+    resize   hot resizes 1→2→4→3→1 with warm newcomers, 52 of them: gaps, leaks
+    kill     `kill -9` of a worker: when the next step is done, and whether one is lost
+    suspend  suspend, and resume in a warm and in a cold worker
+    exact    the same bits whatever happens; the cost of exact mode; how far the default mode drifts
+    daemon   submissions, answers and passes with 10,000 queued and 1,000 running jobs, on the fake backend
+
+    python -m benchmarks live                        # all of it, some minutes
+    python -m benchmarks live --parts resize,kill    # the others stay as they were measured last
+
+Workers are real processes. Times of steps are those that the workers themselves wrote down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from argosy.errors import UnknownName
+from benchmarks import live_daemon, live_elastic, live_exact
+from benchmarks.harness import RESULTS, Json, Options, Row, document, write
+from benchmarks.live_exact import SEEDS
+from benchmarks.live_tables import target_table
+
+__all__ = ["SEEDS", "run", "table"]
+
+PARTS: dict[str, Callable[[Options], Json]] = {
+    "resize": live_elastic.resize,
+    "kill": live_elastic.kill,
+    "suspend": live_elastic.suspend,
+    "exact": live_exact.exact,
+    "daemon": live_daemon.daemon,
+}
+
+
+def run(options: Options, parts: Sequence[str] = ()) -> Json:
+    """The parts that are asked for (none: all), and the others as they were measured last."""
+    for name in parts:
+        if name not in PARTS:
+            raise UnknownName("part of the benchmark", name, PARTS)
+    figures = {} if options.quick else last_figures()
+    for name in parts or PARTS:
+        began, load = time.perf_counter(), os.getloadavg()[0]
+        found = PARTS[name](options)
+        found["made"] = {
+            "command": f"python -m benchmarks live --parts {name}", "seconds": time.perf_counter() - began,
+            "load_average_before": load, "load_average_after": os.getloadavg()[0], "torch": version("torch"),
+            "kernel": platform.release(),
+        }  # fmt: skip
+        figures[name] = found
+        print(f"{name}: {found['made']['seconds']:.0f} s", file=sys.stderr, flush=True)
+        if not options.quick:
+            write(RESULTS, document("live", figures, SEEDS, load))
+    return figures
+
+
+def last_figures() -> Json:
+    path = RESULTS / "live.json"
+    found: Json = json.loads(path.read_text("utf-8"))["figures"] if path.exists() else {}
+    return found
+
+
+def table(figures: Json) -> Sequence[Row]:
+    """What the command prints: the targets."""
+    return target_table(figures)

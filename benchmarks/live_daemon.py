@@ -1,0 +1,133 @@
+"""The daemon alone, on the fake backend: how fast it takes jobs in, answers, and makes its passes."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
+from sys import executable
+
+from argosy.errors import ArgosyError
+from argosy.live.client import Client, ClientError, find_address
+from benchmarks.harness import Json, Options
+from benchmarks.live_yard import typical
+
+CLIENTS = 4
+
+
+def daemon(options: Options) -> Json:
+    queued, running = (500, 50) if options.quick else (10_000, 1000)
+    with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
+        words = [executable, "-m", "argosy.cli.main", "serve", "--home", folder, "--policy", "fifo"]
+        words += ["--cluster", "fake", "--nodes", str(running // 8 + 1), "--slots", "8"]
+        process = Popen(words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+        try:
+            return _measure(_client(Path(folder), process), Path(folder), queued, running, options)
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _measure(client: Client, home: Path, queued: int, running: int, options: Options) -> Json:
+    with client:
+        client.post("/v1/jobs", {"jobs": [_job(100_000)] * running})
+        _wait(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= running, f"{running} running jobs")
+        time.sleep(3)  # what had to be compiled has been
+        passes = _passes(client, 3.0 if options.quick else 15.0)
+        batches = [1000] * (queued // 1000) or [queued]
+        began = time.perf_counter()
+        for count in batches:
+            client.post("/v1/jobs", {"jobs": [_job(100_000)] * count})
+        in_batches = sum(batches) / (time.perf_counter() - began)
+        one_by_one, accepted = _one_by_one(home, 2.0 if options.quick else 10.0)
+        counts = client.get("/v1/jobs", limit=1)["counts"]
+        lost = running + sum(batches) + accepted - sum(counts.values())
+        asks = range(20 if options.quick else 100)
+        answers = [_timed(lambda: client.get("/v1/jobs", limit=100)) for _ in asks]
+        waiting = [_timed(lambda: client.get("/v1/jobs", state="pending", limit=100)) for _ in asks]
+        under_queue = _passes(client, 3.0 if options.quick else 15.0)
+        return {
+            "running": running, "queued": counts["pending"], "batch_submissions_per_s": in_batches,
+            "single_submissions_per_s": one_by_one, "lost": lost, "clients": CLIENTS,
+            "queue_s": _spread(answers), "waiting_s": _spread(waiting),
+            "pass_s": passes, "pass_with_queue_s": under_queue,
+        }  # fmt: skip
+
+
+def _job(seconds: float) -> Json:
+    return {"name": "bench", "run": f"fake seconds={seconds}", "workdir": "/tmp"}
+
+
+def _one_by_one(home: Path, seconds: float) -> tuple[float, int]:
+    """Requests with one job each, from several clients at once."""
+    until, lock, done = time.perf_counter() + seconds, threading.Lock(), [0]
+
+    def submit() -> None:
+        with Client(find_address(home=home)) as client:
+            while time.perf_counter() < until:
+                client.post("/v1/jobs", {"jobs": [_job(100_000)]})
+                with lock:
+                    done[0] += 1
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        for waiting in [clients.submit(submit) for _ in range(CLIENTS)]:
+            waiting.result()
+    return done[0] / (time.perf_counter() - began), done[0]
+
+
+def _passes(client: Client, seconds: float) -> Json:
+    """The daemon's own histogram, over a while."""
+    before = _histogram(client)
+    time.sleep(seconds)
+    after = _histogram(client)
+    passed = {name: after[name] - before[name] for name in after}
+    count = max(passed["count"], 1)
+    return {"mean": passed["sum"] / count, "count": passed["count"], "within_20ms": passed["20ms"] / count}
+
+
+def _histogram(client: Client) -> dict[str, float]:
+    text = client.get("/metrics")
+    wanted = {"sum": "argosy_pass_seconds_sum", "count": "argosy_pass_seconds_count",
+              "20ms": r'argosy_pass_seconds_bucket\{le="0.02"\}'}  # fmt: skip
+    return {name: float(re.search(rf"^{line} (\S+)", text, re.MULTILINE)[1]) for name, line in wanted.items()}  # type: ignore[index]
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _spread(values: list[float]) -> Json:
+    ordered = sorted(values)
+    return {"median": typical(values), "p99": ordered[int(0.99 * (len(ordered) - 1))], "max": ordered[-1]}
+
+
+def _client(home: Path, process: Popen[bytes]) -> Client:
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            client = Client(find_address(home=home))
+            client.get("/v1/health")
+            return client
+        except ClientError:
+            time.sleep(0.2)
+    raise ArgosyError("the daemon does not start")
+
+
+def _wait(true: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 180
+    while not true():
+        if time.monotonic() > until:
+            raise ArgosyError(f"waited in vain for {what}")
+        time.sleep(0.2)

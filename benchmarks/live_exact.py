@@ -1,0 +1,106 @@
+"""Exact mode: are the bits the same whatever happens, and what does it cost? And how far the default mode drifts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from benchmarks.harness import Json, Options
+from benchmarks.live_yard import Yard, typical
+
+SEEDS = (0, 1)
+
+
+def exact(options: Options) -> Json:
+    steps = 96 if options.quick else 320
+    with Yard() as yard:
+        found: Json = {"steps": steps, "runs": []}
+        for mode in ("exact", "default"):
+            calm = _whole(yard, _arguments(mode, steps), job=len(found["runs"]) + 1)
+            found["runs"].append({"mode": mode, "disturbed": False, "seed": 0, **calm})
+            wild = _disturbed(yard, _arguments(mode, steps), job=len(found["runs"]) + 1, steps=steps)
+            found["runs"].append({"mode": mode, "disturbed": True, "seed": 0, **wild})
+        other = _whole(yard, [*_arguments("default", steps), "--seed", SEEDS[1]], job=5)
+        found["runs"].append({"mode": "default", "disturbed": False, "seed": SEEDS[1], **other})
+        found["drift"] = {mode: _apart(yard, *jobs) for mode, jobs in (("exact", (1, 2)), ("default", (3, 4)))}
+        found["drift"]["seeds"] = _apart(yard, 3, 5)
+        found["overhead"] = _overhead(yard, options)
+    return found
+
+
+def _arguments(mode: str, steps: int) -> list[object]:
+    return ["--steps", steps, *(["--exact"] if mode == "exact" else [])]
+
+
+def _whole(yard: Yard, arguments: list[object], job: int) -> Json:
+    """One worker, from beginning to end, and nothing happens to it."""
+    yard.wait_end(yard.launch(1, *arguments, job=job))
+    return _end(yard, job)
+
+
+def _disturbed(yard: Yard, arguments: list[object], job: int, steps: int) -> Json:
+    """Resizes 1→2→4→3→1, `kill -9` of a worker, a suspension; all while it trains."""
+    key = yard.launch(1, *arguments, job=job)
+    at = iter(range(steps // 10, steps, steps // 10))
+
+    def pass_some_steps() -> None:
+        until = next(at)
+        yard.wait(lambda: yard.steps(job) and yard.steps(job)[-1].number >= until, f"step {until}")
+
+    worlds = []
+    for size in (2, 4, 3):
+        pass_some_steps()
+        yard.resize(size)
+        yard.wait(lambda size=size: yard.steps(job)[-1].world == size, f"{size} workers")  # type: ignore[misc]
+        worlds.append(size)
+    pass_some_steps()
+    os.kill(max(yard.workers(key).items())[1], signal.SIGKILL)
+    pass_some_steps()
+    yard.resize(1)
+    yard.wait(lambda: yard.steps(job)[-1].world == 1, "one worker")
+    pass_some_steps()
+    yard.stop(key)
+    saved = yard.wait_end(key).checkpoints[-1]
+    yard.wait_end(yard.launch(2, *arguments, job=job, generation=2, restore=[saved["path"]]))
+    return {"worlds": sorted({step.world for step in yard.steps(job)}), **_end(yard, job)}
+
+
+def _end(yard: Yard, job: int) -> Json:
+    found: Json = json.loads((yard.work(job) / "end.json").read_text())
+    return found
+
+
+def _apart(yard: Yard, first: int, second: int) -> Json:
+    """How far two runs end from each other: the largest weight's difference, relative; and their losses."""
+    a, b = (torch.load(yard.work(job) / "weights.pt") for job in (first, second))
+    flat: list[Any] = [torch.cat([v.double().flatten() for v in state.values()]) for state in (a, b)]
+    losses = [_end(yard, job)["loss"] for job in (first, second)]
+    return {
+        "weights": float((flat[0] - flat[1]).norm() / flat[0].norm()), "same_bits": bool(torch.equal(*flat)),
+        "loss": abs(losses[0] - losses[1]), "losses": losses,
+    }  # fmt: skip
+
+
+def _overhead(yard: Yard, options: Options) -> list[Json]:
+    """The time of a step, the modes in turn so that both meet the same neighbours."""
+    rounds, steps = (1, 48) if options.quick else (3, 96)
+    cases = []
+    job = 10
+    for workers in (1, 2):
+        took: dict[str, list[float]] = {"exact": [], "default": []}
+        for _ in range(rounds):
+            for mode in took:
+                job += 1
+                yard.wait_end(yard.launch(workers, *_arguments(mode, steps), "--width", 32, job=job))
+                leading = [s for s in yard.steps(job) if s.rank == 0 and s.world == workers][8:]
+                took[mode].append(typical([b.t - a.t for a, b in pairwise(leading)]))
+        best = {mode: min(times) for mode, times in took.items()}
+        cases.append({"workers": workers, "step_s": best, "overhead": best["exact"] / best["default"] - 1,
+                      "rounds": took, "at": time.time()})  # fmt: skip
+    return cases

@@ -1,0 +1,126 @@
+"""Tables of the live benchmarks, from the figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.harness import Json, Row
+from benchmarks.live_yard import typical
+
+HEAD = ("what", "measured", "target", "met", "load average")
+
+
+def target_table(figures: Json) -> Sequence[Row]:
+    """Every target of the design that has been measured."""
+    rows: list[Row] = [HEAD]
+    for part, make in (("resize", _resize), ("kill", _kill), ("suspend", _suspend), ("exact", _exact),
+                       ("daemon", _daemon)):  # fmt: skip
+        if part in figures:
+            made = figures[part]["made"]
+            load = f"{made['load_average_before']:.1f} … {made['load_average_after']:.1f}"
+            rows += [(*row, load) for row in make(figures[part])]
+    return rows
+
+
+def resize_table(figures: Json) -> Sequence[Row]:
+    """Each kind of resize."""
+    rows: list[Row] = [("workers", "times", "request → next step", "training gap", "longest gap", "a usual step")]
+    cases = figures["resize"]["cases"]
+    for kind in dict.fromkeys((case["from"], case["to"]) for case in cases):
+        some = [case for case in cases if (case["from"], case["to"]) == kind]
+        gaps = [case["gap_s"] for case in some]
+        rows.append((
+            f"{kind[0]} → {kind[1]}", str(len(some)), _s(typical([c["request_s"] for c in some])), _s(typical(gaps)),
+            _s(max(gaps)), _s(typical([c["step_s"] for c in some])),
+        ))  # fmt: skip
+    return rows
+
+
+def drift_table(figures: Json) -> Sequence[Row]:
+    rows: list[Row] = [("two runs", "weights apart (relative)", "losses on held-out data")]
+    names = {
+        "exact": "exact mode, undisturbed and disturbed", "default": "default mode, undisturbed and disturbed",
+        "seeds": "default mode, two seeds, both undisturbed",
+    }  # fmt: skip
+    for kind, name in names.items():
+        found = figures["exact"]["drift"][kind]
+        apart = "none: the same bits" if found["same_bits"] else f"{found['weights']:.2g}"
+        rows.append((name, apart, " and ".join(f"{loss:.4f}" for loss in found["losses"])))
+    return rows
+
+
+def _resize(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    cases = part["cases"]
+    gaps = [case["gap_s"] - case["step_s"] for case in cases]
+    requests = [case["request_s"] for case in cases]
+    shown = f"median {_s(typical(gaps))}, longest {_s(max(gaps))}"
+    yield f"hot resize, {len(cases)} times: training gap beyond one step", shown, "≤ 0.5 s", _share(gaps, 0.5)
+    shown = f"median {_s(typical(requests))}, longest {_s(max(requests))}"
+    yield "hot resize: request → next step", shown, "≤ 1 s", _share(requests, 1.0)
+    for name in ("worker", "supervisor"):
+        before, after = part["before"][name], part["after"][name]
+        grown = {key: after[key] - before[key] for key in ("descriptors", "threads", "rss_mib")}
+        clean = grown["descriptors"] <= 0 and grown["threads"] <= 0 and grown["rss_mib"] < 20
+        shown = f"{grown['descriptors']:+d} descriptors, {grown['threads']:+d} threads, {grown['rss_mib']:+.1f} MiB"
+        yield f"leaks of the {name} that stays, resizes 5 to {len(cases)}", shown, "none", _yes(clean)
+    yield "steps lost or done twice in them", "none" if part["steps_in_order"] else "some", "none", _yes(
+        part["steps_in_order"])
+
+
+def _kill(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    times = [case["next_step_s"] for case in part["cases"]]
+    shown = f"median {_s(typical(times))}, longest {_s(max(times))}"
+    yield f"`kill -9` of a worker of three, {len(times)} times: next step", shown, "≤ 1 s", _share(times, 1.0)
+    in_order = part["steps_in_order"]
+    yield "completed steps lost by it", "none" if in_order else "some", "none", _yes(in_order)
+
+
+def _suspend(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    for case in part["cases"]:
+        beyond = case["suspend_s"] - (case["checkpoint_s"] or 0.0)
+        yield "suspend, beyond the checkpoint", _s(beyond), "≤ 1 s", _yes(beyond <= 1.0)
+        resume_s = case["resume_s"]
+        goal = ("", "") if case["cold"] else ("≤ 2 s", _yes(resume_s <= 2.0))
+        yield f"resume in a {'cold' if case['cold'] else 'warm'} worker, to the first step", _s(resume_s), *goal
+        yield "steps lost by it", str(case["lost_steps"]), "0", _yes(case["lost_steps"] == 0)
+
+
+def _exact(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    same = part["drift"]["exact"]["same_bits"]
+    told = f"{part['steps']} steps; resizes 1→2→4→3→1, a kill, a suspension"
+    yield f"exact mode ({told})", "the same bits" if same else "different bits", "the same bits", _yes(same)
+    for case in part["overhead"]:
+        shown = f"{case['overhead']:+.0%}"
+        workers = f"{case['workers']} worker{'s' if case['workers'] > 1 else ''}"
+        yield f"exact mode's cost on a conv net, {workers}", shown, "≤ 10 %", _yes(case["overhead"] <= 0.10)
+    drift, seeds = part["drift"]["default"], part["drift"]["seeds"]
+    shown = f"{drift['loss']:.4f} (two seeds: {seeds['loss']:.4f})"
+    yield "default mode: loss apart after the same", shown, "within seed noise", _yes(drift["loss"] <= seeds["loss"])
+
+
+def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    batch, single = part["batch_submissions_per_s"], part["single_submissions_per_s"]
+    yield "submissions in batches of 1,000", f"{batch:,.0f}/s", "≥ 1,000/s", _yes(batch >= 1000)
+    yield f"submissions one by one, {part['clients']} clients", f"{single:,.0f}/s", "", ""
+    yield "jobs lost", str(part["lost"]), "0", _yes(part["lost"] == 0)
+    queue = part["queue_s"]
+    shown = f"median {queue['median'] * 1e3:.0f} ms, 99 % {queue['p99'] * 1e3:.0f} ms"
+    yield f"a page of the queue, {part['queued']:,} waiting", shown, "≤ 100 ms", _yes(queue["p99"] <= 0.1)
+    for name, when in (("pass_s", "nobody waiting"), ("pass_with_queue_s", f"{part['queued']:,} waiting")):
+        found = part[name]
+        shown = f"mean {found['mean'] * 1e3:.1f} ms, {found['within_20ms']:.0%} within 20 ms"
+        yield f"a pass without the policy, {part['running']:,} running, {when}", shown, "≤ 20 ms", _yes(
+            found["mean"] <= 0.02)
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.2f} s"
+
+
+def _yes(met: bool) -> str:
+    return "yes" if met else "**no**"
+
+
+def _share(values: Sequence[float], limit: float) -> str:
+    met = sum(value <= limit for value in values)
+    return "yes" if met == len(values) else f"{met} of {len(values)}"

@@ -1,0 +1,159 @@
+"""What the commands that talk to a daemon do alike: find it, print safely what jobs wrote, wait while it restarts."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from argosy.cli._shared import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from argosy.live.client import Client
+
+DAEMON = "Which daemon"
+ApiOption = Annotated[
+    str | None,
+    typer.Option("--api", help="its address; default: $ARGOSY_API, or as in its home", rich_help_panel=DAEMON),
+]
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="its folder; default: $ARGOSY_HOME or ~/.argosy", rich_help_panel=DAEMON),
+]
+JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="its number, see argosy queue", min=1)]
+JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB…", help="their numbers", min=1)]
+
+PATIENCE_S = 60.0  # how long commands that wait bear a daemon that is away: it may be restarting
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
+
+
+def connect(api: str | None, home: Path | None) -> Client:
+    """The daemon that a person means."""
+    needs_live("httpx")
+    from argosy.live.client import Client
+
+    return Client.find(api, home)
+
+
+def needs_live(*libraries: str) -> None:
+    """Live scheduling has libraries of its own; those who only simulate need not install them."""
+    from importlib.util import find_spec
+
+    missing = [library for library in libraries if find_spec(library) is None]
+    if missing:
+        from argosy.errors import InputError
+
+        raise InputError(f"not installed: {', '.join(missing)}", hint="pip install 'argosy[live]'")
+
+
+class Patient:
+    """A daemon that may go away for a while, as when it is restarted; then it is looked for anew."""
+
+    def __init__(self, api: str | None, home: Path | None) -> None:
+        self._where = api, home
+        self._client = connect(api, home)
+        self._away_since: float | None = None
+
+    def __enter__(self) -> Patient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.__exit__()
+
+    @contextmanager
+    def bearing(self) -> Iterator[Client]:
+        """Do something that can be repeated. If nobody answers, wait a second; after a minute give up."""
+        from argosy.live.client import NoDaemon
+
+        try:
+            yield self._client
+            self._away_since = None
+        except NoDaemon:
+            if self._away_since is None:
+                self._away_since = time.monotonic()
+                say("the daemon is away; waiting for it …")
+            elif time.monotonic() - self._away_since > PATIENCE_S:
+                raise
+            time.sleep(1)
+            self._look_again()
+
+    def _look_again(self) -> None:
+        from argosy.live.client import NoDaemon
+
+        try:
+            fresh = connect(*self._where)
+        except NoDaemon:
+            return  # its address is not there at the moment
+        self._client.__exit__()
+        self._client = fresh
+
+
+def safe(value: object) -> str:
+    """Text of a job, which may try to command the terminal, as text that only shows."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+
+
+def safe_log(text: str) -> str:
+    """Lines of a log for a terminal: colours stay, everything else that commands it is shown instead."""
+    shown, end = [], 0
+    for colour in _COLOUR.finditer(text):
+        shown += [_lines_only(text[end : colour.start()]), colour.group()]
+        end = colour.end()
+    return "".join([*shown, _lines_only(text[end:])])
+
+
+def _lines_only(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t\r" else ascii(c)[1:-1] for c in text)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> Table:
+    """A plain table; what is in it is text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
+    aligned = set(right)
+    for column in columns:
+        table.add_column(column, justify="right" if column in aligned else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if value is None else safe(value)) for value in row))
+    return table
+
+
+def show(*parts: Any) -> None:
+    """Print tables and lines to stdout."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def span(seconds: float | None) -> str:
+    """2d3h, 4h05m, 3m20s, 12s."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    days, hours, minutes, rest = whole // 86_400, whole // 3600 % 24, whole // 60 % 60, whole % 60
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+def moment(unix_s: float | None) -> str:
+    """A point in time as people of this place write it."""
+    if unix_s is None:
+        return ""
+    from datetime import datetime
+
+    return datetime.fromtimestamp(unix_s).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,54 @@
+"""`argosy demo`: real training jobs, scheduled live on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from argosy.cli._live import needs_live, show, table_of
+from argosy.cli._shared import ProgressOption, check_writable, say
+from argosy.errors import InputError
+
+
+def demo(
+    *,
+    report: Annotated[Path, typer.Option(help="the page to write")] = Path("out/live.html"),
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="one policy for all of it; default: three, one after the other")
+    ] = None,
+    home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
+    progress: ProgressOption = None,
+) -> None:
+    """Start a small cluster on this machine, train real networks on it, and show what the policy makes of them.
+
+    \b
+    argosy demo
+    argosy demo --policy tiresias-las --report out/las.html
+
+    Two nodes with two slots each, virtual where there are no GPUs. It takes about two minutes, and leaves nothing
+    running, also after Ctrl-C.
+    """
+    needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
+    check_writable(report)
+    from argosy.live.demo.cast import usual
+    from argosy.live.demo.outcome import HEAD, exactness
+    from argosy.live.demo.page import overheads, write_page
+    from argosy.live.demo.play import ACTS, Act, play
+    from argosy.policies.base import create
+
+    acts = ACTS if policy is None else [Act(policy)]
+    for act in acts:
+        create(act.policy)
+    if home is not None and home.exists() and any(home.iterdir()):
+        raise InputError("the folder is not empty", where=str(home), hint="name a new one")
+    with tempfile.TemporaryDirectory(prefix="argosy-demo-") as folder:
+        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, moving=progress)
+    write_page(report, record, outcomes, [act.policy for act in acts], slots=4)
+    show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
+    show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")
+    say("\n".join([*filter(None, [exactness(outcomes)]), f"the page: {report}"]))
+    if any(found.state != "succeeded" for found in outcomes):
+        raise typer.Exit(1)

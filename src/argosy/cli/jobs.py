@@ -1,0 +1,152 @@
+"""One job: `argosy status`, `explain` and `cancel`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from argosy.cli._live import (
+    ApiOption,
+    HomeOption,
+    JobArgument,
+    JobsArgument,
+    connect,
+    moment,
+    safe,
+    show,
+    span,
+    table_of,
+)
+from argosy.cli._shared import Output, OutputOption, at_least, emit, say
+from argosy.cli.queue import PAGE, gpus
+
+
+def status(
+    job: JobArgument,
+    *,
+    events: Annotated[int, typer.Option(help="how many lines of its story to show")] = 20,
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Show one job: what it is, where it ran, what happened to it.
+
+    \b
+    argosy status 7
+    argosy status 7 -o json | jq .report
+    """
+    at_least("--events", 0, events)
+    with connect(api, home) as daemon:
+        found = daemon.get(f"/v1/jobs/{job}")
+        runs = daemon.get(f"/v1/jobs/{job}/runs")["runs"]
+        asked = {"limit": max(1, min(events, PAGE)), "newest": True}
+        story = daemon.get(f"/v1/jobs/{job}/events", **asked)["events"] if events else []
+    if output is not Output.TABLE:
+        emit({**found, "runs": runs, "events": story}, output)
+        return
+    facts = [(name, value) for name, value in _facts(found) if value not in ("", None)]
+    parts: list[Any] = [table_of(("", ""), facts)]
+    if runs:
+        columns = ("run", "from", "time", "where", "exit", "remarks")
+        parts += ["", table_of(columns, [_run(run) for run in runs[-10:]], right=("run", "time", "exit"))]
+    if story:
+        lines = [(moment(event["at"]), event["kind"], event["text"]) for event in story]
+        parts += ["", table_of(("when", "what", ""), lines)]
+    show(*parts)
+
+
+def _facts(job: dict[str, Any]) -> list[tuple[str, Any]]:
+    spec, report = job["spec"], job["report"]
+    command = spec["run"] if isinstance(spec["run"], str) else " ".join(spec["run"])
+    metrics = report.get("metrics") or {}
+    said = [f"{name} {report[name]:g}" for name in ("step", "epoch") if isinstance(report.get(name), int | float)]
+    said += [f"{name} {value:.6g}" for name, value in metrics.items() if isinstance(value, int | float)]
+    held = f" on {' '.join(job['places'])}" if job["places"] else ""
+    state = "paused" if job["paused"] else job["state"]
+    done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
+    counts = [f"{job[name]} {name}" for name in ("failures", "preemptions", "resizes", "moves") if job[name]]
+    return [
+        ("job", f"{job['id']} {job['name']}" + ("" if job["array_index"] is None else f" [{job['array_index']}]")),
+        ("state", state + done),
+        ("why", job["why"]),
+        ("message", job["message"]),
+        ("exit code", job["exit_code"]),
+        ("GPUs", gpus(job) + held),
+        ("user", job["owner"]),
+        ("queue", f"{job['queue']}, priority {job['priority']:g}"),
+        ("command", command),
+        ("folder", job["workdir"]),
+        ("after", ", ".join(map(str, job["after"]))),
+        ("submitted", moment(job["submitted_at"])),
+        ("started", moment(job["started_at"])),
+        ("ended", moment(job["ended_at"])),
+        ("run time", f"{span(job['run_s'])}, {job['gpu_s'] / 3600:.2f} GPU hours" if job["run_s"] else ""),
+        ("so far", ", ".join(counts)),
+        ("reported", ", ".join(said)),
+    ]
+
+
+def _run(run: dict[str, Any]) -> tuple[Any, ...]:
+    where = ", ".join(f"{p['node']}:{','.join(map(str, p['devices']))}".rstrip(":") for p in run["parts"])
+    remarks = [run["stop"] or "", "paused" if run["paused"] else "", run["message"]]
+    remarks += [f"{run['restarts']} workers replaced"] if run["restarts"] else []
+    told = "; ".join(remark for remark in remarks if remark)
+    return run["generation"], moment(run["launched_at"]), span(run["run_s"]), where, run["exit_code"], told
+
+
+def explain(
+    job: JobArgument, *, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None
+) -> None:
+    """Say why a job waits, or runs as it does: the policy's reason, its evidence, and what would start it now.
+
+    \b
+    argosy explain 7
+    """
+    with connect(api, home) as daemon:
+        reason = daemon.get(f"/v1/jobs/{job}/explain")
+    if output is not Output.TABLE:
+        emit(reason, output)
+        return
+    show(*_told(reason))
+
+
+def _told(reason: dict[str, Any]) -> list[Any]:
+    """First the reason itself, then what it rests on."""
+    lines = "\n".join(map(safe, reason["text"].splitlines()))
+    parts: list[Any] = [f"job {reason['job']} ({reason['state']}): {lines}"]
+    evidence = reason["evidence"]
+    if isinstance(evidence, dict):
+        rows = [(name.replace("_", " "), _plain(value)) for name, value in evidence.items()]
+        parts += ["", table_of(("", ""), rows)] if rows else []
+    elif evidence and safe(evidence) not in lines:
+        parts += [safe(evidence)]
+    if reason["change"]:
+        parts += ["", f"What would start it now: {safe(reason['change'])}"]
+    return parts
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return str(value)
+
+
+def cancel(
+    jobs: JobsArgument, *, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None
+) -> None:
+    """Cancel jobs. One that runs is asked to save its work and leave; its checkpoints are kept.
+
+    \b
+    argosy cancel 7
+    argosy cancel $(seq 10 20)
+    """
+    with connect(api, home) as daemon:
+        answer = daemon.post("/v1/jobs/cancel", {"ids": jobs})
+    if output is not Output.TABLE:
+        emit(answer, output)
+        return
+    for row in answer["jobs"]:
+        say(f"job {row['id']} {safe(row['state'])}")

@@ -1,0 +1,84 @@
+"""`argosy nodes`: the machines, what is held of them, and taking them out of use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from argosy.cli._live import ApiOption, HomeOption, connect, show, table_of
+from argosy.cli._shared import Output, OutputOption, emit, say
+
+app = typer.Typer(
+    help="Show the nodes; drain and undrain them.", rich_markup_mode=None, invoke_without_command=True
+)
+NameArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="nodes, see argosy nodes")]
+
+
+@app.callback()
+def nodes(
+    context: typer.Context,
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Show the nodes, and what is held of them.
+
+    \b
+    argosy nodes
+    argosy nodes drain n2
+    argosy nodes undrain n2
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with connect(api, home) as daemon:
+        found = daemon.get("/v1/nodes")["nodes"]
+        health = daemon.get("/v1/health")
+    if output is not Output.TABLE:
+        emit(found, output)
+        return
+    show(_table(found))
+    used, total = sum(node["used_gpus"] for node in found), sum(node["gpus"] for node in found)
+    show(f"\n{used:g} of {total} GPUs held; policy {health['policy'] or 'unknown'}, backend {health['backend'] or '?'}")
+    for problem in health["problems"]:
+        say(f"trouble: {problem}")
+
+
+def _table(found: list[dict[str, Any]]) -> Any:
+    columns = ("node", "state", "GPUs", "held", "type", "CPUs", "memory", "rack", "jobs", "")
+    rows = []
+    for node in found:
+        remark = node["message"] or (f"drained by {node['drained_by']}" if node["drained_by"] else "")
+        jobs = " ".join(map(str, node["jobs"]))
+        rows.append((node["name"], node["state"], node["gpus"], f"{node['used_gpus']:g}", node["gpu_type"],
+                     f"{node['cpus']:g}", f"{node['memory_gib']:g} GiB", node["rack"], jobs, remark))  # fmt: skip
+    return table_of(columns, rows, right=("GPUs", "held", "CPUs", "memory"))
+
+
+@app.command()
+def drain(names: NameArgument, *, api: ApiOption = None, home: HomeOption = None) -> None:
+    """Let no more jobs start on nodes; those that run there run on. For operators.
+
+    \b
+    argosy nodes drain n2
+    """
+    _set(names, "drain", api, home)
+
+
+@app.command()
+def undrain(names: NameArgument, *, api: ApiOption = None, home: HomeOption = None) -> None:
+    """Use nodes again. For operators.
+
+    \b
+    argosy nodes undrain n2
+    """
+    _set(names, "undrain", api, home)
+
+
+def _set(names: list[str], verb: str, api: str | None, home: Any) -> None:
+    with connect(api, home) as daemon:
+        for name in names:
+            found = daemon.post(f"/v1/nodes/{quote(name, safe='')}/{verb}")["nodes"]
+            state = next(node["state"] for node in found if node["name"] == name)
+            say(f"{name} is {state}")

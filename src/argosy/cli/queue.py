@@ -1,0 +1,133 @@
+"""`argosy queue`: what runs, what waits, and why."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, show, span, table_of
+from argosy.cli._shared import Output, OutputOption, at_least, emit
+from argosy.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from argosy.live.client import Client
+
+LIVE, WAITING, ENDED = ("running", "starting", "stopping"), ("pending",), ("succeeded", "failed", "cancelled")
+ALL = (*LIVE, *WAITING, *ENDED)
+PAGE = 1000  # rows of one request
+
+
+def queue(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="keep it on the screen, always current")] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="also jobs that have ended")] = False,
+    state: Annotated[str | None, typer.Option(help=f"only these, by commas: {', '.join(ALL)}")] = None,
+    queue: Annotated[str | None, typer.Option(help="only jobs of this queue")] = None,
+    name: Annotated[str | None, typer.Option(help="only jobs of this name")] = None,
+    user: Annotated[str | None, typer.Option(help="only jobs of this user (operators)")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Show your jobs; operators see everybody's.
+
+    \b
+    argosy queue
+    argosy queue -w
+    argosy queue -a --state failed -n 20
+    argosy queue -o json | jq '.jobs[] | select(.state == "pending") | .why'
+    """
+    at_least("--limit", 1, limit)
+    states = _states(state) if state else (ALL if all_ else (*LIVE, *WAITING))
+    asked = {"queue": queue, "name": name, "owner": user}
+    if not watch:
+        with connect(api, home) as daemon:
+            answer = read_queue(daemon, asked, states, limit)
+        if output is not Output.TABLE:
+            emit(answer, output)
+            return
+        show(*_parts(answer))
+        return
+    if output is not Output.TABLE or not sys.stdout.isatty():
+        raise InputError("--watch needs a terminal and a table", hint="leave out -w, or -o and the pipe")
+    _watch(api, home, asked, states, limit)
+
+
+def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], limit: int) -> dict[str, Any]:
+    """What runs, then what waits in the order it came, then what has ended most recently: `limit` jobs at most."""
+    jobs: list[dict[str, Any]] = []
+    more, counts = False, {}
+    for group, oldest_first in ((LIVE, True), (WAITING, True), (ENDED, False)):
+        wanted = ",".join(state for state in states if state in group)
+        left, seen = limit - len(jobs), None
+        while wanted and left > 0:
+            cursor = {"after" if oldest_first else "before": seen}
+            page = daemon.get(
+                "/v1/jobs", **asked, **cursor, state=wanted, oldest_first=oldest_first, limit=min(PAGE, left)
+            )
+            jobs, counts, left, seen = jobs + page["jobs"], page["counts"], left - len(page["jobs"]), page["next"]
+            if seen is None:
+                break
+        more = more or bool(wanted and (seen is not None or left <= 0))
+    return {"jobs": jobs, "more": more, "counts": counts}
+
+
+def _states(text: str) -> tuple[str, ...]:
+    from argosy.errors import UnknownName
+
+    states = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    for state in states:
+        if state not in ALL:
+            raise UnknownName("state", state, ALL)
+    return states
+
+
+def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Sequence[str], limit: int) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    rows = max(5, Console().height - 4)
+    with Patient(api, home) as patient, Live(auto_refresh=False, screen=True) as live:
+        while True:
+            with patient.bearing() as daemon:
+                found = read_queue(daemon, asked, states, min(limit, rows))
+                drawn: Group = Group(*_parts(found), "\nCtrl-C to leave")
+                live.update(drawn, refresh=True)
+            time.sleep(1)
+
+
+def _parts(answer: dict[str, Any]) -> list[Any]:
+    """The table and the line below it."""
+    jobs = answer["jobs"]
+    owners = len({job["owner"] for job in jobs}) > 1
+    columns = ["job", "name", *(["user"] if owners else []), "queue", "state", "GPUs", "done", "age", "where or why"]
+    rows = [[value for value in _row(job, owners) if value is not None] for job in jobs]
+    counts = ", ".join(f"{number} {state}" for state, number in answer["counts"].items() if number) or "no jobs yet"
+    more = "; more with -n" if answer["more"] else ""
+    table = [table_of(columns, rows, right=("job", "GPUs", "done", "age")), ""] if rows else []
+    return [*table, f"{counts}{more}"]
+
+
+def _row(job: dict[str, Any], owners: bool) -> list[Any]:
+    done = "" if job["progress"] is None else f"{job['progress']:.0%}"
+    told = " ".join(job["places"]) if job["state"] in ("running", "starting") else job["why"] or job["message"]
+    owner = job["owner"] if owners else None
+    state, age_s = "paused" if job["paused"] else job["state"], job["wait_s"] + job["run_s"]
+    return [job["id"], job["name"], owner, job["queue"], state, gpus(job), done, span(age_s), told]
+
+
+def gpus(job: dict[str, Any]) -> str:
+    """`2` held, or `2 of 1..4`, or `1..4` asked for."""
+    low, high = job["gpus_low"], job["gpus_high"]
+    asked = f"{low:g}" if low == high else f"{low:g}..{high:g}"
+    if not job["places"] or asked == f"{job['gpus']:g}":
+        return asked
+    return f"{job['gpus']:g} of {asked}"

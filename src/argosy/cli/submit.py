@@ -1,0 +1,131 @@
+"""`argosy submit`: hand jobs to the daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from argosy.cli._live import ApiOption, HomeOption, connect
+from argosy.cli._shared import Output, OutputOption, emit, say
+from argosy.errors import InputError
+
+if TYPE_CHECKING:
+    from argosy.live.spec import JobSpec
+
+BATCH = 500  # jobs in one request: far below the daemon's limits
+BATCH_BYTES = 2 * 2**20
+VALUES = "Instead of a file's values"
+
+
+def submit(
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE…|-]", help="job files; - reads one")] = None,
+    *,
+    run: Annotated[str | None, typer.Option(help="a command, instead of files: 'python train.py'")] = None,
+    gpus: Annotated[str | None, typer.Option(help="2, or 1..8, or 0.5", rich_help_panel=VALUES)] = None,
+    name: Annotated[str | None, typer.Option(help="a name to find it by", rich_help_panel=VALUES)] = None,
+    queue: Annotated[str | None, typer.Option(help="which queue it counts for", rich_help_panel=VALUES)] = None,
+    priority: Annotated[float | None, typer.Option(help="0..100, higher first", rich_help_panel=VALUES)] = None,
+    after: Annotated[
+        list[int] | None, typer.Option(help="a job that must have succeeded before; repeatable", rich_help_panel=VALUES)
+    ] = None,
+    array: Annotated[int | None, typer.Option(help="so many copies", rich_help_panel=VALUES)] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="until all have ended; exit code as argosy wait")] = False,
+    timeout: Annotated[str | None, typer.Option(help="with --wait: give up after so long, such as 2h")] = None,
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Submit jobs; their numbers are printed, one a line.
+
+    \b
+    argosy submit job.yaml
+    argosy submit sweep-*.yaml --queue research
+    argosy submit --run 'python train.py --epochs 90' --gpus 1..4
+    generate-a-job | argosy submit - --wait
+
+    \b
+    A job file needs one line, the command; docs/live.md has them all:
+      run: python train.py
+      resources: {gpus: 1..4}
+    """
+    if bool(files) == bool(run):
+        what = "both files and --run are given" if files else "there is nothing to submit"
+        raise InputError(what, hint="name job files (argosy submit job.yaml) or a command (--run 'python train.py')")
+    if timeout is not None and not wait:
+        raise InputError(f"--timeout {timeout} goes with --wait", hint="add --wait, or leave it out")
+    limit_s = None if timeout is None else _seconds(timeout)
+    if run is not None and not run.strip():
+        raise InputError("--run is empty", hint="write a command: --run 'python train.py'")
+    given = {"run": run, "name": name, "queue": queue, "priority": priority, "after": after, "array": array}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None and value != []}
+    if gpus is not None:
+        changes["resources"] = {"gpus": gpus}
+    specs = [_read(file, changes) for file in files or ["--run"]]
+    numbers: list[int] = []
+    with connect(api, home) as daemon:
+        for batch in _batches([_as_sent(spec) for spec in specs]):
+            answer = daemon.post("/v1/jobs", {"jobs": batch, "workdir": os.getcwd()})
+            numbers += answer["ids"]
+    if output is Output.TABLE:
+        typer.echo("\n".join(map(str, numbers)))
+    else:
+        emit({"ids": numbers}, output)
+    if wait:
+        from argosy.cli.wait import wait_for
+
+        raise typer.Exit(wait_for(numbers, api, home, limit_s))
+    if sys.stderr.isatty():
+        say(f"see them: argosy queue; their output: argosy logs -f {numbers[0]}")
+
+
+def _seconds(text: str) -> float:
+    from argosy.config import parse_duration
+
+    return parse_duration(text)
+
+
+def _read(file: str, changes: dict[str, Any]) -> JobSpec:
+    """A job file with what the command line changes."""
+    from argosy.config import load_yaml, read_text
+    from argosy.live.spec import JobSpec
+
+    if file == "--run":
+        import json
+
+        # JSON is YAML: the same checks and messages as for files
+        return load_yaml(json.dumps(changes), JobSpec, name="--run")
+    text = sys.stdin.read() if file == "-" else read_text(Path(file))
+    where = "standard input" if file == "-" else file
+    spec = load_yaml(text, JobSpec, name=where)
+    if not changes:
+        return spec
+    merged = spec.model_dump(mode="json", exclude_unset=True)
+    merged["resources"] = merged.get("resources", {}) | changes.get("resources", {})
+    import json
+
+    return load_yaml(json.dumps(merged | {k: v for k, v in changes.items() if k != "resources"}), JobSpec, name=where)
+
+
+def _as_sent(spec: JobSpec) -> dict[str, Any]:
+    return spec.model_dump(mode="json", exclude_unset=True)
+
+
+def _batches(specs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Few enough, and small enough, for one request each."""
+    import json
+
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for spec in specs:
+        length = len(json.dumps(spec))
+        if batch and (len(batch) == BATCH or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(spec)
+        size += length
+    yield batch

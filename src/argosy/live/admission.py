@@ -1,0 +1,73 @@
+"""Can a job ever run here? What can not is refused when it is submitted, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from argosy.cluster.cluster import Cluster, Node
+from argosy.errors import InputError, UnknownName
+from argosy.live.spec import JobSpec
+
+
+def check_possible(spec: JobSpec, cluster: Cluster) -> None:
+    """Raise if the job could not start on the empty cluster."""
+    wants = spec.resources
+    known = set(cluster.gpu_types)
+    for name in wants.gpu_types:
+        if name not in known:
+            raise UnknownName("GPU type", name, known)
+    check_queue(spec, cluster)
+    if wants.gpus.high == 0:
+        _check_cpu_job(spec, cluster.nodes)
+        return
+    nodes = [n for n in cluster.nodes if n.gpus and (not wants.gpu_types or n.gpu_type in wants.gpu_types)]
+    low = wants.gpus.low or 1.0  # 0..4 runs with at least one, too
+    share = min(low, 1.0)  # half a GPU brings half a GPU's CPUs
+    most = sum(_fitting(n, wants.cpus_per_gpu, wants.memory_per_gpu_gib, share) for n in nodes)
+    if low <= most:
+        return
+    have = sum(n.gpus for n in nodes)
+    if low > have:
+        kind = f" of type {' or '.join(wants.gpu_types)}" if wants.gpu_types else ""
+        raise InputError(
+            f"resources.gpus: {spec.name} needs {low:g} GPUs{kind}, the cluster has {have}",
+            hint=f"ask for at most {have}, or for a range such as 1..{have}",
+        )
+    raise InputError(
+        f"resources: {spec.name} needs {low:g} GPUs, with its CPUs and memory for each it fits on {most}",
+        hint="ask for less with cpus_per_gpu and memory_per_gpu_gib",
+    )
+
+
+def check_queue(spec: JobSpec, cluster: Cluster) -> None:
+    """Where queues are configured a job must name one of them, and fit in its limit."""
+    if not cluster.queues:
+        return
+    queue = next((q for q in cluster.queues if q.name == spec.queue), None)
+    if queue is None:
+        raise UnknownName("queue", spec.queue, (q.name for q in cluster.queues))
+    if queue.limit_gpus is not None and spec.resources.gpus.low > queue.limit_gpus:
+        raise InputError(
+            f"resources.gpus: {spec.name} needs {spec.resources.gpus.low:g} GPUs, "
+            f"queue {queue.name} may hold at most {queue.limit_gpus:g}",
+            hint="ask for fewer, or submit to another queue",
+        )
+
+
+def _fitting(node: Node, cpus: float | None, memory_gib: float | None, share: float) -> int:
+    """How many GPUs of an empty node such a job can use."""
+    most = float(node.gpus)
+    if cpus:
+        most = min(most, node.cpus / (cpus * share))
+    if memory_gib:
+        most = min(most, node.memory_gib / (memory_gib * share))
+    return int(most + 1e-9)
+
+
+def _check_cpu_job(spec: JobSpec, nodes: Iterable[Node]) -> None:
+    cpus, memory = spec.resources.cpus_per_gpu or 0.0, spec.resources.memory_per_gpu_gib or 0.0
+    if any(n.cpus >= cpus and n.memory_gib >= memory for n in nodes):
+        return
+    raise InputError(
+        f"resources: no node has {cpus:g} CPUs and {memory:g} GiB for {spec.name}", hint="ask for less"
+    )

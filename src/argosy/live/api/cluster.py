@@ -1,0 +1,101 @@
+"""The cluster: nodes, queues, what has ended, how the daemon is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import PlainTextResponse, Response
+
+from argosy.live.api import models as m
+from argosy.live.api.callers import BEARER, Caller, Operator, Person
+from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, service_of
+from argosy.live.api.shown import clean
+from argosy.live.service import Service
+
+NodeName = Annotated[m.Text, Path(description="name of a node")]
+FIGURES, TRACE = not_json("text/plain", "figures"), not_json("text/csv", "a trace")
+
+
+
+class Csv(Response):
+    media_type = "text/csv"
+
+
+router = APIRouter(tags=["cluster"])
+guarded = APIRouter(prefix="/v1", responses=REFUSALS, dependencies=[BEARER])
+
+
+@router.get("/healthz")
+async def alive() -> dict[str, str]:
+    """Does the daemon answer? Needs no token, so it tells nothing else."""
+    return {"status": "ok"}
+
+
+@router.get("/metrics", responses=FIGURES, response_class=PlainTextResponse, dependencies=[BEARER])
+async def metrics(request: Request, caller: Person) -> Response:
+    """Figures of the whole cluster for Prometheus; nobody's jobs."""
+    return Response(service_of(request).metrics_text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@guarded.get("/health")
+async def health(request: Request, caller: Person) -> dict[str, Any]:
+    """Policy, planner, backend: how they do."""
+    told: dict[str, Any] = clean(service_of(request).health())
+    return told
+
+
+@guarded.get("/nodes")
+async def nodes(request: Request, caller: Person) -> m.NodeList:
+    return _nodes(service_of(request), caller)
+
+
+@guarded.post("/nodes/{name}/drain")
+async def drain(request: Request, name: NodeName, caller: Operator) -> m.NodeList:
+    """Let no more jobs start there; those that run there run on."""
+    service_of(request).drain(name, by=caller.owner)
+    return _nodes(service_of(request), caller)
+
+
+@guarded.post("/nodes/{name}/undrain")
+async def undrain(request: Request, name: NodeName, caller: Operator) -> m.NodeList:
+    """Use it again."""
+    service_of(request).undrain(name)
+    return _nodes(service_of(request), caller)
+
+
+@guarded.get("/queues")
+async def queues(request: Request, caller: Person) -> m.QueueList:
+    return m.QueueList(queues=[m.QueueOut.model_validate(queue) for queue in service_of(request).queues()])
+
+
+@guarded.get("/history")
+async def history(
+    request: Request, caller: Person, owner: Filter = None, limit: Limit = 100, before: Before = None
+) -> dict[str, Any]:
+    """Jobs that have ended, newest first: how long they took and what they used."""
+    whose = owner if caller.operates else caller.owner
+    if owner not in (None, whose):
+        return {"jobs": [], "next": None}
+    found = service_of(request).history(owner=whose, limit=limit + 1, before=before)
+    return {"jobs": clean(found[:limit]), "next": found[limit - 1]["id"] if len(found) > limit else None}
+
+
+@guarded.get("/history.csv", responses=TRACE, response_class=Csv)
+async def trace(request: Request, caller: Person) -> Response:
+    """The same as a trace that `argosy simulate` reads."""
+    return Csv(await asyncio.to_thread(service_of(request).history_csv, caller.sees))
+
+
+def _nodes(service: Service, caller: Caller) -> m.NodeList:
+    found = [m.NodeOut.model_validate(node) for node in service.nodes()]
+    if not caller.operates:
+        mine = {job.id for job in service.store.jobs.values() if job.owner == caller.owner}
+        for node in found:
+            node.jobs = [job for job in node.jobs if job in mine]
+    return m.NodeList(nodes=found)
+
+
+router.include_router(guarded)

@@ -1,0 +1,191 @@
+"""Jobs: submit, list, look at, change, cancel. What is not yours is not there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path as File
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+
+from argosy.errors import InputError
+from argosy.live.api import models as m
+from argosy.live.api.callers import BEARER, Caller, Person
+from argosy.live.api.shown import clean
+from argosy.live.api.submission import admitted, check_sizes
+from argosy.live.problems import NotFound
+from argosy.live.service import Service
+from argosy.live.states import State
+from argosy.live.views import JobView
+
+Responses = dict[int | str, dict[str, Any]]
+_REFUSALS = {
+    400: "no request that can be read",
+    401: "no valid token",
+    403: "not allowed",
+    404: "no such thing, or not yours",
+    409: "not in this state",
+    413: "too large",
+    421: "not under this name",
+    422: "unusable values",
+    429: "too many at once",
+    503: "not at the moment",
+    507: "the disk is full",
+}
+REFUSALS: Responses = {code: {"model": m.ProblemOut, "description": text} for code, text in _REFUSALS.items()}
+
+
+def not_json(media_type: str, description: str) -> Responses:
+    """The answers of a route whose good ones are no JSON; refusals always are."""
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+    answers: Responses = {code: {"content": refusal, "description": text} for code, text in _REFUSALS.items()}
+    answers[200] = {"content": {media_type: {"schema": {"type": "string"}}}, "description": description}
+    return answers
+
+
+JobNumber = Annotated[int, Path(ge=1, le=m.MAX_NUMBER, description="number of a job")]
+Limit = Annotated[int, Query(ge=1, le=m.MAX_LIMIT)]
+Before = Annotated[int | None, Query(ge=1, le=m.MAX_NUMBER, description="older than this")]
+Filter = Annotated[m.Text | None, Query()]
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=REFUSALS, dependencies=[BEARER])
+
+
+def service_of(request: Request) -> Service:
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+def visible(service: Service, number: int, caller: Caller) -> JobView:
+    """The job, if it is there and the caller may see it; otherwise both look alike."""
+    with suppress(NotFound):
+        job = service.job(number)
+        if caller.sees in (None, job.owner):
+            return job
+    raise NotFound(f"there is no job {number}", hint="see yours: argosy queue -a")
+
+
+@router.post("", status_code=201)
+async def submit(request: Request, body: m.Submission, caller: Person) -> m.Numbers:
+    """Submit one job or many; all of them or, if one is refused, none."""
+    service = service_of(request)
+    workdir = File(body.workdir) if body.workdir else None
+    specs = [admitted(spec, workdir) for spec in body.jobs]
+    check_sizes(specs)
+    for number in sorted({number for spec in specs for number in spec.after}):
+        visible(service, number, caller)
+    return m.Numbers(ids=await service.take_in(specs, caller.owner, workdir))
+
+
+@router.get("")
+async def listing(
+    request: Request,
+    caller: Person,
+    state: Annotated[str | None, Query(max_length=m.MAX_TEXT, description="several by commas")] = None,
+    queue: Filter = None,
+    name: Filter = None,
+    owner: Filter = None,
+    ids: Annotated[str | None, Query(max_length=12_000, description="only these, by commas")] = None,
+    limit: Limit = 100,
+    before: Before = None,
+    after: Annotated[int | None, Query(ge=0, le=m.MAX_NUMBER, description="younger than this")] = None,
+    oldest_first: bool = False,
+) -> m.JobPage:
+    """Jobs in pages, newest first unless told otherwise."""
+    service = service_of(request)
+    whose = owner if caller.operates else caller.owner
+    if owner not in (None, whose):  # there are no others
+        return m.JobPage(jobs=[], next=None, counts=service.counts(whose))
+    found = service.jobs(
+        owner=whose, states=_states(state), queue=queue, name=name, ids=_numbers(ids), limit=limit + 1, before=before,
+        after=after, oldest_first=oldest_first,
+    )  # fmt: skip
+    page = [m.JobOut.model_validate(job) for job in found[:limit]]
+    following = page[-1].id if len(found) > limit else None
+    return m.JobPage(jobs=page, next=following, counts=service.counts(whose))
+
+
+@router.post("/cancel")
+async def cancel_many(request: Request, body: m.ToCancel, caller: Person) -> m.States:
+    """Cancel jobs; all of them or, if one is not there, none. Those that have ended stay as they are."""
+    service, numbers = service_of(request), list(dict.fromkeys(body.ids))
+    for number in numbers:
+        visible(service, number, caller)
+    service.cancel(numbers)
+    return m.States(jobs=[m.StateOut.model_validate(visible(service, n, caller)) for n in numbers])
+
+
+@router.get("/{number}")
+async def one(request: Request, number: JobNumber, caller: Person) -> m.JobDetail:
+    return m.JobDetail.model_validate(visible(service_of(request), number, caller))
+
+
+@router.delete("/{number}")
+async def cancel(request: Request, number: JobNumber, caller: Person) -> m.StateOut:
+    """Cancel a job. One that runs is asked to save its work and leave; one that has ended stays as it is."""
+    service = service_of(request)
+    visible(service, number, caller)
+    service.cancel([number])
+    return m.StateOut.model_validate(visible(service, number, caller))
+
+
+@router.patch("/{number}")
+async def change(request: Request, number: JobNumber, body: m.Change, caller: Person) -> m.JobDetail:
+    """Change the priority of a job that has not ended."""
+    service = service_of(request)
+    visible(service, number, caller)
+    service.set_priority(number, body.priority)
+    return m.JobDetail.model_validate(visible(service, number, caller))
+
+
+@router.get("/{number}/events")
+async def events(
+    request: Request,
+    number: JobNumber,
+    caller: Person,
+    limit: Limit = 1000,
+    after: Annotated[int, Query(ge=0, le=m.MAX_NUMBER, description="newer than this event")] = 0,
+    newest: Annotated[bool, Query(description="the last ones, where there are more than `limit`")] = False,
+) -> m.EventPage:
+    """Its story, oldest first."""
+    service = service_of(request)
+    visible(service, number, caller)
+    found = service.events(number, after=after, limit=limit, newest=newest)
+    return m.EventPage(events=[m.EventOut.model_validate(event) for event in found])
+
+
+@router.get("/{number}/runs")
+async def runs(request: Request, number: JobNumber, caller: Person) -> m.RunList:
+    """Its generations, oldest first."""
+    service = service_of(request)
+    visible(service, number, caller)
+    return m.RunList(runs=[m.RunOut.model_validate(run) for run in service.runs(number)])
+
+
+@router.get("/{number}/explain")
+async def explain(request: Request, number: JobNumber, caller: Person) -> dict[str, Any]:
+    """Why it waits: category, evidence, and the smallest change that would start it now."""
+    service = service_of(request)
+    visible(service, number, caller)
+    told: dict[str, Any] = clean(await service.explain_now(number))
+    return told
+
+
+def _states(text: str | None) -> list[State] | None:
+    if text is None:
+        return None
+    try:
+        return [State(part.strip()) for part in text.split(",")]
+    except ValueError:
+        known = ", ".join(State)
+        raise InputError(f"not states of jobs: {text!r}", hint=f"write some of {known}, with commas") from None
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > m.MAX_LIMIT or not all(p.isascii() and p.isdigit() and len(p) <= 18 for p in parts):
+        raise InputError("not numbers of jobs", hint=f"write at most {m.MAX_LIMIT} of them, with commas")
+    return [int(part) for part in parts]

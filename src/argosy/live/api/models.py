@@ -1,0 +1,229 @@
+"""What goes in and out of the API, as models: they check what comes in and are the OpenAPI document."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from argosy.live.api.shown import clean, clean_text
+from argosy.live.api.submission import is_text
+from argosy.live.spec import JobSpec
+
+MAX_JOBS_IN_A_REQUEST = 1000
+MAX_LIMIT = 1000
+MAX_NUMBER = 2**63 - 1  # the largest that the database can hold
+MAX_TEXT = 200
+
+
+def _encodable(text: str) -> str:
+    if not is_text(text):
+        raise ValueError("this is no text; remove the characters that can not be encoded")
+    return text
+
+
+Shown = Annotated[str, BeforeValidator(clean_text)]  # what a job may have written
+Said = Annotated[dict[str, Any], BeforeValidator(clean)]
+Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_encodable)]
+Number = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+StateName = Literal["pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
+
+
+class In(BaseModel):
+    """What comes in: unknown keys are errors, numbers are finite."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Out(BaseModel):
+    """What goes out, taken from the attributes of our own values."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+def _absolute(path: str) -> str:
+    if "\0" in path or not PurePosixPath(path).is_absolute():
+        raise ValueError("this is no absolute path; write it from the root, such as /home/me/project")
+    return path
+
+
+class Submission(In):
+    jobs: list[JobSpec] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST, description="job files")
+    workdir: Annotated[str, Field(max_length=4096), AfterValidator(_encodable), AfterValidator(_absolute)] | None = (
+        Field(None, description="where jobs run that name no folder of their own")
+    )
+
+
+class Numbers(BaseModel):
+    ids: list[int]
+
+
+class ToCancel(In):
+    ids: list[Number] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST)
+
+
+class Change(In):
+    priority: float = Field(ge=0, le=100, description="higher first")
+
+
+class Report(In):
+    """What a job says of itself."""
+
+    step: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = None
+    epoch: Annotated[float, Field(ge=0)] | None = None
+    progress: Annotated[float, Field(ge=0, le=1)] | None = None
+    samples: Annotated[float, Field(ge=0)] | None = None
+    metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
+
+
+class JobOut(Out):
+    id: int
+    name: str
+    owner: str
+    queue: str
+    state: StateName
+    priority: float
+    gpus: float = Field(description="held now")
+    gpus_low: float
+    gpus_high: float
+    places: list[str] = Field(description="where it runs now, such as n1:0,1")
+    paused: bool
+    progress: float | None
+    why: Shown = Field(description="why it waits, in a line")
+    message: Shown = Field(description="why it failed, or what went wrong last")
+    exit_code: int | None
+    generation: int = Field(description="of its newest run; 0 before the first")
+    array_id: int | None
+    array_index: int | None
+    after: list[int]
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    wait_s: float = Field(description="time in which it did not run")
+    run_s: float
+    gpu_s: float = Field(description="GPU-seconds held")
+    failures: int
+    preemptions: int
+    resizes: int
+    moves: int
+    hot: bool = Field(description="it uses the SDK, and is resized without a restart")
+
+
+class JobDetail(JobOut):
+    workdir: str
+    spec: dict[str, Any]
+    report: Said
+
+
+class JobPage(BaseModel):
+    jobs: list[JobOut]
+    next: int | None = Field(description="give it as `before` (or `after`) to see more; null: these are all")
+    counts: dict[str, int] = Field(description="your jobs by state; an operator's: all")
+
+
+class StateOut(Out):
+    id: int
+    state: StateName
+
+
+class States(BaseModel):
+    jobs: list[StateOut]
+
+
+class NodeOut(Out):
+    name: str
+    gpu_type: str
+    gpus: int
+    cpus: float
+    memory_gib: float
+    rack: str
+    state: str = Field(description="up, draining or down")
+    message: str
+    drained_by: str | None
+    used_gpus: float
+    jobs: list[int] = Field(description="those you may see")
+
+
+class NodeList(BaseModel):
+    nodes: list[NodeOut]
+
+
+class QueueOut(Out):
+    name: str
+    quota_gpus: float
+    limit_gpus: float | None
+    weight: float
+
+
+class QueueList(BaseModel):
+    queues: list[QueueOut]
+
+
+class EventOut(Out):
+    id: int
+    job: int
+    generation: int
+    at: float
+    kind: str
+    text: Shown
+
+
+class EventPage(BaseModel):
+    events: list[EventOut]
+
+
+class PartOut(Out):
+    node: str
+    devices: list[int]
+    milli: int
+    servers: int
+
+
+class RunOut(Out):
+    generation: int
+    version: int
+    parts: list[PartOut]
+    paused: bool
+    stop: str | None
+    launched_at: float
+    ended_at: float | None
+    run_s: float
+    gpu_s: float
+    exit_code: int | None
+    message: Shown
+    restarts: int
+
+
+class RunList(BaseModel):
+    runs: list[RunOut]
+
+
+class TokenIn(In):
+    owner: Text = Field(description="letters, digits, dots and dashes")
+    role: Literal["user", "operator"] = "user"
+
+
+class TokenOut(Out):
+    id: int
+    owner: str
+    role: str
+    created_at: float
+
+
+class NewToken(TokenOut):
+    secret: str = Field(description="shown once, and kept nowhere")
+
+
+class TokenList(BaseModel):
+    tokens: list[TokenOut]
+
+
+class Problem(BaseModel):
+    what: str
+    value: str | None
+    hint: str | None
+
+
+class ProblemOut(BaseModel):
+    error: Problem

@@ -1,0 +1,32 @@
+"""What jobs say, made fit to be shown: a job may say anything, and must not spoil the answers of others by it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+DEEPEST = 6
+MOST = 1000  # entries of a list or mapping
+LARGEST = 2**63
+
+
+def clean_text(text: str) -> str:
+    """Text that can be encoded: JSON knows halves of surrogate pairs, UTF-8 does not."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """A value that is JSON, with finite numbers, and not out of all proportion; what is not becomes None."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -LARGEST < value < LARGEST else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth < DEEPEST and isinstance(value, dict) and len(value) <= MOST:
+        return {clean_text(str(key)): clean(item, depth + 1) for key, item in value.items()}
+    if depth < DEEPEST and isinstance(value, list | tuple) and len(value) <= MOST:
+        return [clean(item, depth + 1) for item in value]
+    return None

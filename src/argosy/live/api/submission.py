@@ -1,0 +1,57 @@
+"""What is checked of a submission beyond its form: where it runs, and that it is not out of all proportion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from argosy.errors import InputError
+from argosy.live.spec import JobSpec
+
+MAX_JOBS = 20_000  # of one request, arrays counted in full
+MAX_SPEC = 64 * 1024
+MAX_SPECS = 64 * 2**20  # each job of an array keeps a copy
+
+
+def check_environment(spec: JobSpec) -> None:
+    """Names that no process can be given."""
+    for name in spec.env:
+        if not name or "=" in name or not is_text(name):
+            raise InputError(f"env: {name[:60]!r} is no name of a variable", hint="use letters, digits and underscores")
+
+
+def is_text(text: str) -> bool:
+    """Half of a surrogate pair is a character to JSON and to nobody else."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def admitted(spec: JobSpec, workdir: Path | None) -> JobSpec:
+    """The job with an absolute folder: the daemon's own is nobody's business."""
+    check_environment(spec)
+    if spec.workdir is None or spec.workdir.is_absolute():
+        return spec
+    if workdir is None:
+        hint = "write it from the root, or tell with `workdir` where you submit from"
+        raise InputError(f"workdir: {str(spec.workdir)[:100]!r} is no absolute path", hint=hint)
+    return spec.model_copy(update={"workdir": workdir / spec.workdir})
+
+
+def check_sizes(specs: Sequence[JobSpec]) -> None:
+    if sum(spec.array or 1 for spec in specs) > MAX_JOBS:
+        raise InputError(f"more than {MAX_JOBS} jobs in one request", hint="submit them in several")
+    total = 0
+    for spec in specs:
+        try:
+            size = len(spec.model_dump_json())
+        except ValueError:  # half of a surrogate pair
+            raise InputError("a text in the job file can not be encoded", hint="write it in UTF-8") from None
+        if size > MAX_SPEC:
+            what = f"the job file of {spec.name} has more than {MAX_SPEC // 1024} KiB"
+            raise InputError(what, hint="put long texts into files of their own")
+        total += size * (spec.array or 1)
+    if total > MAX_SPECS:
+        raise InputError("too much for one request: long job files times large arrays", hint="submit them in several")

@@ -1,0 +1,219 @@
+"""A run that only exists in arithmetic: how long it takes, where it breaks, what it has saved, at any moment.
+
+Its script stands in the job file's command, `run: fake seconds=30 crash_at=10 hot=false`, or `run: sleep 30`; or is
+given by whoever made the backend. Progress is a function of time, so nothing needs to be told when nothing is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from argosy.errors import InputError
+from argosy.live.backends.base import Assignment, Part, Phase, Run, RunKey, Status
+
+STEPS_PER_S = 10.0  # of work
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a fake job does. Seconds of work are at its smallest size; more devices go faster in proportion."""
+
+    seconds: float = 10.0
+    exit: int = 0  # code with which it ends
+    crash_at: float | None = None  # after so many seconds of work it ends with code 1 …
+    crashes: int = 1  # … in the first so many generations
+    hang: bool = False  # it makes no progress at all
+    hot: bool = True  # it uses the SDK: changes size without a restart
+    start_s: float = 0.05
+    change_s: float = 0.02  # from a new version of its assignment until that is in force
+    stop_s: float = 0.02  # to save and leave
+    every: float = 5.0  # seconds between checkpoints
+    fail_launch: str = ""  # it can not be launched at all, and this is why
+
+    @classmethod
+    def of(cls, run: Run) -> Script:
+        """Read from the command."""
+        command = run.spec["run"]
+        words = command.split() if isinstance(command, str) else [str(word) for word in command]
+        if words[0] == "sleep" and len(words) == 2:
+            return cls(seconds=_number(words[1]))
+        if words[0] != "fake":
+            return cls()
+        kinds = {f.name: f.type for f in fields(cls)}
+        given: dict[str, Any] = {}
+        for word in words[1:]:
+            name, _, value = word.partition("=")
+            if name not in kinds:
+                raise InputError(f"run: a fake job knows no {name!r}", hint=f"known: {', '.join(kinds)}")
+            if kinds[name] == "bool":
+                given[name] = value in ("", "true", "yes", "1")
+            elif kinds[name] == "int":
+                given[name] = int(_number(value))
+            else:
+                given[name] = value if kinds[name] == "str" else _number(value)
+        return cls(**given)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"run: {text!r} is no number", hint="write fake seconds=30") from None
+
+
+@dataclass
+class FakeRun:
+    """One generation. `settle(now)` lets time pass."""
+
+    key: RunKey
+    script: Script
+    low: float  # devices at which it works at speed 1
+    parts: tuple[Part, ...]
+    version: int
+    paused: bool
+    launched: float
+    at: float  # settled until here
+    done: float = 0.0  # seconds of work
+    coming: Assignment | None = None  # a version on its way
+    coming_at: float = 0.0
+    stop_at: float | None = None  # when it will have left
+    graceful: bool = False
+    phase: Phase = Phase.STARTING
+    exit_code: int | None = None
+    message: str = ""
+    saved: list[float] = field(default_factory=list)  # work at the newest two checkpoints of this generation
+    ended: float | None = None
+    quiet_until: float = 0.0  # nothing happens to it before
+
+    @classmethod
+    def launch(cls, run: Run, script: Script, now: float) -> FakeRun:
+        low = max(float(run.spec["resources"]["gpus"]["low"]), 0.001)
+        fresh = cls(run.key, script, low, run.assignment.parts, run.assignment.version, run.assignment.paused, now, now)
+        if run.restore:
+            fresh.done = int(run.restore[0].rpartition("-")[2]) / STEPS_PER_S
+        return fresh
+
+    @property
+    def alive(self) -> bool:
+        return self.phase is not Phase.EXITED
+
+    @property
+    def held(self) -> tuple[Part, ...]:
+        """What it may be computing on: nothing while it is paused, both places while it changes."""
+        now = () if self.paused else self.parts
+        if self.coming is None or self.coming.paused:
+            return now
+        return now + tuple(part for part in self.coming.parts if part not in now)
+
+    def change(self, to: Assignment, now: float) -> None:
+        if to.version > max(self.version, self.coming.version if self.coming else 0):
+            self.coming, self.coming_at, self.quiet_until = to, now + self.script.change_s, now
+
+    def stop(self, grace_s: float, now: float) -> None:
+        leaves = now + (self.script.stop_s if grace_s > 0 and not self.script.hang else grace_s)
+        if self.stop_at is None:
+            self.graceful = grace_s > self.script.stop_s and not self.script.hang
+        if self.stop_at is None or leaves < self.stop_at:
+            self.stop_at, self.quiet_until = leaves, now
+
+    def settle(self, now: float) -> None:
+        while self.phase is not Phase.EXITED and self.at < now:
+            if now < self.quiet_until:  # nothing but progress: by far the most frequent case
+                self._work(now)
+                return
+            if not self._happen():
+                self._work(min([now, *(t for t in self._moments() if t > self.at)]))
+                self._happen()
+            if self.phase is Phase.RUNNING and self.coming is None and self.stop_at is None:
+                self.quiet_until = min((t for t in self._moments() if t > self.at), default=self.at)
+
+    def _moments(self) -> list[float]:
+        """When something happens next."""
+        found = [self.launched + self.script.start_s]
+        if self.coming is not None:
+            found.append(max(self.coming_at, self.launched + self.script.start_s))
+        if self.stop_at is not None:
+            found.append(self.stop_at)
+        if self._speed > 0:
+            found.append(self.at + (self._target - self.done) / self._speed)
+        return found
+
+    @property
+    def _speed(self) -> float:
+        if self.phase is not Phase.RUNNING or self.script.hang or self.stop_at is not None:
+            return 0.0
+        devices = sum(len(part.devices) * part.milli for part in self.parts) / 1000
+        return devices / self.low if devices else 1.0
+
+    @property
+    def _target(self) -> float:
+        crash = self.script.crash_at
+        if crash is not None and self.key.generation <= self.script.crashes and self.done <= crash:
+            return min(crash, self.script.seconds)
+        return self.script.seconds
+
+    def _work(self, t: float) -> None:
+        """Time passes in which nothing else happens."""
+        every = self.script.every
+        before, self.done = self.done, min(self.done + self._speed * (t - self.at), self._target)
+        self.at = t
+        if self.done // every > before // every:
+            self.saved = [*self.saved, self.done // every * every][-2:]
+
+    def _happen(self) -> bool:
+        """What is due now; False if nothing is."""
+        if self.stop_at is not None and self.at >= self.stop_at:
+            if self.graceful and self.phase is not Phase.STARTING:
+                self.saved = [*self.saved, self.done][-2:]
+            self._end(0 if self.graceful else -9, "stopped")
+        elif self._speed > 0 and self.done >= self._target - 1e-9:
+            crashed = self._target < self.script.seconds
+            self._end(1 if crashed else self.script.exit, "crashed as its script says" if crashed else "")
+        elif self.phase is Phase.STARTING and self.at >= self.launched + self.script.start_s:
+            self.phase = Phase.PAUSED if self.paused else Phase.RUNNING
+        elif self.coming is not None and self.at >= self.coming_at and self.phase is not Phase.STARTING:
+            self.parts, self.version, self.paused = self.coming.parts, self.coming.version, self.coming.paused
+            self.phase, self.coming = (Phase.PAUSED if self.paused else Phase.RUNNING), None
+        else:
+            return False
+        return True
+
+    def _end(self, code: int | None, message: str) -> None:
+        self.phase, self.exit_code, self.message, self.ended = Phase.EXITED, code, message, self.at
+
+    def lose(self, message: str) -> None:
+        self._end(None, message)
+
+    def status(self) -> Status:
+        steps = int(self.done * STEPS_PER_S + 1e-6)
+        finished = self.exit_code == 0 and self.stop_at is None
+        phase = Phase.STOPPING if self.alive and self.stop_at is not None else self.phase
+        report: dict[str, Any] = {"step": steps, "progress": round(self.done / max(self.script.seconds, 1e-9), 6)}
+        if finished:
+            report["done"] = True
+        saved = [int(work * STEPS_PER_S + 1e-6) for work in self.saved]
+        return Status(
+            self.key, phase, self.version, self.exit_code, self.message,
+            self.script.hot and self.phase is not Phase.STARTING, report,
+            tuple({"path": f"gen-{self.key.generation}/step-{step}", "step": step} for step in saved),
+        )  # fmt: skip
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON, for a backend that outlives its process."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> FakeRun:
+        coming = data["coming"]
+        if coming is not None:
+            coming = Assignment(coming["version"], _parts(coming["parts"]), coming["paused"])
+        known = {
+            "key": RunKey(*data["key"]), "script": Script(**data["script"]), "parts": _parts(data["parts"]),
+            "coming": coming, "phase": Phase(data["phase"]),
+        }  # fmt: skip
+        return cls(**{**data, **known})
+
+
+def _parts(data: list[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(Part(p["node"], tuple(p["devices"]), p["milli"], p["servers"]) for p in data)

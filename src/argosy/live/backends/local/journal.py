@@ -1,0 +1,35 @@
+"""What the workers print: kept in the log, and searched for progress where the job file says how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.live.backends.local.logs import LogFile
+from argosy.live.backends.local.progress import ProgressReader
+from argosy.live.backends.local.records import RunFolder
+from argosy.live.backends.local.status import StatusKeeper
+from argosy.live.backends.local.team import Member
+
+LOG_BYTES = 64 << 20
+
+
+class Journal:
+    def __init__(self, folder: RunFolder, run: Mapping[str, Any], status: StatusKeeper) -> None:
+        self.status = status
+        self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
+        progress = run["spec"].get("progress")
+        self.progress = ProgressReader(progress["pattern"], progress.get("total")) if progress else None
+        self.several = False  # more than one worker prints: lines say whose they are
+
+    def output(self, member: Member, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        prefix = b"[%d] " % member.number if self.several else b""
+        self.log.write(b"".join(prefix + line for line in lines))
+        if self.progress is None or self.progress.given_up or self.status.hot:
+            return
+        if report := self.progress.read(lines):
+            self.status.take_report(report)
+        if self.progress.given_up:
+            self.status.tell("the progress pattern takes too long on this log; progress is no longer read")

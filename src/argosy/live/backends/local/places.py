@@ -1,0 +1,116 @@
+"""Slots of this machine: which cores and which GPUs a worker gets, and the variables that tell it so."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from argosy.live.backends.base import Assignment, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node as this machine has it: virtual slots on CPU cores, or real GPUs."""
+
+    first: int  # number of its first slot, counted over all nodes
+    gpus: int
+    cuda: bool = False
+
+
+def slots(assignment: Assignment) -> tuple[str, ...]:
+    """The slots of an assignment as "node:device"; a part without devices is the node's CPUs."""
+    found: list[str] = []
+    for part in assignment.parts:
+        found += [f"{part.node}:{device}" for device in part.devices] or [f"{part.node}:cpu"]
+    return tuple(found)
+
+
+def read_assignment(content: Mapping[str, Any]) -> Assignment:
+    parts = tuple(
+        Part(part["node"], tuple(part["devices"]), part.get("milli", 1000), part.get("servers", 0))
+        for part in content["parts"]
+    )
+    return Assignment(content["version"], parts, content.get("paused", False))
+
+
+class Places:
+    """All nodes of this machine."""
+
+    def __init__(self, nodes: Mapping[str, Place]) -> None:
+        self.nodes = nodes
+
+    def cpus(self, of: Sequence[str]) -> list[int] | None:
+        """The cores of these slots: slot i of a machine with n cores has core i mod n. None: no restriction."""
+        cores = sorted(os.sched_getaffinity(0))
+        chosen: set[int] = set()
+        for slot in of:
+            node, _, device = slot.rpartition(":")
+            place = self.nodes[node]
+            if place.cuda or not device.isdigit():
+                return None
+            chosen.add(cores[(place.first + int(device)) % len(cores)])
+        return sorted(chosen)
+
+    def devices(self, of: Sequence[str]) -> list[int] | None:
+        """The real GPUs of these slots; None where there are none."""
+        found = [slot.rpartition(":") for slot in of]
+        if not any(self.nodes[node].cuda for node, _, _ in found):
+            return None
+        return [int(device) for _, _, device in found if device.isdigit()]
+
+    def variables(self, of: Sequence[str]) -> dict[str, str]:
+        """What a process with these slots is told about the hardware."""
+        told = {"ARGOSY_SLOT": of[0]}
+        devices, cpus = self.devices(of), self.cpus(of)
+        if devices is not None:
+            told["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+        elif cpus is not None:
+            told |= {"OMP_NUM_THREADS": str(len(cpus)), "ARGOSY_THREADS": "1"}
+        return told
+
+
+def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
+    """What all workers of a run are told."""
+    spec, home, generation = run["spec"], Path(run["home"]), run["generation"]
+    return {
+        "ARGOSY_JOB_ID": str(run["job"]),
+        "ARGOSY_GENERATION": str(generation),
+        "ARGOSY_RUN": run["marker"],
+        "ARGOSY_CONTROL": str(control),
+        "ARGOSY_CHECKPOINTS": str(home / "checkpoints" / f"gen-{generation}"),
+        "ARGOSY_RESTORE": json.dumps([str(home / "checkpoints" / path) for path in run["restore"]]),
+        "ARGOSY_CHECKPOINT_EVERY": str(spec.get("checkpoint", {}).get("every", 600.0)),
+        "ARGOSY_GROW": json.dumps(spec.get("grow", {})),
+        "PYTHONUNBUFFERED": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
+    """torchrun's."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequence[str], control: Path, *,
+                   warm: bool) -> dict[str, Any]:
+    """What the nursery must know to start a worker on these slots. The job file's variables win over all but ours."""
+    own = {name: value for name, value in run["spec"].get("env", {}).items() if not name.startswith("ARGOSY_")}
+    command = run["command"] if warm else run["cold"]
+    env = {
+        **run["env"], **run_variables(run, control), **places.variables(of), **own, "ARGOSY_WORKER": str(number),
+    }
+    return {
+        "how": command["how"], "argv": command["argv"], "env": env, "cwd": run["cwd"], "cpus": places.cpus(of),
+        "umask": run.get("umask", 0o022), "limits": {"RLIMIT_CORE": 0},  # a dump of a training is gigabytes
+    }

@@ -1,0 +1,243 @@
+"""Who is in the process group of a run, and when it changes: pure logic, without processes, sockets or clocks.
+
+Events are noted (`hello`, `ready`, `beat`, `switched`, `broken`, `left`, `lost`); `decide` then says what is to be
+done. A plan is a numbered list of members in rank order. Three rules:
+
+* A plan is published when all its members are ready, and only after the one before has been taken up by all.
+* When a member is lost, those that are left get a plan to recover with at once; its successor joins when it is ready.
+* Every plan has a member that holds the state of the training. Where nobody stays, old and new first meet in one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Stage(IntEnum):
+    STARTING = 0  # the process runs, the SDK has not been heard
+    HELLO = 1
+    READY = 2  # at its first batch
+    MEMBER = 3
+    LEAVING = 4
+
+
+@dataclass(slots=True)
+class Worker:
+    number: int
+    slot: str
+    heard: float
+    stage: Stage = Stage.STARTING
+    step: int = -1
+    has_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    number: int
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    version: int
+    members: tuple[int, ...]  # in rank order
+    leavers: tuple[int, ...] = ()  # they too must hear of it
+    recover: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    why: str
+
+
+Action = Start | Publish | Kill | Fail
+
+
+@dataclass(slots=True)
+class Rules:
+    hang_s: float = 30.0  # no sign of life for so long: the worker hangs
+    patience_s: float = 20.0  # go on without newcomers that are not ready by then
+    leave_s: float = 10.0  # a leaver that has not gone by then is killed
+    broken_s: float = 1.0  # a broken group in which nobody has died is formed again after this
+    replacements: int = 5  # so many lost workers are replaced …
+    window_s: float = 600.0  # … within this time
+
+
+@dataclass(slots=True)
+class Crew:
+    rules: Rules = field(default_factory=Rules)
+    workers: dict[int, Worker] = field(default_factory=dict)  # the living
+    wanted: tuple[str, ...] = ()  # slots
+    version: int = 0
+    members: tuple[int, ...] = ()
+    pending: set[int] = field(default_factory=set)  # members that have not taken up the newest plan
+    ending: bool = False  # somebody has said that the training is done
+    replaced: list[float] = field(default_factory=list)
+    _next: int = 0
+    _lost_slots: list[str] = field(default_factory=list)
+    _waiting_since: float | None = None
+    _broken_since: float | None = None
+    _leaving_since: float | None = None
+
+    # -- events
+
+    def want(self, slots: Iterable[str], now: float) -> None:
+        self.wanted, self._waiting_since = tuple(slots), now
+
+    def add(self, slot: str, now: float) -> int:
+        """A worker that somebody starts; its number."""
+        number, self._next = self._next, self._next + 1
+        self.workers[number] = Worker(number, slot, now)
+        return number
+
+    def hello(self, number: int, now: float) -> None:
+        self._reach(number, Stage.HELLO, now)
+
+    def ready(self, number: int, now: float) -> None:
+        self._reach(number, Stage.READY, now)
+
+    def beat(self, number: int, step: int, now: float) -> None:
+        if worker := self.workers.get(number):
+            worker.heard, worker.step = now, max(step, worker.step)
+
+    def broken(self, number: int, now: float) -> None:
+        if number in self.members and self._broken_since is None:
+            self._broken_since = now
+
+    def switched(self, number: int, version: int, now: float) -> None:
+        if worker := self.workers.get(number):
+            worker.heard, worker.has_state = now, True
+            if version == self.version:
+                self.pending.discard(number)
+
+    def done(self) -> None:
+        self.ending = True
+
+    def lost(self, number: int) -> None:
+        """It died, or is as good as dead."""
+        worker = self.workers.pop(number, None)
+        if worker is not None and worker.stage is not Stage.LEAVING and worker.slot in self.wanted:
+            self._lost_slots.append(worker.slot)
+
+    left = lost
+
+    def forgive(self, now: float) -> None:
+        """They could not be heard, or could not speak: a pause, or this process itself was held up."""
+        for worker in self.workers.values():
+            worker.heard = now
+
+    # -- what is
+
+    @property
+    def settled(self) -> bool:
+        """Exactly the wanted slots are at work, and nobody else."""
+        slots = sorted(self.workers[number].slot for number in self.members if number in self.workers)
+        everybody = set(self.workers) == set(self.members)
+        return bool(self.version) and not self.pending and everybody and slots == sorted(self.wanted)
+
+    # -- what to do
+
+    def decide(self, now: float) -> list[Action]:
+        if self.ending:
+            return []
+        actions: list[Action] = list(self._judge(now))
+        if self.version and (recovery := self._recover(now)):
+            actions.append(recovery)
+            if isinstance(recovery, Fail):
+                return actions
+        actions += self._unwanted()
+        actions += self._newcomers(now)
+        if plan := self._next_plan(now):
+            actions.append(plan)
+        return actions
+
+    def _judge(self, now: float) -> Iterable[Kill]:
+        """Workers that are silent, and leavers that do not leave."""
+        for worker in list(self.workers.values()):
+            if worker.stage is Stage.LEAVING:
+                since = self._leaving_since
+                if not self.pending and since is not None and now - since > self.rules.leave_s:
+                    self.lost(worker.number)
+                    yield Kill(worker.number, f"did not leave within {self.rules.leave_s:g} s")
+            elif worker.stage is not Stage.STARTING and now - worker.heard > self.rules.hang_s:
+                self.lost(worker.number)
+                yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
+
+    def _recover(self, now: float) -> Publish | Fail | None:
+        died = any(number not in self.workers for number in self.members)
+        broken = self._broken_since is not None and now - self._broken_since > self.rules.broken_s
+        if not died and not broken:
+            return None
+        alive = [number for number in self.members if number in self.workers]
+        if not any(self.workers[number].has_state for number in alive):  # who was about to leave has it still
+            alive += [n for n, worker in self.workers.items() if worker.stage is Stage.LEAVING and worker.has_state]
+        if self.version == 1 and self.pending and alive:
+            pass  # nobody has taken a step yet: there is no state to lose
+        elif not any(self.workers[number].has_state for number in alive):
+            return Fail("no worker is left that holds the state of the training")
+        return self._publish(alive, recover=True, now=now)
+
+    def _unwanted(self) -> Iterable[Kill]:
+        """Newcomers whose slot is no longer asked for: they hold nothing that could be lost."""
+        for worker in list(self.workers.values()):
+            if worker.slot not in self.wanted and worker.number not in self.members and worker.stage <= Stage.READY:
+                self.lost(worker.number)
+                yield Kill(worker.number, "is no longer needed")
+
+    def _newcomers(self, now: float) -> Iterable[Start | Fail]:
+        held = [worker.slot for worker in self.workers.values() if worker.stage is not Stage.LEAVING]
+        for slot in self.wanted:
+            if slot in held:
+                held.remove(slot)
+                continue
+            if slot in self._lost_slots:
+                self._lost_slots.remove(slot)
+                self.replaced = [t for t in self.replaced if now - t < self.rules.window_s] + [now]
+                if len(self.replaced) > self.rules.replacements:
+                    minutes = self.rules.window_s / 60
+                    yield Fail(f"more than {self.rules.replacements} workers were lost within {minutes:g} minutes")
+                    return
+            self._waiting_since = now
+            yield Start(self.add(slot, now), slot)
+
+    def _next_plan(self, now: float) -> Publish | None:
+        if self.pending:
+            return None
+        free, able = list(self.wanted), []
+        for worker in self.workers.values():
+            if worker.slot in free and worker.stage in (Stage.READY, Stage.MEMBER):
+                free.remove(worker.slot)
+                able.append(worker.number)
+        if not able or set(able) == set(self.members):
+            return None
+        late = self._waiting_since is not None and now - self._waiting_since > self.rules.patience_s
+        if free and not late:
+            return None
+        stay = [number for number in self.members if number in able]
+        if self.version and not stay:
+            stay = list(self.members)
+        return self._publish([*stay, *(number for number in sorted(able) if number not in stay)], False, now)
+
+    def _publish(self, members: Sequence[int], recover: bool, now: float) -> Publish:
+        self.version += 1
+        leavers = tuple(n for n in self.members if n not in members and n in self.workers)
+        for number in leavers:
+            self.workers[number].stage = Stage.LEAVING
+            self._leaving_since = now
+        for number in members:
+            self.workers[number].stage = Stage.MEMBER
+        self.members, self.pending, self._broken_since = tuple(members), set(members), None
+        return Publish(self.version, self.members, leavers, recover)
+
+    def _reach(self, number: int, stage: Stage, now: float) -> None:
+        if worker := self.workers.get(number):
+            worker.heard = now
+            worker.stage = max(worker.stage, stage)

@@ -1,0 +1,51 @@
+"""A small event loop for the supervisor: descriptors that become readable, and timers. One thread, no more.
+
+A supervisor lives as long as its run and there may be hundreds of them, so it must be light and quick to start.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Reactor:
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._running = False
+
+    def watch(self, readable: Any, call: Callable[[], None]) -> None:
+        """Call whenever this descriptor or socket has something to read, or has ended."""
+        self._selector.register(readable, selectors.EVENT_READ, call)
+
+    def unwatch(self, readable: Any) -> None:
+        self._selector.unregister(readable)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
+
+    def every(self, seconds: float, call: Callable[[], None]) -> None:
+        def again() -> None:
+            call()
+            self.later(seconds, again)
+
+        self.later(seconds, again)
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        self._running = True
+        while self._running:
+            wait = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+            for key, _ in self._selector.select(wait):
+                if self._selector.get_map().get(key.fd) is key:  # an earlier call may have closed it
+                    key.data()
+            while self._running and self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()

@@ -1,0 +1,53 @@
+"""Unix sockets with paths of any length, and where a run keeps its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+LONGEST_PATH = 100  # of a socket that others open by its name; the system takes 107 bytes
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Another name for a socket, as short as the system wants it (107 bytes)."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with short_path(path) as short:
+            connection.connect(short)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def socket_folder(folder: Path, user: str | None) -> Path:
+    """Where the workers' socket lies: its path must be short, and the run's user must be able to reach it."""
+    if user is None and len(os.fsencode(folder)) + len("/control") <= LONGEST_PATH:
+        return folder
+    made = Path(tempfile.mkdtemp(prefix="argosy-"))
+    if user is not None:
+        account = pwd.getpwnam(user)
+        os.chown(made, account.pw_uid, account.pw_gid)
+    return made

@@ -1,0 +1,61 @@
+"""How a run ended, from how its workers ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class End(NamedTuple):
+    """Of one worker."""
+
+    code: int  # negative: killed by that signal
+    text: str
+    done: bool = False  # it had said that the training is complete
+    left: bool = False  # it had handed over and left
+
+
+def verdict(ends: Sequence[End], *, hot: bool) -> tuple[int, str]:
+    """Exit code and message of a run that nobody stopped, the ends of its workers in the order of time.
+
+    Without the SDK the first failure counts. With it workers may have been lost and replaced: then it counts whether
+    one of them came to the end, and whether one that had come to it failed afterwards.
+    """
+    if not hot:
+        return next(((end.code, end.text) for end in ends if end.code), (0, ""))
+    stayed = [end for end in ends if not end.left]
+    for end in stayed:
+        if end.done and end.code > 0:
+            return end.code, end.text
+    if any(end.code == 0 for end in stayed):
+        return 0, ""
+    return (stayed[-1].code, stayed[-1].text) if stayed else (-signal.SIGTERM, "somebody else asked it to leave")
+
+
+def came_to_its_end(ends: Sequence[End]) -> bool:
+    """Was it complete, although it was asked to stop?"""
+    return any(end.done and end.code == 0 for end in ends) and not any(end.done and end.code > 0 for end in ends)
+
+
+def stopped(ends: Sequence[End], *, at_once: bool) -> tuple[int, str]:
+    """Exit code and message of a run that was asked to stop and did."""
+    if ends[-1].code == -signal.SIGKILL:
+        return -signal.SIGKILL, "killed" if at_once else "killed: it did not stop in time"
+    return -signal.SIGTERM, "stopped"
+
+
+def how_it_ended(number: int, code: int, tail: bytes) -> str:
+    """One worker's end, with the last words of the log."""
+    if code == 0:
+        return f"worker {number} ended"
+    how = f"exited with code {code}" if code > 0 else f"was killed by signal {-code} ({_signal_name(-code)})"
+    last = next((line for line in reversed(tail.decode(errors="replace").splitlines()) if line.strip()), "")
+    return f"worker {number} {how}" + (f"; last line: {last.strip()[:200]}" if last else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

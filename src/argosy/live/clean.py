@@ -1,0 +1,63 @@
+"""What a job says is not to be trusted: made plain before it is kept, or dropped.
+
+Text that is no text becomes question marks, numbers that are none (or would not fit a database) go, and a report that
+is larger than reports are goes as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MAX_TEXT = 2000
+MAX_ENTRIES = 200  # of a report, at all depths together
+MAX_DEPTH = 4
+LARGEST = 2**63 - 1
+
+
+class TooLarge(Exception):
+    """A report with more in it than reports have."""
+
+
+def text(value: object, limit: int = MAX_TEXT) -> str:
+    return str(value)[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= LARGEST and math.isfinite(value) else None
+
+
+def whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else None
+
+
+def report(said: Mapping[Any, Any]) -> dict[str, Any]:
+    """A report as plain values; empty if it is too large."""
+    try:
+        cleaned = _plain(said, MAX_DEPTH, [MAX_ENTRIES])
+    except TooLarge:
+        return {}
+    return cleaned if isinstance(cleaned, dict) else {}
+
+
+def _plain(value: Any, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth < 0:
+        raise TooLarge
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return whole(value)
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Mapping):
+        return {text(key, 100): _plain(one, depth - 1, left) for key, one in value.items() if isinstance(key, str)}
+    if isinstance(value, list | tuple):
+        return [_plain(one, depth - 1, left) for one in value]
+    return None

@@ -1,0 +1,248 @@
+"""The daemon: one asyncio process with the store, the API, a planner and a backend.
+
+Several times a second, and at once when something happens, it makes a pass: what does the backend report, what does the
+policy want, what is to be ordered. It may be killed at any moment: all that matters is in the database, and the next
+one adopts what still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import logging
+import os
+import pwd
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.backends.base import Backend, Run
+from argosy.live.bookkeeper import Bookkeeper
+from argosy.live.clock import Clock
+from argosy.live.home import Home
+from argosy.live.logs import LOGGER, note
+from argosy.live.outbox import Outbox
+from argosy.live.planner.messages import NodeState, Setup, Snapshot
+from argosy.live.planner.process import PlannerProcess
+from argosy.live.planning import Planner, PlannerFactory, Planning
+from argosy.live.problems import NoSpace
+from argosy.live.service import Service
+from argosy.live.store import RunRow, Store, database
+from argosy.live.submissions import MIN_FREE_BYTES
+from argosy.live.web import Web
+
+POLL_S = 0.25
+NODES_EVERY_S = 2.0
+FLUSH_EVERY_S = 5.0
+POLL_LIMIT_S = 30.0
+
+Application = Callable[..., Any]  # ASGI
+
+
+class Daemon:
+    """`await run()` serves until `stop()` or a signal; jobs go on. `app` makes the API from the service."""
+
+    def __init__(self, home: Home, cluster: Cluster, policy: str, backend: Backend, *,
+                 planner: PlannerFactory | None = None, app: Callable[[Service], Application] | None = None,
+                 host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None, poll_s: float = POLL_S,
+                 switch_users: bool | None = None, min_free_bytes: int = MIN_FREE_BYTES) -> None:
+        self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
+        self._make_planner = planner or self._planner_process
+        self._app, self._host, self._port, self._poll_s = app, host, port, poll_s
+        self._switch_users = os.geteuid() == 0 if switch_users is None else switch_users
+        self._min_free_bytes = min_free_bytes
+        self._clock = clock or Clock()
+        self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self._nodes_s = self._flushed_s = float("-inf")
+        self.address = ""
+        self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
+        self.service: Service
+        self.keeper: Bookkeeper
+
+    def stop(self) -> None:
+        """End in order; may be called from a signal handler."""
+        self._stop.set()
+        self._wake.set()
+
+    async def run(self, stop_jobs: bool = False) -> None:
+        """Serve. With `stop_jobs` every run is asked to save its work and leave before the daemon ends."""
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            note("serving", address=self.address, home=str(self.home.folder), policy=self.policy)
+            self.ready.set()
+            await self._loop(lambda: self._stop.is_set())
+            if stop_jobs:
+                self.keeper.stop_everything()
+                await self._loop(lambda: not self.service.store.runs, ask=False)
+            note("ending; jobs go on" if self.service.store.runs else "ending")
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.home.create()
+        self.home.lock()
+        stack.callback(self.home.unlock)
+        store = Store(self.home.database, self._clock)
+        stack.callback(store.close)
+        self.service = Service(store, self.home, self.cluster, changed=self._wake.set,
+                               min_free_bytes=self._min_free_bytes)  # fmt: skip
+        self.service.standing.policy, self.service.standing.backend = self.policy, self.backend.name
+        self._write_queues(store)
+        self._first_token()
+        self.keeper = Bookkeeper(store, self.service.standing, self.service.metrics,
+                                 getattr(self.backend, "pauses_cold", True))  # fmt: skip
+        stack.push_async_callback(self.backend.close)
+        self._outbox = Outbox(self.backend, self._make_run, self._grace, store.clock.now)
+        self._planning = Planning(self._make_planner, self.policy, store, self.keeper, self._wake)
+        self.service.ask_policy = self._planning.explain
+        stack.push_async_callback(self._planning.close)
+        stack.push_async_callback(self._outbox.close)
+        if self._app is not None:
+            web = Web(self._app(self.service), self._host, self._port)
+            self.address = web.address
+            self.home.write_secret(self.home.address, web.address)
+            stack.callback(lambda: self.home.address.unlink(missing_ok=True))
+            await web.start()
+            stack.push_async_callback(web.stop)
+        await self._adopt(store)
+        loop = asyncio.get_running_loop()
+        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
+                stack.callback(loop.remove_signal_handler, number)
+
+    def _planner_process(self, snapshot: Callable[[], Snapshot]) -> Planner:
+        return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
+
+    async def _adopt(self, store: Store) -> None:
+        """Find again what ran when the former daemon ended."""
+        runs = [self._make_run(run) for run in store.runs.values()]
+        statuses = await self.backend.adopt(runs)
+        self.keeper.take_in(statuses, adopted=True)
+        found = sum(status.key.job in store.runs for status in statuses)
+        note("adopted", runs=found, lost=len(runs) - found)
+
+    async def _loop(self, done: Callable[[], bool], ask: bool = True) -> None:
+        while not done():
+            self._wake.clear()
+            await self._pass(ask)
+            if done():
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._pause())
+
+    def _pause(self) -> float:
+        next_s = self._planning.next_s
+        if next_s is None:
+            return self._poll_s
+        return min(self._poll_s, max(0.01, next_s - self.service.store.clock.now()))
+
+    async def _pass(self, ask: bool = True) -> None:
+        """One look at everything. Whatever goes wrong is told in `health`, and tried again with the next."""
+        standing, store = self.service.standing, self.service.store
+        failures = self._outbox.take_failures()
+        try:
+            statuses = await asyncio.wait_for(self.backend.poll(), POLL_LIMIT_S)
+            await self._look_at_nodes()
+            standing.backend_problem = self._outbox.problem
+        except Exception as problem:  # whatever a backend raises must not end the daemon
+            standing.backend_problem = f"{self.backend.name}: {problem or type(problem).__name__}"
+            self.service.metrics.errors.labels("backend").inc()
+            self._outbox.failures = failures | self._outbox.failures
+            return
+        begin = time.perf_counter()
+        try:
+            self.keeper.take_in(statuses, failures, self._outbox.under_way)
+            if ask:
+                self._planning.step()
+            calls = self.keeper.act()
+            self._now_and_then(store)
+        except NoSpace as problem:
+            if not standing.disk_problem:
+                note("the disk is full; nothing is lost, it goes on when there is room", logging.ERROR)
+            standing.disk_problem = problem.what
+            self.service.metrics.errors.labels("disk").inc()
+            await asyncio.sleep(self._poll_s)
+            return
+        except Exception as problem:  # a fault of ours: nothing of this pass was written; running jobs must not suffer
+            standing.fault, standing.faults = f"{type(problem).__name__}: {problem}", standing.faults + 1
+            LOGGER.exception("a pass failed")
+            self.service.metrics.errors.labels("own").inc()
+            await asyncio.sleep(self._poll_s)
+            return
+        standing.fault = ""
+        self._outbox.send(calls, store.runs)
+        standing.passes += 1
+        standing.last_pass_s = store.clock.now()
+        self.service.metrics.passes.inc()
+        self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
+
+    def _now_and_then(self, store: Store) -> None:
+        now = store.clock.now()
+        if now - self._flushed_s < FLUSH_EVERY_S:
+            return
+        self._flushed_s = now
+        store.flush_reports()
+        store.mark_clock()
+        free = database.free_bytes(self.home.folder)
+        low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
+        self.service.standing.disk_problem = low if free < self._min_free_bytes else ""
+
+    async def _look_at_nodes(self) -> None:
+        now = self.service.store.clock.now()
+        if now - self._nodes_s < NODES_EVERY_S and not self._wake.is_set():
+            return
+        self._nodes_s = now
+        drained = self.service.drained()
+        states: dict[str, NodeState] = {}
+        for status in await self.backend.nodes():
+            name = status.node.name
+            self.service.standing.nodes[name] = status
+            states[name] = "down" if not status.up else "draining" if name in drained else "up"
+        self.keeper.tidings.nodes = states
+
+    def _make_run(self, row: RunRow) -> Run:
+        job = self.service.store.jobs[row.job]
+        env = {"ARGOSY_API": self.address, "ARGOSY_TOKEN": self.service.tokens.for_run(job.id, row.generation)}
+        if job.array_index is not None:
+            env["ARGOSY_ARRAY_INDEX"] = str(job.array_index)
+        restore = tuple(found.path for found in self.service.store.checkpoints(job.id))
+        spec = {**job.spec, "workdir": job.workdir}
+        folder = self.home.make_job_folder(job.id)
+        return Run(row.key, row.assignment, spec, folder, restore, self._unix_user(job.owner), env, job.hot)
+
+    def _unix_user(self, owner: str) -> str | None:
+        """Jobs run as who submitted them, if we may switch users and there is such a user here."""
+        if not self._switch_users:
+            return None
+        try:
+            return owner if pwd.getpwnam(owner).pw_uid != os.geteuid() else None
+        except KeyError:
+            return None
+
+    def _grace(self, job: int) -> float:
+        row = self.service.store.jobs.get(job)
+        return row.parsed.grace if row is not None else 0.0
+
+    def _first_token(self) -> None:
+        """The first operator is who starts the daemon."""
+        if not self.home.token.exists() or self.service.tokens.find(self.home.token.read_text().strip()) is None:
+            _, secret = self.service.tokens.add(_whoami(), "operator")
+            self.home.write_secret(self.home.token, secret)
+
+    def _write_queues(self, store: Store) -> None:
+        with store.transaction() as changes:
+            changes.execute("DELETE FROM queues")
+            for queue in self.cluster.queues:
+                values = (queue.name, queue.quota_gpus, queue.limit_gpus, queue.weight)
+                changes.execute("INSERT INTO queues VALUES (?, ?, ?, ?)", values)
+
+
+def _whoami() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid{os.geteuid()}"
+
+

@@ -1,0 +1,128 @@
+"""The cluster of the demonstration: a daemon of its own in a folder of its own, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from argosy.errors import ArgosyError
+from argosy.live.backends.local.backend import LocalBackend
+from argosy.live.client import Client, ClientError, find_address
+from argosy.live.home import Home
+
+START_LIMIT_S, END_LIMIT_S = 120.0, 30.0
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+class StageError(ArgosyError):
+    """The demonstration can not go on."""
+
+
+class Stage:
+    """Use it as a context: at its end every process that it started is gone."""
+
+    def __init__(self, home: Path, nodes: int = 2, slots: int = 2) -> None:
+        self.home, self._size = Home(home), (nodes, slots)
+        self._environment = dict(os.environ)  # as it is now: libraries that are loaded later may change it
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._client: Client | None = None
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._end()
+        finally:
+            asyncio.run(self._sweep())
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            raise StageError("no daemon has been started")
+        return self._client
+
+    def serve(self, policy: str) -> None:
+        """Start a daemon with this policy; it adopts what still runs."""
+        nodes, slots = self._size
+        words = [sys.executable, "-m", "argosy.cli.main", "serve", "--home", str(self.home.folder), "--policy", policy]
+        words += ["--nodes", str(nodes), "--slots", str(slots), "--stop-jobs"]
+        self.home.create()
+        with (self.home.folder / "serve.out").open("ab") as out:
+            # a session of its own: Ctrl-C is for us, and we end the daemon in order
+            self._daemon = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment,
+                start_new_session=True,
+            )  # fmt: skip
+        self._await_answer()
+
+    def kill(self) -> None:
+        """End the daemon as a failure of the machine would: without any notice."""
+        if self._daemon is not None:
+            os.killpg(self._daemon.pid, signal.SIGKILL)
+            self._daemon.wait()
+            self.home.address.unlink(missing_ok=True)
+        self._close_client()
+
+    def submit(self, job: dict[str, Any]) -> int:
+        return int(self.client.post("/v1/jobs", {"jobs": [job]})["ids"][0])
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, oldest first."""
+        page = self.client.get("/v1/jobs", limit=100, oldest_first=True)
+        found: list[dict[str, Any]] = page["jobs"]
+        return found
+
+    def _await_answer(self) -> None:
+        assert self._daemon is not None
+        until = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < until:
+            if self._daemon.poll() is not None:
+                break
+            with contextlib.suppress(ClientError):
+                client = Client(find_address(home=self.home.folder))
+                client.get("/v1/health")
+                self._client = client
+                return
+            time.sleep(0.1)
+        raise StageError(f"the daemon does not start:\n{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines: list[str] = []
+        for name in ("serve.out", "daemon.log"):
+            with contextlib.suppress(OSError):
+                lines += (self.home.folder / name).read_text("utf-8", "replace").splitlines()[-15:]
+        return "\n".join(f"  {line}" for line in lines)
+
+    def _end(self) -> None:
+        """Cancel what still runs, and end the daemon in order; one that does not end is killed."""
+        if self._daemon is None or self._daemon.poll() is not None:
+            return
+        with contextlib.suppress(ClientError):
+            left = [job["id"] for job in self.jobs() if job["state"] not in ENDED]
+            if left:
+                self.client.post("/v1/jobs/cancel", {"ids": left})
+        self._close_client()
+        self._daemon.send_signal(signal.SIGINT)
+        try:
+            self._daemon.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _close_client(self) -> None:
+        if self._client is not None:
+            self._client.__exit__()
+            self._client = None
+
+    async def _sweep(self) -> None:
+        """Whatever the daemon has left is a run that nobody should have: it is killed, and the zygotes with it."""
+        backend = LocalBackend(self.home.folder)
+        await backend.adopt([])
+        await backend.close()

@@ -1,0 +1,189 @@
+"""What the daemon and its planner tell each other: plain values that go through a pipe.
+
+All times are seconds of the daemon's own clock, which never goes back. Jobs are named by their numbers in the database,
+nodes by their names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.backends.base import Part
+from argosy.live.spec import JobSpec
+from argosy.sim.settings import Settings
+
+How = Literal["completed", "failed", "killed", "cancelled", "withdrawn"]
+NodeState = Literal["up", "draining", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What is known of a job when it is submitted."""
+
+    id: int
+    gpus: float  # as requested: what it gets from a policy that does not resize; 0: CPUs alone
+    submitted_s: float
+    name: str = "job"
+    user: str = ""
+    queue: str = "default"
+    min_gpus: float | None = None
+    max_gpus: float | None = None
+    cpus: float | None = None  # of the whole job at its requested size; None: the cluster's usual per GPU
+    memory_gib: float | None = None
+    gpu_types: tuple[str, ...] = ()  # empty: any
+    model: str | None = None
+    batch_size: float | None = None
+    servers: int | None = None  # parameter servers
+    app: str | None = None  # jobs of one search or array belong together
+    weight: float = 1.0
+    priority: float = 50.0
+    deadline_s: float = math.inf
+    expected_s: float | None = None  # the user's own estimate
+    min_runtime_s: float = 0.0
+    exclusive: bool = False
+
+    @classmethod
+    def of(
+        cls, spec: JobSpec, id: int, *, submitted_s: float, user: str = "", deadline_s: float | None = None,
+        app: str | None = None,
+    ) -> JobFacts:  # fmt: skip
+        """From a job file. Of a range such as 1..8 the smaller number is what it asks for."""
+        asks, low, high = spec.resources, spec.resources.gpus.low, spec.resources.gpus.high
+        if spec.exclusive and 0 < low < 1:  # a share would be shared
+            low = high = 1.0
+        units = max(low, 1.0)
+        cpus = 1.0 if asks.cpus_per_gpu is None and low == 0 else asks.cpus_per_gpu
+        return cls(
+            id, low, submitted_s, name=spec.name, user=user, queue=spec.queue, min_gpus=low, max_gpus=high,
+            cpus=None if cpus is None else cpus * units,
+            memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
+            gpu_types=spec.resources.gpu_types, model=spec.model, app=app, priority=spec.priority,
+            deadline_s=math.inf if deadline_s is None else deadline_s, expected_s=spec.expected_duration,
+            min_runtime_s=spec.min_runtime, exclusive=spec.exclusive,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a job has had so far; all zero for a new one."""
+
+    attained_gpu_s: float = 0.0  # GPU-seconds held, up to now
+    executed_s: float = 0.0  # seconds in which it held anything
+    runs: int = 0
+    preemptions: int = 0
+    faults: int = 0
+    progress: float | None = None  # 0..1, as it reported last
+    waiting_since_s: float | None = None  # of one that waits; None: since it was submitted
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A job that has not ended: where it is, or that it waits (no parts)."""
+
+    facts: JobFacts
+    account: Account = field(default_factory=Account)
+    parts: tuple[Part, ...] = ()
+    paused: bool = False
+    started_s: float | None = None  # begin of its current run
+    checkpoint_s: float | None = None  # when its work was last saved
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that is over, for those who learn from it."""
+
+    facts: JobFacts
+    work_s: float  # how long it took, counted at the size it asked for
+    attained_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a running job said; None where it said nothing of it."""
+
+    job: int
+    progress: float | None = None  # 0..1
+    rate: float | None = None  # progress per second, measured at its present size and place
+    epoch: float | None = None
+    loss: float | None = None
+    checkpoint_s: float | None = None  # when its work was last saved
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What has happened since the last one, and the time now."""
+
+    now_s: float
+    arrived: tuple[Active, ...] = ()  # waiting ones: new, or back from a wait that the daemon imposed
+    ended: Mapping[int, How] = field(default_factory=dict)  # withdrawn: not to be planned for now
+    stopped: tuple[int, ...] = ()  # hold nothing any more though they should run: failed, lost, not launched
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
+    overheads: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)  # by model: kind → seconds
+    priorities: Mapping[int, float] = field(default_factory=dict)
+    remember: bool = False  # the answer should carry the planner's memory
+    ask: bool = False  # ask the policy even if nothing has happened
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a planner must know to take over."""
+
+    now_s: float = 0.0
+    jobs: tuple[Active, ...] = ()
+    ended: tuple[Ended, ...] = ()  # oldest first; some thousands teach enough
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)
+    overheads: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)
+    memory: str | None = None  # what a former planner remembered: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Where a job should be now."""
+
+    parts: tuple[Part, ...]
+    paused: bool = False  # it keeps its place, and it is another's turn
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Why a job waits: `argosy.mechanism.plan.Reason` with names and job numbers of the daemon."""
+
+    category: str  # name of an argosy.mechanism.plan.Why, lower case with dashes
+    text: str
+    evidence: str
+    change: str = ""  # the smallest change that would start it now
+    behind: tuple[int, ...] = ()  # jobs that hold what it needs, or stand before it
+
+    def as_dict(self) -> dict[str, Any]:
+        evidence = {"seen": self.evidence, "behind": list(self.behind)}
+        return {"category": self.category, "text": self.text, "evidence": evidence, "change": self.change}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who should run where. Jobs that are not named hold nothing."""
+
+    now_s: float
+    running: Mapping[int, Share]
+    wake_at_s: float | None = None  # ask again then, if nothing happens before
+    refused: Mapping[int, str] = field(default_factory=dict)  # arrivals that can never run here, and why
+    asked: bool = True  # whether the policy was asked at all
+    policy_ns: int = 0  # its own time
+    other_ns: int = 0  # all the rest of the planner's time
+    memory: str | None = None  # JSON: for the next `Snapshot`, if it was wanted
+    notes: tuple[str, ...] = ()  # what an operator should know
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a planner is made of."""
+
+    cluster: Cluster
+    policy: str
+    settings: Settings = field(default_factory=lambda: Settings(min_run_s=10.0, hot_resize=True))
+    by_stake: bool = True  # where the policy ranks running jobs alike, take those first that lose least work

@@ -1,0 +1,121 @@
+"""The networks, sizes and queues that an engine was made for, and new jobs in its terms.
+
+An engine's tables of speeds are compiled from a trace. A live cluster has none beforehand, so one is made up: a row for
+each kind of job met so far at each size. A job of a known kind then only looks its numbers up; a new kind means new
+tables, and a new engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.planner.messages import JobFacts
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.world import ASKED, Floats, demand_rows
+from argosy.perf.tables import RateTables
+from argosy.workload.trace import SCHEMA, Trace
+
+MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
+FACTS = ("submitted_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "weight", "priority", "deadline_s",
+         "servers")  # of `JobFacts`, in the order of ASKED
+Kind = tuple[str | None, float | None, int | None, tuple[str, ...]]  # network, batch, servers, GPU types
+
+
+def kind_of(facts: JobFacts) -> Kind:
+    return facts.model, facts.batch_size, facts.servers, facts.gpu_types
+
+
+class Vocabulary:
+    """Grows by `learn`; an engine made from `trace` understands all that was learned before."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kinds: dict[Kind, int] = {(None, None, None, ()): 0}
+        self._queues: dict[str, None] = {}
+        self._size = max(1, min(cluster.total_gpus, MOST_SIZES))
+
+    def learn(self, jobs: Sequence[JobFacts]) -> bool:
+        """Take up what is new in these jobs; whether anything was."""
+        before = (len(self._kinds), len(self._queues), self._size)
+        for facts in jobs:
+            self._kinds.setdefault(kind_of(facts), len(self._kinds))
+            self._queues.setdefault(facts.queue)
+            self._size = max(self._size, math.ceil(facts.gpus))
+        return before != (len(self._kinds), len(self._queues), self._size)
+
+    def state(self) -> dict[str, list[Any]]:
+        """The order in which things were learned numbers them, also in the policy's memory."""
+        return {"kinds": [list(kind) for kind in self._kinds], "queues": list(self._queues), "size": [self._size]}
+
+    def restore(self, state: dict[str, list[Any]]) -> None:
+        kinds = [(model, batch, servers, tuple(types)) for model, batch, servers, types in state["kinds"]]
+        self._kinds = {kind: i for i, kind in enumerate(dict.fromkeys([*kinds, *self._kinds]))}
+        self._queues = dict.fromkeys([*state["queues"], *self._queues])
+        self._size = max(self._size, *state["size"])
+
+    def trace(self) -> Trace:
+        """A row for each kind and size, then one for each queue."""
+        gpus = float(min(1, self._cluster.total_gpus))
+        rows = [
+            JobFacts(0, float(size) if gpus else 0.0, 0.0, cpus=1.0, memory_gib=0.0, model=model, batch_size=batch,
+                     servers=servers, gpu_types=types)
+            for model, batch, servers, types in self._kinds
+            for size in range(1, self._size + 1)
+        ]  # fmt: skip
+        rows += [JobFacts(0, gpus, 0.0, queue=queue, cpus=1.0, memory_gib=0.0) for queue in self._queues]
+        numbered = [replace(facts, id=i) for i, facts in enumerate(rows)]
+        return Trace(frame_of(numbered, np.ones(len(rows))), "live")
+
+    def rows(
+        self, jobs: Sequence[JobFacts], seconds: Floats, tables: RateTables, queues: tuple[str, ...]
+    ) -> Floats:
+        """Columns of the engine's `tr` for these jobs; users and applications are the caller's business."""
+        gpus = np.array([facts.gpus for facts in jobs])
+        kinds = np.array([self._kinds[kind_of(facts)] for facts in jobs], np.int64)
+        looked_up = kinds * self._size + np.maximum(np.ceil(gpus).astype(np.int64), 1) - 1
+        with_gpus = gpus > 0
+        ps_class = np.where(with_gpus, tables.ps_class[looked_up], -1)
+        shared = with_gpus & (gpus < 1) & (ps_class < 0)
+        reference = np.where(with_gpus, tables.reference[looked_up] * np.where(shared, gpus, 1.0), 1.0)
+        own = replace(
+            tables, job_class=np.where(with_gpus, tables.job_class[looked_up], 0), ps_class=ps_class,
+            reference=reference, work_s=seconds,
+        )  # fmt: skip
+        accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
+        asked = {
+            column: np.array([getattr(facts, name) for facts in jobs], np.float64)
+            for column, name in zip(ASKED, FACTS)
+        }
+        rows = demand_rows(asked, accepted, self._cluster, own, seconds)
+        rows[L.STATIC_F + L.QUEUE] = [queues.index(facts.queue) for facts in jobs]
+        return rows
+
+
+def type_set(wanted: tuple[str, ...], types: tuple[str, ...]) -> int:
+    """Bit set of the GPU types that a job accepts: those it names, or all."""
+    named = [name.lower() for name in wanted]
+    return sum(1 << i for i, name in enumerate(types) if not named or name.lower() in named)
+
+
+def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
+    """Jobs as rows of a trace."""
+    columns = {
+        "job_id": [str(f.id) for f in jobs], "submit_s": [f.submitted_s for f in jobs], "duration_s": seconds,
+        "gpus": [float(f.gpus) for f in jobs], "user": [f.user for f in jobs], "queue": [f.queue for f in jobs],
+        "model": [f.model for f in jobs], "gpu_type": ["|".join(f.gpu_types) or None for f in jobs],
+        "status": ["completed"] * len(jobs), "cpus": [f.cpus for f in jobs],
+        "memory_gib": [f.memory_gib for f in jobs], "min_gpus": [f.min_gpus for f in jobs],
+        "max_gpus": [f.max_gpus for f in jobs], "work": [None] * len(jobs),
+        "batch_size": [f.batch_size for f in jobs], "ps": [f.servers for f in jobs],
+        "app": [f.app for f in jobs], "weight": [f.weight for f in jobs],
+        "deadline_s": [f.deadline_s for f in jobs], "priority": [f.priority for f in jobs],
+        "expected_s": [f.expected_s for f in jobs], "name": [f.name for f in jobs],
+    }  # fmt: skip
+    return pl.DataFrame(columns, schema=SCHEMA)

@@ -1,0 +1,90 @@
+"""The planner's own process: it takes questions from its standard input and answers on its standard output.
+
+Both ends are ours, and nothing that a job wrote is unpickled. What a policy prints goes to standard error. The process
+ends with its parent.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from argosy.live.planner.messages import Decision, Setup, Share, Snapshot, Update
+from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.wire import LENGTH, frame
+
+LOOK_EVERY_S = 0.5
+
+
+class Answers:
+    """What the parent asks, by name."""
+
+    def __init__(self) -> None:
+        self._mirror: Mirror | None = None
+        self._known: dict[int, Share] = {}  # what the parent knows of who should be where
+
+    def take_over(self, setup: Setup, snapshot: Snapshot) -> None:
+        self._mirror, self._known = Mirror(setup, snapshot), {}
+        gc.freeze()  # or the collector looks through all of it again and again, each time for a tenth of a second
+
+    def plan(self, update: Update) -> tuple[Decision, dict[int, Share | None]]:
+        """A decision without its map of jobs, and what has changed in that map; None: no longer there."""
+        decision = self.mirror.update(update)
+        now, known = decision.running, self._known
+        changed: dict[int, Share | None] = {id: share for id, share in now.items() if known.get(id) is not share}
+        changed |= {id: None for id in known if id not in now}
+        self._known = dict(now)
+        return replace(decision, running={}), changed
+
+    def why(self, jobs: tuple[int, ...]) -> Any:
+        return self.mirror.why(jobs)
+
+    def memory(self) -> str:
+        return self.mirror.memory()
+
+    @property
+    def mirror(self) -> Mirror:
+        assert self._mirror is not None  # the parent's first word is always `take_over`
+        return self._mirror
+
+
+def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until nobody asks any more; after a failure the mirror is no longer to be trusted, so it ends."""
+    desk = Answers()
+    while len(head := questions.read(LENGTH.size)) == LENGTH.size:
+        name, *arguments = pickle.loads(questions.read(LENGTH.unpack(head)[0]))
+        try:
+            answer = ("done", getattr(desk, name)(*arguments))
+        except Exception as problem:
+            answer = ("failed", (f"{type(problem).__name__}: {problem}", traceback.format_exc()))
+        answers.write(frame(answer))
+        answers.flush()
+        if answer[0] == "failed":
+            return
+
+
+def end_with(parent: int) -> None:
+    """Leave when the parent has died, also in the middle of a long plan."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_EVERY_S)
+    os._exit(1)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which then closes us
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Thin callbacks for other people's training loops: reports, checkpoints, suspension. Resizing is a restart."""

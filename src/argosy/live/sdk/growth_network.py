@@ -1,0 +1,103 @@
+"""The script's network and optimizer, changed inside while the objects stay what they are.
+
+A script holds on to `model` and `optimizer`. So surgery is done on a copy; then the script's own network takes over the
+copy's layers, and its own optimizer their parameters. Nothing is changed before all of it has succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from argosy.grow import Surgery, apply, carry, surgeries_of
+from argosy.grow.surgery.grown import duplicate
+from argosy.grow.surgery.history import origins_of
+
+CONTENT = ("_modules", "_parameters", "_buffers")  # of an nn.Module: all that surgery replaces
+
+
+@dataclass(frozen=True)
+class Next:
+    """What the network is to become, and what its optimizer then holds."""
+
+    model: nn.Module
+    groups: list[list[Tensor]]
+    state: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return size_of(self.model)
+
+
+class Body:
+    """A network in training and its optimizer. Raises GrowError if the network can not be copied."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.original = duplicate(model)  # as it was before it grew
+        names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        self._order: list[list[str | Tensor]] = [
+            [names.get(parameter, parameter) for parameter in group["params"]] for group in optimizer.param_groups
+        ]
+
+    @property
+    def surgeries(self) -> tuple[Surgery, ...]:
+        return surgeries_of(self.model)
+
+    @property
+    def size(self) -> int:
+        return size_of(self.model)
+
+    def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
+        """The network after these surgeries, all of them or none (GrowError). What it computes stays the same."""
+        model, optimizer = self.model, self.optimizer
+        for surgery in surgeries:
+            grown = apply(model, surgery, example)
+            optimizer = carry(optimizer, model, grown)
+            model = grown
+        return Next(model, [list(group["params"]) for group in optimizer.param_groups], dict(optimizer.state))
+
+    def small(self, small: nn.Module) -> Next:
+        """A network built like the original, in the optimizer's groups as they were. Its state begins anew."""
+        small = duplicate(small)
+        modes = {name: part.training for name, part in self.model.named_modules()}
+        for name, part in small.named_modules():
+            part.training = modes.get(name, self.model.training)
+        own: dict[str, Tensor] = dict(small.named_parameters())
+        groups = [[own[one] if isinstance(one, str) else one for one in group] for group in self._order]
+        mine = set(self.model.parameters())
+        return Next(small, groups, {one: kept for one, kept in self.optimizer.state.items() if one not in mine})
+
+    def become(self, other: Next) -> None:
+        if not self.surgeries:
+            self.original.load_state_dict(self.model.state_dict())
+        content = self.model.__dict__
+        for name in CONTENT:
+            content[name] = other.model.__dict__[name]
+        content["grow_surgeries"], content["grow_origins"] = surgeries_of(other.model), origins_of(other.model)
+        for group, parameters in zip(self.optimizer.param_groups, other.groups, strict=True):
+            group["params"] = parameters
+        self.optimizer.state.clear()
+        self.optimizer.state.update(other.state)
+
+    def rebuild(self, surgeries: Sequence[Surgery], example: Tensor | None) -> bool:
+        """Take the structure that these surgeries make; weights come from elsewhere. False: it is there already."""
+        wanted, done = tuple(surgeries), self.surgeries
+        if wanted == done:
+            return False
+        if wanted[: len(done)] != done:
+            self.become(self.small(self.original))
+            done = ()
+        missing = wanted[len(done) :]
+        if missing and example is not None:
+            self.become(self.grown(missing, example))
+        return True
+
+
+def size_of(model: nn.Module) -> int:
+    """How many parameters it has."""
+    return sum(parameter.numel() for parameter in model.parameters())

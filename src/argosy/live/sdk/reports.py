@@ -1,0 +1,36 @@
+"""What a job tells about its progress: the newest is kept, and sent a few times a second."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+REPORT_S = 0.2  # no more often
+
+
+class Reports:
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._newest: dict[str, Any] | None = None
+        self._sent_at = -math.inf
+
+    def note(self, metrics: Mapping[str, Any], progress: float | None, **where: int) -> None:
+        numbers = {name: _number(value) for name, value in metrics.items()}
+        self._newest = {**where, "progress": _number(progress), "metrics": numbers}
+        if time.monotonic() - self._sent_at >= REPORT_S:
+            self.send()
+
+    def send(self) -> None:
+        if self._newest is not None:
+            self._tell("report", **self._newest)
+            self._newest, self._sent_at = None, time.monotonic()
+
+
+def _number(value: Any) -> Any:
+    """What JSON can say: texts as they are, numbers that are none as nothing."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,40 @@
+"""SIGTERM means: save your work and leave. The handler only notes it; the loop acts at its next step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+_calls: list[Callable[[], None]] = []
+
+
+def take_over(call: Callable[[], None]) -> Any:
+    """Call this on SIGTERM, also on every further one. Returns the handler that was there before."""
+    if threading.current_thread() is not threading.main_thread():
+        return None  # Python lets only the main thread do it; the supervisor's word still counts
+    _calls[:] = [call]
+    return signal.signal(signal.SIGTERM, _note)
+
+
+def give_back(before: Any) -> None:
+    if signal.getsignal(signal.SIGTERM) is _note and before is not None:
+        signal.signal(signal.SIGTERM, before)
+        _calls.clear()
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    for call in _calls:
+        call()
+
+
+def _in_child() -> None:
+    """A process that the script forks has nothing to save: SIGTERM ends it."""
+    if signal.getsignal(signal.SIGTERM) is _note:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_in_child)

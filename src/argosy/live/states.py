@@ -1,0 +1,69 @@
+"""The life of a job, as data: its states, which may follow which, and why a run is being stopped.
+
+    PENDING → STARTING → RUNNING → STOPPING → PENDING … or SUCCEEDED, FAILED, CANCELLED
+
+Each start is a new generation. What a generation that is over reports, saves or returns changes nothing any more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from argosy.errors import ArgosyError
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in ENDED
+
+    @property
+    def live(self) -> bool:
+        """It has a run that may hold devices."""
+        return self in LIVE
+
+
+ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+LIVE = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+ACTIVE = frozenset(State) - ENDED
+
+LEGAL: dict[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.STARTING, State.SUCCEEDED, State.FAILED, State.CANCELLED}),
+    State.STARTING: frozenset({State.RUNNING, State.STOPPING, State.PENDING, State.SUCCEEDED, State.FAILED}),
+    State.RUNNING: frozenset({State.STOPPING, State.PENDING, State.SUCCEEDED, State.FAILED}),
+    State.STOPPING: frozenset({State.PENDING, State.SUCCEEDED, State.FAILED, State.CANCELLED}),
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+
+class Stop(StrEnum):
+    """Why we stop a run; a later line overrules an earlier one."""
+
+    PREEMPTED = "preempted"  # the policy gives its place to another
+    MOVED = "moved"  # it goes on elsewhere or in another size, and can not do so without a restart
+    BUDGET = "budget"  # its time budget is used up: ends as succeeded
+    LIMIT = "limit"  # its max_duration is used up: ends as failed
+    CANCELLED = "cancelled"
+
+    def overrules(self, other: Stop | None) -> bool:
+        order = list(Stop)
+        return other is None or order.index(self) > order.index(other)
+
+
+class IllegalTransition(ArgosyError):
+    """A step that the life of a job does not know: a fault of ours, stopped before it is written."""
+
+
+def check(job: int, old: State, new: State) -> None:
+    if old is not new and new not in LEGAL[old]:
+        raise IllegalTransition(f"job {job} can not go from {old} to {new}")

@@ -1,0 +1,95 @@
+"""The SQLite file: opening, transactions that say clearly when the disk is full, copies while it is in use."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from argosy.errors import InputError
+from argosy.live.problems import NoSpace, StoreError
+from argosy.live.store.schema import migrate
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open or create a database of the newest version."""
+    try:
+        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")  # what has been answered survives a power cut
+        database.execute("PRAGMA foreign_keys = ON")
+        database.execute("PRAGMA busy_timeout = 2000")
+        migrate(database)
+    except (sqlite3.Error, OSError) as problem:
+        if is_full(problem):
+            raise _no_space(path) from None
+        raise StoreError(f"{path}: the database can not be opened: {problem}") from None
+    return database
+
+
+def is_full(problem: BaseException) -> bool:
+    if isinstance(problem, OSError):
+        return problem.errno in (28, 122)  # ENOSPC, EDQUOT
+    code = getattr(problem, "sqlite_errorcode", None)
+    # a write-ahead log that can not grow is told as an input/output error
+    return code == sqlite3.SQLITE_FULL or (
+        code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and "disk" in str(problem)
+    )
+
+
+def _no_space(path: Path) -> NoSpace:
+    return NoSpace(
+        f"the disk of {path.parent} is full: nothing was changed", hint="make room there; the daemon goes on by itself"
+    )
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
+    """All of the block, or nothing of it."""
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        yield database
+        database.execute("COMMIT")
+    except BaseException as problem:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        if isinstance(problem, sqlite3.Error):
+            if is_full(problem):
+                raise _no_space(path) from None
+            raise StoreError(f"{path}: {problem}") from problem
+        raise
+
+
+def free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def reader(path: Path) -> sqlite3.Connection:
+    """A second connection that only reads: for another thread, or for a long look."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+
+
+def backup(source: Path, target: Path) -> None:
+    """A copy of the database as it is at one moment, while it is in use; the target appears whole or not at all."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=target.absolute().parent)  # only for its owner
+        os.close(handle)
+    except OSError as problem:
+        what = f"can not be written: {problem.strerror}"
+        raise InputError(what, where=str(target), hint="choose another path") from None
+    try:
+        with closing(reader(source)) as reading, closing(sqlite3.connect(name)) as copy:
+            reading.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        os.replace(name, target)
+    except (sqlite3.Error, OSError) as problem:
+        os.unlink(name)
+        if is_full(problem):
+            raise _no_space(target) from None
+        raise StoreError(f"{target}: the copy failed: {problem}") from None

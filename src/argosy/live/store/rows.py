@@ -1,0 +1,161 @@
+"""What stands in the tables, as values that do not change: a change is a new value, written in a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from argosy.live.backends.base import Assignment, Part, RunKey
+from argosy.live.spec import JobSpec
+from argosy.live.states import State, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job. Times in `_s` are the daemon's clock, in `_at` Unix seconds, for people."""
+
+    id: int
+    name: str
+    owner: str
+    queue: str
+    priority: float
+    spec_json: str
+    workdir: str
+    array_id: int | None  # number of the first job of its array
+    array_index: int | None
+    after: tuple[int, ...]
+    gpus_low: float
+    gpus_high: float
+    submitted_s: float
+    submitted_at: float
+    state: State = State.PENDING
+    generation: int = 0  # of the newest run; 0 before the first
+    failures: int = 0  # runs that failed by themselves
+    losses: int = 0  # runs that were lost with their place, not by their own fault
+    not_before_s: float = 0.0  # waits after a failure
+    started_s: float | None = None  # its first start
+    started_at: float | None = None
+    ended_s: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    message: str = ""  # why it failed, or what went wrong last
+    run_s: float = 0.0  # time in runs that are over
+    gpu_s: float = 0.0  # GPU-seconds held by runs that are over
+    preemptions: int = 0
+    resizes: int = 0
+    moves: int = 0
+    hot: bool = False  # it uses the SDK
+    report: Mapping[str, Any] = field(default_factory=dict)  # what it said last: step, epoch, progress, metrics
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The job file, as `JobSpec.model_dump(mode="json")`; not to be changed."""
+        return _plain(self.spec_json)
+
+    @property
+    def parsed(self) -> JobSpec:
+        return _parsed(self.spec_json)
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.id, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One generation of a job."""
+
+    job: int
+    generation: int
+    version: int
+    parts: tuple[Part, ...]
+    launched_s: float
+    launched_at: float
+    settled_s: float  # accounts below are right up to here
+    paused: bool = False
+    former: tuple[Part, ...] | None = None  # what it may still hold until `version` is in force
+    stop: Stop | None = None
+    running_s: float | None = None
+    ended_s: float | None = None
+    ended_at: float | None = None
+    run_s: float = 0.0
+    gpu_s: float = 0.0
+    exit_code: int | None = None
+    message: str = ""
+    restarts: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.job, self.generation)
+
+    @property
+    def assignment(self) -> Assignment:
+        return Assignment(self.version, self.parts, self.paused)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line in the story of a job."""
+
+    id: int
+    job: int
+    generation: int
+    t_s: float
+    at: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Saved work that counts: `path` lies below the job's folder of checkpoints."""
+
+    job: int
+    generation: int
+    path: str
+    step: int
+    seconds: float | None
+    bytes: int | None
+    t_s: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Who may ask for what. `role` is user, operator or job; a job's speaks for one generation of one job."""
+
+    id: int
+    owner: str
+    role: str
+    created_at: float
+    job: int | None = None
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    name: str
+    drained_by: str | None
+    drained_at: float | None
+
+
+@lru_cache(50_000)  # the text is the same object in every version of a job, and in all jobs of an array
+def _plain(text: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@lru_cache(50_000)
+def _parsed(text: str) -> JobSpec:
+    return JobSpec.model_validate_json(text)
+
+
+def parts_to_json(parts: tuple[Part, ...]) -> str:
+    return json.dumps([[p.node, list(p.devices), p.milli, p.servers] for p in parts], separators=(",", ":"))
+
+
+def parts_from_json(text: str) -> tuple[Part, ...]:
+    return tuple(Part(node, tuple(devices), milli, servers) for node, devices, milli, servers in json.loads(text))

@@ -1,0 +1,86 @@
+"""The tables, as numbered steps: a database of any earlier version is brought to this one when it is opened.
+
+Columns that end in `_s` are seconds of the daemon's own clock, those in `_at` Unix seconds, for people.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from argosy.live.problems import StoreError
+
+FIRST = """
+CREATE TABLE jobs (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL, owner TEXT NOT NULL, queue TEXT NOT NULL, priority REAL NOT NULL,
+  spec TEXT NOT NULL, workdir TEXT NOT NULL,
+  array_id INTEGER, array_index INTEGER, after TEXT NOT NULL,
+  gpus_low REAL NOT NULL, gpus_high REAL NOT NULL,
+  submitted_s REAL NOT NULL, submitted_at REAL NOT NULL,
+  state TEXT NOT NULL, generation INTEGER NOT NULL DEFAULT 0,
+  failures INTEGER NOT NULL DEFAULT 0, losses INTEGER NOT NULL DEFAULT 0, not_before_s REAL NOT NULL DEFAULT 0,
+  started_s REAL, started_at REAL, ended_s REAL, ended_at REAL,
+  exit_code INTEGER, message TEXT NOT NULL DEFAULT '',
+  run_s REAL NOT NULL DEFAULT 0, gpu_s REAL NOT NULL DEFAULT 0,
+  preemptions INTEGER NOT NULL DEFAULT 0, resizes INTEGER NOT NULL DEFAULT 0, moves INTEGER NOT NULL DEFAULT 0,
+  hot INTEGER NOT NULL DEFAULT 0, report TEXT NOT NULL DEFAULT '{}'
+);
+CREATE INDEX jobs_by_state ON jobs (state, id);
+CREATE INDEX jobs_by_owner ON jobs (owner, id);
+CREATE INDEX jobs_by_array ON jobs (array_id) WHERE array_id IS NOT NULL;
+CREATE TABLE runs (
+  job INTEGER NOT NULL REFERENCES jobs (id), generation INTEGER NOT NULL,
+  version INTEGER NOT NULL, parts TEXT NOT NULL, paused INTEGER NOT NULL DEFAULT 0,
+  former TEXT,                      -- what it may still hold until this version is in force
+  stop TEXT,                        -- why it is being stopped
+  launched_s REAL NOT NULL, running_s REAL, settled_s REAL NOT NULL, ended_s REAL,
+  run_s REAL NOT NULL DEFAULT 0, gpu_s REAL NOT NULL DEFAULT 0,
+  exit_code INTEGER, message TEXT NOT NULL DEFAULT '', restarts INTEGER NOT NULL DEFAULT 0,
+  launched_at REAL NOT NULL, ended_at REAL,
+  PRIMARY KEY (job, generation)
+) WITHOUT ROWID;
+CREATE INDEX runs_alive ON runs (job) WHERE ended_s IS NULL;
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY, job INTEGER NOT NULL, generation INTEGER NOT NULL,
+  t_s REAL NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX events_by_job ON events (job, id);
+CREATE TABLE checkpoints (
+  job INTEGER NOT NULL, generation INTEGER NOT NULL, path TEXT NOT NULL, step INTEGER NOT NULL,
+  seconds REAL, bytes INTEGER, t_s REAL NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (job, path)
+) WITHOUT ROWID;
+CREATE TABLE overheads (model TEXT NOT NULL, kind TEXT NOT NULL, seconds REAL NOT NULL, at REAL NOT NULL);
+CREATE INDEX overheads_by_model ON overheads (model, kind);
+CREATE TABLE tokens (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, digest TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, role TEXT NOT NULL,
+  created_at REAL NOT NULL
+);
+CREATE TABLE nodes (name TEXT PRIMARY KEY, drained_by TEXT, drained_at REAL) WITHOUT ROWID;
+CREATE TABLE queues (
+  name TEXT PRIMARY KEY, quota_gpus REAL NOT NULL, limit_gpus REAL, weight REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE planner (policy TEXT PRIMARY KEY, state TEXT NOT NULL, t_s REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (FIRST,)  # step i brings version i to i + 1; never change one that has been released
+VERSION = len(STEPS)
+
+
+def migrate(database: sqlite3.Connection, steps: tuple[str, ...] = STEPS) -> None:
+    """Bring a database to the newest version, each step whole or not at all; refuse one from the future."""
+    version = int(database.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(steps):
+        raise StoreError(
+            f"the database has version {version}, this Argosy knows versions up to {len(steps)}: "
+            "use the Argosy that wrote it, or a newer one"
+        )
+    for number in range(version, len(steps)):
+        script = f"BEGIN IMMEDIATE; {steps[number]}; PRAGMA user_version = {number + 1}; COMMIT;"
+        try:
+            database.executescript(script)
+        except sqlite3.Error:
+            if database.in_transaction:
+                database.rollback()
+            raise

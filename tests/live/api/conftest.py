@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from serving import Serving, serving
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One API for the tests of a file: each makes jobs of its own."""
+    with serving(tmp_path_factory.mktemp("home")) as running:
+        yield running

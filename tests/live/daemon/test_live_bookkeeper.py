@@ -1,0 +1,140 @@
+"""The bookkeeper: an answer of the policy that is overtaken by events does not undo them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_cluster import live, spec
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.backends.base import Part, Phase, Run, RunKey, Status
+from argosy.live.backends.fake import FakeBackend
+from argosy.live.bookkeeper import MISSES, Bookkeeper
+from argosy.live.clock import Clock
+from argosy.live.home import Home
+from argosy.live.planner.messages import Decision, Share
+from argosy.live.reconcile import Call
+from argosy.live.service import Service
+from argosy.live.states import State
+from argosy.live.store import Store
+
+PLACE = Share((Part("n0", (0,)),))
+
+
+class Desk:
+    """A bookkeeper at work, with the clock and the statuses in the test's hands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.time = [0.0]
+        home = Home(folder)
+        home.create()
+        self.store = Store(home.database, Clock(lambda: self.time[0], lambda: 1e9 + self.time[0], "boot"))
+        self.service = Service(self.store, home, Cluster.uniform(1, 2))
+        self.keeper = Bookkeeper(self.store, self.service.standing, self.service.metrics)
+
+    def submit(self, **more: object) -> int:
+        return self.service.submit([spec(**more)], "ann")[0]  # type: ignore[arg-type]
+
+    def answer(self, *running: int) -> dict[RunKey, Call]:
+        self.keeper.decide(Decision(self.time[0], dict.fromkeys(running, PLACE)))
+        return self.keeper.act()
+
+    def run(self, number: int) -> None:
+        """Have it planned, started and reported as running."""
+        self.keeper.take_in([])
+        self.keeper.tidings.update()
+        self.answer(number)
+        self.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+        self.keeper.act()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_an_overtaken_answer_does_not_cut_a_back_off_short(desk: Desk) -> None:
+    number = desk.submit(retry_wait=10)
+    desk.run(number)
+    desk.keeper.tidings.update()  # the policy is asked, and thinks
+    desk.keeper.take_in([Status(RunKey(number, 1), Phase.EXITED, 1, 1)])
+    assert desk.answer(number) == {RunKey(number, 1): Call.FORGET}
+    assert desk.store.jobs[number].state is State.PENDING
+    assert desk.keeper.tidings.update().ended == {number: "withdrawn"}
+    desk.time[0] = 9.0
+    desk.keeper.take_in([])
+    assert desk.keeper.tidings.update().arrived == ()
+    desk.time[0] = 10.5
+    desk.keeper.take_in([])
+    (back,) = desk.keeper.tidings.update().arrived
+    assert back.facts.id == number and back.account.faults == 1
+    assert desk.answer(number)[RunKey(number, 2)] is Call.LAUNCH
+
+
+def test_an_overtaken_answer_does_not_stop_what_it_did_not_know(desk: Desk) -> None:
+    first = desk.submit()
+    desk.run(first)
+    desk.keeper.tidings.update()
+    desk.service.set_priority(first, 90)
+    assert desk.answer() == {}, "it has not heard of the new priority yet"
+    assert desk.store.jobs[first].state is State.RUNNING
+    desk.keeper.take_in([Status(RunKey(first, 1), Phase.RUNNING, 1)])
+    assert desk.keeper.tidings.update().priorities == {first: 90.0}
+    assert desk.answer() == {RunKey(first, 1): Call.STOP}
+
+
+def test_only_a_run_that_stays_away_is_lost(desk: Desk) -> None:
+    number = desk.submit()
+    desk.run(number)
+    for _ in range(MISSES - 1):
+        desk.keeper.take_in([])
+    assert desk.store.jobs[number].state is State.RUNNING and desk.keeper.act() == {}
+    desk.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+    for _ in range(MISSES):
+        assert desk.store.jobs[number].state is State.RUNNING
+        desk.keeper.take_in([])
+    assert desk.store.jobs[number].state is State.PENDING and desk.store.jobs[number].losses == 1
+
+
+def test_what_a_run_tells_is_taken_over_once(desk: Desk) -> None:
+    number = desk.submit(model="resnet50")
+    desk.run(number)
+    told = Status(
+        RunKey(number, 1), Phase.RUNNING, 1, report={"progress": 0.5}, story=({"text": "it grew"},),
+        overheads=({"kind": "resize", "seconds": 0.25},), checkpoints=({"path": "gen-1/step-9", "step": 9},),
+    )  # fmt: skip
+    for _ in range(3):
+        desk.keeper.take_in([told])
+    again = Bookkeeper(desk.store, desk.service.standing, desk.service.metrics)  # a daemon that has been restarted
+    again.take_in([told], adopted=True)
+    kinds = [event.kind for event in desk.service.events(number)]
+    assert [kinds.count(kind) for kind in ("story", "measured", "saved")] == [1, 1, 1]
+    assert desk.keeper.tidings.update(ask=True).overheads == {"resnet50": {"hot_resize": 0.25}}
+    assert desk.store.checkpoints(number)[0].step == 9
+
+
+class SlowLaunch(FakeBackend):
+    """The first order takes long to arrive."""
+
+    async def launch(self, run: Run) -> None:
+        await asyncio.sleep(0.6 if run.key.job == 1 else 0.0)
+        await super().launch(run)
+
+
+def test_an_order_on_its_way_keeps_its_place(tmp_path: Path) -> None:
+    """Cancelled before its launch has arrived: the next one must not meet it on the device."""
+
+    async def scene() -> None:
+        cluster = Cluster.uniform(1, 1)
+        async with live(tmp_path, cluster=cluster, backend=SlowLaunch(cluster.nodes)) as here:
+            first, second = here.submit(spec("fake seconds=50"), spec("fake seconds=2"))
+            await here.until(lambda: here.state(first) == "starting")
+            here.service.cancel([first])
+            assert await here.ended(first, second) == ["cancelled", "succeeded"]
+
+    asyncio.run(scene())

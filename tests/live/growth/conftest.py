@@ -1,0 +1,40 @@
+"""A warm process that knows how to grow, for all tests of this folder, and a crew of workers for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sdk"))
+import sdk_crew
+
+
+@pytest.fixture(scope="session")
+def warm_to_grow() -> Iterator[sdk_crew.Warm]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sdk_crew, "__file__", str(Path(__file__).with_name("growth_warm.py")))  # what it starts
+        process = sdk_crew.Warm()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def growing(warm_to_grow: sdk_crew.Warm, tmp_path: Path) -> Iterator[Callable[..., sdk_crew.Crew]]:
+    """`growing(**env)`: a run of the script whose network may grow."""
+    torch.set_num_threads(1)
+    made: list[sdk_crew.Crew] = []
+
+    def make(**env: str) -> sdk_crew.Crew:
+        folder = tmp_path / f"run-{len(made)}"
+        folder.mkdir()
+        said = {"ARGOSY_GROW": '{"allowed": true, "time_budget": 600.0}'}
+        made.append(sdk_crew.Crew(warm_to_grow, folder, Path(__file__).with_name("growth_train.py"), **said | env))
+        return made[-1]
+
+    yield make
+    for crew in made:
+        crew.close()

@@ -1,0 +1,38 @@
+"""A training script whose network may grow. It tells noisy pictures apart, and writes what it ends with."""
+
+import os
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import argosy
+
+torch.set_num_threads(1)
+torch.manual_seed(1)
+generator = torch.Generator().manual_seed(5)
+labels = torch.randint(0, 10, (640,), generator=generator)
+pictures = torch.randn(10, 1, 8, 8, generator=generator)[labels] + 0.7 * torch.randn(640, 1, 8, 8, generator=generator)
+loader = DataLoader(TensorDataset(pictures, labels), batch_size=32, shuffle=True)
+model = nn.Sequential(
+    nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2),
+    nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
+)  # fmt: skip
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=100, gamma=0.9)
+with argosy.job(seed=3, grow=True) as job:
+    model, optimizer = job.setup(model, optimizer, scheduler=scheduler)
+    for image, label in job.batches(loader, epochs=int(os.environ.get("EPOCHS", "1000"))):
+        loss = nn.functional.cross_entropy(model(image), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        trained = {one for group in optimizer.param_groups for one in group["params"]}
+        assert trained == set(model.parameters())
+        job.report(loss=loss.item(), parameters=sum(one.numel() for one in model.parameters()), world=job.world)
+        time.sleep(float(os.environ.get("PACE", "0.005")))
+    end = {"weights": model.state_dict(), "optimizer": optimizer.state_dict(), "step": job.step}
+    torch.save(end, f"{os.environ['OUT']}/end-{os.environ.get('ARGOSY_WORKER', '0')}.pt")

@@ -1,0 +1,18 @@
+"""The warm process of the crew, with what growth needs imported as well."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from argosy.live.sdk.growth_gardener import warm_up
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sdk"))
+import sdk_crew
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warm_up()
+    sdk_crew.warm_process()

@@ -1,0 +1,38 @@
+"""Yards for the tests of the local backend; their interpreters are kept warm over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yard import Yard
+
+from argosy.live.backends.local.zygotes import Zygotes
+
+
+@pytest.fixture(scope="session")
+def warm_interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("zygotes")
+    yield folder
+    Zygotes(folder).end()
+
+
+@pytest.fixture
+def make_yard(tmp_path: Path, warm_interpreters: Path) -> Iterator[Callable[..., Yard]]:
+    yards: list[Yard] = []
+
+    def make(home: Path | None = None, **settings: Any) -> Yard:
+        yards.append(Yard(home or tmp_path / f"home{len(yards)}", warm_interpreters, **settings))
+        return yards[-1]
+
+    yield make
+    for yard in yards:
+        if yard.runs:
+            yard.clear()
+
+
+@pytest.fixture
+def yard(make_yard: Callable[..., Yard]) -> Yard:
+    return make_yard()

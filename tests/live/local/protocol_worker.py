@@ -1,0 +1,49 @@
+"""A worker that speaks the SDK's side of the control socket and trains nothing: no torch, quick to start.
+
+Arguments: the number of steps to do. Every step takes 20 ms. It prints what it is told.
+"""
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+
+total = int(sys.argv[1])
+number = int(os.environ["ARGOSY_WORKER"])
+control = socket.socket(socket.AF_UNIX)
+control.connect(os.environ["ARGOSY_CONTROL"])
+
+
+def say(**message):
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+say(op="hello", worker=number, pid=os.getpid(), exact=False, grow=False)
+say(op="ready")
+received, step, plan, beaten = b"", 0, None, 0.0
+while step < total:
+    if select.select([control], [], [], 0.02)[0]:
+        received += control.recv(1 << 16)
+        *lines, received = received.split(b"\n")
+        for message in map(json.loads, lines):
+            print("told", message["op"], message.get("version", ""), message.get("members", ""), flush=True)
+            if message["op"] == "plan":
+                plan = message
+                if number not in plan["members"]:
+                    say(op="left", version=plan["version"])
+                    sys.exit(0)
+                say(op="switched", version=plan["version"], step=step, gap_s=0.01)
+            elif message["op"] == "suspend":
+                say(op="checkpoint", step=step, path=f"gen-{os.environ['ARGOSY_GENERATION']}/step-{step}", seconds=0.1)
+                say(op="left", saved=True)
+                sys.exit(0)
+    if plan is not None:
+        step += 1
+        if plan["members"][0] == number:
+            say(op="report", step=step, progress=step / total, metrics={"loss": 1 / step})
+    if time.monotonic() - beaten > 0.3:
+        say(op="beat", step=step)
+        beaten = time.monotonic()
+say(op="done")

@@ -1,0 +1,30 @@
+"""A worker that meets the others in the run's store, as the plan tells it, and prints how many have come."""
+
+import json
+import os
+import socket
+import time
+
+from torch.distributed import TCPStore
+
+number = int(os.environ["ARGOSY_WORKER"])
+control = socket.socket(socket.AF_UNIX)
+control.connect(os.environ["ARGOSY_CONTROL"])
+
+
+def say(**message):
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+say(op="hello", worker=number)
+say(op="ready")
+plan = json.loads(control.makefile().readline())
+store = TCPStore(plan["store"]["host"], plan["store"]["port"], is_master=False)
+store.set(f"{plan['store']['prefix']}/{number}", "here")
+for member in plan["members"]:
+    store.get(f"{plan['store']['prefix']}/{member}")
+say(op="switched", version=plan["version"], step=1, gap_s=0.0)
+print("met", plan["members"], plan["store"]["port"], flush=True)
+while not os.path.exists("end"):  # the test makes it
+    time.sleep(0.05)
+say(op="done")

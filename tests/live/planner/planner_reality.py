@@ -1,0 +1,142 @@
+"""A tiny real world for a mirror: jobs work, end when their work is done, fall; nodes close and come back.
+
+`Reality.run` follows a mirror's decisions as a daemon would, and looks at each of them with mistrust.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.planner.messages import Active, Decision, JobFacts, NodeState, Share, Update
+from argosy.live.planner.mirror import Mirror
+
+HORIZON_S = 1e6
+
+
+@dataclass
+class Real:
+    """A job as it really is."""
+
+    facts: JobFacts
+    left_s: float  # of work, with as many GPUs as it asked for
+    share: Share | None = None
+    first_start_s: float | None = None
+    end_s: float | None = None
+
+    @property
+    def rate(self) -> float:
+        if self.share is None or self.share.paused:
+            return 0.0
+        gpus = sum(len(part.devices) * part.milli / 1000 for part in self.share.parts)
+        return gpus / self.facts.gpus if self.facts.gpus else 1.0
+
+
+class Reality:
+    def __init__(self, cluster: Cluster, jobs: list[tuple[JobFacts, float]], seed: int = 0) -> None:
+        self.cluster, self.now, self.rng = cluster, 0.0, np.random.default_rng(seed)
+        self.jobs = {facts.id: Real(facts, work_s) for facts, work_s in jobs}
+        self.coming = sorted(self.jobs, key=lambda id: (self.jobs[id].facts.submitted_s, id))
+        self.states: dict[str, NodeState] = {node.name: "up" for node in cluster.nodes}
+        self.planned: list[tuple[float, str, str]] = []  # what will happen to whom: (time, what, name)
+        self.updates = self.falls = 0
+
+    def plan(self, at_s: float, what: str, name: str = "") -> None:
+        """`fall` (anybody who runs), or a node's new state."""
+        heapq.heappush(self.planned, (at_s, what, name))
+
+    def here(self) -> list[Real]:
+        submitted = [j for j in self.jobs.values() if j.facts.submitted_s <= self.now]
+        return [j for j in submitted if j.end_s is None]
+
+    def run(self, mirror: Mirror, each: Callable[[Mirror, Decision], Mirror] | None = None) -> None:
+        """Until everybody has ended; `each` is called after every decision and may put another mirror in place."""
+        wake: float | None = None
+        while self.coming or self.here():
+            times = [self.jobs[self.coming[0]].facts.submitted_s] if self.coming else []
+            times += [self.now + j.left_s / j.rate for j in self.here() if j.rate > 0]
+            times += [self.planned[0][0]] if self.planned else []
+            times += [] if wake is None else [wake]
+            assert times and min(times) < HORIZON_S, f"nothing ever happens, and {len(self.here())} jobs are left"
+            decision = mirror.update(self.step(min(times)))
+            self.updates += 1
+            assert not decision.refused
+            assert decision.wake_at_s is None or decision.wake_at_s > self.now
+            self.follow(decision)
+            wake = decision.wake_at_s
+            if each is not None:
+                mirror = each(mirror, decision)
+
+    def step(self, to: float) -> Update:
+        """Let time pass, and tell what happened."""
+        for job in self.here():
+            job.left_s -= job.rate * (to - self.now)
+        self.now = to
+        ended = {j.facts.id: "completed" for j in self.here() if j.left_s <= 1e-6}
+        for id in ended:
+            self.jobs[id].end_s, self.jobs[id].share = to, None
+        stopped, nodes = [], {}
+        while self.planned and self.planned[0][0] <= to:
+            _, what, name = heapq.heappop(self.planned)
+            if what == "fall":
+                running = [j for j in self.here() if j.share is not None]
+                victims = [running[int(self.rng.integers(len(running)))]] if running else []
+            else:
+                nodes[name] = self.states[name] = what
+                lost = [j for j in self.here() if j.share and name in {p.node for p in j.share.parts}]
+                victims = lost if what == "down" else []
+            for job in victims:
+                self.falls += 1
+                job.share = None
+                stopped.append(job.facts.id)
+        arrived = []
+        while self.coming and self.jobs[self.coming[0]].facts.submitted_s <= to:
+            arrived.append(Active(self.jobs[self.coming.pop(0)].facts))
+        return Update(to, tuple(arrived), ended, tuple(stopped), nodes)  # type: ignore[arg-type]
+
+    def follow(self, decision: Decision) -> None:
+        """Do what was decided, if it can be done."""
+        here = {j.facts.id: j for j in self.here()}
+        assert set(decision.running) <= set(here), "somebody who is not there should run"
+        for id, job in here.items():
+            share = decision.running.get(id)
+            if share is not None and (job.share is None or job.share.parts != share.parts):
+                self.check_start(job, share)
+            if share is not None and not share.paused and job.first_start_s is None:
+                job.first_start_s = self.now
+            job.share = share
+        self.check_devices()
+        self.check_limits()
+
+    def check_start(self, job: Real, share: Share) -> None:
+        facts, nodes = job.facts, {node.name: node for node in self.cluster.nodes}
+        before = {part.node for part in job.share.parts} if job.share else set()
+        for part in share.parts:
+            assert part.node in before or self.states[part.node] == "up", f"{part.node} is {self.states[part.node]}"
+            assert all(0 <= d < nodes[part.node].gpus for d in part.devices)
+        gpus = sum(len(part.devices) for part in share.parts)
+        if facts.gpus >= 1:
+            assert (facts.min_gpus or facts.gpus) <= gpus <= (facts.max_gpus or facts.gpus)
+        else:
+            assert gpus == np.ceil(facts.gpus)
+
+    def check_devices(self) -> None:
+        held: dict[tuple[str, int], int] = {}
+        for job in self.here():
+            if job.share is not None and not job.share.paused:
+                for part in job.share.parts:
+                    assert part.milli == 1000 or not (job.facts.exclusive and job.facts.gpus >= 1), "it must not share"
+                    for device in part.devices:
+                        held[part.node, device] = held.get((part.node, device), 0) + part.milli
+        assert all(milli <= 1000 for milli in held.values()), held
+
+    def check_limits(self) -> None:
+        for queue in self.cluster.queues:
+            if queue.limit_gpus is not None:
+                mine = [j for j in self.here() if j.facts.queue == queue.name and j.share and not j.share.paused]
+                held = sum(len(p.devices) * p.milli / 1000 for j in mine for p in (j.share.parts if j.share else ()))
+                assert held <= queue.limit_gpus + 1e-9
