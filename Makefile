@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.argosy-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check picture bench faithfulness league clean
+.PHONY: help setup run compare test check picture bench faithfulness league clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "Ready: $(BIN)/argosy"
 
-run: setup ## compare six policies on a week of generated jobs; prints a table and the report's path
+run: setup ## real training jobs, scheduled live on this machine, in two minutes: a table, and out/live.html
+	@$(BIN)/argosy demo
+
+compare: setup ## compare six policies on a week of generated jobs; prints a table and the report's path
 	$(BIN)/argosy compare --like philly --jobs 4000 --load 1.4 --window 1d..7d --cluster examples/cluster.yaml \
 	  --policies fifo,fifo-backfill,sjf,srtf,las,drf --seeds 3 --report out/report.html --json out/report.json
 
@@ -47,6 +50,7 @@ bench: setup ## measure speed and memory, study growth and learning; writes JSON
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks growth
 	@$(BIN)/python -m benchmarks learning
+	@$(BIN)/python -m benchmarks live
 
 faithfulness: setup ## try out the papers' claims; writes docs/faithfulness.md
 	@$(BIN)/python -m benchmarks faithfulness

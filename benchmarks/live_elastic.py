@@ -40,11 +40,12 @@ def resize(options: Options) -> Json:
 
 def kill(options: Options) -> Json:
     """`kill -9` of one worker of three; of every second time the one with rank 0."""
-    rounds, cases = 2 if options.quick else 4, []
+    rounds, cases, since = 2 if options.quick else 4, [], 0.0
     with Yard() as yard:
         key = yard.launch(3)
         for number in range(rounds):
-            yard.wait(lambda: _settled(yard.steps(), time.time() - 2.0, 3) and len(yard.workers(key)) == 3, "three")
+            yard.wait(lambda since=since: _settled(yard.steps(), since, 3), "three workers")  # type: ignore[misc]
+            yard.wait(lambda: len(yard.workers(key)) == 3, "the record of three workers")
             last = yard.steps()[-1]
             leader = _worker_of_rank_0(yard)
             victims = [worker for worker in yard.workers(key) if (worker == leader) == (number % 2 == 1)]
@@ -58,6 +59,7 @@ def kill(options: Options) -> Json:
             cases.append({
                 "rank_0": number % 2 == 1, "next_step_s": next_one - killed, "step_s": _step_s(steps, last.t, 3),
             })  # fmt: skip
+            since = next_one
         return {"cases": cases, "steps_in_order": _in_order(yard.steps())}
 
 
@@ -111,7 +113,7 @@ def _worker_of_rank_0(yard: Yard) -> int:
     newest: dict[int, float] = {}
     for path in Path(yard.work(1)).glob("steps-*"):
         lines = path.read_text().splitlines()
-        if lines and lines[-1].endswith(" 0"):
+        if lines and lines[-1].split()[3:4] == ["0"]:
             newest[int(path.name.rpartition("-")[2])] = float(lines[-1].split()[0])
     return max(newest, key=lambda worker: newest[worker])
 

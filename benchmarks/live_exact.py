@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,10 @@ from benchmarks.harness import Json, Options
 from benchmarks.live_yard import Yard, typical
 
 SEEDS = (0, 1)
+NETWORKS = {
+    "three convolutions, 32 pixels, batch 128": {"size": 32, "width": 32, "batch": 128, "steps": 16},
+    "a tiny one, 16 pixels, batch 64": {"size": 16, "width": 16, "batch": 64, "steps": 48},
+}
 
 
 def exact(options: Options) -> Json:
@@ -88,19 +91,21 @@ def _apart(yard: Yard, first: int, second: int) -> Json:
 
 
 def _overhead(yard: Yard, options: Options) -> list[Json]:
-    """The time of a step, the modes in turn so that both meet the same neighbours."""
-    rounds, steps = (1, 48) if options.quick else (3, 96)
-    cases = []
-    job = 10
-    for workers in (1, 2):
+    """CPU seconds of a step, which other work on the machine changes little; the modes in turn."""
+    rounds, cases, job = 1 if options.quick else 3, [], 10
+    for network, shape in NETWORKS.items():
         took: dict[str, list[float]] = {"exact": [], "default": []}
         for _ in range(rounds):
             for mode in took:
                 job += 1
-                yard.wait_end(yard.launch(workers, *_arguments(mode, steps), "--width", 32, job=job))
-                leading = [s for s in yard.steps(job) if s.rank == 0 and s.world == workers][8:]
-                took[mode].append(typical([b.t - a.t for a, b in pairwise(leading)]))
+                yard.wait_end(yard.launch(1, *_arguments(mode, shape["steps"]), *_shape(shape), job=job))
+                steps = yard.steps(job)[2:]
+                took[mode].append(typical([b.cpu_s - a.cpu_s for a, b in pairwise(steps)]))
         best = {mode: min(times) for mode, times in took.items()}
-        cases.append({"workers": workers, "step_s": best, "overhead": best["exact"] / best["default"] - 1,
-                      "rounds": took, "at": time.time()})  # fmt: skip
+        overhead = best["exact"] / best["default"] - 1
+        cases.append({"network": network, "cpu_s": best, "overhead": overhead, "rounds": took, **shape})
     return cases
+
+
+def _shape(shape: dict[str, int]) -> list[object]:
+    return [word for name in ("size", "width", "batch") for word in (f"--{name}", shape[name])]

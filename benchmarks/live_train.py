@@ -1,7 +1,7 @@
 """The training script of the live benchmarks: a small CNN on noise around patterns, with the SDK.
 
-Every worker writes a line for each step, `time step world rank`, to steps-<worker> in its folder; at the end rank 0
-writes the loss on held-out data and all weights.
+Every worker writes a line for each step, `time step world rank cpu-seconds`, to a file of its own, steps-…; at the end
+rank 0 writes the loss on held-out data and all weights.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ parser.add_argument("--exact", action="store_true")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--batch", type=int, default=64)
+parser.add_argument("--size", type=int, default=16)
 given = parser.parse_args()
 
 torch.set_num_threads(1)
 torch.manual_seed(given.seed)
 generator = torch.Generator().manual_seed(1)
 labels = torch.randint(0, 10, (1280,), generator=generator)
-images = torch.randn(10, 3, 16, 16, generator=generator)[labels] + torch.randn(1280, 3, 16, 16, generator=generator)
+shape = (3, given.size, given.size)
+images = torch.randn(10, *shape, generator=generator)[labels] + torch.randn(1280, *shape, generator=generator)
 loader = DataLoader(TensorDataset(images[:1024], labels[:1024]), batch_size=given.batch, shuffle=True)
 width = given.width
 model = nn.Sequential(
@@ -54,7 +56,7 @@ with (
         optimizer.step()
         job.report(loss=loss.item())
         if job.stepped:
-            steps.write(f"{time.time():.6f} {job.step} {job.world} {job.rank}\n")
+            steps.write(f"{time.time():.6f} {job.step} {job.world} {job.rank} {time.process_time():.6f}\n")
             steps.flush()
     if job.rank == 0:
         model.eval()

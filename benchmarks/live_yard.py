@@ -30,6 +30,7 @@ class Step(NamedTuple):
     number: int
     world: int
     rank: int
+    cpu_s: float  # of the worker, since it began
 
 
 class Yard:
@@ -80,7 +81,8 @@ class Yard:
     def wait(self, true: Callable[[], object], what: str) -> None:
         until = time.monotonic() + PATIENCE_S
         while not true():
-            if time.monotonic() > until:
+            ended = self._last is not None and self.status(self._last.key).phase is Phase.EXITED
+            if (ended and not true()) or time.monotonic() > until:
                 raise ArgosyError(f"waited in vain for {what}\n{self._complaints()}")
             time.sleep(0.02)
 
@@ -94,8 +96,8 @@ class Yard:
         for path in self.work(job).glob("steps-*"):
             for line in path.read_text().splitlines():
                 words = line.split()
-                if len(words) == 4:
-                    found.append(Step(float(words[0]), *map(int, words[1:])))
+                if len(words) == 5:
+                    found.append(Step(float(words[0]), *map(int, words[1:4]), float(words[4])))
         return sorted(found)
 
     def workers(self, key: RunKey) -> dict[int, int]:

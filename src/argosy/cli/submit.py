@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BATCH = 500  # jobs in one request: far below the daemon's limits
 BATCH_BYTES = 2 * 2**20
 VALUES = "Instead of a file's values"
+ENVIRONMENT = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 def submit(
@@ -34,6 +35,10 @@ def submit(
         list[int] | None, typer.Option(help="a job that must have succeeded before; repeatable", rich_help_panel=VALUES)
     ] = None,
     array: Annotated[int | None, typer.Option(help="so many copies", rich_help_panel=VALUES)] = None,
+    here: Annotated[
+        bool,
+        typer.Option("--here/--clean", help="find commands and libraries as in this shell (PATH, virtual environment)"),
+    ] = True,
     wait: Annotated[bool, typer.Option("--wait", help="until all have ended; exit code as argosy wait")] = False,
     timeout: Annotated[str | None, typer.Option(help="with --wait: give up after so long, such as 2h")] = None,
     output: OutputOption = Output.TABLE,
@@ -68,7 +73,7 @@ def submit(
     specs = [_read(file, changes) for file in files or ["--run"]]
     numbers: list[int] = []
     with connect(api, home) as daemon:
-        for batch in _batches([_as_sent(spec) for spec in specs]):
+        for batch in _batches([_as_sent(spec, here) for spec in specs]):
             answer = daemon.post("/v1/jobs", {"jobs": batch, "workdir": os.getcwd()})
             numbers += answer["ids"]
     if output is Output.TABLE:
@@ -111,8 +116,10 @@ def _read(file: str, changes: dict[str, Any]) -> JobSpec:
     return load_yaml(json.dumps(merged | {k: v for k, v in changes.items() if k != "resources"}), JobSpec, name=where)
 
 
-def _as_sent(spec: JobSpec) -> dict[str, Any]:
-    return spec.model_dump(mode="json", exclude_unset=True)
+def _as_sent(spec: JobSpec, here: bool) -> dict[str, Any]:
+    sent = spec.model_dump(mode="json", exclude_unset=True)
+    ours = {name: os.environ[name] for name in ENVIRONMENT if here and name in os.environ}
+    return sent | {"env": ours | spec.env}
 
 
 def _batches(specs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

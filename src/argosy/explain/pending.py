@@ -105,7 +105,7 @@ class Situation:
     def barrier(self) -> int:
         """The lowest ranked job that is too young to be preempted, or -1: nobody before it is taken in its place."""
         w, n = self.world, self.active
-        young = w.jf[L.STARTED, :n] + w.sf[L.MIN_RUN] > self.now + 1e-9
+        young = w.jf[L.STARTED, :n] + np.maximum(w.sf[L.MIN_RUN], w.jf[L.KEEP_FOR, :n]) > self.now + 1e-9
         rows = np.flatnonzero(young & self.yielding & (w.jf[L.LEASE, :n] <= self.now))
         return int(rows[np.argmax(self.position[rows])]) if len(rows) and not self.plans else -1
 
@@ -127,7 +127,8 @@ class Situation:
         rows = np.flatnonzero(self.yielding)
         rows = rows[np.argsort(-self.position[rows], kind="stable")]  # from the end of the order
         lease = jf[L.LEASE, rows]
-        young_until = np.where(lease <= self.now, jf[L.STARTED, rows] + self.world.sf[L.MIN_RUN], -np.inf)
+        keep = np.maximum(self.world.sf[L.MIN_RUN], jf[L.KEEP_FOR, rows])
+        young_until = np.where(lease <= self.now, jf[L.STARTED, rows] + keep, -np.inf)
         until[rows] = np.maximum(np.maximum.accumulate(young_until), lease)
         return until
 

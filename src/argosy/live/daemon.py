@@ -213,13 +213,13 @@ class Daemon:
         return Run(row.key, row.assignment, spec, folder, restore, self._unix_user(job.owner), env, job.hot)
 
     def _unix_user(self, owner: str) -> str | None:
-        """Jobs run as who submitted them, if we may switch users and there is such a user here."""
+        """Jobs run as who submitted them, if we may switch users; who has no account here can run nothing."""
         if not self._switch_users:
             return None
         try:
             return owner if pwd.getpwnam(owner).pw_uid != os.geteuid() else None
-        except KeyError:
-            return None
+        except KeyError:  # never as ourselves: the backend refuses
+            return owner
 
     def _grace(self, job: int) -> float:
         row = self.service.store.jobs.get(job)

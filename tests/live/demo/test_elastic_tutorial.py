@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_tutorial import DOCS, blocks, commands
 
 from argosy.live.backends.local.backend import LocalBackend
 from argosy.live.spec import Checkpoint, Growth, JobSpec, Progress, Resources
+from test_tutorial import DOCS, blocks, commands
 
 PATIENCE_S = 600.0
 

@@ -15,9 +15,7 @@ import sdk_crew
 
 @pytest.fixture(scope="session")
 def warm_to_grow() -> Iterator[sdk_crew.Warm]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sdk_crew, "__file__", str(Path(__file__).with_name("growth_warm.py")))  # what it starts
-        process = sdk_crew.Warm()
+    process = sdk_crew.Warm(str(Path(__file__).with_name("growth_warm.py")))
     yield process
     process.close()
 

@@ -14,6 +14,7 @@ from argosy.errors import InputError
 from argosy.live.sdk.checkpoint import steps
 from argosy.live.sdk.growth import consent
 from argosy.live.sdk.growth_network import Body
+from argosy.live.sdk.training import Backwards
 
 
 def test_script_and_job_file_must_both_say_yes() -> None:
@@ -78,3 +79,15 @@ def _deepen(body: Body) -> None:
 
 def _loader() -> DataLoader[tuple[torch.Tensor, ...]]:
     return DataLoader(TensorDataset(torch.randn(12, 2)), batch_size=4)
+
+
+def test_a_parameter_is_watched_once_and_a_new_one_in_its_place_too() -> None:
+    ended: list[int] = []
+    watch = Backwards(lambda: ended.append(1))
+    for _ in range(20):  # a freed parameter's address is soon another's
+        model = nn.Linear(2, 2)
+        watch.watch(model.parameters())
+        watch.watch(model.parameters())
+        model(torch.ones(1, 2)).sum().backward()
+        del model
+    assert len(ended) == 20

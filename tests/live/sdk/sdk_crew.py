@@ -85,9 +85,9 @@ def _be_worker(order: dict[str, Any], runpy: Any) -> None:
 class Warm:
     """The warm process, seen from the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = __file__) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self.pids: dict[str, int] = {}
         self.codes: dict[int, int] = {}

@@ -14,7 +14,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import argosy
-from argosy.errors import InputError
 from argosy.live.sdk.membership import Leave
 
 
@@ -131,36 +130,6 @@ def test_accumulated_gradients_make_one_step_of_several_batches(tmp_path: Path) 
     assert optimizer.state[next(model.parameters())]["step"] == 2
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ({"batch": "huge"}, "unknown batch mode"),
-        ({"virtual": 0}, "virtual"),
-        ({"every": -1.0}, "every"),
-    ],
-)
-def test_wrong_settings_are_named(what: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        argosy.job(**what)
-
-
-def test_what_can_not_be_saved_is_refused_at_once() -> None:
-    class Odd:
-        def state_dict(self) -> dict[str, object]:
-            return {"x": parts}
-
-        def load_state_dict(self, state: dict[str, object]) -> None: ...
-
-    model, _, _ = parts()
-    with argosy.job() as job:
-        with pytest.raises(InputError, match="odd can not be saved"):
-            job.setup(model, odd=Odd())
-        with pytest.raises(InputError, match="no state_dict"):
-            job.setup(model, thing=3)
-        with pytest.raises(InputError, match="LBFGS"):
-            job.setup(torch.optim.LBFGS(model.parameters()))
-
-
 def test_torchrun_makes_a_group_of_fixed_size(warm: sdk_crew.Warm, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -266,18 +235,6 @@ def test_two_setups_combine_once_for_each_backward(monkeypatch: pytest.MonkeyPat
     assert len(combined) == 4
 
 
-def test_outside_of_the_job_nothing_works_and_says_why() -> None:
-    job = argosy.job()
-    with pytest.raises(InputError, match="not open"):
-        job.setup(nn.Linear(1, 1))
-    with argosy.job() as job:
-        model, optimizer, loader = parts()
-        job.setup(model, optimizer)
-        next(iter(job.batches(loader, epochs=1)))
-        with pytest.raises(InputError, match="too late"):
-            job.setup(nn.Linear(1, 1))
-
-
 def test_handed_over_in_two_parts_and_left_in_the_middle(tmp_path: Path) -> None:
     """The state comes back when all of it is there; a loop that is left early has done its last step."""
 
@@ -305,14 +262,3 @@ def test_handed_over_in_two_parts_and_left_in_the_middle(tmp_path: Path) -> None
             file.unlink()
         path.rmdir()
     assert run(6) == interrupted
-
-
-def test_a_checkpoint_of_another_script_is_refused(tmp_path: Path) -> None:
-    train(tmp_path, epochs=1)
-    with argosy.job(checkpoints=tmp_path) as job:
-        job.setup(nn.Linear(1, 1))
-        job.checkpoint()
-    model, optimizer, loader = parts()
-    with pytest.raises(InputError, match="1 modules 0 optimizers"), argosy.job(checkpoints=tmp_path) as job:
-        job.setup(model, optimizer)
-        next(iter(job.batches(loader)))

@@ -30,6 +30,7 @@ class Warm:
             [sys.executable, __file__, *modules],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
+        self.running = 0  # the pid of a script whose end nobody has asked for yet
         self._answer()
 
     def start(self, script: Path, env: dict[str, str], log: Path, world: int = 1) -> int:
@@ -38,11 +39,20 @@ class Warm:
         order = {"script": str(script), "env": env, "log": str(log), "world": world}
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
-        return self._answer()
+        self.running = self._answer()
+        return self.running
 
     def code(self) -> int:
         """How the script that was started last has ended (of several ranks, the worst)."""
-        return self._answer()
+        code = self._answer()
+        self.running = 0
+        return code
+
+    def abandon(self) -> None:
+        """A test has failed and left its script behind."""
+        if self.running:
+            os.kill(self.running, signal.SIGKILL)
+            self.code()
 
     def close(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ import torch
 from adapter_help import Listener, Warm
 
 HERE = Path(__file__).parent
+SLOW = "0.4"  # seconds for a step of a run that is to be interrupted: it must not end before, on a busy machine
 STEPS = {"lightning": 40, "huggingface": 48}
 
 
@@ -67,13 +68,14 @@ def warm(request: pytest.FixtureRequest) -> Iterator[Warm]:
 def bench(warm: Warm, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(warm.framework, warm, tmp_path)  # type: ignore[attr-defined]
     yield made
+    warm.abandon()
     for listener in made.listeners:
         listener.close()
 
 
 def test_suspended_and_resumed(bench: Bench) -> None:
     expected = bench.alone()
-    bench.start(1)
+    bench.start(1, PACE=SLOW)
     hello = bench.listener.wait("hello")
     assert hello["fixed"] is True and hello["worker"] == 0
     report = bench.listener.wait("report", 2)
@@ -99,7 +101,7 @@ def test_suspended_and_resumed(bench: Bench) -> None:
 def test_several_ranks_leave_after_the_same_step(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = str(found.getsockname()[1])
-    bench.start(1, world=2, MASTER_PORT=port, PACE="0.05")
+    bench.start(1, world=2, MASTER_PORT=port, PACE=SLOW)
     bench.listener.wait("report", 2)
     bench.listener.send(worker=1, op="suspend", deadline_s=60)  # only one of them has heard it yet
     saved = bench.listener.wait("checkpoint")
@@ -113,7 +115,7 @@ def test_several_ranks_leave_after_the_same_step(bench: Bench) -> None:
 
 
 def test_checkpoints_on_request_a_damaged_one_and_sigterm(bench: Bench) -> None:
-    pid = bench.start(1)
+    pid = bench.start(1, PACE=SLOW)
     bench.listener.wait("report")
     bench.listener.send(op="checkpoint")
     first = bench.listener.wait("checkpoint")
@@ -133,7 +135,7 @@ def test_checkpoints_on_request_a_damaged_one_and_sigterm(bench: Bench) -> None:
 
 def test_a_checkpoint_that_fails_does_not_end_the_training(bench: Bench) -> None:
     (bench.folder / "gen-1").write_text("a file where the folder should be")
-    bench.start(1)
+    bench.start(1, PACE="0.1")
     bench.listener.wait("report")
     bench.listener.send(op="checkpoint")
     assert bench.listener.wait("checkpoint_failed")["step"] > 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, Person
@@ -22,6 +23,22 @@ LOOK_EVERY_S = 0.2
 MAX_FOLLOWERS = 50  # of one owner: each keeps a file and a connection open
 
 router = APIRouter(prefix="/v1/jobs", tags=["logs"], dependencies=[BEARER])
+
+
+class LogStream(StreamingResponse):
+    """Ends its content with itself: a client that leaves in the middle must not leave a file open."""
+
+    media_type = "text/plain; charset=utf-8"
+
+    def __init__(self, content: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
+        super().__init__(content, headers=headers)
+        self._content = content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._content.aclose()
 
 
 @router.get("/{number}/log", responses=not_json("text/plain", "the log"), response_class=StreamingResponse)
@@ -52,13 +69,13 @@ async def log(
         "cache-control": "no-store", "x-content-type-options": "nosniff",
     }  # fmt: skip
     if not follow:
-        return StreamingResponse(_whole(reader), media_type="text/plain; charset=utf-8", headers=told)
+        return LogStream(_whole(reader), headers=told)
     followers: Counter[str] = request.app.state.followers
     if followers[caller.owner] >= MAX_FOLLOWERS:
         reader.close()
         raise HTTPException(429, f"you already follow {MAX_FOLLOWERS} logs")
     content = _following(service, number, chosen, reader, followers, caller.owner)
-    return StreamingResponse(content, media_type="text/plain; charset=utf-8", headers=told)
+    return LogStream(content, headers=told)
 
 
 def runs_still(service: Service, number: int, generation: int) -> bool:
@@ -66,7 +83,7 @@ def runs_still(service: Service, number: int, generation: int) -> bool:
     return run is not None and run.generation == generation
 
 
-async def _whole(reader: LogFile) -> AsyncIterator[bytes]:
+async def _whole(reader: LogFile) -> AsyncGenerator[bytes, None]:
     """As much as there was when it was asked for: a job that writes faster than we send must not keep us for ever."""
     left = reader.size() - reader.at
     try:
@@ -79,7 +96,7 @@ async def _whole(reader: LogFile) -> AsyncIterator[bytes]:
 
 async def _following(
     service: Service, number: int, generation: int, reader: LogFile, followers: Counter[str], owner: str
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     followers[owner] += 1
     try:
         while True:

@@ -72,9 +72,9 @@ class Growth:
         self._refusal = "nothing was handed to job.setup"
         self._began = time.time()  # the job, not this process: so it is no monotonic time
         self._base = self._told = 0  # workers: when the job began, and the most it was decided for; 0: not yet begun
-        self._resized_at: int | None = None  # the step; what it means is not decided yet
-        self._resized_s = 0.0
-        self._seen = -1
+        self._turns: int | None = None  # steps since the number of workers changed; None: what it means is decided
+        self._resized_at = 0.0
+        self._seen = 0
         session.resized.append(self._resized)
         session.between.append(self._between)
 
@@ -113,7 +113,7 @@ class Growth:
                     f"the saved network has grown, and this one can not: {self._refusal}",
                     hint="hand the same network and optimizer to job.setup as when it was saved",
                 )
-        elif self._gardener.load(state):
+        elif "surgeries" in state and self._gardener.load(state):
             self._train_what_is_there()
 
     # -- when
@@ -122,19 +122,18 @@ class Growth:
         """Other workers than before train together."""
         if not self._base:
             self._base = self._told = self._session.group.world
-        self._resized_at, self._resized_s = self._session.training.step, time.monotonic()
+        self._turns, self._resized_at, self._seen = 0, time.monotonic(), self._session.training.step
 
     def _between(self) -> None:
         """Called on all workers, at the same steps: so all act at the same one."""
         step, world = self._session.training.step, self._session.group.world
-        if self._resized_at is None or step == self._seen:  # nothing new, or in the middle of a step of several batches
+        if self._turns is None or step == self._seen:  # nothing new, or in the middle of a step of several batches
             return
-        self._seen = step
+        self._seen, self._turns = step, self._turns + 1
         back = world <= self._base and self._gardener is not None and self._gardener.is_grown
-        since = step - self._resized_at
-        if since < (SHRINK_AFTER if back else GROW_AFTER) or since % ASK_EVERY or not self._settled():
+        if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
             return
-        before, self._resized_at = max(self._told, self._base), None
+        before, self._turns = max(self._told, self._base), None
         self._told = max(self._told, world) if world > self._base else world
         if back:
             self._together(lambda: self._shrink(world))
@@ -143,7 +142,7 @@ class Growth:
 
     def _settled(self) -> bool:
         """Rank 0's clock counts for all."""
-        settled = time.monotonic() - self._resized_s >= SETTLED_S
+        settled = time.monotonic() - self._resized_at >= SETTLED_S
         return self._session.group.broadcast_bytes(b"yes" if settled else b"no", 0) == b"yes"
 
     def _grow(self, before: int, world: int) -> tuple[bool, str]:

@@ -71,7 +71,7 @@ class Gardener:
 
     def grow(self, times: Times, gained: int) -> tuple[bool, str]:
         """Ask the agent, and do what it says. Whether the network is another now, and the story."""
-        body, example = self._body, self._lessons.inputs[-1][:EXAMPLE]
+        body, example, started = self._body, self._lessons.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
             chosen, why = self._ask(example, times, gained)
             if not chosen:
@@ -82,7 +82,9 @@ class Gardener:
         self._left += [times.left] * len(chosen)
         self._example = example[:KEPT].cpu().clone()
         kept = f"to {off:.0e}" if off else "exactly"
-        return True, f"the agent {_words(chosen)} (+{_short(more)} parameters), outputs kept {kept}: {why}"
+        seconds = time.monotonic() - started
+        what = f"the agent {_words(chosen)} in {seconds:.1f} s (+{_short(more)} parameters)"
+        return True, f"{what}, outputs kept {kept}: {why}"
 
     def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
         """Distil what was learned into the network as it was before, unless there is a hurry."""

@@ -7,6 +7,7 @@ steps are remembered as they came, and the small network learns what the grown o
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from argosy.grow import GrowError, RealClock, shrink
 from argosy.grow.training.passes import evaluating
 
 SAMPLES = 2000  # remembered at most
+RATES = 0.05, 0.005, 0.0005  # of learning, the next when one is too high
 BATCH = 64  # samples that the small network learns from at a time
 BYTES = 64 << 20  # and no more than this, but always one batch
 
@@ -70,13 +72,22 @@ def learned(
     """A network built like `small` that answers as `bigger` does; earlier than in `seconds` when there is a hurry."""
     inputs = _whole_batches(inputs)
     answers = _answers(bigger, inputs)
-    spread = float(torch.cat([answer.flatten() for answer in answers]).double().var()) or 1.0
+    # large answers count as if they were of size 1; small ones as they are, or steps would be too wide
+    spread = max(float(torch.cat([answer.flatten() for answer in answers]).double().var()), 1.0)
 
     def distance(mine: Tensor, theirs: Tensor) -> Tensor:
         return nn.functional.mse_loss(mine.float(), theirs.float()) / spread
 
     lessons = list(zip(inputs, answers, strict=True))
-    return shrink(bigger, small, lessons, seconds=seconds, logit_weight=0.0, loss=distance, clock=_Watch(hurry))
+    end = time.monotonic() + seconds
+    for rate in RATES:
+        left = end - time.monotonic()
+        if left < 0.1 * seconds or hurry():
+            break  # else it has diverged before its time was over: what is left goes to smaller steps
+        small = shrink(
+            bigger, small, lessons, seconds=left, logit_weight=0.0, loss=distance, lr=rate, clock=_Watch(hurry)
+        )
+    return small
 
 
 def agreement(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor]) -> float:

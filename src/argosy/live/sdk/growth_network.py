@@ -79,7 +79,11 @@ class Body:
         for name in CONTENT:
             content[name] = other.model.__dict__[name]
         content["grow_surgeries"], content["grow_origins"] = surgeries_of(other.model), origins_of(other.model)
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         for group, parameters in zip(self.optimizer.param_groups, other.groups, strict=True):
+            if "param_names" in group:  # those of an optimizer that was given named parameters
+                names |= {one: name for one, name in zip(group["params"], group["param_names"]) if one not in names}
+                group["param_names"] = [names[one] for one in parameters]
             group["params"] = parameters
         self.optimizer.state.clear()
         self.optimizer.state.update(other.state)

@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import torch
@@ -71,13 +70,12 @@ class Job:
         self._signal_before = signals.take_over(self._asked_to_stop)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *what: Any) -> None:
+        problem: BaseException | None = what[1]
         session, members = self._live, self._live.members
         self._steps.let_go()
-        for _, feed in self._feeds.values():
-            feed.close()
+        for order_and_feed in self._feeds.values():
+            order_and_feed[1].close()
         if problem is None:
             self._reports.send()
             if session.save_wish and members.group.rank == 0:
@@ -132,8 +130,7 @@ class Job:
         self._backwards.watch(session.training.parameters)
         if self._growth is not None:
             self._growth.take()
-        new = [one for name, one in session.training.others.items() if name not in known]
-        for one in (*objects, *new):
+        for one in (*objects, *(one for name, one in session.training.others.items() if name not in known)):
             self._steps.take_over(one)
         if os.environ.get("ARGOSY_WORKER", "0") == "0" and int(os.environ.get("RANK", "0")) == 0:
             session.members.restore(early=True)
@@ -195,7 +192,7 @@ class Job:
         if self.rank or session.failed or session.withheld:
             return
         position = session.training.position
-        order = next(iter(self._feeds.values()))[0] if self._feeds else None
+        order = self._order
         if progress is None and order is not None and self._epochs:
             progress = order.progress(position, self._epochs)
         samples = position.epoch * order.size(position.epoch) + position.taken if order else 0
@@ -212,8 +209,7 @@ class Job:
 
     def mean(self, value: float) -> float:
         """The mean over all workers, equal everywhere; all must ask for it at the same place of the script."""
-        session = self._live
-        total = torch.tensor([float(value)], dtype=torch.float64)
+        session, total = self._live, torch.tensor([float(value)], dtype=torch.float64)
         try:
             with session.members.waiting():
                 session.group.all_reduce(total)
@@ -248,9 +244,12 @@ class Job:
     def _done(self) -> Done:
         """How far the training is."""
         position = self._live.training.position
-        order = next(iter(self._feeds.values()))[0] if self._feeds else None
-        part = position.taken / order.size(position.epoch) if order else 0.0
+        part = position.taken / self._order.size(position.epoch) if self._order else 0.0
         return Done(position.epoch + part, self._epochs)
+
+    @property
+    def _order(self) -> Order | None:
+        return next(iter(self._feeds.values()))[0] if self._feeds else None
 
     def _backward_ended(self) -> None:
         if not self._accumulating and self._session is not None:

@@ -136,14 +136,14 @@ class Backwards:
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
         self._queued = False
-        self._watched: set[int] = set()
 
     def watch(self, parameters: Iterable[Parameter]) -> None:
         """These too; each is watched once, however often it is named."""
         for parameter in parameters:
-            if parameter.requires_grad and id(parameter) not in self._watched:
-                self._watched.add(id(parameter))
-                watched: Any = parameter  # the method has no types
+            watched: Any = parameter  # these have no types
+            # asked of the parameter itself: a list of ours would know parameters that a grown network has left behind
+            known = self._note in (watched._post_accumulate_grad_hooks or {}).values()
+            if parameter.requires_grad and not known:
                 watched.register_post_accumulate_grad_hook(self._note)
 
     def reset(self) -> None:

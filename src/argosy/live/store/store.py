@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from argosy.live.clock import Clock
+from argosy.live.problems import NoSpace
 from argosy.live.states import ACTIVE, State, check
 from argosy.live.store import codec, database
 from argosy.live.store.rows import Checkpoint, Job, RunRow
@@ -213,5 +214,6 @@ class Store:
         database.backup(self.path, target)
 
     def close(self) -> None:
-        self.mark_clock()
+        with suppress(NoSpace):  # then the clock goes on from the mark before
+            self.mark_clock()
         self._db.close()

@@ -72,7 +72,7 @@ def lay_down(w: World, s: int) -> int:
 
 @kernel
 def shrink(w: World, s: int) -> None:
-    """Keep the best filled nodes, and on the last one as many devices as are left over."""
+    """Keep the best filled nodes, those that are drained last, and on the last one as many devices as are left over."""
     ji, wk = w.ji, w.wk
     want, want_ps = min(ji[WANT, s], count_gpus(w, s)), min(ji[WANT_PS, s], ji[PS_HELD, s])
     n = lay_down(w, s)
@@ -82,7 +82,7 @@ def shrink(w: World, s: int) -> None:
     while want > 0:
         best = -1
         for i in range(n):
-            if wk[W_KEPT, i] == 0 and old[i] and (best < 0 or popcount(old[i]) > popcount(old[best])):
+            if wk[W_KEPT, i] == 0 and old[i] and (best < 0 or worth_keeping(w, i) > worth_keeping(w, best)):
                 best = i
         here = min(popcount(old[best]), want)
         wk[W_KEPT, best] = first_bits(old[best], here)
@@ -94,6 +94,13 @@ def shrink(w: World, s: int) -> None:
             hold(w, s, wk[W_OLD_NODE, i], wk[W_KEPT, i], wk[W_OLD_MILLI, i], here)
     make_safe(w.jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)
+
+
+@kernel
+def worth_keeping(w: World, i: int) -> int:
+    """Devices on the i-th node that a job was on; more than any number of them if the node is not drained."""
+    stays = w.ni[N_STATE, w.wk[W_OLD_NODE, i]] == NODE_UP
+    return popcount(w.wk[W_OLD_MASK, i]) + (64 if stays else 0)
 
 
 @kernel
