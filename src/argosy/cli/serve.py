@@ -73,6 +73,7 @@ def serve(
     from argosy.policies.base import create
 
     create(policy)  # a wrong name is told now, not by a process far away
+    _warm_up()
     place = Home(home)
     kind = backend or ("fake" if cluster == "fake" else "local")
     machines = _cluster(cluster, kind, nodes, slots)
@@ -85,6 +86,16 @@ def serve(
     import asyncio
 
     asyncio.run(_run(daemon, stop_jobs, written))
+
+
+def _warm_up() -> None:
+    """What the policy's process would otherwise compile while the first jobs wait."""
+    from argosy._jit import OF_POLICIES, is_warm
+
+    if not (is_warm() and is_warm(OF_POLICIES)):
+        from argosy.sim.warm import warm_up
+
+        warm_up(say)
 
 
 def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> Cluster:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from argosy.live import clean, observe
+from argosy.live import clean, observe, pruning
 from argosy.live.backends.base import Phase, RunKey, Status
 from argosy.live.logs import note
 from argosy.live.metrics import Metrics
@@ -25,7 +25,7 @@ from argosy.live.tidings import Tidings
 from argosy.live.views import place
 from argosy.live.why import reason, waits_outside
 
-MISSES = 3  # polls in a row without a run before it counts as lost
+MISSES, MISSED_S = 3, 3.0  # a run counts as lost after so many polls in a row without it, and so long
 
 
 class Bookkeeper:
@@ -36,10 +36,11 @@ class Bookkeeper:
         self._untouched: set[int] = set()
         self._statuses: dict[RunKey, Status] = {}
         self._strays: dict[RunKey, RunRow] = {}
-        self._misses: dict[RunKey, int] = {}
+        self._misses: dict[RunKey, tuple[int, float]] = {}  # polls without a run, and the time of the first
         self._read: dict[RunKey, tuple[int, int]] = {}  # lines of story and overheads taken over, by run
         self._raw: dict[int, Mapping[str, Any]] = {}  # the last report of each job, as it came
         self._committed: dict[RunKey, set[str]] = {}
+        self.prunable = pruning.candidates(store)  # jobs that may have checkpoints that nobody needs
         self._dependants: dict[int, set[int]] = {}
         self._suspects: set[int] = set()  # waiting jobs whose dependencies may have failed
         self._budgeted: set[int] = set()  # waiting jobs whose time budget runs
@@ -149,6 +150,7 @@ class Bookkeeper:
         self._count(new)
         if new.run.ended_s is None:
             return
+        self.prunable.add(new.job.id)
         self._raw.pop(new.job.id, None)
         for kept in (self._misses, self._read, self._committed):
             kept.pop(new.run.key, None)
@@ -175,8 +177,9 @@ class Bookkeeper:
             return None
         if run.running_s is None and run.stop is None:
             return observe.launch_failed(job, run, failure.problem, failure.final, at) if failure else None
-        self._misses[run.key] = self._misses.get(run.key, 0) + 1
-        if adopted or self._misses[run.key] >= MISSES:
+        misses, since = self._misses.get(run.key, (0, at.now))
+        self._misses[run.key] = misses + 1, since
+        if adopted or (misses + 1 >= MISSES and at.now - since >= MISSED_S):
             return observe.missing(job, run, at)
         return None
 
@@ -253,6 +256,7 @@ class Bookkeeper:
         self._read[run.key] = len(status.story), len(status.overheads)
         if any(one.get("path") not in self._committed[run.key] for one in status.checkpoints):
             self.tidings.saved(run.job, at.now)
+            self.prunable.add(run.job)
         self._committed[run.key] |= {str(one.get("path")) for one in status.checkpoints}
 
     def _find_strays(self) -> None:

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from argosy.cluster.cluster import Cluster
+from argosy.live import pruning
 from argosy.live.backends.base import Backend, Run
 from argosy.live.bookkeeper import Bookkeeper
 from argosy.live.clock import Clock
@@ -38,6 +39,7 @@ POLL_S = 0.25
 NODES_EVERY_S = 2.0
 FLUSH_EVERY_S = 5.0
 POLL_LIMIT_S = 30.0
+MOST_PRUNED = 200  # jobs at a time
 
 Application = Callable[..., Any]  # ASGI
 
@@ -56,6 +58,7 @@ class Daemon:
         self._min_free_bytes = min_free_bytes
         self._clock = clock or Clock()
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self._pruning: asyncio.Task[None] | None = None
         self._nodes_s = self._flushed_s = float("-inf")
         self.address = ""
         self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
@@ -183,11 +186,21 @@ class Daemon:
         if now - self._flushed_s < FLUSH_EVERY_S:
             return
         self._flushed_s = now
+        self._prune(store)
         store.flush_reports()
         store.mark_clock()
         free = database.free_bytes(self.home.folder)
         low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
         self.service.standing.disk_problem = low if free < self._min_free_bytes else ""
+
+    def _prune(self, store: Store) -> None:
+        """Remove checkpoints that nobody needs, beside everything else: a large one takes its time."""
+        if not self.keeper.prunable or (self._pruning is not None and not self._pruning.done()):
+            return
+        numbers = sorted(self.keeper.prunable)[:MOST_PRUNED]
+        self.keeper.prunable.difference_update(numbers)
+        work = [(self.home.checkpoints(number), pruning.leftovers(store, number)) for number in numbers]
+        self._pruning = asyncio.create_task(asyncio.to_thread(pruning.remove_all, work))
 
     async def _look_at_nodes(self) -> None:
         now = self.service.store.clock.now()

@@ -2,7 +2,7 @@
 
 A run ends in one of four ways: we stopped it (then the reason for the stop says what becomes of the job), it ended by
 itself in order, it failed (tried again after a wait that doubles), or it was lost with its place (tried again, and not
-counted against it).
+counted as a failure; but a job that is lost over and over brings its place down itself, and fails).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from argosy.live.store import Job, RunRow
 from argosy.live.views import held, place
 
 MAX_LOSS_DOUBLINGS = 6
+MAX_LOSSES = 20  # and one more for every hour that it has run
 MAX_WAIT_S = 3600.0
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -104,10 +105,18 @@ def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) 
         return _stopped(job, over, run.stop, at)
     if final:
         return _final(job, over, State.FAILED, None, f"it could not be launched: {problem}", at)
-    return lost(job, over, f"the launch failed: {problem}", at)
+    return _again(replace(job, unlaunched=job.unlaunched + 1), over, f"the launch failed: {problem}", at)
 
 
 def lost(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
+    times = job.losses + 1 - job.unlaunched
+    if times > MAX_LOSSES + job.run_s / 3600.0:
+        text = f"{why}; {times} runs of it were lost, so it seems to bring down the place where it runs"
+        return _final(replace(job, losses=job.losses + 1), run, State.FAILED, None, text, at)
+    return _again(job, run, why, at)
+
+
+def _again(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
     doublings = min(job.losses, MAX_LOSS_DOUBLINGS)
     wait = min(job.parsed.retry_wait * 2**doublings, MAX_WAIT_S)
     again = replace(job, state=State.PENDING, losses=job.losses + 1, not_before_s=at.now + wait, message=why)

@@ -12,7 +12,7 @@ from live_cluster import live, spec
 from argosy.cluster.cluster import Cluster
 from argosy.live.backends.base import Part, Phase, Run, RunKey, Status
 from argosy.live.backends.fake import FakeBackend
-from argosy.live.bookkeeper import MISSES, Bookkeeper
+from argosy.live.bookkeeper import MISSED_S, MISSES, Bookkeeper
 from argosy.live.clock import Clock
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Share
@@ -95,9 +95,18 @@ def test_only_a_run_that_stays_away_is_lost(desk: Desk) -> None:
         desk.keeper.take_in([])
     assert desk.store.jobs[number].state is State.RUNNING and desk.keeper.act() == {}
     desk.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
-    for _ in range(MISSES):
+    for _ in range(2 * MISSES):  # many polls in no time: the backend may be about to find it again
         assert desk.store.jobs[number].state is State.RUNNING
         desk.keeper.take_in([])
+    desk.time[0] += MISSED_S - 0.1
+    desk.keeper.take_in([])
+    assert desk.store.jobs[number].state is State.RUNNING
+    desk.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+    desk.keeper.take_in([])
+    desk.time[0] += 10 * MISSED_S  # few polls in a long time: the daemon itself was held up
+    desk.keeper.take_in([])
+    assert desk.store.jobs[number].state is State.RUNNING
+    desk.keeper.take_in([])
     assert desk.store.jobs[number].state is State.PENDING and desk.store.jobs[number].losses == 1
 
 

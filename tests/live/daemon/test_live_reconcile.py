@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.live.backends.base import Part, Phase, RunKey, Status
-from argosy.live.observe import Moment, Seen, end, good_checkpoints, missing, observe, settle
+from argosy.live.observe import MAX_LOSSES, Moment, Seen, end, good_checkpoints, launch_failed, missing, observe, settle
 from argosy.live.reconcile import CHANGE_LIMIT_S, Call, Outcome, Placement, due, limits, reconcile
 from argosy.live.spec import JobSpec
 from argosy.live.states import LEGAL, IllegalTransition, State, Stop, check
@@ -222,6 +222,22 @@ def test_every_state_can_end_and_ended_ones_stay() -> None:
         assert state.ended == (not LEGAL[state])
     with pytest.raises(IllegalTransition, match="job 7"):
         check(7, State.SUCCEEDED, State.PENDING)
+
+
+def test_a_job_that_brings_its_place_down_each_time_fails_in_the_end() -> None:
+    """Launches that fail are not its fault, and one that has run for hours may be lost more often."""
+    row, times = job(1, RUNS), 0
+    while row.state is not State.FAILED:
+        times += 1
+        assert times <= MAX_LOSSES + 1
+        seen = end(replace(row, state=RUNS), run(1, 0), Status(RunKey(1, 1), Phase.EXITED, 1), AT)
+        row = replace(seen.job, run_s=0.0)
+        unlucky = launch_failed(replace(row, state=State.STARTING), run(1, 0, running_s=None), "no answer", False, AT)
+        row = unlucky.job if row.state is State.PENDING else row
+    assert times == MAX_LOSSES + 1 and row.failures == 0 and row.unlaunched == MAX_LOSSES
+    assert f"{times} runs of it were lost" in row.message and row.ended_s == AT.now
+    old = job(1, RUNS, losses=MAX_LOSSES, run_s=7200.0)
+    assert end(old, run(1, 0), Status(RunKey(1, 1), Phase.EXITED, 1), AT).job.state is State.PENDING
 
 
 states = st.sampled_from([State.PENDING, State.RUNNING, State.STOPPING])

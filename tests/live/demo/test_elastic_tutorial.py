@@ -76,4 +76,10 @@ def test_the_daemon_has_ended(printed: str, folder: Path) -> None:
 @pytest.mark.parametrize("model", [JobSpec, Resources, Checkpoint, Progress, Growth])
 def test_the_page_names_every_key_of_a_job_file(model: type[JobSpec]) -> None:
     page = (DOCS / "live.md").read_text("utf-8")
-    assert [key for key in model.model_fields if f"`{key}" not in page and f"{key}:" not in page] == []
+    assert [key for key in model.model_fields if f"`{key}" not in page and f".{key}`" not in page] == []
+
+
+def test_the_pages_code_for_a_backend_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks(DOCS / "live.md", "python")
+    exec(compile(code, "live.md", "exec"), {})
+    assert "exited with code 0" in capsys.readouterr().out

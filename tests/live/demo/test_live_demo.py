@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,30 @@ def test_a_short_play(tmp_path: Path) -> None:
     assert "start" in {row[0] for row in overheads(record)}
     shown = page(record, outcomes, ["drf"], 3)
     assert "<h1>" in shown and "exact-twin" in shown
+    assert _left(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: int, code: int) -> None:
+    words = [sys.executable, "-m", "argosy.cli.main", "demo", "--policy", "drf", "--report", str(tmp_path / "x.html")]
+    process = subprocess.Popen(
+        [*words, "--home", str(tmp_path / "demo")], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "runs on" in line:
+                break
+        else:
+            raise AssertionError("no job was ever running")
+        process.send_signal(number)
+        process.stderr.read()
+        assert process.wait(120) == code
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
     assert _left(tmp_path) == []
 
 

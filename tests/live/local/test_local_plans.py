@@ -147,10 +147,54 @@ def test_without_anybody_who_holds_the_state_it_fails() -> None:
 
 def test_a_broken_group_in_which_nobody_died_is_formed_again() -> None:
     crew = working("a:0", "a:1", rules=Rules(broken_s=1.0))
-    crew.broken(1, 5.0)
+    crew.broken(1, 1, 5.0)
     assert crew.decide(5.5) == []
     assert crew.decide(6.5) == [Publish(2, (0, 1), (), True)]
     assert crew.decide(6.6) == []
+
+
+def test_a_broken_group_of_an_outdated_plan_does_not_matter_to_those_who_are_past_it() -> None:
+    crew = working("a:0", "a:1", rules=Rules(broken_s=1.0))
+    crew.broken(1, 1, 5.0)
+    assert crew.decide(6.5) == [Publish(2, (0, 1), (), True)]
+    crew.broken(0, 1, 6.6)  # it was on its way when the plan to recover with was made
+    assert crew.decide(8.0) == []
+    crew.switched(0, 2, 8.1)
+    crew.switched(1, 2, 8.1)
+    crew.broken(0, 1, 8.2)
+    assert crew.decide(10.0) == []
+    crew.broken(0, 2, 10.1)
+    assert crew.decide(12.0) == [Publish(3, (0, 1), (), True)]
+
+
+def test_a_group_that_breaks_before_it_has_led_to_the_next_plan_is_formed_again() -> None:
+    crew = working("a:0", "a:1", rules=Rules(broken_s=1.0))
+    crew.want(["a:0"], 1.0)
+    assert crew.decide(1.0) == [Publish(2, (0,), (1,))]
+    crew.broken(0, 1, 1.1)
+    assert crew.decide(3.0) == [Publish(3, (0,), (), True)]
+
+
+def test_a_worker_that_lives_and_does_not_get_on_is_killed_only_if_others_wait_for_it() -> None:
+    def beats(crew: Crew, now: float, *waits: bool) -> list[Action]:
+        for number, one in enumerate(waits):
+            crew.beat(number, 7, now, one)
+        return crew.decide(now)
+
+    rules = Rules(stuck_s=800.0, hang_s=1e6)
+    at_work = working("a:0", "a:1", rules=rules)
+    beats(at_work, 1.0, False, False)
+    assert beats(at_work, 5000.0, False, False) == [], "a long step"
+    all_wait = working("a:0", "a:1", rules=rules)
+    beats(all_wait, 1.0, True, True)
+    assert beats(all_wait, 5000.0, True, True) == [], "nobody can say for whom"
+    crew = working("a:0", "a:1", rules=rules)
+    beats(crew, 1.0, True, False)
+    assert beats(crew, 700.0, True, False) == []
+    crew.forgive(700.0)  # a pause
+    assert beats(crew, 1400.0, True, False) == []
+    kill, *rest = beats(crew, 1501.0, True, False)
+    assert isinstance(kill, Kill) and kill.number == 1 and rest == [Publish(2, (0,), (), True), Start(2, "a:1")]
 
 
 def test_a_silent_worker_is_killed_and_replaced() -> None:

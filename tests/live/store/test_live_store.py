@@ -15,7 +15,7 @@ from argosy.live.backends.base import Part
 from argosy.live.clock import Clock
 from argosy.live.problems import NoSpace, StoreError
 from argosy.live.states import IllegalTransition, State, Stop
-from argosy.live.store import Job, RunRow, Store, schema
+from argosy.live.store import Job, RunRow, Store, database, schema
 
 JOB = Job(0, "a", "ann", "default", 50.0, '{"run":"true"}', "/tmp", None, None, (), 1.0, 2.0, 0.0, 0.0)
 
@@ -167,6 +167,35 @@ def test_a_full_disk_loses_nothing_and_goes_on(small_disk: Path) -> None:
     store.close()
     again = Store(small_disk / "argosy.db")
     assert again.jobs == {**before, after.id: after}
+    again.close()
+
+
+def test_not_every_fault_of_a_disk_is_a_full_one(small_disk: Path, tmp_path: Path) -> None:
+    fault = sqlite3.OperationalError("disk I/O error")
+    fault.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    assert not database.is_full(fault, tmp_path)
+    with (small_disk / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    assert database.is_full(fault, small_disk)
+
+
+def test_a_database_of_the_first_version_is_brought_to_the_newest(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "argosy.db", isolation_level=None)
+    schema.migrate(old, schema.STEPS[:1])
+    old.execute(
+        "INSERT INTO jobs (name, owner, queue, priority, spec, workdir, after, gpus_low, gpus_high, submitted_s,"
+        " submitted_at, state, losses) VALUES ('a', 'ann', 'q', 50, '{\"run\":\"x\"}', '/', '[]', 1, 1, 0, 0,"
+        " 'pending', 3)"
+    )
+    old.close()
+    store = Store(tmp_path / "argosy.db")
+    assert [(job.losses, job.unlaunched) for job in store.jobs.values()] == [(3, 0)]
+    with store.transaction() as changes:
+        changes.save(replace(store.jobs[1], unlaunched=2))
+    store.close()
+    again = Store(tmp_path / "argosy.db")
+    assert again.jobs[1].unlaunched == 2
     again.close()
 
 

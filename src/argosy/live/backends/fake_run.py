@@ -6,6 +6,8 @@ given by whoever made the backend. Progress is a function of time, so nothing ne
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -56,10 +58,11 @@ class Script:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"run: {text!r} is no number", hint="write fake seconds=30") from None
+    with suppress(ValueError):
+        number = float(text)
+        if math.isfinite(number):
+            return number
+    raise InputError(f"run: {text!r} is no number", hint="write fake seconds=30")
 
 
 @dataclass

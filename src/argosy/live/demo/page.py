@@ -34,10 +34,11 @@ def page(record: Record, outcomes: Sequence[Outcome], policies: Sequence[str], s
         f"{escape(' and then '.join(policies))}. Slots were held {use:.0%} of the time.</p>",
         f"<p>{escape(verdict)}.</p>" if verdict else "",
         charts.figure(gantt(record), "Who ran where", "A bar is a job on a slot. A faint one is paused: it keeps its "
-                      "place while another has its turn. Dashed lines: what happened to the daemon."),
+                      "place while another has its turn. Dashed lines: the daemon is killed, and another begins, "
+                      "with another policy."),
         charts.figure(workers(record), "Workers of each job",
                       "Each step is a hot resize, a suspension or a start; the training goes on through all of them."),
-        charts.figure(losses(record), "Losses", "As the jobs report them, on a logarithmic scale."),
+        charts.figure(losses(record), "Losses", "Of the last batch, as the jobs report it, on a logarithmic scale."),
         "<h2>What came out</h2>",
         text_table(HEAD, [found.cells() for found in outcomes]),
         '<p class="note">Took: from submission to end. Moved: to other slots, or restarted in another size. '

@@ -30,7 +30,7 @@ class Act:
 ACTS = (
     Act("drf"),  # everybody gets an equal share: elastic jobs shrink as others come
     Act("tiresias-las:limits=15,60", Cue(17)),  # who has had much leaves its place to one in a hurry
-    Act("gandiva:quantum_s=4:profile_s=4:move_every_s=5", Cue(0, after="urgent")),  # lets jobs grow, and moves them
+    Act("drf", Cue(0, after="urgent")),  # and grow again when there is room
 )
 
 
@@ -48,6 +48,7 @@ def play(home: Path, acts: Sequence[Act], cast: Callable[[Path], Sequence[Role]]
         record = Record(ignored={_warm_up(stage, folder)})
         roles = cast(folder)
         record.began = time.time()
+        record.mark(_name(acts[0]))
         with screen(names, say, moving) as shown:
             numbers = _run(stage, record, roles, list(acts[1:]), shown)
         return record, [_outcome(stage, record, number, role) for number, role in zip(numbers, roles)]
@@ -86,11 +87,15 @@ def _run(stage: Stage, record: Record, roles: Sequence[Role], acts: list[Act], s
 def _change_policy(stage: Stage, record: Record, act: Act, shown: Screen) -> None:
     running = sum(job["state"] == "running" for job in record.jobs.values())
     shown.tell(record.now_s, f"kill -9 of the daemon; {running} jobs go on without it")
-    record.mark("daemon killed")
+    record.mark("killed")
     stage.kill()
     stage.serve(act.policy)
-    record.mark(act.policy.partition(":")[0])
+    record.mark(_name(act))
     shown.tell(record.now_s, f"a new daemon, with policy {act.policy}, finds them again")
+
+
+def _name(act: Act) -> str:
+    return act.policy.partition(":")[0]
 
 
 def _outcome(stage: Stage, record: Record, number: int, role: Role) -> Outcome:

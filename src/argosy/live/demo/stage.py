@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -33,15 +34,27 @@ class Stage:
         self._environment = dict(os.environ)  # as it is now: libraries that are loaded later may change it
         self._daemon: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
+        self._handlers: dict[int, Any] = {}  # as they were before
 
     def __enter__(self) -> Stage:
+        self._handle(signal.SIGTERM, _leave)
         return self
 
     def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second one must not stop the clearing up
+            self._handle(number, signal.SIG_IGN)
         try:
             self._end()
         finally:
             asyncio.run(self._sweep())
+            for taken, handler in self._handlers.items():
+                signal.signal(taken, handler)
+
+    def _handle(self, number: int, handler: Any) -> None:
+        """Only the main thread may; another one, as in a test, is not signalled anyway."""
+        if threading.current_thread() is threading.main_thread():
+            self._handlers.setdefault(number, signal.getsignal(number))
+            signal.signal(number, handler)
 
     @property
     def client(self) -> Client:
@@ -126,3 +139,7 @@ class Stage:
         backend = LocalBackend(self.home.folder)
         await backend.adopt([])
         await backend.close()
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)

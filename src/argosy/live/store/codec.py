@@ -15,7 +15,7 @@ FIXED = (
 )  # fmt: skip
 CHANGING = (
     "state", "generation", "failures", "losses", "not_before_s", "started_s", "started_at", "ended_s", "ended_at",
-    "exit_code", "message", "run_s", "gpu_s", "preemptions", "resizes", "moves", "hot", "report",
+    "exit_code", "message", "run_s", "gpu_s", "preemptions", "resizes", "moves", "hot", "report", "unlaunched",
 )  # fmt: skip
 JOB_COLUMNS = ", ".join(FIXED + CHANGING)
 INSERT_JOB = f"INSERT INTO jobs ({', '.join(FIXED[1:])}, state) VALUES ({', '.join('?' * len(FIXED))})"
@@ -42,7 +42,8 @@ def changing_values(job: Job) -> tuple[Any, ...]:
     return (
         job.priority, job.state.value, job.generation, job.failures, job.losses, job.not_before_s, job.started_s,
         job.started_at, job.ended_s, job.ended_at, job.exit_code, job.message, job.run_s, job.gpu_s, job.preemptions,
-        job.resizes, job.moves, job.hot, json.dumps(dict(job.report), separators=(",", ":")), job.id,
+        job.resizes, job.moves, job.hot, json.dumps(dict(job.report), separators=(",", ":")), job.unlaunched,
+        job.id,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import tempfile
@@ -13,6 +14,9 @@ from urllib.parse import quote
 from argosy.errors import InputError
 from argosy.live.problems import NoSpace, StoreError
 from argosy.live.store.schema import migrate
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+ROOM_BYTES = 2**20  # less than this is too little to work with
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -26,20 +30,30 @@ def connect(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA busy_timeout = 2000")
         migrate(database)
     except (sqlite3.Error, OSError) as problem:
-        if is_full(problem):
+        if is_full(problem, path.parent):
             raise _no_space(path) from None
         raise StoreError(f"{path}: the database can not be opened: {problem}") from None
     return database
 
 
-def is_full(problem: BaseException) -> bool:
+def is_full(problem: BaseException, folder: Path) -> bool:
+    """Did this go wrong because there is no room in the folder?"""
     if isinstance(problem, OSError):
-        return problem.errno in (28, 122)  # ENOSPC, EDQUOT
+        return problem.errno in NO_ROOM
     code = getattr(problem, "sqlite_errorcode", None)
-    # a write-ahead log that can not grow is told as an input/output error
-    return code == sqlite3.SQLITE_FULL or (
-        code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and "disk" in str(problem)
-    )
+    if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
+        return not has_room(folder)  # so is told that the write-ahead log can not grow, but also that a disk is broken
+    return code == sqlite3.SQLITE_FULL
+
+
+def has_room(folder: Path) -> bool:
+    """Could something still be written there? Quotas do not show in the free space, so it is tried."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
+    except OSError as problem:
+        return problem.errno not in NO_ROOM
+    return True
 
 
 def _no_space(path: Path) -> NoSpace:
@@ -59,7 +73,7 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Co
         if database.in_transaction:
             database.execute("ROLLBACK")
         if isinstance(problem, sqlite3.Error):
-            if is_full(problem):
+            if is_full(problem, path.parent):
                 raise _no_space(path) from None
             raise StoreError(f"{path}: {problem}") from problem
         raise
@@ -90,6 +104,6 @@ def backup(source: Path, target: Path) -> None:
         os.replace(name, target)
     except (sqlite3.Error, OSError) as problem:
         os.unlink(name)
-        if is_full(problem):
+        if is_full(problem, target.absolute().parent):
             raise _no_space(target) from None
         raise StoreError(f"{target}: the copy failed: {problem}") from None

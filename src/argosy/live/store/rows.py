@@ -49,6 +49,7 @@ class Job:
     moves: int = 0
     hot: bool = False  # it uses the SDK
     report: Mapping[str, Any] = field(default_factory=dict)  # what it said last: step, epoch, progress, metrics
+    unlaunched: int = 0  # losses of runs that could not even be launched
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -64,7 +64,9 @@ CREATE TABLE planner (policy TEXT PRIMARY KEY, state TEXT NOT NULL, t_s REAL NOT
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (FIRST,)  # step i brings version i to i + 1; never change one that has been released
+LAUNCHES = "ALTER TABLE jobs ADD COLUMN unlaunched INTEGER NOT NULL DEFAULT 0"
+
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES)  # step i brings version i to i + 1; never change one that has been released
 VERSION = len(STEPS)
 
 

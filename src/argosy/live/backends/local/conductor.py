@@ -67,7 +67,8 @@ class Conductor:
         if number is None or number not in self.team.members:
             return
         if op == "beat":
-            self.crew.beat(number, whole(message.get("step")), now)
+            busy = message.get("busy")
+            self.crew.beat(number, whole(message.get("step")), now, not busy if isinstance(busy, bool) else None)
             return
         if op == "report":
             self.crew.beat(number, whole(message.get("step")), now)
@@ -78,7 +79,7 @@ class Conductor:
         elif op == "switched":
             self._note_switch(number, message, now)
         elif op == "broken":
-            self.crew.broken(number, now)
+            self.crew.broken(number, whole(message.get("version")), now)
         elif op == "checkpoint":
             self.status.take_checkpoint(message)
         elif op == "checkpoint_failed":

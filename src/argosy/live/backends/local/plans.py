@@ -31,6 +31,8 @@ class Worker:
     stage: Stage = Stage.STARTING
     step: int = -1
     has_state: bool = False
+    waits: bool | None = None  # for the others, in a step; None: it has not said
+    same_since: float = 0.0  # since then it waits or works, whichever it is, and has completed no step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ Action = Start | Publish | Kill | Fail
 @dataclass(slots=True)
 class Rules:
     hang_s: float = 30.0  # no sign of life for so long: the worker hangs
+    stuck_s: float = 7200.0  # lives, but completes no step for so long while another waits for it: it hangs too
     patience_s: float = 20.0  # go on without newcomers that are not ready by then
     leave_s: float = 10.0  # a leaver that has not gone by then is killed
     broken_s: float = 1.0  # a broken group in which nobody has died is formed again after this
@@ -85,6 +88,7 @@ class Crew:
     _lost_slots: list[str] = field(default_factory=list)
     _waiting_since: float | None = None
     _broken_since: float | None = None
+    _recovering: bool = False  # the newest plan is one to recover with
     _leaving_since: float | None = None
 
     # -- events
@@ -104,12 +108,21 @@ class Crew:
     def ready(self, number: int, now: float) -> None:
         self._reach(number, Stage.READY, now)
 
-    def beat(self, number: int, step: int, now: float) -> None:
+    def beat(self, number: int, step: int, now: float, waits: bool | None = None) -> None:
         if worker := self.workers.get(number):
+            if step > worker.step or (waits is not None and waits != worker.waits):
+                worker.same_since = now
             worker.heard, worker.step = now, max(step, worker.step)
+            worker.waits = worker.waits if waits is None else waits
 
-    def broken(self, number: int, now: float) -> None:
-        if number in self.members and self._broken_since is None:
+    def broken(self, number: int, version: int, now: float) -> None:
+        """The group of this plan does not work for a member.
+
+        An older plan's no longer matters if the worker has taken up the newest, or will at once because it is one to
+        recover with. Into any other plan the group of the one before would have to lead it, so that one counts.
+        """
+        over = 0 <= version < self.version and (number not in self.pending or self._recovering)
+        if number in self.members and self._broken_since is None and not over:
             self._broken_since = now
 
     def switched(self, number: int, version: int, now: float) -> None:
@@ -132,7 +145,7 @@ class Crew:
     def forgive(self, now: float) -> None:
         """They could not be heard, or could not speak: a pause, or this process itself was held up."""
         for worker in self.workers.values():
-            worker.heard = now
+            worker.heard = worker.same_since = now
 
     # -- what is
 
@@ -170,6 +183,17 @@ class Crew:
             elif worker.stage is not Stage.STARTING and now - worker.heard > self.rules.hang_s:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
+        yield from self._stuck(now)
+
+    def _stuck(self, now: float) -> Iterable[Kill]:
+        """Members that work on and complete no step, while another waits for them. (Its waits end now and then.)"""
+        members = [self.workers[number] for number in self.members if number in self.workers]
+        if not any(worker.waits and now - worker.same_since > self.rules.stuck_s / 8 for worker in members):
+            return
+        for worker in members:
+            if worker.waits is False and now - worker.same_since > self.rules.stuck_s:
+                self.lost(worker.number)
+                yield Kill(worker.number, f"completed no step for {self.rules.stuck_s:g} s, and others wait for it,")
 
     def _recover(self, now: float) -> Publish | Fail | None:
         died = any(number not in self.workers for number in self.members)
@@ -235,6 +259,7 @@ class Crew:
         for number in members:
             self.workers[number].stage = Stage.MEMBER
         self.members, self.pending, self._broken_since = tuple(members), set(members), None
+        self._recovering = recover
         return Publish(self.version, self.members, leavers, recover)
 
     def _reach(self, number: int, stage: Stage, now: float) -> None:

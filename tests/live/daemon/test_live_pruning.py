@@ -1,0 +1,114 @@
+"""Checkpoints that nobody needs go; what counts, what a run may restore from and what it writes now stay."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_cluster import live, spec
+
+from argosy.live.backends.base import Part
+from argosy.live.pruning import Leftovers, candidates, leftovers, remove
+from argosy.live.states import State
+from argosy.live.store import Job, RunRow, Store
+
+
+def saved(folder: Path, *paths: str) -> None:
+    for path in paths:
+        (folder / path).mkdir(parents=True)
+        (folder / path / "state.pt").write_text("work")
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.glob("gen-*/*"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "argosy.db")
+
+
+def a_job(store: Store, state: State, generation: int, *paths: str) -> int:
+    with store.transaction() as changes:
+        job = changes.add(Job(0, "a", "ann", "q", 50.0, '{"run":"x"}', "/", None, None, (), 1.0, 1.0, 0.0, 0.0))
+        for path in paths:
+            of = int(path.partition("/")[0][4:])
+            changes.checkpoint(job.id, of, {"path": path, "step": int(path.rpartition("-")[2])})
+    with store.transaction() as changes:
+        changes.save(replace(job, state=State.STARTING, generation=generation))
+        if state is State.RUNNING:
+            changes.save_run(RunRow(job.id, generation, 1, (Part("n0", (0,)),), 1.0, 2.0, 1.0))
+    with store.transaction() as changes:
+        ended_s = store.clock.now() if state.ended else None
+        changes.save(replace(job, state=state, generation=generation, ended_s=ended_s))
+    return job.id
+
+
+ALL = ("gen-1/step-5", "gen-1/step-9", "gen-2/.writing-step-12", "gen-2/step-12", "gen-2/step-15", "gen-3/step-20")
+
+
+def test_while_it_runs_its_own_folder_is_left_alone(store: Store, tmp_path: Path) -> None:
+    number = a_job(store, State.RUNNING, 3, "gen-1/step-9", "gen-2/step-12")
+    saved(tmp_path / "c", *ALL)
+    remove(tmp_path / "c", leftovers(store, number))
+    assert left(tmp_path / "c") == ["gen-1/step-9", "gen-2/step-12", "gen-3/step-20"]
+    assert candidates(store) == {number}
+    store.close()
+
+
+def test_while_it_waits_only_what_counts_stays(store: Store, tmp_path: Path) -> None:
+    number = a_job(store, State.PENDING, 3, "gen-1/step-9", "gen-2/step-12")
+    saved(tmp_path / "c", *ALL)
+    remove(tmp_path / "c", leftovers(store, number))
+    assert left(tmp_path / "c") == ["gen-1/step-9", "gen-2/step-12"]
+    store.close()
+
+
+def test_of_a_job_that_has_ended_the_last_one_stays(store: Store, tmp_path: Path) -> None:
+    number = a_job(store, State.FAILED, 3, "gen-1/step-9", "gen-2/step-12")
+    saved(tmp_path / "c", *ALL)
+    assert candidates(store) == {number}
+    remove(tmp_path / "c", leftovers(store, number))
+    assert left(tmp_path / "c") == ["gen-2/step-12"]
+    assert [one.path for one in store.checkpoints(number)] == ["gen-2/step-12"]
+    store.close()
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    """The folders are the job's: it may put there whatever it likes."""
+    saved(tmp_path / "outside", "gen-1/step-1")
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "gen-1").symlink_to(tmp_path / "outside" / "gen-1")
+    (folder / "gen-2").mkdir()
+    (folder / "gen-2" / "step-1").symlink_to(tmp_path / "outside")
+    (folder / "gen-3").mkdir()
+    (folder / "gen-3" / "notes").write_text("mine")
+    remove(folder, Leftovers(9, ()))
+    assert left(tmp_path / "outside") == ["gen-1/step-1"]
+    (tmp_path / "d").symlink_to(tmp_path / "outside")
+    remove(tmp_path / "d", Leftovers(9, ()))
+    remove(tmp_path / "missing", Leftovers(9, ()))
+    assert left(tmp_path / "outside") == ["gen-1/step-1"]
+
+
+def test_the_daemon_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("argosy.live.daemon.FLUSH_EVERY_S", 0.05)
+
+    async def scene() -> None:
+        async with live(tmp_path) as here:
+            (number,) = here.submit(spec("fake seconds=0.6 every=0.1"))
+            folder = here.daemon.home.checkpoints(number)
+            saved(folder, "gen-1/step-3", "gen-1/step-99")
+            assert await here.ended(number) == ["succeeded"]
+            (kept,) = await _one_left(here)
+            await here.until(lambda: not (folder / "gen-1" / "step-99").exists(), "the needless one to go")
+            assert kept == here.service.store.checkpoints(number)[0].path
+
+    async def _one_left(here):  # type: ignore[no-untyped-def]
+        await here.until(lambda: len(here.service.store.checkpoints(1)) == 1, "one that counts")
+        return [one.path for one in here.service.store.checkpoints(1)]
+
+    asyncio.run(scene())

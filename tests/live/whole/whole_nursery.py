@@ -1,0 +1,34 @@
+"""A warm parent of daemons, to be killed by a test: `python whole_nursery.py HOME`.
+
+Each line on its standard input is a policy: a forked child becomes `argosy serve` with it. The answer is its process
+number, and `gone` when it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import argosy.live.api
+import argosy.live.backends.local.backend
+import argosy.live.daemon  # noqa: F401
+from argosy.cli.serve import serve
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.dup2(2, 1)
+                serve(cluster="local", policy=line.strip(), home=Path(sys.argv[1]), nodes=2, slots=2)
+            finally:
+                os._exit(1)
+        print(child, flush=True)
+        os.waitpid(child, 0)
+        print("gone", flush=True)
+
+
+if __name__ == "__main__":
+    main()

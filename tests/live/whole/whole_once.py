@@ -1,0 +1,40 @@
+"""What the jobs of this test have in common: they tell when they run, and find out if another generation does too.
+
+A process holds a lock of its generation as long as it lives: the kernel takes it back, whatever ends the process. Who
+starts takes its own lock first and then looks at all others, so of two generations at least one sees the other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+from pathlib import Path
+
+
+class Once:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.generation = folder, os.environ["ARGOSY_GENERATION"]
+        folder.mkdir(parents=True, exist_ok=True)
+        self._own = os.open(folder / f"alive-{self.generation}", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._own, fcntl.LOCK_SH)
+        self.tell("start")
+        self.look()
+        atexit.register(self.tell, "end")
+
+    def look(self) -> None:
+        """Does another generation run?"""
+        for path in self.folder.glob("alive-*"):
+            if path.name != f"alive-{self.generation}":
+                other = os.open(path, os.O_RDWR)
+                try:
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self.tell(f"meets {path.name}")
+                finally:
+                    os.close(other)
+
+    def tell(self, what: str) -> None:
+        with (self.folder / "story").open("a") as story:
+            fcntl.flock(story, fcntl.LOCK_EX)
+            story.write(f"{self.generation} {os.getpid()} {what}\n")
