@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -109,3 +112,30 @@ class TestOverheads:
     def test_refuses_negative_times(self) -> None:
         with pytest.raises(InputError, match="migrate_s"):
             Overheads(migrate_s=-1)
+
+
+class TestMeasuredOverheads:
+    def test_they_stand_instead_of_the_usual_ones(self, tmp_path: Path) -> None:
+        file = tmp_path / "costs.csv"
+        file.write_text("model,kind,seconds,times\nbert,suspend,0.5,3\nbert,resume,1.5,2\nbert,resize,0.2,9\n,start,0.7,4\n")
+        usual, found = Overheads().for_models(["bert", None]), Overheads.read(file).for_models(["bert", None])
+        expected = usual.copy()
+        expected[0, [1, 2, 4, 5]] = 0.5, 1.5, 2.0, 0.2  # a cold resize is a suspension and a resumption
+        expected[1, 0] = 0.7
+        assert found == pytest.approx(expected)
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            ("model,seconds\nbert,1\n", "there is no column 'kind'"),
+            ("model,kind,seconds\nbert,nap,1\n", "unknown kind of overhead 'nap'"),
+            ("model,kind,seconds\nbert,start,soon\n", "seconds must be a time ≥ 0, is 'soon'"),
+            ("model,kind,seconds\nbert,start,-1\n", "seconds must be a time ≥ 0, is '-1'"),
+        ],
+    )
+    def test_what_is_wrong_is_told_with_its_line(self, tmp_path: Path, text: str, what: str) -> None:
+        file = tmp_path / "costs.csv"
+        file.write_text(text)
+        with pytest.raises(InputError, match=re.escape(what)) as told:
+            Overheads.read(file)
+        assert f"{file}:" in str(told.value)

@@ -17,6 +17,7 @@ class HistoryOutput(StrEnum):
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
+    OVERHEADS = "overheads"
 
 
 def history(
@@ -24,7 +25,11 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
     user: Annotated[str | None, typer.Option(help="only jobs of this user (operators)")] = None,
     output: Annotated[
-        HistoryOutput, typer.Option("--output", "-o", help="csv: a trace of all of them, for argosy simulate")
+        HistoryOutput,
+        typer.Option(
+            "--output", "-o", help="csv: a trace of all of them, for argosy simulate; overheads: what was measured of"
+            " starts, stops, moves and resizes, for its --overheads"
+        ),
     ] = HistoryOutput.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
@@ -34,12 +39,14 @@ def history(
     \b
     argosy history
     argosy history -n 1000 -o json
-    argosy history -o csv > week.csv && argosy simulate -t week.csv -c cluster.yaml -p srtf
+    argosy history -o csv > week.csv && argosy history -o overheads > costs.csv
+    argosy simulate -t week.csv -c cluster.yaml -p srtf --overheads costs.csv
     """
     at_least("--limit", 1, limit)
     with connect(api, home) as daemon:
-        if output is HistoryOutput.CSV:
-            typer.echo(daemon.get("/v1/history.csv"), nl=False)
+        if output in (HistoryOutput.CSV, HistoryOutput.OVERHEADS):
+            name = "history" if output is HistoryOutput.CSV else "overheads"
+            typer.echo(daemon.get(f"/v1/{name}.csv"), nl=False)
             return
         jobs: list[dict[str, Any]] = []
         before = None

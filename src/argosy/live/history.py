@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from argosy.live.states import State
-from argosy.live.store import codec, database
+from argosy.live.store import Store, codec, database
 from argosy.live.views import JobView
+from argosy.perf.overhead import MEASURED
 
 STATUS = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "killed"}
 COLUMNS = (
@@ -28,6 +29,16 @@ def entry(job: JobView) -> dict[str, Any]:
         "failures": job.failures, "preemptions": job.preemptions, "resizes": job.resizes, "moves": job.moves,
         "exit_code": job.exit_code, "message": job.message,
     }  # fmt: skip
+
+
+def overheads_csv(store: Store) -> str:
+    """Means of what was measured lately, by model and kind, as the performance model reads them."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("model", "kind", "seconds", "times"))
+    found = store.query("SELECT model, kind, avg(seconds), count(*) FROM overheads GROUP BY model, kind")
+    writer.writerows((model, kind, round(s, 4), n) for model, kind, s, n in found if kind in MEASURED)
+    return out.getvalue()
 
 
 def trace_csv(path: Path, owner: str | None = None) -> str:

@@ -204,6 +204,10 @@ class Service:
         """Jobs that have ended as a trace that `argosy simulate` reads; may be called from another thread."""
         return history.trace_csv(self.store.path, owner)
 
+    def overheads_csv(self) -> str:
+        """What starts, stops, moves and resizes took here: `argosy simulate --overheads` reads it."""
+        return history.overheads_csv(self.store)
+
     def health(self) -> dict[str, Any]:
         """Is all well? If not, what is wrong."""
         now, s = self.store.clock.now(), self.standing

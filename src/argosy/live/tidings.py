@@ -19,7 +19,6 @@ from argosy.live.views import progress
 TEACHING = 2000  # ended jobs that a new planner learns durations from
 MOST_NEWS = 2000  # jobs in one update: a flood must not hold up the loop
 RATE_SPAN_S = 3.0  # a speed is measured over at least this long
-KINDS = {"resize": "hot_resize"}  # what a backend measures, as the performance model calls it
 HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
 
 
@@ -186,7 +185,7 @@ def overheads(store: Store) -> dict[str | None, dict[str, float]]:
     """Mean of what was measured lately, by model and kind."""
     found: dict[str | None, dict[str, float]] = {}
     for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
-        found.setdefault(model or None, {})[KINDS.get(kind, kind)] = seconds
+        found.setdefault(model or None, {})[kind] = seconds
     return found
 
 

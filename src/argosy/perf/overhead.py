@@ -3,22 +3,31 @@
 The published re-allocation delays (Sia's simulator) count one stop with one restore; they are divided 1 : 5,
 as in DL2's example of one minute to stop and five to restore. A resize costs that delay when cold
 (checkpoint, restart) and about what Gandiva reports for moving a warm process (1–2 s) when hot.
+
+`Overheads.read` takes what a live cluster has measured instead (`argosy history -o overheads`): a CSV file with the
+columns model, kind (start, suspend, resume, migrate, resize) and seconds. Rows without a model are for all models
+that have none of their own.
 """
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import polars as pl
 
-from argosy.errors import InputError
+from argosy.config import read_text
+from argosy.errors import InputError, UnknownName
 from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
 
 COLUMNS = ("start_s", "suspend_s", "resume_s", "migrate_s", "cold_resize_s", "hot_resize_s")
+MEASURED = {"start": 0, "suspend": 1, "resume": 2, "migrate": 3, "resize": 5}  # kinds, as places in COLUMNS
 USUAL_DELAY_S = 30.0
 PUBLISHED_DELAY_S: Mapping[str, float] = MappingProxyType(
     {"cifar10": 50.0, "deepspeech2": 25.0, "bert": 120.0, "yolov3": 80.0, "imagenet": 250.0, "ncf": 15.0}
@@ -38,6 +47,7 @@ class Overheads:
     hot_resize_s: float = 2.0
     hot: bool = False  # which of the two resizes happens
     delay_s: Mapping[str, float] = field(default_factory=lambda: PUBLISHED_DELAY_S)
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by model ("": all others) and kind
 
     def __post_init__(self) -> None:
         for name in COLUMNS:
@@ -52,6 +62,33 @@ class Overheads:
     def zero(cls) -> Overheads:
         """Free actions, as several published simulators assume."""
         return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, delay_s={})
+
+    @classmethod
+    def of(cls, name: str) -> Overheads:
+        """realistic, none, or a CSV file of measurements."""
+        return cls.zero() if name == "none" else cls.realistic() if name == "realistic" else cls.read(Path(name))
+
+    @classmethod
+    def read(cls, path: Path) -> Overheads:
+        """Measured ones; what was not measured is as usual."""
+        measured: dict[str, dict[str, float]] = {}
+        lines = csv.DictReader(read_text(path).splitlines())
+        wanted = ("model", "kind", "seconds")
+        if missing := [name for name in wanted if name not in (lines.fieldnames or ())]:
+            hint = "a file of measured overheads has the columns model, kind, seconds: argosy history -o overheads"
+            raise InputError(f"there is no column {missing[0]!r}", where=f"{path}:1", hint=hint)
+        for row in lines:
+            where, kind = f"{path}:{lines.line_num}", row["kind"] or ""
+            if kind not in MEASURED:
+                raise UnknownName("kind of overhead", kind, MEASURED, where=where)
+            try:
+                seconds = float(row["seconds"])
+            except (TypeError, ValueError):
+                seconds = math.nan
+            if not 0 <= seconds < math.inf:
+                raise InputError(f"seconds must be a time ≥ 0, is {row['seconds']!r}", where=where)
+            measured.setdefault(row["model"] or "", {})[kind] = seconds
+        return cls(measured=measured)
 
     @property
     def resize_s(self) -> float:
@@ -70,4 +107,17 @@ class Overheads:
             factor = column.replace_strict(scale, default=1.0, return_dtype=pl.Float64).to_numpy()
         costs = np.outer(factor, [getattr(self, name) for name in COLUMNS])
         costs[:, -1] = self.hot_resize_s
+        if self.measured:
+            known = {key_of(model): kinds for model, kinds in self.measured.items() if model}
+            for row, name in enumerate(column.to_list()):
+                found = known.get(key_of(name)) if name is not None else None
+                _replace(costs[row], self.measured.get("", {}) if found is None else found)
         return costs
+
+
+def _replace(costs: Floats, kinds: Mapping[str, float]) -> None:
+    """What was measured for one model; a cold resize is a suspension and a resumption."""
+    for kind, seconds in kinds.items():
+        costs[MEASURED[kind]] = seconds
+    if "suspend" in kinds and "resume" in kinds:
+        costs[COLUMNS.index("cold_resize_s")] = kinds["suspend"] + kinds["resume"]

@@ -107,7 +107,7 @@ class Engine:
         if self._estimator.timeless:
             nothing = np.zeros(0, np.int64)
             expected = unknown_last(self._estimator.estimate(np.arange(len(trace)), 0.0, nothing, np.zeros(0)))
-        overheads = Overheads.realistic() if settings.overheads == "realistic" else Overheads.zero()
+        overheads = Overheads.of(settings.overheads)
         self.world, self.names = build(
             frame, cluster, tables, expected, overheads, seed=settings.seed, strict=settings.consolidation == "strict"
         )

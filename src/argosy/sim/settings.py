@@ -10,7 +10,6 @@ from argosy.errors import InputError
 
 CHOICES = {
     "perf": ("auto", "rigid", "iteration", "table", "ps"),
-    "overheads": ("realistic", "none"),
     "consolidation": ("soft", "strict"),
     "oversized": ("fail", "skip"),
     "placer": ("policy", "consolidate", "spread", "first-fit", "random", "rack-aware"),
@@ -26,7 +25,7 @@ class Settings:
     ps_speeds: str = "fitted"  # of parameter-server jobs: fitted | rough | a CSV file of measurements
     reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
-    overheads: str = "realistic"  # what starting, suspending, resuming, moving and resizing cost
+    overheads: str = "realistic"  # of starting, suspending, resuming, moving, resizing: realistic | none | a CSV file
     hot_resize: bool = False  # resize without restarting the survivors
     locality: bool = True  # gangs spread over nodes and racks run slower
     consolidation: str = "soft"  # strict: never use more nodes than an empty cluster would need
@@ -50,6 +49,11 @@ class Settings:
             raise InputError(
                 f"ps_speeds must be fitted, rough or a .csv file of measurements, is {self.ps_speeds!r}",
                 hint="the file needs the columns model, num_ps, num_workers, sum_worker_speed",
+            )
+        if self.overheads not in ("realistic", "none") and not self.overheads.endswith(".csv"):
+            raise InputError(
+                f"overheads must be realistic, none or a .csv file of measurements, is {self.overheads!r}",
+                hint="argosy history -o overheads writes what a live cluster has measured",
             )
         if self.seed < 0:
             raise InputError(f"seed must be ≥ 0, is {self.seed}")

@@ -123,7 +123,7 @@ def test_what_a_run_tells_is_taken_over_once(desk: Desk) -> None:
     again.take_in([told], adopted=True)
     kinds = [event.kind for event in desk.service.events(number)]
     assert [kinds.count(kind) for kind in ("story", "measured", "saved")] == [1, 1, 1]
-    assert desk.keeper.tidings.update(ask=True).overheads == {"resnet50": {"hot_resize": 0.25}}
+    assert desk.keeper.tidings.update(ask=True).overheads == {"resnet50": {"resize": 0.25}}
     assert desk.store.checkpoints(number)[0].step == 9
 
 

@@ -18,6 +18,8 @@ from argosy.live.problems import Conflict, NoSpace, NotFound
 from argosy.live.service import Service
 from argosy.live.states import ACTIVE, State
 from argosy.live.store import RunRow, Store
+from argosy.perf.overhead import Overheads
+from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
 CLUSTER = Cluster(
@@ -184,6 +186,18 @@ def test_history_is_a_trace_that_can_be_simulated(service: Service, tmp_path: Pa
     frame = Trace.read(path).frame
     assert frame["job_id"].to_list() == ["1", "2"] and frame["duration_s"].to_list() == [10.0, 10.0]
     assert frame["status"].to_list() == ["completed", "failed"] and frame["max_gpus"].to_list() == [2.0, None]
+
+
+def test_measured_overheads_are_what_a_simulation_reads(service: Service, tmp_path: Path) -> None:
+    with service.store.transaction() as changes:
+        for seconds in (0.2, 0.4):
+            changes.overhead("bert", "resize", seconds)
+        changes.overhead("", "start", 0.7)
+        changes.overhead("", "recover", 9.0)  # no simulation charges that
+    path = tmp_path / "costs.csv"
+    path.write_text(service.overheads_csv())
+    assert Overheads.read(path).measured == {"bert": {"resize": 0.3}, "": {"start": 0.7}}
+    assert Settings(overheads=str(path)).overheads == str(path)
 
 
 def test_figures_for_prometheus_name_nobody(service: Service) -> None:

@@ -1,7 +1,7 @@
 """What the jobs of this test have in common: they tell when they run, and find out if another generation does too.
 
-A process holds a lock of its generation as long as it lives: the kernel takes it back, whatever ends the process. Who
-starts takes its own lock first and then looks at all others, so of two generations at least one sees the other.
+A process holds a lock of its own as long as it lives: the kernel takes it back, whatever ends the process. Who starts
+takes its own first and then tries all others, so of two generations that meet at least one sees the other.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ class Once:
     def __init__(self, folder: Path) -> None:
         self.folder, self.generation = folder, os.environ["ARGOSY_GENERATION"]
         folder.mkdir(parents=True, exist_ok=True)
-        self._own = os.open(folder / f"alive-{self.generation}", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._own, fcntl.LOCK_SH)
+        self._own = os.open(folder / f"alive-{self.generation}-{os.getpid()}", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._own, fcntl.LOCK_EX)
         self.tell("start")
         self.look()
         atexit.register(self.tell, "end")
 
     def look(self) -> None:
-        """Does another generation run?"""
+        """Does another generation run? Those who look share a lock, so that they do not see each other."""
         for path in self.folder.glob("alive-*"):
-            if path.name != f"alive-{self.generation}":
-                other = os.open(path, os.O_RDWR)
+            if not path.name.startswith(f"alive-{self.generation}-"):
+                other = os.open(path, os.O_RDONLY)
                 try:
-                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     self.tell(f"meets {path.name}")
                 finally:

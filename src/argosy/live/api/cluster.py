@@ -89,6 +89,12 @@ async def trace(request: Request, caller: Person) -> Response:
     return Csv(await asyncio.to_thread(service_of(request).history_csv, caller.sees))
 
 
+@guarded.get("/overheads.csv", responses=TRACE, response_class=Csv)
+async def overheads(request: Request, caller: Person) -> Response:
+    """What starts, stops, moves and resizes took, by model: for `argosy simulate --overheads`."""
+    return Csv(service_of(request).overheads_csv())
+
+
 def _nodes(service: Service, caller: Caller) -> m.NodeList:
     found = [m.NodeOut.model_validate(node) for node in service.nodes()]
     if not caller.operates:

@@ -60,7 +60,7 @@ def usual(folder: Path) -> list[Role]:
         Role(Cue(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
              "an ordinary script, unchanged"),
         Role(Cue(0), job("exact", "elastic", *exact, gpus="1..3", folder=folder), "elastic, in exact mode"),
-        Role(Cue(4), job("grower", "elastic", "--grow", "--epochs", 24, gpus="1..3", folder=folder,
+        Role(Cue(4), job("grower", "elastic", "--grow", "--epochs", 20, gpus="1..3", folder=folder,
                          grow={"allowed": True}), "elastic, may grow"),
         Role(Cue(8), job("exact-twin", "elastic", *exact, gpus="1", folder=folder), "exact's twin, in one size"),
         Role(Cue(16), job("urgent", "elastic", "--epochs", 3, gpus="2", folder=folder), "short, in a hurry"),
