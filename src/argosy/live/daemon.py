@@ -129,9 +129,11 @@ class Daemon:
     async def _loop(self, done: Callable[[], bool], ask: bool = True) -> None:
         while not done():
             self._wake.clear()
+            began = time.perf_counter()
             await self._pass(ask)
             if done():
                 break
+            await asyncio.sleep(min(self._poll_s, time.perf_counter() - began))  # requests have half of the time
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause())
 
