@@ -133,7 +133,7 @@ class Daemon:
             await self._pass(ask)
             if done():
                 break
-            await asyncio.sleep(min(self._poll_s, time.perf_counter() - began))  # requests have half of the time
+            await asyncio.sleep(min(self._poll_s, 2 * (time.perf_counter() - began)))  # requests need time, too
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause())
 

@@ -18,6 +18,7 @@ from argosy.live.problems import NoSpace
 from argosy.live.store import Store
 
 GENERATION = re.compile(r"gen-(\d{1,9})")
+CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # whole, or never completed; whatever else is there is not ours
 RECENT_S = 3600.0  # a daemon that starts looks after jobs that ended so long ago
 
 
@@ -65,7 +66,7 @@ def remove(folder: Path, what: Leftovers) -> None:
 def _remove_in(top: int, generation: str, keep: Collection[str]) -> None:
     with suppress(OSError), _opened(generation, top) as inside:
         for name in os.listdir(inside):
-            if f"{generation}/{name}" not in keep:
+            if CHECKPOINT.fullmatch(name) and f"{generation}/{name}" not in keep:
                 shutil.rmtree(name, ignore_errors=True, dir_fd=inside)
     with suppress(OSError):  # it still holds something that counts
         os.rmdir(generation, dir_fd=top)

@@ -76,7 +76,7 @@ def test_of_a_job_that_has_ended_the_last_one_stays(store: Store, tmp_path: Path
     store.close()
 
 
-def test_links_lead_nowhere(tmp_path: Path) -> None:
+def test_links_lead_nowhere_and_other_folders_stay(tmp_path: Path) -> None:
     """The folders are the job's: it may put there whatever it likes."""
     saved(tmp_path / "outside", "gen-1/step-1")
     folder = tmp_path / "c"
@@ -84,9 +84,9 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     (folder / "gen-1").symlink_to(tmp_path / "outside" / "gen-1")
     (folder / "gen-2").mkdir()
     (folder / "gen-2" / "step-1").symlink_to(tmp_path / "outside")
-    (folder / "gen-3").mkdir()
-    (folder / "gen-3" / "notes").write_text("mine")
+    saved(folder, "gen-3/my-own-folder", "gen-3/step-4")
     remove(folder, Leftovers(9, ()))
+    assert left(folder) == ["gen-1/step-1", "gen-2/step-1", "gen-3/my-own-folder"]
     assert left(tmp_path / "outside") == ["gen-1/step-1"]
     (tmp_path / "d").symlink_to(tmp_path / "outside")
     remove(tmp_path / "d", Leftovers(9, ()))

@@ -1,6 +1,7 @@
 """A worker that speaks the SDK's side of the control socket and trains nothing: no torch, quick to start.
 
-Arguments: the number of steps to do. Every step takes 20 ms. It prints what it is told.
+Arguments: the number of steps to do. Every step takes 20 ms. It prints what it is told. At the step STUCK_AT worker 1
+gets on no more, and the others wait for it.
 """
 
 import json
@@ -10,7 +11,7 @@ import socket
 import sys
 import time
 
-total = int(sys.argv[1])
+total, stuck_at = int(sys.argv[1]), int(os.environ.get("STUCK_AT", sys.argv[1]))
 number = int(os.environ["ARGOSY_WORKER"])
 control = socket.socket(socket.AF_UNIX)
 control.connect(os.environ["ARGOSY_CONTROL"])
@@ -39,11 +40,12 @@ while step < total:
                 say(op="checkpoint", step=step, path=f"gen-{os.environ['ARGOSY_GENERATION']}/step-{step}", seconds=0.1)
                 say(op="left", saved=True)
                 sys.exit(0)
-    if plan is not None:
+    stuck = plan is not None and step >= stuck_at and 1 in plan["members"]
+    if plan is not None and not stuck:
         step += 1
         if plan["members"][0] == number:
             say(op="report", step=step, progress=step / total, metrics={"loss": 1 / step})
     if time.monotonic() - beaten > 0.3:
-        say(op="beat", step=step)
+        say(op="beat", step=step, busy=not stuck or number == 1)
         beaten = time.monotonic()
 say(op="done")

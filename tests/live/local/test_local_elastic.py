@@ -123,6 +123,14 @@ def test_a_stopped_worker_is_found_killed_and_replaced(make_yard: Callable[..., 
     assert any("no sign of life for 2 s" in part["text"] for part in status.story)
 
 
+def test_a_worker_that_gets_on_no_more_while_another_waits_is_replaced(make_yard: Callable[..., Yard]) -> None:
+    yard = make_yard(rules={"stuck_s": 3.0})
+    key = yard.launch(FOREVER, {"n1": [0, 1]}, hot=True, env={"STUCK_AT": "5"})
+    status = yard.wait(key, lambda status: status.restarts == 1 and set(yard.workers(key)) == {0, 2})
+    assert any("worker 1 completed no step for 3 s, and others wait" in part["text"] for part in status.story)
+    yard.wait(key, lambda status: status.report["step"] > 10)
+
+
 def test_a_paused_run_is_not_taken_for_a_hung_one(make_yard: Callable[..., Yard]) -> None:
     yard = make_yard(rules={"hang_s": 1.0})
     key = start(yard, {"n1": [0, 1]})

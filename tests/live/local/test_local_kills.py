@@ -252,3 +252,26 @@ def test_on_a_full_disk_the_end_is_kept_until_there_is_room(make_yard: Callable[
         (disk / "home" / "work" / "filler").unlink(missing_ok=True)
         yard.clear()
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_look_while_a_run_is_being_launched_does_not_end_it(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    register = yard.backend._register
+
+    def register_and_look(key: RunKey, folder: RunFolder) -> None:
+        register(key, folder)
+        (status,) = yard.backend._poll()
+        assert status.phase is Phase.STARTING
+
+    monkeypatch.setattr(yard.backend, "_register", register_and_look)
+    assert yard.end(yard.launch("exit 4")).exit_code == 4
+
+
+def test_a_daemon_that_dies_in_the_middle_of_a_launch_is_not_the_jobs_fault(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yard.backend, "_supervise", lambda folder, lock: None)
+    key = yard.launch("exit 0")
+    yard.backend = yard.another_backend()
+    (status,) = asyncio.run(yard.backend.adopt(yard.runs))
+    assert (status.key, status.phase, status.exit_code) == (key, Phase.EXITED, None)
+    assert "did not start" in status.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -183,7 +184,10 @@ def test_bytes_of_different_length_are_gathered_and_handed_round() -> None:
 
 
 def test_a_closed_group_says_so() -> None:
+    all_made = threading.Barrier(2)
+
     def work(group: Group) -> bool:
+        all_made.wait(60)  # one that closes at once would take the other its partner while they connect
         group.close()
         with pytest.raises(GroupBroken):
             group.all_reduce(torch.zeros(1))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ class Warm:
     def abandon(self) -> None:
         """A test has failed and left its script behind."""
         if self.running:
-            os.kill(self.running, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # or it has ended by itself
+                os.kill(self.running, signal.SIGKILL)
             self.code()
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """A script with Lightning as a user would write it, and two lines for Argosy."""
 
 import os
+import signal
 import time
 import warnings
 
@@ -23,6 +24,10 @@ class Model(lightning.LightningModule):
         loss = self.net(batch[0]).square().mean()
         self.log("loss", loss)
         return loss
+
+    def on_train_batch_end(self, outputs, batch, number):  # after the callbacks
+        if self.global_step == int(os.environ.get("TERM_AT", "-1")):
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.01)

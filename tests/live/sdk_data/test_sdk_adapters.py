@@ -133,6 +133,17 @@ def test_checkpoints_on_request_a_damaged_one_and_sigterm(bench: Bench) -> None:
     assert bench.end()["step"] == STEPS[bench.framework]
 
 
+def test_a_signal_that_the_framework_sees_first(bench: Bench) -> None:
+    if bench.framework != "lightning":
+        pytest.skip("only Lightning ends by itself on SIGTERM")
+    bench.start(1, PACE="0", TERM_AT="5")
+    saved = bench.listener.wait("checkpoint")
+    assert saved["step"] == 5 and bench.listener.wait("left")["saved"] is True
+    assert bench.warm.code() == 0
+    bench.start(2, bench.folder / saved["path"], PACE="0")
+    assert bench.end()["step"] == STEPS[bench.framework]
+
+
 def test_a_checkpoint_that_fails_does_not_end_the_training(bench: Bench) -> None:
     (bench.folder / "gen-1").write_text("a file where the folder should be")
     bench.start(1, PACE="0.1")

@@ -106,9 +106,15 @@ class LocalBackend:
         content = self._describe(run)
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         hand_over(run, self.home)
-        write_record(folder.run, content, durable=True)
-        self._register(run.key, folder)
-        self._supervise(folder)
+        lock = folder.take_lock()  # before anybody can find the run, and think that its supervisor has died
+        if lock is None:
+            return
+        try:
+            write_record(folder.run, content, durable=True)
+            self._register(run.key, folder)
+            self._supervise(folder, lock)
+        finally:
+            os.close(lock)
 
     def _check_place(self, run: Run) -> None:
         for part in run.assignment.parts:
@@ -149,17 +155,11 @@ class LocalBackend:
             "settings": self.settings, "asked_at": time.time(),
         }
 
-    def _supervise(self, folder: RunFolder) -> None:
+    def _supervise(self, folder: RunFolder, lock: int) -> None:
         """Start the supervisor. It is born with the lock, so there is no moment at which a second one could be."""
-        lock = folder.take_lock()
-        if lock is None:
-            return
         words = [sys.executable, "-m", "argosy.live.backends.local.supervisor", str(folder.run), str(lock)]
-        try:
-            with folder.complaints.open("ab") as complaints:
-                start_detached(words, environment_of(None), lock, complaints)
-        finally:
-            os.close(lock)
+        with folder.complaints.open("ab") as complaints:
+            start_detached(words, environment_of(None), lock, complaints)
 
     def _end_older(self, key: RunKey) -> None:
         """At most one generation of a job ever runs."""
@@ -225,8 +225,8 @@ class LocalBackend:
         """A supervisor has died: kill what it left, and write down that the run has ended."""
         record, last = read_record(folder.supervisor), read_record(folder.status) or {}
         message = "its supervisor was killed" if record else "its supervisor did not start"
-        code = None if record else 70  # None: how the job itself ended nobody can say
-        ended = {**last, "phase": Phase.EXITED, "exit_code": code, "message": message, "workers": []}
+        # no exit code: how the job itself ended nobody can say, and a daemon may have died before it could begin
+        ended = {**last, "phase": Phase.EXITED, "exit_code": None, "message": message, "workers": []}
         lock = folder.take_lock()
         if lock is None:  # somebody else is at it
             return last

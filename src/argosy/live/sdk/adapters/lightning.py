@@ -17,6 +17,7 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from argosy.live.sdk.adapters.link import Link
 
@@ -57,6 +58,8 @@ class ArgosyCallback(Callback):
         self._link.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        if isinstance(exception, SIGTERMException) and self._link.supervised and trainer.world_size == 1:
+            self._link.leave(self._save(trainer))  # the signal came after our last look, and Lightning was faster
         self._link.close()
 
     def _save(self, trainer: Trainer) -> bool | None:
