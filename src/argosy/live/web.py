@@ -31,6 +31,8 @@ class Web:
             raise InputError(
                 f"can not listen on {host}:{port}: {problem.strerror}", hint="give another --port, or 0 for any"
             ) from None
+        # asyncio does so only for sockets that say they are TCP, which this one does not: answers would wait 40 ms
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         called = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.address = f"http://{called}:{self._socket.getsockname()[1]}"
         settings = uvicorn.Config(app, **uvicorn_settings())

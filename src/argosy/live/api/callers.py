@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+# Dependencies are coroutines: FastAPI would run plain functions in threads, and each waits for its turn of the loop.
 # The guard has checked the token long before; this only makes it known in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="a token of `argosy token add`"))
 
@@ -32,25 +33,25 @@ class Caller:
         return None if self.operates else self.owner
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller = request.state.caller
     assert isinstance(caller, Caller)
     return caller
 
 
-def _person(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _person(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.role not in ("user", "operator"):
         raise HTTPException(403, "the token of a job can only report for this job")
     return caller
 
 
-def _operator(caller: Annotated[Caller, Depends(_person)]) -> Caller:
+async def _operator(caller: Annotated[Caller, Depends(_person)]) -> Caller:
     if not caller.operates:
         raise HTTPException(403, "only operators may do this")
     return caller
 
 
-def _job(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _job(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.role != "job" or caller.job is None:
         raise HTTPException(403, "only a job's own token can report for it")
     return caller
