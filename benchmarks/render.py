@@ -75,6 +75,7 @@ PICTURES = {  # file in docs/images, and what it shows
     "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
+WHOLE_MACHINE = ("live",)  # all other benchmarks use one core
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -96,7 +97,8 @@ def block(name: str, results: Path = RESULTS) -> str:
     result: Json = json.loads(path.read_text("utf-8"))
     versions, machine = result["versions"], result["machine"]
     note = (
-        f"`{result['command']}`, one core of {machine['cores']} ({machine['cpu']}),"
+        f"`{result['command']}`, {'all' if source in WHOLE_MACHINE else 'one'} of {machine['cores']} cores"
+        f" ({machine['cpu']}),"
         f" Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']},"
         f" Polars {versions['polars']}; load average before: {result['load_average_before']:.2f}"
     )
