@@ -145,6 +145,41 @@ def test_a_paused_run_is_not_taken_for_a_hung_one(make_yard: Callable[..., Yard]
     assert yard.workers(key) == pids and status.restarts == 0
 
 
+def test_before_a_pause_workers_make_room(yard: Yard) -> None:
+    key = start(yard, {"n1": [0, 1]})
+    yard.launch(FOREVER, {"n1": [0, 1]}, version=2, paused=True)
+    status = yard.wait(key, lambda status: status.phase is Phase.PAUSED and status.version == 2)
+    assert status.overheads[-1]["kind"] == "slice"
+    assert all(_state(pid) == "T" for pid in yard.workers(key).values())
+    yard.launch(FOREVER, {"n1": [0, 1]}, version=3)
+    yard.wait(key, lambda status: status.phase is Phase.RUNNING and status.version == 3)
+    log = yard.wait_log(key, "[1] told wake")
+    assert "[0] told rest" in log and "[1] told rest" in log and "[0] told wake" in log
+    yard.stop(key, 30.0)
+    assert yard.end(key).checkpoints
+
+
+def test_one_that_makes_no_room_is_paused_all_the_same(yard: Yard) -> None:
+    key = yard.launch(FOREVER, {"n1": [0, 1]}, hot=True, env={"DEAF": "1"})
+    yard.wait(key, lambda status: status.report and len(yard.workers(key)) == 2)
+    yard.launch(FOREVER, {"n1": [0, 1]}, version=2, paused=True)
+    status = yard.wait(key, lambda status: status.phase is Phase.PAUSED and status.version == 2)
+    assert "could not make room" in status.story[-1]["text"]
+    assert all(_state(pid) == "T" for pid in yard.workers(key).values())
+
+
+def test_a_pause_that_is_taken_back_and_one_that_ends_in_a_stop(yard: Yard) -> None:
+    key = yard.launch(FOREVER, {"n1": [0]}, hot=True, env={"DEAF": "1"})  # so that there is time in between
+    step = yard.wait(key, lambda status: status.report).report["step"]
+    yard.launch(FOREVER, {"n1": [0]}, version=2, paused=True)
+    yard.launch(FOREVER, {"n1": [0]}, version=3)
+    status = yard.wait(key, lambda status: status.version == 3 and status.report["step"] > step + 150)
+    assert status.phase is Phase.RUNNING and "could not make room" not in str(status.story)
+    yard.launch(FOREVER, {"n1": [0]}, version=4, paused=True)
+    yard.stop(key, 30.0)
+    assert yard.end(key).checkpoints
+
+
 def test_too_many_deaths_end_the_run(make_yard: Callable[..., Yard]) -> None:
     yard = make_yard(rules={"replacements": 1})
     key = start(yard, {"n1": [0, 1]})
@@ -233,6 +268,11 @@ def test_a_job_without_the_sdk_keeps_its_place_until_it_is_started_anew(yard: Ya
     written = yard.record(key, "status")["t"]
     wait_until(lambda: yard.record(key, "status")["t"] > written + 1.0)
     assert yard.poll()[key].version == 1 and not yard.poll()[key].hot
+
+
+def _state(pid: int) -> str:
+    found = processes.process(pid)
+    return found.state if found else "gone"
 
 
 def _size(place: dict[str, list[int]]) -> int:

@@ -45,6 +45,7 @@ class Control:
         self.plans: dict[int, Plan] = {}
         self.suspending = False
         self.saving = False
+        self.rest = 0  # the number of the rest that the job should take; 0: none
         self.lost = False
         self.on_shut: Callable[[], None] = lambda: None
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -148,6 +149,10 @@ class Control:
                     self.suspending = True
                 elif op == "checkpoint":
                     self.saving = True
+                elif op == "rest":
+                    self.rest = int(message["number"])
+                elif op == "wake":
+                    self.rest = 0
                 self._changed.notify_all()
             if op == "shut":
                 self.on_shut()

@@ -58,7 +58,7 @@ class Job:
 
     def __enter__(self) -> Self:
         settings = self._settings
-        control = Control.from_environment(exact=settings.exact, grow=consent(settings.grow))
+        control = Control.from_environment(exact=settings.exact, grow=consent(settings.grow), rests=True)
         if threads := os.environ.get("ARGOSY_THREADS"):
             torch.set_num_threads(int(threads))  # the same everywhere, whoever started first
         self._session = Session(settings, _combiner(settings, self._noise), control)

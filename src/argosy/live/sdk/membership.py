@@ -21,6 +21,7 @@ from argosy.live.sdk import meeting, randomness
 from argosy.live.sdk.control import Control, Plan
 from argosy.live.sdk.group import Group, GroupBroken, dist
 from argosy.live.sdk.keeper import Keeper
+from argosy.live.sdk.resting import Rest
 from argosy.live.sdk.seeds import derive, seed_all
 from argosy.live.sdk.settings import Settings
 from argosy.live.sdk.training import Training
@@ -138,6 +139,19 @@ class Membership:
                 self.plan = plan
                 self.broke(problem)
 
+    def rest(self) -> None:
+        """Everybody of the group has agreed to let another job have its turn. Returns when it is ours again."""
+        control = self.control
+        if control is None:
+            return
+        with self.waiting():
+            control.wait(lambda: control.rest > 0 or control.suspending, 1.0)  # others may have heard of it before us
+            rest = self._lie_down(control)
+        if control.suspending:
+            self.suspend()  # from host memory: there may be no room elsewhere
+        if rest is not None:
+            rest.end()
+
     def broke(self, problem: GroupBroken) -> None:
         """The group is of no use any more."""
         self.group.bury()
@@ -206,13 +220,25 @@ class Membership:
             while control.newest <= self._tried:
                 if control.lost:
                     return self._without_supervisor()
+                if rest := self._lie_down(control):
+                    rest.end()
                 if control.suspending:
                     suspended = suspended or time.monotonic()
                     if not self._has_state or time.monotonic() - suspended > LAST_PLAN_S:
                         self.leave_alone()
                     time.sleep(0.01)
-                control.wait(lambda: control.newest > self._tried or control.suspending, 0.2)
+                control.wait(lambda: control.newest > self._tried or control.suspending or control.rest > 0, 0.2)
         return control.plans[control.newest]
+
+    def _lie_down(self, control: Control) -> Rest | None:
+        """Make room, say so, and wait for our turn or the end. None: there is no reason to."""
+        if not control.rest or control.lost:
+            return None
+        rest = Rest(self.training)
+        while (number := control.rest) and not control.suspending and not control.lost:
+            control.send("rested", number=number, step=self.training.step)
+            control.wait(lambda: control.rest != number or control.suspending, 60.0)
+        return rest
 
     def _without_supervisor(self) -> Plan:
         """The first worker goes on by itself if it has not begun; a torn group can not be mended."""

@@ -117,6 +117,8 @@ class Session:
         elif self.control is not None and due.plan > self.members.plan.version:
             if not self.members.switch(self.control, due.plan):
                 self.drop()
+        elif due.rest:
+            self.members.rest()
         elif due.save:
             self.save_wish = False
             self._together(lambda: self.members.keeper.save(self.group, self.training))
@@ -147,4 +149,4 @@ class Session:
             return Votes(0, self.suspend_wish, save)
         if control.saving:
             control.saving, save = False, True
-        return Votes(control.newest, self.suspend_wish or control.suspending, save)
+        return Votes(control.newest, self.suspend_wish or control.suspending, save, bool(control.rest))

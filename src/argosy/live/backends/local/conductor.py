@@ -31,6 +31,7 @@ class Conductor:
         self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and those before
         self._recovering_since: float | None = None
         self._worst_gap = 0.0
+        self._rest = 0  # the number of the rest that workers were asked to take; 0: none
 
     # -- the store
 
@@ -55,6 +56,27 @@ class Conductor:
                 self._change = (time.monotonic(), self.crew.wanted)
             self.crew.want(slots, time.monotonic())
         self.decide()
+
+    def rest(self, number: int) -> None:
+        """Another job has its turn soon: make room. The number tells one rest from another."""
+        self._rest = number
+        self._tell_all({"op": "rest", "number": number})
+
+    def wake(self) -> None:
+        self._rest = 0
+        self._tell_all({"op": "wake"})
+
+    @property
+    def rests(self) -> bool:
+        """Everybody who can has made room; one that has not come to its first batch has not much."""
+        at_work = [n for n, worker in self.crew.workers.items() if worker.stage in (Stage.READY, Stage.MEMBER)]
+        members = [self.team.members[n] for n in at_work if n in self.team.members]
+        return all(one.rested == self._rest for one in members if one.rests and one.line is not None)
+
+    def _tell_all(self, message: Message) -> None:
+        for member in self.team.members.values():
+            if member.line is not None and member.rests:
+                member.line.send(message)
 
     # -- what workers say
 
@@ -88,6 +110,8 @@ class Conductor:
             self.status.tell(self.status.message)
         elif op == "story":
             self.status.tell(text(message, "text"))
+        elif op == "rested":
+            self.team.members[number].rested = whole(message.get("number"))
         elif op == "left":
             self.team.members[number].left = True
             if number in self.crew.members:  # nobody told it to: a signal from somebody else, which all of them obey
@@ -114,7 +138,7 @@ class Conductor:
         if member is None or member.line is not None or number not in self.crew.workers:
             line.server.drop(line)
             return
-        line.worker, member.connection = number, line
+        line.worker, member.connection, member.rests = number, line, message.get("rests") is True
         if message.get("fixed") is True:  # it reports and saves, but stays as it is: one that is started anew to resize
             return
         if not self.status.hot:
@@ -122,6 +146,8 @@ class Conductor:
         if self._stores == 0:
             self.start_store()
         self.crew.hello(number, now)
+        if self._rest and member.rests:
+            line.send({"op": "rest", "number": self._rest})
         if self.crew.ending:
             self._dismiss()
         self.team.pin(number, self.places.cpus([self.crew.workers[number].slot]))

@@ -25,6 +25,7 @@ from argosy.live.backends.local.remains import clean_up
 from argosy.live.backends.local.sockets import free_port, socket_folder
 from argosy.live.backends.local.status import StatusKeeper
 from argosy.live.backends.local.team import STORE, Team
+from argosy.live.backends.local.turns import Turns
 from argosy.live.backends.local.verdict import End, came_to_its_end, how_it_ended, stopped, verdict
 
 TICK_S = 0.25
@@ -40,7 +41,6 @@ class Supervisor:
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
         self.journal = Journal(folder, run, self.status)
         self.stopping_since: float | None = None
-        self.paused = False  # as its processes are, not as is wished
         self.failure: tuple[int, str] | None = None  # it can not go on: code and reason
         self.ends: list[End] = []  # of its workers
         self.master_port = free_port()
@@ -79,6 +79,7 @@ class Supervisor:
         self.team = Team(self.reactor, nursery, self.cgroup, self.journal.output)
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
         self.conductor = Conductor(self.run, self.places, self.team, self.status, rules, self.start_worker, self.fail)
+        self.turns = Turns(self.team, self.conductor, self.status, self.places)
         self.reactor.watch(nursery.door.connection, nursery.readable)
 
     def from_nursery(self, message: dict[str, Any]) -> None:
@@ -116,7 +117,7 @@ class Supervisor:
 
     def start_workers(self) -> None:
         wanted, crew = slots(self.target), self.conductor.crew
-        self.paused = self.target.paused
+        self.turns.paused = self.target.paused
         self.in_force, self.status.version = wanted, self.target.version
         if self.status.hot:
             self.conductor.start_store()
@@ -137,10 +138,10 @@ class Supervisor:
         self.team.started(number, pid)
         if number == STORE:
             return
-        if self.paused:
+        if self.turns.paused:
             self.team.freeze(True)
         if not self.status.hot and self.status.phase is Phase.STARTING:
-            self.status.phase = Phase.PAUSED if self.paused else Phase.RUNNING
+            self.status.phase = Phase.PAUSED if self.turns.paused else Phase.RUNNING
             self.started_after = time.time() - self.run["asked_at"]
         if self.stopping_since is not None:
             self.team.ask_to_end(self.team.members[number], group=not self.team.nursery.warm)
@@ -151,6 +152,7 @@ class Supervisor:
     def hear(self, line: Line, message: Message) -> None:
         was_hot = self.status.hot
         self.conductor.hear(line, message)
+        self.turns.look()
         if self.status.hot and not was_hot:
             self.conductor.want(slots(self.target))
         if self.stopping_since is not None and message.get("op") == "hello":
@@ -162,10 +164,11 @@ class Supervisor:
         if now - self.last_tick > 8 * TICK_S:  # this process was held up, so nobody could be heard
             self.conductor.crew.forgive(now)
         self.last_tick = now
-        if self.paused:
+        if self.turns.paused:
             self.conductor.crew.forgive(now)
         elif self.stopping_since is None and self.status.hot:
             self.conductor.decide()
+            self.turns.look()
         if self.failure is not None or (self.stopping_since is not None and now > self.kill_at):
             self.team.kill_all()
         self.settle()
@@ -179,7 +182,7 @@ class Supervisor:
 
     def settle(self) -> None:
         """Which version of the assignment is in force now?"""
-        if self.target.version <= self.status.version or self.stopping_since is not None:
+        if self.target.version <= self.status.version or self.stopping_since is not None or self.turns.resting:
             return
         wanted, crew = sorted(slots(self.target)), self.conductor.crew
         moved = self.status.hot and sorted(crew.wanted) == wanted and crew.settled
@@ -203,12 +206,10 @@ class Supervisor:
         if assignment.version <= self.target.version or self.stopping_since is not None:
             return
         self.target = assignment
-        if assignment.paused != self.paused:
-            self.paused = assignment.paused
-            self.conductor.crew.forgive(time.monotonic())
-            self.team.freeze(self.paused)
-            if self.status.phase in (Phase.RUNNING, Phase.PAUSED):
-                self.status.phase = Phase.PAUSED if self.paused else Phase.RUNNING
+        if assignment.paused:
+            self.turns.pause(assignment.version)
+        else:
+            self.turns.unpause()
         if self.status.hot and self.team.nursery.pid:
             self.conductor.want(slots(assignment))
         self.settle()
@@ -223,8 +224,7 @@ class Supervisor:
             self.stopping_since = now
             self.status.phase = Phase.STOPPING
             self.conductor.crew.ending = True
-            if self.paused:
-                self.team.freeze(False)
+            self.turns.end()
             for member in self.team.members.values():
                 if member.line is not None:
                     self.ask_to_save(member.line)

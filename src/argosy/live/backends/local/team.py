@@ -32,6 +32,8 @@ class Member:
     killed: str = ""  # why we killed it
     left: bool = False  # it has said that it hands over and leaves
     done: bool = False  # it has said that the training is complete
+    rests: bool = False  # it can make room before it is paused
+    rested: int = 0  # the last rest for which it has made room
 
     @property
     def line(self) -> Line | None:
