@@ -53,6 +53,7 @@ class Bookkeeper:
                 under_way: Callable[[RunKey], bool] = lambda key: False, adopted: bool = False) -> None:
         """Write down what these statuses and failed launches mean."""
         store, at = self.store, self._moment()
+        failures = failures or {}
         self._statuses = {status.key: status for status in statuses}
         self._note_touched(at)
         seen: list[tuple[Seen, Status | None]] = []
@@ -60,7 +61,7 @@ class Bookkeeper:
         for number, run in store.runs.items():
             job, status = store.jobs[number], self._statuses.get(run.key)
             if status is None:
-                new = self._absent(job, run, (failures or {}).get(run.key), under_way, adopted, at)
+                new = self._absent(job, run, failures.get(run.key), under_way, adopted, at)
             else:
                 self._misses.pop(run.key, None)
                 if status.report and status.report != self._raw.get(number):
@@ -70,8 +71,7 @@ class Bookkeeper:
                 if self._unread(status):
                     told.append((job, run, status))
                 new = observe.observe(job, run, status, at) or self._limited(job, run, at)
-                failed = (failures or {}).get(run.key)
-                if new is None and failed is not None and run.stop is None and status.version < run.version:
+                if new is None and run.key in failures and run.stop is None and status.version < run.version:
                     new = stop(job, run, Stop.MOVED, at)  # it can not change where it is
             if new is not None:
                 seen.append((new, status))
@@ -237,6 +237,8 @@ class Bookkeeper:
         story, measured = self._read[key]
         if len(status.story) > story or len(status.overheads) > measured:
             return True
+        if not status.checkpoints:
+            return False
         return any(one.get("path") not in self._committed[key] for one in status.checkpoints)
 
     def _take_story(self, changes: Transaction, job: Job, run: RunRow, status: Status) -> None:

@@ -34,19 +34,22 @@ class Placement:
 
 
 class Holders:
-    """Who may be computing on which device, in thousandths."""
+    """Who may be computing on which device, in thousandths. Most passes need not know, so it is found when asked."""
 
     def __init__(self, runs: Iterable[RunRow], strays: Iterable[RunRow] = ()) -> None:
+        self._unread, self._strays = list(runs), list(strays)
         self._by_device: dict[Device, dict[int, int]] = {}
-        for run in runs:
-            self.put(run)
-        for number, stray in enumerate(strays, 1):  # runs that should be over but still are there
-            self._add(-number, stray.parts + (stray.former or ()))
 
     def put(self, run: RunRow) -> None:
-        """This run holds what its row says; a paused one lets others compute."""
-        now = () if run.paused else run.parts
-        self._add(run.job, now + (run.former or ()))
+        self._unread.append(run)
+
+    def _read(self) -> None:
+        """A run holds what its row says; a paused one lets others compute."""
+        for run in self._unread:
+            self._add(run.job, (() if run.paused else run.parts) + (run.former or ()))
+        for number, stray in enumerate(self._strays, 1):  # runs that should be over but still are there
+            self._add(-number, stray.parts + (stray.former or ()))
+        self._unread, self._strays = [], []
 
     def _add(self, holder: int, parts: tuple[Part, ...]) -> None:
         for part in parts:
@@ -56,6 +59,7 @@ class Holders:
 
     def blockers(self, job: int, parts: tuple[Part, ...]) -> set[int]:
         """Others without whose leaving these parts do not fit."""
+        self._read()
         found: set[int] = set()
         for part in parts:
             for device in part.devices:

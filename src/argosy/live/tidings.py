@@ -22,11 +22,12 @@ RATE_SPAN_S = 3.0  # a speed is measured over at least this long
 HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
 
 
-@dataclass
+@dataclass(slots=True)
 class Pace:
     """How fast a run gets on at its present size."""
 
-    version: tuple[int, int]
+    generation: int
+    version: int
     since_s: float
     progress: float
     rate: float | None = None
@@ -114,12 +115,12 @@ class Tidings:
     def heard(self, number: int, run: RunRow, report: Mapping[str, Any], now: float) -> None:
         """A job told its progress: measure its pace."""
         self.said.add(number)
-        share, version = progress(report), (run.generation, run.version)
+        share = progress(report)
         if share is None:
             return
         pace = self._pace.get(number)
-        if pace is None or pace.version != version or share < pace.progress:
-            self._pace[number] = Pace(version, now, share)
+        if pace is None or (pace.generation, pace.version) != (run.generation, run.version) or share < pace.progress:
+            self._pace[number] = Pace(run.generation, run.version, now, share)
         elif now - pace.since_s >= RATE_SPAN_S:
             pace.rate = (share - pace.progress) / (now - pace.since_s)
 

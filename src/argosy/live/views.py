@@ -86,7 +86,10 @@ def held(parts: tuple[Part, ...]) -> float:
 
 def progress(report: Mapping[str, Any]) -> float | None:
     """The share of its work that a job says is done."""
-    value = clean.number(report.get("progress"))
+    value = report.get("progress")
+    if type(value) is float and 0.0 <= value <= 1.0:  # as nearly all do
+        return value
+    value = clean.number(value)
     return None if value is None else min(max(value, 0.0), 1.0)
 
 

@@ -87,10 +87,10 @@ class RunRow:
     exit_code: int | None = None
     message: str = ""
     restarts: int = 0
+    key: RunKey = field(init=False, repr=False, compare=False)  # asked for several times in every pass
 
-    @property
-    def key(self) -> RunKey:
-        return RunKey(self.job, self.generation)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", RunKey(self.job, self.generation))
 
     @property
     def assignment(self) -> Assignment:
