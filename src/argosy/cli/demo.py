@@ -36,7 +36,7 @@ def demo(
     from argosy.live.demo.cast import usual
     from argosy.live.demo.outcome import HEAD, exactness
     from argosy.live.demo.page import overheads, write_page
-    from argosy.live.demo.play import ACTS, Act, play
+    from argosy.live.demo.play import ACTS, REPAIRS, Act, play
     from argosy.policies.base import create
 
     acts = ACTS if policy is None else [Act(policy)]
@@ -45,7 +45,7 @@ def demo(
     if home is not None and home.exists() and any(home.iterdir()):
         raise InputError("the folder is not empty", where=str(home), hint="name a new one")
     with tempfile.TemporaryDirectory(prefix="argosy-demo-") as folder:
-        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, moving=progress)
+        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, repairs=REPAIRS, moving=progress)
     write_page(report, record, outcomes, [act.policy for act in acts], slots=4)
     show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
     show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")

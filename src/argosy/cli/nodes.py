@@ -49,7 +49,8 @@ def _table(found: list[dict[str, Any]]) -> Any:
     columns = ("node", "state", "GPUs", "held", "type", "CPUs", "memory", "rack", "jobs", "")
     rows = []
     for node in found:
-        remark = node["message"] or (f"drained by {node['drained_by']}" if node["drained_by"] else "")
+        verb = "emptied" if node["emptied"] else "drained"
+        remark = node["message"] or (f"{verb} by {node['drained_by']}" if node["drained_by"] else "")
         jobs = " ".join(map(str, node["jobs"]))
         rows.append((node["name"], node["state"], node["gpus"], f"{node['used_gpus']:g}", node["gpu_type"],
                      f"{node['cpus']:g}", f"{node['memory_gib']:g} GiB", node["rack"], jobs, remark))  # fmt: skip
@@ -57,13 +58,20 @@ def _table(found: list[dict[str, Any]]) -> Any:
 
 
 @app.command()
-def drain(names: NameArgument, *, api: ApiOption = None, home: HomeOption = None) -> None:
-    """Let no more jobs start on nodes; those that run there run on. For operators.
+def drain(
+    names: NameArgument,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="move running jobs away; without room they save and wait")] = False,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Let no more jobs start on nodes; those that run there run on, unless you say --now. For operators.
 
     \b
     argosy nodes drain n2
+    argosy nodes drain n2 --now
     """
-    _set(names, "drain", api, home)
+    _set(names, "drain", api, home, **({"now": True} if now else {}))
 
 
 @app.command()
@@ -76,9 +84,9 @@ def undrain(names: NameArgument, *, api: ApiOption = None, home: HomeOption = No
     _set(names, "undrain", api, home)
 
 
-def _set(names: list[str], verb: str, api: str | None, home: Any) -> None:
+def _set(names: list[str], verb: str, api: str | None, home: Any, **query: Any) -> None:
     with connect(api, home) as daemon:
         for name in names:
-            found = daemon.post(f"/v1/nodes/{quote(name, safe='')}/{verb}")["nodes"]
+            found = daemon.post(f"/v1/nodes/{quote(name, safe='')}/{verb}", **query)["nodes"]
             state = next(node["state"] for node in found if node["name"] == name)
             say(f"{name} is {state}")

@@ -214,7 +214,8 @@ class Daemon:
         for status in await self.backend.nodes():
             name = status.node.name
             self.service.standing.nodes[name] = status
-            states[name] = "down" if not status.up else "draining" if name in drained else "up"
+            gone = not status.up or drained.get(name, False)  # to a policy, one that is emptied is as good as down
+            states[name] = "down" if gone else "draining" if name in drained else "up"
         self.keeper.tidings.nodes = states
 
     def _make_run(self, row: RunRow) -> Run:

@@ -160,7 +160,7 @@ class Service:
     # the cluster
 
     def nodes(self) -> list[NodeView]:
-        drained = {row[0]: row for row in self.store.query("SELECT name, drained_by FROM nodes")}
+        drained = {row[0]: row[1:] for row in self.store.query("SELECT name, drained_by, emptied FROM nodes")}
         used: dict[str, float] = {}
         jobs: dict[str, list[int]] = {}
         for run in self.store.runs.values():
@@ -171,23 +171,25 @@ class Service:
         views = []
         for node in self.cluster.nodes:
             status = self.standing.nodes.get(node.name)
-            by = drained.get(node.name, (node.name, None))[1]
+            by, emptied = drained.get(node.name, (None, False))
             state = "down" if status is not None and not status.up else "draining" if by else "up"
             views.append(NodeView(
                 node.name, node.gpu_type, node.gpus, node.cpus, node.memory_gib, node.rack, state,
-                status.message if status else "", by, used.get(node.name, 0.0), tuple(jobs.get(node.name, ())),
+                status.message if status else "", by, bool(emptied), used.get(node.name, 0.0), tuple(jobs.get(node.name, ())),
             ))  # fmt: skip
         return views
 
-    def drain(self, name: str, by: str = "operator") -> None:
-        """Nothing starts there any more; what runs there runs on."""
-        self._set_drained(name, by)
+    def drain(self, name: str, by: str = "operator", emptied: bool = False) -> None:
+        """Nothing starts there any more; what runs there runs on, or has to leave at once."""
+        self._set_drained(name, by, emptied)
 
     def undrain(self, name: str) -> None:
         self._set_drained(name, None)
 
-    def drained(self) -> set[str]:
-        return {row[0] for row in self.store.query("SELECT name FROM nodes WHERE drained_by IS NOT NULL")}
+    def drained(self) -> dict[str, bool]:
+        """Nodes on which nothing may start, and whether what runs there has to leave."""
+        rows = self.store.query("SELECT name, emptied FROM nodes WHERE drained_by IS NOT NULL")
+        return {name: bool(emptied) for name, emptied in rows}
 
     def queues(self) -> list[Queue]:
         return list(self.cluster.queues)
@@ -242,12 +244,13 @@ class Service:
     def _tell(self) -> None:
         self.changed()
 
-    def _set_drained(self, name: str, by: str | None) -> None:
+    def _set_drained(self, name: str, by: str | None, emptied: bool = False) -> None:
         if all(node.name != name for node in self.cluster.nodes):
             raise NotFound(f"there is no node {name[:100]!r}", hint="see argosy nodes for the names")
         with self.store.transaction() as changes:
-            values = (name, by, self.store.clock.wall() if by else None)
-            changes.execute("INSERT OR REPLACE INTO nodes (name, drained_by, drained_at) VALUES (?, ?, ?)", values)
+            values = (name, by, self.store.clock.wall() if by else None, emptied)
+            sql = "INSERT OR REPLACE INTO nodes (name, drained_by, drained_at, emptied) VALUES (?, ?, ?, ?)"
+            changes.execute(sql, values)
         self.changed()
 
 

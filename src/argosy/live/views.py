@@ -70,6 +70,7 @@ class NodeView:
     state: str  # up, draining or down
     message: str
     drained_by: str | None
+    emptied: bool  # what runs there has to leave
     used_gpus: float
     jobs: tuple[int, ...]
 

@@ -53,9 +53,9 @@ async def nodes(request: Request, caller: Person) -> m.NodeList:
 
 
 @guarded.post("/nodes/{name}/drain")
-async def drain(request: Request, name: NodeName, caller: Operator) -> m.NodeList:
-    """Let no more jobs start there; those that run there run on."""
-    service_of(request).drain(name, by=caller.owner)
+async def drain(request: Request, name: NodeName, caller: Operator, now: bool = False) -> m.NodeList:
+    """Let no more jobs start there; those that run there run on, or with `now` move away or save and wait."""
+    service_of(request).drain(name, by=caller.owner, emptied=now)
     return _nodes(service_of(request), caller)
 
 

@@ -141,6 +141,7 @@ class NodeOut(Out):
     state: str = Field(description="up, draining or down")
     message: str
     drained_by: str | None
+    emptied: bool
     used_gpus: float
     jobs: list[int] = Field(description="those you may see")
 

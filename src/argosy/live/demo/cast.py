@@ -55,7 +55,7 @@ def opening(folder: Path) -> dict[str, Any]:
 def usual(folder: Path) -> list[Role]:
     """An ordinary script, two in exact mode, one that may grow, one in a hurry, one that comes late; in this order."""
     log = {"pattern": r"step (\d+)", "total": 125}
-    exact = ("--exact", "--epochs", 8)
+    exact = ("--exact", "--epochs", 10)
     return [
         Role(Cue(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
              "an ordinary script, unchanged"),
@@ -64,6 +64,6 @@ def usual(folder: Path) -> list[Role]:
                          grow={"allowed": True}), "elastic, may grow"),
         Role(Cue(8), job("exact-twin", "elastic", *exact, gpus="1", folder=folder), "exact's twin, in one size"),
         Role(Cue(16), job("urgent", "elastic", "--epochs", 3, gpus="2", folder=folder), "short, in a hurry"),
-        Role(Cue(16, after="urgent"), job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
+        Role(Cue(18, after="urgent"), job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
              "wants what the grower has"),
     ]  # fmt: skip

@@ -136,13 +136,6 @@ class Token:
     generation: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    name: str
-    drained_by: str | None
-    drained_at: float | None
-
-
 @lru_cache(50_000)  # the text is the same object in every version of a job, and in all jobs of an array
 def _plain(text: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(text)

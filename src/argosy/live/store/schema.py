@@ -66,7 +66,9 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 LAUNCHES = "ALTER TABLE jobs ADD COLUMN unlaunched INTEGER NOT NULL DEFAULT 0"
 
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES)  # step i brings version i to i + 1; never change one that has been released
+EMPTIED = "ALTER TABLE nodes ADD COLUMN emptied INTEGER NOT NULL DEFAULT 0"  # what runs there has to leave
+
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED)  # step i brings version i to i + 1; never change one that has been released
 VERSION = len(STEPS)
 
 
