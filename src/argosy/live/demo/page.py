@@ -34,8 +34,8 @@ def page(record: Record, outcomes: Sequence[Outcome], policies: Sequence[str], s
         f"{escape(' and then '.join(policies))}. Slots were held {use:.0%} of the time.</p>",
         f"<p>{escape(verdict)}.</p>" if verdict else "",
         charts.figure(gantt(record), "Who ran where", "A bar is a job on a slot. A faint one is paused: it keeps its "
-                      "place while another has its turn. Dashed lines: the daemon is killed, and another begins, "
-                      "with another policy."),
+                      "place while another has its turn. Dashed lines: the daemon is killed, another begins "
+                      "with another policy, a node is emptied."),
         charts.figure(workers(record), "Workers of each job",
                       "Each step is a hot resize, a suspension or a start; the training goes on through all of them."),
         charts.figure(losses(record), "Losses", "Of the last batch, as the jobs report it, on a logarithmic scale."),
