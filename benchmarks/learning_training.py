@@ -29,7 +29,7 @@ WARM_UP = "warm-up"  # the stage before reinforcement
 TEACHERS = {
     DRF: "drf", FITTED: "optimus:work=estimate:newcomers=wait:verbatim=no", TEACHER: "frontier:newcomers=wait",
 }  # fmt: skip
-TAUGHT = tuple((system, teacher) for system in ("dl2", "dl2+") for teacher in TEACHERS)
+TAUGHT = (*(("dl2", teacher) for teacher in TEACHERS), ("dl2+", TEACHER))
 ABLATED = "dl2-testbed"
 PUBLISHED: Json = {  # one reward for a whole slot, old samples taken as new ones, everything from the first slot on
     "own": 0, "normalise": 0, "importance": 0, "critic_first": 0, "gamma": 0.9, "entropy": 0.1, "critic_lr": 1e-4,

@@ -9,7 +9,7 @@ import numpy as np
 from argosy.explain.change import Change
 from argosy.explain.release import Release
 from argosy.explain.supply import ALL, Bools, Demand, Ints, Rules, Supply
-from argosy.explain.words import amount, clock, listed, named, plain
+from argosy.explain.words import amount, listed, named, plain
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Reason, Why
 
@@ -185,10 +185,10 @@ def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
     if not pinned.any():
         return ""
     held = float(s.world.jf[L.HELD, : s.active][pinned].sum())
-    until = clock(float(s.yields_at[pinned].min()))
+    until = s.moment("before", float(s.yields_at[pinned].min()))
     count = amount(int(pinned.sum()), "lower ranked job")
     why = f"minimum run time of {s.name(int(s.ids[s.barrier]))}" if s.barrier >= 0 else "lease"
-    return f"{count} with {amount(held, 'GPU')} may not be taken before {until} ({why})"
+    return f"{count} with {amount(held, 'GPU')} may not be taken {until} ({why})"
 
 
 def queue_text(s: Situation, row: int) -> str:
@@ -223,7 +223,7 @@ def until_text(s: Situation, nodes: Ints) -> str:
     names = {s.engine.cluster.nodes[int(n)].name for n in nodes if s.supply.owner[int(n)] >= 0}
     current = [r for r in s.engine.cluster.reservations if r.start_s <= s.now < r.end_s]
     ends = [r.end_s for r in current if names & set(r.nodes)]
-    return f" (reserved until {clock(max(ends))})" if ends else ""
+    return f" (reserved {s.moment('until', max(ends))})" if ends else ""
 
 
 def release_text(s: Situation, row: int, release: Release) -> str:
@@ -240,8 +240,8 @@ def release_text(s: Situation, row: int, release: Release) -> str:
     if not np.isfinite(release.at_s):
         return text
     if not ending:
-        return f"{text}, at {clock(release.at_s)}"
-    return f"{text}, at ~{clock(release.at_s)} by the estimate"
+        return f"{text}, {s.moment('at', release.at_s)}"
+    return f"{text}, {s.moment('at', release.at_s, '~')} by the estimate"
 
 
 def node_names(s: Situation, nodes: Ints) -> str:

@@ -18,6 +18,7 @@ from argosy.explain import evidence as say
 from argosy.explain.change import smallest_change
 from argosy.explain.release import Release, first_release
 from argosy.explain.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
+from argosy.explain.words import clock
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.policies.base import Sizes
@@ -68,9 +69,12 @@ class Finding:
 
 
 class Situation:
-    """An engine that has just carried out a decision, prepared for questions."""
+    """An engine that has just carried out a decision, prepared for questions.
 
-    def __init__(self, engine: Engine) -> None:
+    With `from_now` times are told as spans, for those to whom the engine's clock means nothing.
+    """
+
+    def __init__(self, engine: Engine, from_now: bool = False) -> None:
         if engine.static:
             raise ArgosyError("reasons need an engine that is watched: Engine(…, watch=…)")
         self.engine, self.world = engine, engine.world
@@ -79,10 +83,17 @@ class Situation:
         self.state = self.world.ji[L.STATE, : self.active]
         self.ids = self.world.ji[L.ID, : self.active]
         self.plans = engine._plans
+        self._from_now = from_now
 
     def name(self, index: int) -> str:
         """The id of a job, by its index."""
         return str(self.engine.trace.frame["job_id"][index])
+
+    def moment(self, word: str, t: float, about: str = "") -> str:
+        """`at`, `before` or `until` a time; or how long it is until then."""
+        if not self._from_now:
+            return f"{word} {about}{clock(t)}"
+        return f"{'in' if word == 'at' else 'for another'} {about}{clock(max(0.0, t - self.now))}"
 
     @cached_property
     def holdings(self) -> Holdings:

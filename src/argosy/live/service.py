@@ -175,7 +175,8 @@ class Service:
             state = "down" if status is not None and not status.up else "draining" if by else "up"
             views.append(NodeView(
                 node.name, node.gpu_type, node.gpus, node.cpus, node.memory_gib, node.rack, state,
-                status.message if status else "", by, bool(emptied), used.get(node.name, 0.0), tuple(jobs.get(node.name, ())),
+                status.message if status else "", by, bool(emptied), used.get(node.name, 0.0),
+                tuple(jobs.get(node.name, ())),
             ))  # fmt: skip
         return views
 

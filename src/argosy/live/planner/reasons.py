@@ -14,7 +14,7 @@ from argosy.mechanism.kernels import layout as L
 
 def reasons(engine: LiveEngine, register: Register, jobs: Iterable[int]) -> dict[int, Told]:
     """Of those among these jobs that hold nothing, as of the last decision; where durations count, whose word it is."""
-    situation, told, ids = Situation(engine), {}, register.ids
+    situation, told, ids = Situation(engine, from_now=True), {}, register.ids
     for id in jobs:
         job = register.jobs.get(id)
         slot = int(engine.world.so[job.index]) if job is not None else -1

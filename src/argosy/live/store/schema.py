@@ -68,7 +68,8 @@ LAUNCHES = "ALTER TABLE jobs ADD COLUMN unlaunched INTEGER NOT NULL DEFAULT 0"
 
 EMPTIED = "ALTER TABLE nodes ADD COLUMN emptied INTEGER NOT NULL DEFAULT 0"  # what runs there has to leave
 
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED)  # step i brings version i to i + 1; never change one that has been released
+# step i brings version i to i + 1; never change one that has been released
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED)
 VERSION = len(STEPS)
 
 
