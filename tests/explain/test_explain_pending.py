@@ -9,7 +9,7 @@ import pytest
 from argosy.cluster.cluster import Cluster, Node, Queue, Reservation
 from argosy.cluster.view import View
 from argosy.errors import ArgosyError
-from argosy.explain.pending import ExplainedEngine, reason, reasons
+from argosy.explain.pending import ExplainedEngine, Situation, reason, reasons
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.policies.base import Floats, Ints, Policy, Sizes, create
 from argosy.sim.engine import Engine
@@ -50,6 +50,18 @@ def test_the_time_is_told_where_the_policy_may_know_it() -> None:
     assert told["b"].why is Why.OUTRANKED
     assert told["b"].evidence == "needs 4 GPUs; 0 free; 1 better ranked job holds 16"
     assert told["b"].remedy == "4 more free GPUs; first possible when a ends, at ~01:00:00 by the estimate"
+
+
+def test_those_to_whom_the_clock_means_nothing_are_told_how_long_it_is() -> None:
+    jobs = [Job("a", 0.0, 3600.0, 16), Job("b", 600.0, 7200.0, 4)]
+    told: list[str] = []
+
+    def look(engine: Engine) -> None:
+        if engine.now == 600.0:
+            told.append(Situation(engine, from_now=True).reason(1).remedy)
+
+    ExplainedEngine(Trace.of_jobs(jobs), LEAN, create("srtf"), Settings.ideal(), watch=look).run()
+    assert told == ["4 more free GPUs; first possible when a ends, in ~00:50:00 by the estimate"]
 
 
 def test_fragmented() -> None:

@@ -27,7 +27,7 @@ def submit(
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE…|-]", help="job files; - reads one")] = None,
     *,
     run: Annotated[str | None, typer.Option(help="a command, instead of files: 'python train.py'")] = None,
-    gpus: Annotated[str | None, typer.Option(help="2, or 1..8, or 0.5", rich_help_panel=VALUES)] = None,
+    gpus: Annotated[str | None, typer.Option(help="2, or 1..8, or 1..4..8, or 0.5", rich_help_panel=VALUES)] = None,
     name: Annotated[str | None, typer.Option(help="a name to find it by", rich_help_panel=VALUES)] = None,
     queue: Annotated[str | None, typer.Option(help="which queue it counts for", rich_help_panel=VALUES)] = None,
     priority: Annotated[float | None, typer.Option(help="0..100, higher first", rich_help_panel=VALUES)] = None,

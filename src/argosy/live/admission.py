@@ -21,7 +21,7 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
         _check_cpu_job(spec, cluster.nodes)
         return
     nodes = [n for n in cluster.nodes if n.gpus and (not wants.gpu_types or n.gpu_type in wants.gpu_types)]
-    low = wants.gpus.low or 1.0  # 0..4 runs with at least one, too
+    low = wants.gpus.asked or 1.0  # 0..4 runs with at least one, too
     share = min(low, 1.0)  # half a GPU brings half a GPU's CPUs
     most = sum(_fitting(n, wants.cpus_per_gpu, wants.memory_per_gpu_gib, share) for n in nodes)
     if low <= most:

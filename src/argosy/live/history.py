@@ -61,14 +61,14 @@ def trace_csv(path: Path, owner: str | None = None) -> str:
     writer.writerow(COLUMNS)
     zero, wall_zero = (jobs[0].submitted_s, jobs[0].submitted_at) if jobs else (0.0, 0.0)
     for job in jobs:
-        spec, high = job.parsed, job.gpus_high
-        per_gpu = high or 1.0
+        spec, high, asked = job.parsed, job.gpus_high, job.parsed.resources.gpus.asked or job.gpus_high
+        per_gpu = asked or 1.0
         cpus, memory = spec.resources.cpus_per_gpu, spec.resources.memory_per_gpu_gib
         if high == 0 and not cpus and not memory:
             cpus = 1.0  # a trace wants something from every job
         elastic = spec.resources.gpus.elastic
         writer.writerow([
-            job.id, round(job.submitted_s - zero, 3), round(job.gpu_s / high if high else job.run_s, 3), f"{high:g}",
+            job.id, round(job.submitted_s - zero, 3), round(job.gpu_s / asked if asked else job.run_s, 3), f"{asked:g}",
             job.owner, job.queue, spec.model, "|".join(spec.resources.gpu_types) or None, STATUS[job.state],
             None if cpus is None else cpus * per_gpu, None if memory is None else memory * per_gpu,
             max(job.gpus_low, 1.0) if elastic else None, high if elastic else None,

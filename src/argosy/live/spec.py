@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +18,22 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Gpus(FileModel):
-    """`2` or `1..8`, or `0.5` of one, or `0`."""
+    """`2` or `1..8`, or `1..4..8` to ask for 4 of them, or `0.5` of one, or `0`."""
 
     low: float = Field(ge=0, le=MAX_GPUS)
     high: float = Field(ge=0, le=MAX_GPUS)
+    asks: float | None = Field(None, ge=0, le=MAX_GPUS)
+
+    @property
+    def asked(self) -> float:
+        """What it gets from a policy that does not resize jobs."""
+        return self.low if self.asks is None else self.asks
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Gpus:
+        if not self.low <= self.asked <= self.high:
+            raise ValueError(f"{self.low:g}, {self.asked:g}, {self.high:g} is no range; the smallest comes first")
+        return self
 
     @property
     def elastic(self) -> bool:
@@ -30,21 +43,22 @@ class Gpus(FileModel):
 def _gpus(value: object) -> object:
     if isinstance(value, dict | Gpus):
         return value
-    low, dots, high = str(value).partition("..")
     try:
-        parsed = float(low), float(high if dots else low)
+        numbers = [float(number) for number in str(value).split("..")]
     except ValueError:
-        raise ValueError(f"{value!r} is no number of GPUs; write 2, or 1..8, or 0.5") from None
-    if not 0 <= parsed[0] <= parsed[1]:
+        raise ValueError(f"{value!r} is no number of GPUs; write 2, or 1..8, or 1..4..8, or 0.5") from None
+    if len(numbers) > 3 or numbers != sorted(numbers) or not 0 <= numbers[0] <= numbers[-1] < math.inf:
         raise ValueError(f"{value!r} is no range; write the smaller number first, such as 1..8")
-    if any(n != int(n) for n in parsed) and not (parsed[0] == parsed[1] < 1):
+    if any(n != int(n) for n in numbers) and not (numbers[0] == numbers[-1] < 1):
         raise ValueError(f"{value!r} is no whole number of GPUs; only a share below 1 may be broken, such as 0.5")
-    return {"low": parsed[0], "high": parsed[1]}
+    return {"low": numbers[0], "high": numbers[-1], "asks": numbers[1] if len(numbers) == 3 else None}
 
 
 class Resources(FileModel):
     gpus: Annotated[Gpus, BeforeValidator(_gpus)] = Field(
-        Gpus(low=1, high=1), validate_default=True, description="2, or a range such as 1..8, or a share such as 0.5"
+        Gpus(low=1, high=1, asks=None),
+        validate_default=True,
+        description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5",
     )
     gpu_types: tuple[str, ...] = Field((), description="types it accepts, such as [a100, v100]; all if not given")
     cpus_per_gpu: float | None = Field(None, ge=0, description="CPU cores for each GPU (for a job without: in all)")

@@ -202,5 +202,5 @@ def _ended(store: Store) -> Iterable[Ended]:
     )
     for row in reversed(store.query(sql, (TEACHING,))):
         job = codec.job_of(row)
-        asked = max(job.gpus_low, 0.001)
-        yield Ended(facts(job, store), job.gpu_s / asked if job.gpus_low else job.run_s, job.gpu_s)
+        asked = job.parsed.resources.gpus.asked
+        yield Ended(facts(job, store), job.gpu_s / asked if asked else job.run_s, job.gpu_s)

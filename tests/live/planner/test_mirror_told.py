@@ -316,6 +316,15 @@ def test_facts_of_a_job_file() -> None:
     assert JobFacts.of(JobSpec.model_validate({"run": "x", "resources": {"gpus": 0}}), 9, submitted_s=0.0).cpus == 1
 
 
+def test_of_a_range_one_size_is_asked_for() -> None:
+    asks = JobSpec.model_validate({"run": "true", "resources": {"gpus": "1..4..8", "cpus_per_gpu": 3}})
+    facts = JobFacts.of(asks, 8, submitted_s=9.0)
+    assert (facts.gpus, facts.min_gpus, facts.max_gpus, facts.cpus) == (4, 1, 8, 12)
+    for wrong in ("4..1..8", "1..2..4..8", "1..9..8", {"low": 1, "high": 8, "asks": 9}):
+        with pytest.raises(ValueError, match="no range"):
+            JobSpec.model_validate({"run": "true", "resources": {"gpus": wrong}})
+
+
 def test_many_jobs_grow_the_tables() -> None:
     made = mirror("las", Cluster.uniform(4, 8))
     for batch in range(6):

@@ -51,14 +51,15 @@ class JobFacts:
         cls, spec: JobSpec, id: int, *, submitted_s: float, user: str = "", deadline_s: float | None = None,
         app: str | None = None,
     ) -> JobFacts:  # fmt: skip
-        """From a job file. Of a range such as 1..8 the smaller number is what it asks for."""
-        asks, low, high = spec.resources, spec.resources.gpus.low, spec.resources.gpus.high
+        """From a job file."""
+        asks, gpus = spec.resources, spec.resources.gpus
+        low, asked, high = gpus.low, gpus.asked, gpus.high
         if spec.exclusive and 0 < low < 1:  # a share would be shared
-            low = high = 1.0
-        units = max(low, 1.0)
+            low = asked = high = 1.0
+        units = max(asked, 1.0)
         cpus = 1.0 if asks.cpus_per_gpu is None and low == 0 else asks.cpus_per_gpu
         return cls(
-            id, low, submitted_s, name=spec.name, user=user, queue=spec.queue, min_gpus=low, max_gpus=high,
+            id, asked, submitted_s, name=spec.name, user=user, queue=spec.queue, min_gpus=low, max_gpus=high,
             cpus=None if cpus is None else cpus * units,
             memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
             gpu_types=spec.resources.gpu_types, model=spec.model, app=app, priority=spec.priority,
