@@ -184,7 +184,8 @@ def test_history_is_a_trace_that_can_be_simulated(service: Service, tmp_path: Pa
     path = tmp_path / "trace.csv"
     path.write_text(service.history_csv("ann"))
     frame = Trace.read(path).frame
-    assert frame["job_id"].to_list() == ["1", "2"] and frame["duration_s"].to_list() == [10.0, 10.0]
+    assert frame["job_id"].to_list() == ["1", "2"] and frame["gpus"].to_list() == [1.0, 0.0]
+    assert frame["duration_s"].to_list() == [20.0, 10.0]  # at the size that it asked for
     assert frame["status"].to_list() == ["completed", "failed"] and frame["max_gpus"].to_list() == [2.0, None]
 
 
