@@ -109,9 +109,11 @@ class TableNetwork(Network):
         n, a = len(needs.rows), self.arrays
         static = np.concatenate([crowd.one_hot(len(self.types)), crowd.times[:, :2]], axis=1)
         workers, servers, order = np.zeros((3, n), np.int64)
+        layers = [np.empty_like(a[b]) for b in ("b1", "b2", "b3")]
+        scratch = [*layers, np.empty(max(map(len, layers)) + 1, np.int64)]
         fill_by_table(
             self.rows, self.cap, needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order,
-            crowd.guarded, per_share, static, *a.values(), *(np.empty_like(a[b]) for b in ("b1", "b2", "b3")),
+            crowd.guarded, per_share, static, *a.values(), *scratch,
         )  # fmt: skip
         return Grants(workers, servers, np.arange(n))
 

@@ -17,12 +17,12 @@ from argosy.policies.kernels.units import KINDS, SERVER, WORKER, Slot, possible,
 def fill_by_table(
     rows: int, cap: int, counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any,
     guarded: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,
-    h1: Any, h2: Any, logits: Any,
+    h1: Any, h2: Any, logits: Any, found: Any,
 ) -> int:  # fmt: skip
     """Batches of `rows` jobs in the given order; how many units were granted.
 
     `static` are the columns of a job that stay during a slot; three more follow: share × rows, workers / cap and
-    servers / cap. Weights are [inputs, outputs]; `h1`, `h2` and `logits` are scratch.
+    servers / cap. Weights are [inputs, outputs]; `h1`, `h2`, `logits` and `found` are scratch.
     """
     slot = Slot(counts, amounts, free, used, workers, servers, order)
     n, last, steps = len(static), rows * KINDS, 0
@@ -37,7 +37,7 @@ def fill_by_table(
         for j in range(start, stop):
             show(slot, j, (j - start) * width, rows, cap, per_share, static, w1, h1)
         while any_possible(slot, start, stop):
-            forward(h1, w2, b2, w3, b3, h2, logits, (stop - start) * KINDS)
+            forward(h1, w2, b2, w3, b3, h2, logits, found)
             action = best_action(slot, start, stop, logits, last)
             if action == last:
                 break
@@ -72,42 +72,35 @@ def show(slot: Slot, j: int, base: int, rows: int, cap: int, per_share: Any, sta
 
 
 @kernel
-def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, used: int) -> None:
-    """The logits of the first `used` actions, and of the last one."""
-    last = len(logits) - 1
+def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, found: Any) -> None:
     for k in range(len(h2)):
         h2[k] = b2[k]
-    i = next_positive(h1, 0)
-    while i < len(h1):  # four inputs at a time: what takes time is reading and writing h2
-        j = next_positive(h1, i + 1)
-        m = next_positive(h1, j + 1)
-        n = next_positive(h1, m + 1)
-        if n < len(h1):
-            x, y, z, v = h1[i], h1[j], h1[m], h1[n]
-            for k in range(len(h2)):
-                h2[k] += x * w2[i, k] + y * w2[j, k] + z * w2[m, k] + v * w2[n, k]
-            i = next_positive(h1, n + 1)
-        else:
-            x = h1[i]
-            for k in range(len(h2)):
-                h2[k] += x * w2[i, k]
-            i = j
+    add_positive(h1, w2, h2, found)
     for a in range(len(logits)):
         logits[a] = b3[a]
-    for i in range(len(h2)):
-        x = h2[i]
-        if x > 0.0:
-            for a in range(used):
-                logits[a] += x * w3[i, a]
-            logits[last] += x * w3[i, last]
+    add_positive(h2, w3, logits, found)
 
 
 @kernel
-def next_positive(h: Any, i: int) -> int:
-    """The first from i on; the length if there is none."""
-    while i < len(h) and h[i] <= 0.0:
-        i += 1
-    return i
+def add_positive(h: Any, w: Any, out: Any, found: Any) -> None:
+    """out += max(h, 0) · w. What takes time is guessing signs and reading `out`: both are done for eight at once."""
+    count, q = 0, 0
+    for i in range(len(h)):
+        found[count] = i
+        count += h[i] > 0.0
+    while q + 8 <= count:
+        a, b, c, d = found[q], found[q + 1], found[q + 2], found[q + 3]
+        e, f, g, i = found[q + 4], found[q + 5], found[q + 6], found[q + 7]
+        ha, hb, hc, hd, he, hf, hg, hi = h[a], h[b], h[c], h[d], h[e], h[f], h[g], h[i]
+        for k in range(len(out)):
+            first = ha * w[a, k] + hb * w[b, k] + hc * w[c, k] + hd * w[d, k]
+            out[k] += first + (he * w[e, k] + hf * w[f, k] + hg * w[g, k] + hi * w[i, k])
+        q += 8
+    for r in range(q, count):
+        a = found[r]
+        ha = h[a]
+        for k in range(len(out)):
+            out[k] += ha * w[a, k]
 
 
 @kernel
