@@ -49,6 +49,18 @@ def reinforced_table(figures: Json) -> Sequence[Row]:
     return rows if len(rows) > 1 else absent("reinforced", head)
 
 
+def shipped_table(figures: Json) -> Sequence[Row]:
+    """All weights of the zoo: after imitation alone, and at their best."""
+    head = ("weights", "teacher", "after the warm-up", "reinforced", "updates", "changed by, %", "minutes of training")
+    rows: list[Row] = [head]
+    for one in figures.get("reinforced", {}).get("shipped", ()):
+        before, best = (one[key]["over_teacher"] for key in ("before", "best"))
+        change = f"{100 * (best / before - 1):+.1f}".replace("-", "−")
+        rows.append((f"`{one['name']}`", one["teacher"], f"{before:.3f}", f"{best:.3f}", f"{one['best']['update']:,}",
+                     change, f"{one['minutes']:.0f}"))  # fmt: skip
+    return rows if len(rows) > 1 else absent("reinforced", head)
+
+
 def ablation_table(figures: Json) -> Sequence[Row]:
     """Final validation scores, paired by training seed."""
     head = ("arm", "mean JCT / floor, by training seed", "mean", "against full, %", "published", "same direction?")
@@ -61,7 +73,7 @@ def ablation_table(figures: Json) -> Sequence[Row]:
         direction = ("yes" if change.mean < 0 else "**no**") + ("" if change.excludes_zero() else ", not surely")
         seeds = ", ".join(f"{value:.3f}" for value in case["last"])
         mean = f"{last.mean():.3f}"
-        gap = percent(change) if worse else ""
+        gap = "" if case is cases[0] else percent(change)
         rows.append((case["arm"], seeds, mean, gap, PUBLISHED.get(case["arm"], ""), direction if worse else ""))
     return rows if len(rows) > 1 else absent("ablations", head)
 

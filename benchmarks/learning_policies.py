@@ -28,7 +28,12 @@ WEIGHTS = {  # by the speeds that they were trained for, then by policy: names i
 }
 LEARNED = tuple(WEIGHTS["rough"])
 FROM_DRF = "dl2, from drf"  # the paper's own road: DRF imitated, then reinforced
-OWN_WEIGHTS = {("rough", "dl2-100", "dl2"): "dl2-100"}  # dl2 does not see the load: trained for where it is used
+OWN = ("dl2-100", "dl2-heavy", "dl2-short")
+OWN_WEIGHTS = {  # dl2 does not see the load: trained for where it is used
+    (speeds, scenario, "dl2"): scenario + end
+    for speeds, end in (("rough", ""), ("measured", "-measured"))
+    for scenario in OWN
+}  # fmt: skip
 
 
 def learned(speeds: str, folder: Path | None = None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from argosy.errors import ArgosyError
-from argosy.zoo import find, read
+from argosy.zoo import find, names
 from benchmarks.harness import Json
 from benchmarks.learning_jct import Study
 from benchmarks.learning_policies import DRF, FITTED, FROM_DRF, RIVALS, TEACHER
@@ -87,14 +87,24 @@ def warmup(study: Study) -> Json:
 
 
 def reinforced(study: Study) -> Json:
-    """The validations of the training that made `dl2-drf`, as its file has them."""
-    weights = find("dl2-drf") if study.weights is None else read(study.weights / "dl2-drf.safetensors")
-    curve = [
-        {"update": update if stage != WARM_UP else 0, "score": score, "over_teacher": over}
-        for stage, update, score, over in weights.about["curve"]
-    ]
-    about = {name: weights.about[name] for name in ("command", "minutes", "seed")}
-    return {"seeds": [about["seed"]], "cases": [{"arm": FROM_DRF, "curves": [curve], **about}]}
+    """The validations of the trainings that made `dl2-drf` and all other shipped weights, as their files have them."""
+    files = {name: name if study.weights is None else str(study.weights / f"{name}.safetensors") for name in names()}
+    about = {name: find(file).about for name, file in files.items()}
+    curves = {
+        name: [
+            {"update": update if stage != WARM_UP else 0, "score": score, "over_teacher": over}
+            for stage, update, score, over in one["curve"]
+        ]
+        for name, one in about.items()
+    }
+    way = about["dl2-drf"]
+    case = {"arm": FROM_DRF, "curves": [curves["dl2-drf"]], **{key: way[key] for key in ("command", "minutes", "seed")}}
+    shipped = [
+        {"name": name, "teacher": about[name]["recipe"]["teacher"], "updates": about[name]["updates"],
+         "minutes": about[name]["minutes"], "before": curve[0], "best": min(curve, key=lambda point: point["score"])}
+        for name, curve in curves.items()
+    ]  # fmt: skip
+    return {"seeds": [way["seed"]], "cases": [case], "shipped": shipped}
 
 
 def ablations(study: Study) -> Json:

@@ -96,8 +96,9 @@ class Yard:
         for path in self.work(job).glob("steps-*"):
             for line in path.read_text().splitlines():
                 words = line.split()
-                if len(words) == 5:
-                    found.append(Step(float(words[0]), *map(int, words[1:4]), float(words[4])))
+                if len(words) == len(Step._fields):  # the last line may not be complete yet
+                    t, number, world, rank, cpu_s = words
+                    found.append(Step(float(t), int(number), int(world), int(rank), float(cpu_s)))
         return sorted(found)
 
     def workers(self, key: RunKey) -> dict[int, int]:

@@ -59,6 +59,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "learnloads": ("learning", learning.load_table),
     "learnwarmup": ("learning", learning_more.warmup_table),
     "learnreinforced": ("learning", learning_more.reinforced_table),
+    "learnshipped": ("learning", learning_more.shipped_table),
     "learnablations": ("learning", learning_more.ablation_table),
     "learnalgorithms": ("learning", learning_more.algorithm_table),
     "learnlatency": ("learning", learning_more.latency_table),
