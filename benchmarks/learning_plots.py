@@ -22,6 +22,7 @@ from benchmarks.learning_policies import DRF, FITTED, FLOOR, FROM_DRF, LEARNED, 
 
 Chart: TypeAlias = Any  # as in argosy.report.plots
 IMAGES = ROOT / "docs" / "images"
+SCORE = "mean JCT / floor, validation"
 LEARNED_COLOUR, RIVAL_COLOUR, FLOOR_COLOUR = PALETTE[1], PALETTE[0], PALETTE[7]
 
 
@@ -61,25 +62,25 @@ def load_chart(figures: Json) -> Chart | None:
     ]
     if not found:
         return None
-    return _lines(found, "nodes", "nodes of 2 GPUs (log scale)", "mean JCT / floor (log scale)", log=True)
+    return _lines(found, "nodes", "nodes of 2 GPUs (log scale)", "mean JCT / floor (log scale)", logs="xy")
 
 
 def curve_chart(figures: Json) -> Chart | None:
     """Validation scores of dl2+ under three algorithms, over the minutes of training."""
     found = _curves(figures, "algorithms", "algo", "minutes")
-    return _lines(found, "x", "minutes of training", "mean JCT / floor, validation", log=False) if found else None
+    return _lines(found, "x", "minutes of training", f"{SCORE} (log scale)", logs="y") if found else None
 
 
 def ablation_chart(figures: Json) -> Chart | None:
     """Validation scores of dl2 with and without its parts, over the updates."""
     found = _curves(figures, "ablations", "arm", "update")
-    return _lines(found, "x", "updates", "mean JCT / floor, validation", log=False) if found else None
+    return _lines(found, "x", "updates", f"{SCORE} (log scale)", logs="y") if found else None
 
 
 def reinforced_chart(figures: Json) -> Chart | None:
     """Validation scores of dl2 on its way from DRF."""
     found = _curves(figures, "reinforced", "arm", "update")
-    return _lines(found, "x", "updates", "mean JCT / floor, validation", log=False) if found else None
+    return _lines(found, "x", "updates", SCORE, logs="") if found else None
 
 
 CHARTS: dict[str, Callable[[Json], Chart | None]] = {
@@ -103,7 +104,7 @@ def draw(figures: Json, folder: Path = IMAGES) -> list[Path]:
 
 
 def _curves(figures: Json, part: str, name: str, x: str) -> list[Json]:
-    """One line a case: the mean over training seeds of the scores at equal places, with its interval."""
+    """One line a case: the mean over training seeds of the scores at equal places, and the best and worst of them."""
     found = []
     for case in cases_of(figures, part):
         by_place: dict[int, list[Json]] = {}
@@ -112,27 +113,33 @@ def _curves(figures: Json, part: str, name: str, x: str) -> list[Json]:
                 by_place.setdefault(place, []).append(point)
         for points in by_place.values():
             at = interval([point[x] for point in points]).mean
-            bounds = _bounds(interval([point["score"] for point in points]))
-            found.append({"policy": case[name], "x": at, **bounds})
+            scores = [point["score"] for point in points]
+            mean = interval(scores).mean
+            found.append({"policy": case[name], "x": at, "mean": mean, "low": min(scores), "high": max(scores)})
     return found
 
 
-def _lines(found: list[Json], x: str, title: str, y_title: str, *, log: bool) -> Chart:
+def _lines(found: list[Json], x: str, title: str, y_title: str, *, logs: str) -> Chart:
+    """`logs`: which of the axes are logarithmic."""
     names = list(dict.fromkeys(row["policy"] for row in found))
     colour = alt.Color(
         "policy:N",
         scale=alt.Scale(domain=names, range=list(PALETTE[: len(names)])),
         legend=alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=4, symbolOpacity=1),
     )
-    kind: Literal["log", "linear"] = "log" if log else "linear"
-    axis = alt.Axis(values=sorted({row[x] for row in found})) if log else alt.Axis()
-    along = alt.X(f"{x}:Q", title=title, scale=alt.Scale(type=kind, nice=False), axis=axis)
+    x_kind, y_kind = (_kind(axis in logs) for axis in "xy")
+    axis = alt.Axis(values=sorted({row[x] for row in found})) if "x" in logs else alt.Axis()
+    along = alt.X(f"{x}:Q", title=title, scale=alt.Scale(type=x_kind, nice=False), axis=axis)
     base = alt.Chart(rows(_frame(found))).encode(x=along, color=colour)
     edges = [min(row["low"] for row in found), max(row["high"] for row in found)]
-    y_scale = alt.Scale(type=kind, domain=edges, zero=False, nice=False)
+    y_scale = alt.Scale(type=y_kind, domain=edges, zero=False, nice=False)
     band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=y_title, scale=y_scale), y2="high:Q")
     line = base.mark_line(strokeWidth=2.2, point=True).encode(y=alt.Y("mean:Q", title=y_title, scale=y_scale))
     return alt.layer(band, line).properties(width="container", height=300)
+
+
+def _kind(log: bool) -> Literal["log", "linear"]:
+    return "log" if log else "linear"
 
 
 def _bounds(found: Interval) -> Json:

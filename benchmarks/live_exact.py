@@ -13,6 +13,7 @@ import torch
 from benchmarks.harness import Json, Options
 from benchmarks.live_yard import Yard, typical
 
+MODES = ("exact", "default", "no-norm")  # the last: default, of a network without batch norm
 SEEDS = (0, 1, 2, 3, 4)  # of the default mode; exact mode is the same or it is not
 NETWORKS = {
     "three convolutions, 32 pixels, batch 128": {"size": 32, "width": 32, "batch": 128, "steps": 16},
@@ -25,8 +26,8 @@ def exact(options: Options) -> Json:
     seeds = SEEDS[:2] if options.quick else SEEDS
     with Yard() as yard:
         found: Json = {"steps": steps, "runs": []}
-        pairs: dict[str, list[tuple[int, int]]] = {"exact": [], "default": []}  # calm and disturbed, by number
-        for mode, seed in [("exact", 0), *(("default", seed) for seed in seeds)]:
+        pairs: dict[str, list[tuple[int, int]]] = {mode: [] for mode in MODES}  # calm and disturbed, by number
+        for mode, seed in [("exact", 0), *((mode, seed) for mode in MODES[1:] for seed in seeds)]:
             first = len(found["runs"]) + 1
             words = [*_arguments(mode, steps), "--seed", seed]
             calm = _whole(yard, words, job=first)
@@ -35,14 +36,15 @@ def exact(options: Options) -> Json:
                 found["runs"].append({"mode": mode, "disturbed": bool(disturbed), "seed": seed, **run})
             pairs[mode].append((first, first + 1))
         found["drift"] = {mode: [_apart(yard, *pair) for pair in some] for mode, some in pairs.items()}
-        others = combinations([calm for calm, _ in pairs["default"]], 2)
-        found["drift"]["seeds"] = [_apart(yard, *pair) for pair in others]
+        for mode, name in (("default", "seeds"), ("no-norm", "no-norm seeds")):
+            others = combinations([calm for calm, _ in pairs[mode]], 2)
+            found["drift"][name] = [_apart(yard, *pair) for pair in others]
         found["overhead"] = _overhead(yard, options, first=100)
     return found
 
 
 def _arguments(mode: str, steps: int) -> list[object]:
-    return ["--steps", steps, *(["--exact"] if mode == "exact" else [])]
+    return ["--steps", steps, *([f"--{mode}"] if mode != "default" else [])]
 
 
 def _whole(yard: Yard, arguments: list[object], job: int) -> Json:

@@ -42,13 +42,15 @@ def drift_table(figures: Json) -> Sequence[Row]:
     names = {
         "exact": "exact mode, undisturbed and disturbed", "default": "default mode, undisturbed and disturbed",
         "seeds": "default mode, two seeds, both undisturbed",
+        "no-norm": "default mode without batch norm, undisturbed and disturbed",
+        "no-norm seeds": "default mode without batch norm, two seeds, both undisturbed",
     }  # fmt: skip
     for kind, name in names.items():
         found = figures["exact"]["drift"][kind]
         apart = "none: the same bits" if all(one["same_bits"] for one in found) else _spread(found, "weights", ".2g")
         means = (sum(losses) / len(found) for losses in zip(*(one["losses"] for one in found)))
         row = (name, str(len(found)), apart, _spread(found, "loss", ".4f"), " and ".join(f"{m:.4f}" for m in means))
-        rows.append(row if kind != "seeds" else (*row[:4], ""))
+        rows.append((*row[:4], "") if kind.endswith("seeds") else row)
     return rows
 
 
@@ -102,10 +104,13 @@ def _exact(part: Json) -> Iterator[tuple[str, str, str, str]]:
         cpu = case["cpu_s"]
         shown = f"{case['overhead']:+.0%} ({cpu['default'] * 1e3:.0f} → {cpu['exact'] * 1e3:.0f} ms of CPU a step)"
         yield f"exact mode's cost: {case['network']}", shown, "≤ 10 %", _yes(case["overhead"] <= 0.10)
-    drift, seeds = ([one["loss"] for one in part["drift"][kind]] for kind in ("default", "seeds"))
-    shown = f"median {typical(drift):.4f}, largest {max(drift):.4f} (two seeds: {typical(seeds):.4f}, {max(seeds):.4f})"
-    met = typical(drift) <= typical(seeds) and max(drift) <= max(seeds)
-    yield f"default mode: losses apart after the same, {len(drift)} seeds", shown, "within seed noise", _yes(met)
+    kinds = (("default", "seeds", "default mode"), ("no-norm", "no-norm seeds", "the same, no batch norm"))
+    for kind, others, what in kinds:
+        drift, seeds = ([one["loss"] for one in part["drift"][name]] for name in (kind, others))
+        shown = f"median {typical(drift):.4f}, largest {max(drift):.4f}"
+        noise = f"two seeds: {typical(seeds):.4f}, {max(seeds):.4f}"
+        met = typical(drift) <= typical(seeds) and max(drift) <= max(seeds)
+        yield f"{what}: losses apart after it, {len(drift)} seeds", f"{shown} ({noise})", "within seed noise", _yes(met)
 
 
 def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:

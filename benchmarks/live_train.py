@@ -26,6 +26,7 @@ parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--size", type=int, default=16)
+parser.add_argument("--no-norm", action="store_true")
 given = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -35,11 +36,11 @@ labels = torch.randint(0, 10, (1280,), generator=generator)
 shape = (3, given.size, given.size)
 images = torch.randn(10, *shape, generator=generator)[labels] + torch.randn(1280, *shape, generator=generator)
 loader = DataLoader(TensorDataset(images[:1024], labels[:1024]), batch_size=given.batch, shuffle=True)
-width = given.width
+width, norm = given.width, nn.Identity if given.no_norm else nn.BatchNorm2d
 model = nn.Sequential(
-    nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(),
-    nn.Conv2d(width, 2 * width, 3, stride=2, padding=1), nn.BatchNorm2d(2 * width), nn.ReLU(),
-    nn.Conv2d(2 * width, 2 * width, 3, stride=2, padding=1), nn.BatchNorm2d(2 * width), nn.ReLU(),
+    nn.Conv2d(3, width, 3, padding=1), norm(width), nn.ReLU(),
+    nn.Conv2d(width, 2 * width, 3, stride=2, padding=1), norm(2 * width), nn.ReLU(),
+    nn.Conv2d(2 * width, 2 * width, 3, stride=2, padding=1), norm(2 * width), nn.ReLU(),
     nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.1), nn.Linear(2 * width, 10),
 )  # fmt: skip
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)

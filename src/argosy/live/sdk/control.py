@@ -46,6 +46,7 @@ class Control:
         self.suspending = False
         self.saving = False
         self.rest = 0  # the number of the rest that the job should take; 0: none
+        self.newest_rest = 0  # the highest number heard; they only grow
         self.lost = False
         self.on_shut: Callable[[], None] = lambda: None
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -150,7 +151,7 @@ class Control:
                 elif op == "checkpoint":
                     self.saving = True
                 elif op == "rest":
-                    self.rest = int(message["number"])
+                    self.rest = self.newest_rest = int(message["number"])
                 elif op == "wake":
                     self.rest = 0
                 self._changed.notify_all()

@@ -27,6 +27,7 @@ from argosy.live.sdk.settings import Settings
 from argosy.live.sdk.training import Training
 from argosy.live.sdk.transfer import hand_over
 
+HEAR_S = 2.0  # what one worker has heard from the supervisor, all will soon
 LAST_PLAN_S = 3.0  # a survivor that must suspend waits so long for the others to find together
 
 
@@ -51,6 +52,7 @@ class Membership:
         self._has_state = False
         self._restored = False
         self._tried = 0  # the newest plan that was tried
+        self._rested = 0  # the newest rest that was taken, or over before it was
 
     @property
     def lost_somebody(self) -> bool:
@@ -145,7 +147,8 @@ class Membership:
         if control is None:
             return
         with self.waiting():
-            control.wait(lambda: control.rest > 0 or control.suspending, 1.0)  # others may have heard of it before us
+            # others may have heard of it before us
+            control.wait(lambda: control.newest_rest > self._rested or control.suspending, HEAR_S)
             rest = self._lie_down(control)
         if control.suspending:
             self.suspend()  # from host memory: there may be no room elsewhere
@@ -231,12 +234,16 @@ class Membership:
         return control.plans[control.newest]
 
     def _lie_down(self, control: Control) -> Rest | None:
-        """Make room, say so, and wait for our turn or the end. None: there is no reason to."""
-        if not control.rest or control.lost:
+        """Make room, say so, and wait for our turn or the end. None: there is no reason to, or not any more.
+
+        One who hears of the next rest gets up as well: all have to agree on it.
+        """
+        number, self._rested = control.rest, control.newest_rest
+        if not number or control.lost:
             return None
         rest = Rest(self.training)
-        while (number := control.rest) and not control.suspending and not control.lost:
-            control.send("rested", number=number, step=self.training.step)
+        control.send("rested", number=number, step=self.training.step)
+        while not (control.rest != number or control.suspending or control.lost):
             control.wait(lambda: control.rest != number or control.suspending, 60.0)
         return rest
 
