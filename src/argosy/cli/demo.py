@@ -19,6 +19,7 @@ def demo(
     policy: Annotated[
         str | None, typer.Option("--policy", "-p", help="one policy for all of it; default: three, one after the other")
     ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="empty a node for a while: its jobs have to move")] = False,
     home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
     progress: ProgressOption = None,
 ) -> None:
@@ -26,6 +27,7 @@ def demo(
 
     \b
     argosy demo
+    argosy demo --repair
     argosy demo --policy tiresias-las --report out/las.html
 
     Two nodes with two slots each, virtual where there are no GPUs. It takes about two minutes, and leaves nothing
@@ -45,7 +47,8 @@ def demo(
     if home is not None and home.exists() and any(home.iterdir()):
         raise InputError("the folder is not empty", where=str(home), hint="name a new one")
     with tempfile.TemporaryDirectory(prefix="argosy-demo-") as folder:
-        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, repairs=REPAIRS, moving=progress)
+        repairs = REPAIRS if repair else ()
+        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, repairs=repairs, moving=progress)
     write_page(report, record, outcomes, [act.policy for act in acts], slots=4)
     show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
     show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")

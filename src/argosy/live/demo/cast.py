@@ -55,7 +55,7 @@ def opening(folder: Path) -> dict[str, Any]:
 def usual(folder: Path) -> list[Role]:
     """An ordinary script, two in exact mode, one that may grow, one in a hurry, one that comes late; in this order."""
     log = {"pattern": r"step (\d+)", "total": 125}
-    exact = ("--exact", "--epochs", 10)
+    exact = ("--exact", "--epochs", 8)
     return [
         Role(Cue(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
              "an ordinary script, unchanged"),
