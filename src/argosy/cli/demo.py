@@ -19,7 +19,7 @@ def demo(
     policy: Annotated[
         str | None, typer.Option("--policy", "-p", help="one policy for all of it; default: three, one after the other")
     ] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="empty a node for a while: its jobs have to move")] = False,
+    repair: Annotated[bool, typer.Option(help="empty a node for a while: its jobs have to move")] = True,
     home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
     progress: ProgressOption = None,
 ) -> None:
@@ -27,7 +27,6 @@ def demo(
 
     \b
     argosy demo
-    argosy demo --repair
     argosy demo --policy tiresias-las --report out/las.html
 
     Two nodes with two slots each, virtual where there are no GPUs. It takes about two minutes, and leaves nothing

@@ -15,6 +15,7 @@ from argosy.live.backends.base import RunKey
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 WORKER = Path(__file__).with_name("rendezvous_worker.py")
+ENDING = Path(__file__).with_name("ending_worker.py")
 
 
 @pytest.mark.slow
@@ -34,6 +35,15 @@ def test_workers_meet_in_a_store_that_only_this_machine_can_reach(yard: Yard) ->
     assert yard.end(cold).exit_code == 0
     seconds = {name: _lasted(yard, key) for name, key in (("warm", again), ("cold", cold))}
     print(f"from the wish to the end of `import torch`: {seconds['warm']:.2f} s warm, {seconds['cold']:.2f} s cold")
+
+
+def test_a_job_that_is_done_while_it_grows_sends_its_newcomers_home(yard: Yard) -> None:
+    key = yard.launch(f"{sys.executable} {ENDING}")
+    yard.wait_log(key, "the last step")
+    yard.launch(f"{sys.executable} {ENDING}", {"n1": [0, 1]}, version=2)
+    status = yard.end(key)
+    assert status.exit_code == 0 and status.report["done"] is True and status.report["step"] == 2
+    assert "worker 1 begins" in yard.log(key)
 
 
 def listening(port: int) -> set[str]:

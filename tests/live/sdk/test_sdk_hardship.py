@@ -64,6 +64,20 @@ def test_a_killed_workers_children_do_not_keep_its_connections(crew_of: Callable
         crew.wait(worker, "switched", version=version)
 
 
+def test_suspended_while_newcomers_wait_for_the_others(crew_of: Callable[..., sdk_crew.Crew]) -> None:
+    crew = crew_of(SCRIPT, PACE="3")
+    crew.begin(0)
+    crew.start(1)
+    crew.wait(1, "ready")
+    crew.publish(0, 1)
+    for worker in (0, 1):
+        crew.send(worker, op="suspend", deadline_s=20)
+    crew.wait(1, "left")  # it holds nothing, and waits for nobody
+    assert not crew.all("checkpoint")
+    assert crew.wait(0, "left")[1]["saved"] is True and len(crew.all("checkpoint")) == 1
+    assert crew.code(0) == crew.code(1) == 0
+
+
 def test_suspended_in_the_middle_of_a_loss(crew_of: Callable[..., sdk_crew.Crew]) -> None:
     crew = crew_of(SCRIPT)
     crew.begin(0, 1)

@@ -211,7 +211,11 @@ class Membership:
             seed_all(derive(self._seed, "rank", rank, self.training.step))
 
     def _outdated(self, version: int) -> bool:
-        return self.control is not None and (self.control.newest > version or self.control.lost)
+        """Is it in vain to wait for the others? Also if a newcomer is sent home before they have come."""
+        control = self.control
+        if control is None:
+            return False
+        return control.newest > version or control.lost or (control.suspending and not self._has_state)
 
     def _next_plan(self) -> Plan:
         """The newest plan, if it has not been tried; waits for one."""

@@ -124,9 +124,10 @@ class Conductor:
         self.decide()
 
     def _dismiss(self) -> None:
-        """The training is complete: those who never had a part in it may go."""
+        """The training is complete: those who had no part in it may go, also if they are members of the next plan."""
         for number, member in self.team.members.items():
-            if number not in self.crew.members:
+            worker = self.crew.workers.get(number)
+            if number not in self.crew.members or (worker is not None and not worker.has_state):
                 if member.line is not None:
                     member.line.send({"op": "suspend", "deadline_s": 1.0})
                 else:

@@ -67,6 +67,8 @@ class Team:
             found = processes.process(pid)
             member.pid, member.started = pid, found.started if found else 0
             self.leaders = [*self.leaders[-999:], {"pid": pid, "started": member.started}]
+            if member.killed:
+                self.kill(number, member.killed)
 
     def ended(self, number: int) -> Member | None:
         """Forget a worker that has died; the rest of its output is still read."""
@@ -118,7 +120,8 @@ class Team:
         processes.send(self.everybody(), signal.SIGKILL)
 
     def kill(self, number: int, why: str) -> None:
-        if (member := self.members.get(number)) and member.pid:
+        """One whose process is not known yet is killed when it is."""
+        if member := self.members.get(number):
             member.killed = why
             processes.send(_processes_of(member), signal.SIGKILL)
 
