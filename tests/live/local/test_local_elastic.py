@@ -123,6 +123,15 @@ def test_a_stopped_worker_is_found_killed_and_replaced(make_yard: Callable[..., 
     assert any("no sign of life for 2 s" in part["text"] for part in status.story)
 
 
+def test_a_worker_that_hangs_when_the_others_are_done_holds_nobody_up(make_yard: Callable[..., Yard]) -> None:
+    yard = make_yard(rules={"hang_s": 3.0})
+    key = yard.launch(f"{PYTHON} {SDK_WORKER} 50", {"n1": [0, 1]}, hot=True)
+    yard.wait(key, lambda status: status.report.get("step", 0) > 1)
+    kill(yard.workers(key)[1], signal.SIGSTOP)
+    status = yard.end(key)
+    assert status.exit_code == 0 and status.report["done"] is True and status.report["step"] == 50
+
+
 def test_a_worker_that_gets_on_no_more_while_another_waits_is_replaced(make_yard: Callable[..., Yard]) -> None:
     yard = make_yard(rules={"stuck_s": 3.0})
     key = yard.launch(FOREVER, {"n1": [0, 1]}, hot=True, env={"STUCK_AT": "5"})

@@ -242,6 +242,18 @@ def test_after_the_end_nobody_is_replaced() -> None:
     assert crew.decide(1.0) == []
 
 
+def test_after_the_end_one_that_has_not_come_to_it_and_is_silent_is_killed() -> None:
+    crew = working("a:0", "a:1", "b:0", rules=Rules(hang_s=5.0))
+    crew.done(0)  # from now on it may be as silent as it likes
+    crew.beat(1, 3, 4.0)
+    crew.beat(2, 3, 4.0)
+    assert crew.decide(8.0) == []
+    crew.beat(1, 3, 8.0)
+    (killed,) = crew.decide(9.5)
+    assert isinstance(killed, Kill) and killed.number == 2
+    assert crew.decide(9.6) == []
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_through_any_disturbance_the_state_survives_and_the_wish_is_fulfilled(seed: int) -> None:
     """Random wishes and deaths; at least one holder of the state is left alive. In the end everything settles."""

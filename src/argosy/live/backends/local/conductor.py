@@ -119,7 +119,7 @@ class Conductor:
             self.crew.left(number)
         elif op == "done":
             self.team.members[number].done = True
-            self.crew.done()
+            self.crew.done(number)
             self._dismiss()
         self.decide()
 

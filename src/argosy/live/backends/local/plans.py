@@ -131,8 +131,11 @@ class Crew:
             if version == self.version:
                 self.pending.discard(number)
 
-    def done(self) -> None:
+    def done(self, number: int | None = None) -> None:
+        """The training is complete; this worker has said all it had to say."""
         self.ending = True
+        if number is not None:
+            self.workers.pop(number, None)
 
     def lost(self, number: int) -> None:
         """It died, or is as good as dead."""
@@ -160,7 +163,7 @@ class Crew:
 
     def decide(self, now: float) -> list[Action]:
         if self.ending:
-            return []
+            return list(self._silent(now))
         actions: list[Action] = list(self._judge(now))
         if self.version and (recovery := self._recover(now)):
             actions.append(recovery)
@@ -180,10 +183,15 @@ class Crew:
                 if not self.pending and since is not None and now - since > self.rules.leave_s:
                     self.lost(worker.number)
                     yield Kill(worker.number, f"did not leave within {self.rules.leave_s:g} s")
-            elif worker.stage is not Stage.STARTING and now - worker.heard > self.rules.hang_s:
+        yield from self._silent(now)
+        yield from self._stuck(now)
+
+    def _silent(self, now: float) -> Iterable[Kill]:
+        for worker in list(self.workers.values()):
+            at_work = worker.stage not in (Stage.STARTING, Stage.LEAVING)
+            if at_work and now - worker.heard > self.rules.hang_s:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
-        yield from self._stuck(now)
 
     def _stuck(self, now: float) -> Iterable[Kill]:
         """Members that work on and complete no step, while another waits for them. (Its waits end now and then.)"""
