@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -46,12 +47,25 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def end_with_parent() -> None:
+    """In a worker process: end when the one that started it has been killed, instead of waiting for tasks for ever."""
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
 _shared: Callable[[Any], Any]  # in a worker process: what it does with each task
 
 
 def _begin(run: Callable[[T], R]) -> None:
     global _shared
     _shared = run
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once and without a traceback
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from argosy.errors import ArgosyError, InputError
-from argosy.sim.pool import cores
+from argosy.sim.pool import cores, end_with_parent
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,6 +74,7 @@ class Workers:
 
 
 def _begin() -> None:
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     one_thread()
 
