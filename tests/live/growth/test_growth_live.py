@@ -99,6 +99,27 @@ def test_a_leader_killed_while_it_distils_is_followed_by_another(growing: GROW) 
     assert len(_stories(crew, "distilled back in ")) == 1
 
 
+def test_one_that_distils_lets_nobody_wait_for_its_slots(growing: GROW) -> None:
+    crew = growing(ARGOSY_GROW='{"allowed": true, "time_budget": 100000}')  # so it would distil for ten seconds
+    crew.begin(0)
+    small = _parameters(crew)
+    _join(crew, 0, 1)
+    _until_size(crew, lambda size: size > small)
+    crew.start(2)
+    crew.wait(2, "ready")
+    crew.publish(0)
+    _story(crew, "spare slots are gone: 1 worker; ")
+    version = crew.publish(0, 2)
+    crew.wait(0, "switched", version=version)
+    _story(crew, "its slots are about to change")
+    assert not _stories(crew, "distilled back in ") and _parameters(crew) > small
+    crew.wait_step(0, _last(crew)["step"] + 30)
+    assert len(_stories(crew, "spare slots: ")) == 1  # it has as many as it has grown for: nothing is to be asked
+    crew.publish(0)
+    _story(crew, "distilled back in ")
+    _until_size(crew, lambda size: size == small)
+
+
 def test_without_the_job_files_consent_nothing_grows(growing: GROW) -> None:
     crew = growing(ARGOSY_GROW='{"allowed": false}', EPOCHS="15", PACE="0.02")
     _two_to_the_end(crew)

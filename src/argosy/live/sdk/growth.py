@@ -134,10 +134,12 @@ class Growth:
         if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
             return
         before, self._turns = max(self._told, self._base), None
-        self._told = max(self._told, world) if world > self._base else world
         if back:
-            self._together(lambda: self._shrink(world))
-        elif self._allowed and world > before:
+            if self._together(lambda: self._shrink(world)):
+                self._told = world
+            return
+        self._told = max(self._told, world) if world > self._base else world
+        if self._allowed and world > before:
             self._together(lambda: self._grow(before, world))
 
     def _settled(self) -> bool:
@@ -157,8 +159,8 @@ class Growth:
         assert self._gardener is not None
         return self._gardener.shrink(self._times(), self._hurry)
 
-    def _together(self, change: Change) -> None:
-        """Rank 0 changes its network, and everybody takes it over."""
+    def _together(self, change: Change) -> bool:
+        """Rank 0 changes its network, and everybody takes it over. False, on all of them: it stays as it is."""
         group, changed = self._session.group, False
         if group.rank == 0:
             try:
@@ -169,9 +171,10 @@ class Growth:
             self._tell(story)
         if changed:
             self._train_what_is_there()
-        word = group.broadcast_bytes(b"changed" if changed else b"as before", 0)
-        if group.world > 1 and word == b"changed":
+        changed = group.broadcast_bytes(b"changed" if changed else b"as before", 0) == b"changed"
+        if group.world > 1 and changed:
             hand_over(group, 0, self._session.training)
+        return changed
 
     def _train_what_is_there(self) -> None:
         """The network has other parameters than before."""
@@ -191,9 +194,11 @@ class Growth:
         return Times(max(budget - spent, 0.0), budget, epoch_s)
 
     def _hurry(self) -> bool:
-        """The job is to leave its slots."""
+        """The job is to leave its slots, or to get others: nobody should have to wait for it."""
         control = self._session.control
-        return self._session.suspend_wish or bool(control and control.suspending)
+        if control is None:
+            return self._session.suspend_wish
+        return control.suspending or control.newest > self._session.members.plan.version
 
     def _tell(self, text: str) -> None:
         self._session.tell("story", text=text)

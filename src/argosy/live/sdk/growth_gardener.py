@@ -93,7 +93,7 @@ class Gardener:
         with self._in_private():
             found = learned(body.model, body.original, inputs, min(max(DISTIL_SHARE * times.left, least), most), hurry)
             if hurry():
-                return False, "the job has to leave, and will be distilled back when it goes on"
+                return False, "its slots are about to change, so it stays as it is until then"
             same, small = agreement(body.model, found, inputs), body.small(found)
             fewer = body.size - small.size
             body.become(small)
