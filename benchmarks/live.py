@@ -5,6 +5,7 @@
     suspend  suspend, and resume in a warm and in a cold worker
     exact    the same bits whatever happens; the cost of exact mode; how far the default mode drifts
     daemon   submissions, answers and passes with 10,000 queued and 1,000 running jobs, on the fake backend
+    reliability  the tests that really kill: how often, and whether anything was lost
 
     python -m benchmarks live                        # all of it, some minutes
     python -m benchmarks live --parts resize,kill    # the others stay as they were measured last
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from argosy.errors import UnknownName
-from benchmarks import live_daemon, live_elastic, live_exact
+from benchmarks import live_daemon, live_elastic, live_exact, live_reliability
 from benchmarks.harness import RESULTS, Json, Options, Row, document, write
 from benchmarks.live_exact import SEEDS
 from benchmarks.live_tables import target_table
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[Options], Json]] = {
     "suspend": live_elastic.suspend,
     "exact": live_exact.exact,
     "daemon": live_daemon.daemon,
+    "reliability": live_reliability.reliability,
 }
 
 

@@ -36,6 +36,17 @@ def resize_table(figures: Json) -> Sequence[Row]:
     return rows
 
 
+def reliability_table(figures: Json) -> Sequence[Row]:
+    """What was done to it, and whether it held."""
+    rows: list[Row] = [("what happens", "what must hold", "held", "how often")]
+    for case in figures["reliability"]["cases"]:
+        held = case["tests"] > 0 and case["passed"] == case["tests"]
+        told = [f"{name} {value}" for name, value in case["figures"].items()]
+        tests = "" if case["tests"] == 1 else f"{case['tests']} tests"
+        rows.append((case["what"], case["held"], _yes(held), ", ".join(filter(None, [*told, tests]))))
+    return rows
+
+
 def drift_table(figures: Json) -> Sequence[Row]:
     """Pairs of runs: the median of each column, and the largest."""
     rows: list[Row] = [("two runs", "pairs", "weights apart (relative)", "losses apart", "mean losses")]

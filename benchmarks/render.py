@@ -68,6 +68,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "livetargets": ("live", live.target_table),
     "liveresizes": ("live", live.resize_table),
     "livedrift": ("live", live.drift_table),
+    "livereliability": ("live", live.reliability_table),
 }
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import datetime
 from pathlib import Path
@@ -30,9 +29,15 @@ class Gpus(FileModel):
         return self.low if self.asks is None else self.asks
 
     @model_validator(mode="after")
-    def _in_order(self) -> Gpus:
+    def _makes_sense(self) -> Gpus:
+        sizes = [n for n in (self.low, self.asks, self.high) if n is not None]
+        told = "..".join(f"{n:g}" for n in (sizes if self.elastic else sizes[:1]))
         if not self.low <= self.asked <= self.high:
-            raise ValueError(f"{self.low:g}, {self.asked:g}, {self.high:g} is no range; the smallest comes first")
+            raise ValueError(f"{told} is no range; write the smaller number first, such as 1..8")
+        if self.elastic and self.low < 1:
+            raise ValueError(f"{told} is no range; a job that has GPUs keeps one at least: write 1..{self.high:g}")
+        if self.high > 1 and any(n != int(n) for n in sizes):
+            raise ValueError(f"{told} is no whole number of GPUs; only a share below 1 may be broken, such as 0.5")
         return self
 
     @property
@@ -46,11 +51,9 @@ def _gpus(value: object) -> object:
     try:
         numbers = [float(number) for number in str(value).split("..")]
     except ValueError:
-        raise ValueError(f"{value!r} is no number of GPUs; write 2, or 1..8, or 1..4..8, or 0.5") from None
-    if len(numbers) > 3 or numbers != sorted(numbers) or not 0 <= numbers[0] <= numbers[-1] < math.inf:
-        raise ValueError(f"{value!r} is no range; write the smaller number first, such as 1..8")
-    if any(n != int(n) for n in numbers) and not (numbers[0] == numbers[-1] < 1):
-        raise ValueError(f"{value!r} is no whole number of GPUs; only a share below 1 may be broken, such as 0.5")
+        numbers = []
+    if not 1 <= len(numbers) <= 3 or not all(0 <= number <= MAX_GPUS for number in numbers):
+        raise ValueError(f"{value!r} is no number of GPUs, 0 to {MAX_GPUS}; write 2, or 1..8, or 1..4..8, or 0.5")
     return {"low": numbers[0], "high": numbers[-1], "asks": numbers[1] if len(numbers) == 3 else None}
 
 

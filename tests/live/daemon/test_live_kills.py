@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +58,9 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("kills", "jobs"), [pytest.param(12, 40, id="12"), pytest.param(220, 500, id="220", marks=pytest.mark.slow)]
 )
-def test_kill_the_daemon_at_random_moments(tmp_path: Path, kills: int, jobs: int) -> None:
+def test_kill_the_daemon_at_random_moments(
+    tmp_path: Path, kills: int, jobs: int, record_property: Callable[[str, object], None]
+) -> None:
     dice = random.Random(kills)
     with nursery(tmp_path, jobs) as process:
         for _ in range(kills):
@@ -79,6 +81,9 @@ def test_kill_the_daemon_at_random_moments(tmp_path: Path, kills: int, jobs: int
         gone(process)
     assert query(tmp_path / "state", "SELECT text FROM violations") == []
     check(tmp_path)
+    runs = query(tmp_path / "home" / "argosy.db", "SELECT count(*) FROM runs")[0][0]
+    for name, value in {"kills": kills, "jobs": jobs, "runs": runs}.items():
+        record_property(name, value)
 
 
 def check(folder: Path) -> None:

@@ -50,6 +50,7 @@ def test_what_misses_its_target_says_so() -> None:
 def test_the_stored_figures_can_be_told() -> None:
     figures = json.loads((RESULTS / "live.json").read_text("utf-8"))["figures"]
     assert set(figures) == set(live.PARTS)
-    for table in (live_tables.target_table, live_tables.resize_table, live_tables.drift_table):
+    tables = live_tables.target_table, live_tables.resize_table, live_tables.drift_table, live_tables.reliability_table
+    for table in tables:
         rows = table(figures)
         assert len(rows) > 2 and len({len(row) for row in rows}) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -320,9 +321,28 @@ def test_of_a_range_one_size_is_asked_for() -> None:
     asks = JobSpec.model_validate({"run": "true", "resources": {"gpus": "1..4..8", "cpus_per_gpu": 3}})
     facts = JobFacts.of(asks, 8, submitted_s=9.0)
     assert (facts.gpus, facts.min_gpus, facts.max_gpus, facts.cpus) == (4, 1, 8, 12)
-    for wrong in ("4..1..8", "1..2..4..8", "1..9..8", {"low": 1, "high": 8, "asks": 9}):
-        with pytest.raises(ValueError, match="no range"):
-            JobSpec.model_validate({"run": "true", "resources": {"gpus": wrong}})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "why"),
+    [
+        ("4..1", "4..1 is no range; write the smaller number first"),
+        ("4..1..8", "4..1..8 is no range; write the smaller number first"),
+        ({"low": 1, "high": 8, "asks": 9}, "1..9..8 is no range"),
+        ("0..2", "0..2 is no range; a job that has GPUs keeps one at least: write 1..2"),
+        ({"low": 0.5, "high": 2}, "0.5..2 is no range"),
+        ("1.5", "1.5 is no whole number of GPUs; only a share below 1 may be broken"),
+        ({"low": 1, "high": 2.5}, "1..2.5 is no whole number"),
+        ("1..2..4..8", "no number of GPUs, 0 to 4096; write 2, or 1..8"),
+        ("-1", "no number of GPUs"),
+        ("nan", "no number of GPUs"),
+        ("5000", "no number of GPUs, 0 to 4096"),
+        ("", "no number of GPUs"),
+    ],
+)
+def test_numbers_of_gpus_that_make_no_sense(gpus: object, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        JobSpec.model_validate({"run": "true", "resources": {"gpus": gpus}})
 
 
 def test_many_jobs_grow_the_tables() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.mark.slow
-def test_kill_everything_over_and_over(stage: Stage) -> None:
+def test_kill_everything_over_and_over(stage: Stage, record_property: Callable[[str, object], None]) -> None:
     stage.serve(ELASTIC)
     stage.submit("elastic-a", "whole_elastic.py", EPOCHS, gpus="1..4")
     stage.kill()  # right after it was taken in
@@ -66,6 +66,9 @@ def test_kill_everything_over_and_over(stage: Stage) -> None:
     check_what_the_daemon_says(stage)
     check_what_the_jobs_say(stage)
     stage.until(lambda: not stage.processes_left(), f"nothing is left behind: {stage.processes_left()}", 30.0)
+    figures = {"kills of the daemon": stage.kills, **{f"of {whom}": count for whom, count in stage.harmed.items()}}
+    for name, value in {**figures, "jobs": len(stage.acknowledged)}.items():
+        record_property(name, value)
 
 
 def check_what_the_daemon_says(stage: Stage) -> None:

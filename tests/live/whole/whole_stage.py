@@ -36,7 +36,8 @@ class Stage:
         self.client: Client
         self.acknowledged: dict[int, str] = {}  # by number: name
         self.ended: dict[int, tuple[object, ...]] = {}  # as it was first seen
-        self.kills = 0
+        self.kills = 0  # of the daemon
+        self.harmed = {"workers": 0, "supervisors": 0}
 
     # the daemon
 
@@ -112,12 +113,12 @@ class Stage:
     # harm
 
     def kill_a_worker(self) -> bool:
-        return self._kill_one("status.json", lambda record: [one["pid"] for one in record["workers"]])
+        return self._kill_one("workers", "status.json", lambda record: [one["pid"] for one in record["workers"]])
 
     def kill_a_supervisor(self) -> bool:
-        return self._kill_one("supervisor.json", lambda record: [record["pid"]])
+        return self._kill_one("supervisors", "supervisor.json", lambda record: [record["pid"]])
 
-    def _kill_one(self, name: str, pids: Callable[[dict[str, Any]], list[int]]) -> bool:
+    def _kill_one(self, whom: str, name: str, pids: Callable[[dict[str, Any]], list[int]]) -> bool:
         found = []
         spared = "SELECT id FROM jobs WHERE name = 'fails'"  # how it ends is its own doing
         for job, generation in self.rows(
@@ -129,6 +130,7 @@ class Stage:
         mine = [pid for pid in found if processes.process(pid) is not None]
         if mine:
             os.kill(self.dice.choice(sorted(mine)), signal.SIGKILL)
+            self.harmed[whom] += 1
         return bool(mine)
 
     # the end

@@ -1,0 +1,94 @@
+"""The tests that really kill, run for their figures: what was done to the daemon and its jobs, and whether it held."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.errors import ArgosyError
+from benchmarks.harness import ROOT, Json, Options
+
+LIVE = "tests/live"
+NOTHING_LOST = "no job lost, none twice at once, every result kept"
+PROOFS = {
+    "`kill -9` of the daemon at random moments, fake backend": (
+        NOTHING_LOST, f"{LIVE}/daemon/test_live_kills.py::test_kill_the_daemon_at_random_moments[220]"),
+    "`kill -9` of the daemon, workers and supervisors, real processes": (
+        f"{NOTHING_LOST}; every sample once in every epoch",
+        f"{LIVE}/whole/test_whole_kills.py::test_kill_everything_over_and_over"),
+    "a worker is killed": (
+        "the others go on, no completed step is lost",
+        f"{LIVE}/sdk/test_sdk_recovery.py::test_survivors_of_a_kill_go_on_and_lose_no_completed_step"),
+    "a worker hangs (SIGSTOP)": (
+        "found, killed and replaced",
+        f"{LIVE}/local/test_local_elastic.py::test_a_stopped_worker_is_found_killed_and_replaced"),
+    "a full disk under the daemon (a small tmpfs)": (
+        "refuses submissions, keeps what it has, goes on when there is room",
+        f"{LIVE}/daemon/test_live_hardship.py::test_a_full_disk"),
+    "a full disk under a job": (
+        "the checkpoint fails, the job goes on and says so",
+        f"{LIVE}/sdk/test_sdk_checkpoint.py::test_a_full_disk_does_not_end_the_training"),
+    "the newest checkpoint is damaged": (
+        "the one before is used",
+        f"{LIVE}/sdk/test_sdk_checkpoint.py::test_a_damaged_newest_checkpoint_gives_way_to_the_one_before"),
+    "the wall clock jumps": (
+        "durations do not", f"{LIVE}/daemon/test_live_hardship.py::test_the_wall_clock_may_jump"),
+    "two daemons on one database": (
+        "the second refuses", f"{LIVE}/daemon/test_live_hardship.py::test_a_second_daemon_refuses"),
+    "requests made up from the API's own description": (
+        "answers are as promised, none is a fault of ours", f"{LIVE}/api/test_api_schema.py"),
+    "hostile requests: paths, shell characters, floods, broken HTTP": (
+        "refused; nothing runs, nothing is told", f"{LIVE}/api/test_api_hostile.py"),
+    "wrong, foreign and void tokens": (
+        "open nothing of others", f"{LIVE}/api/test_api_rights.py"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test, as pytest reports it."""
+
+    test: str
+    passed: bool
+    seconds: float
+    figures: dict[str, int]
+
+    def is_of(self, chosen: str) -> bool:
+        """By its file, its name, or its name with all parameters."""
+        return self.test == chosen or self.test.startswith((f"{chosen}::", f"{chosen}["))
+
+
+def reliability(options: Options) -> Json:
+    proofs = dict(list(PROOFS.items())[2:]) if options.quick else PROOFS
+    cases = _run([test for _, test in proofs.values()])
+    return {"cases": [{"what": what, "held": held, **_sum(test, cases)} for what, (held, test) in proofs.items()]}
+
+
+def _run(tests: list[str]) -> list[Case]:
+    with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
+        report = Path(folder) / "report.xml"
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+        done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode not in (0, 1):  # 1: some have failed, which is a figure too
+            raise ArgosyError(f"the tests did not run:\n{done.stdout[-2000:]}")
+        return [_case(one) for one in ElementTree.parse(report).iter("testcase")]
+
+
+def _case(found: ElementTree.Element) -> Case:
+    test = f"{found.get('classname', '').replace('.', '/')}.py::{found.get('name')}"
+    passed = not any(found.find(how) is not None for how in ("failure", "error", "skipped"))
+    figures = {str(one.get("name")): int(str(one.get("value"))) for one in found.iter("property")}
+    return Case(test, passed, float(found.get("time", 0)), figures)
+
+
+def _sum(test: str, cases: list[Case]) -> Json:
+    mine = [case for case in cases if case.is_of(test)]
+    return {
+        "test": test, "tests": len(mine), "passed": sum(case.passed for case in mine),
+        "seconds": sum(case.seconds for case in mine),
+        "figures": {name: value for case in mine for name, value in case.figures.items()},
+    }  # fmt: skip
