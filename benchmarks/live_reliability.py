@@ -71,7 +71,8 @@ def reliability(options: Options) -> Json:
 def _run(tests: list[str]) -> list[Case]:
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
         report = Path(folder) / "report.xml"
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+        options = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
+        words = [sys.executable, "-m", "pytest", *options, *tests]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode not in (0, 1):  # 1: some have failed, which is a figure too
             raise ArgosyError(f"the tests did not run:\n{done.stdout[-2000:]}")

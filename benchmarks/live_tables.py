@@ -41,7 +41,7 @@ def reliability_table(figures: Json) -> Sequence[Row]:
     rows: list[Row] = [("what happens", "what must hold", "held", "how often")]
     for case in figures["reliability"]["cases"]:
         held = case["tests"] > 0 and case["passed"] == case["tests"]
-        told = [f"{name} {value}" for name, value in case["figures"].items()]
+        told = [f"{value} {name}" for name, value in case["figures"].items()]
         tests = "" if case["tests"] == 1 else f"{case['tests']} tests"
         rows.append((case["what"], case["held"], _yes(held), ", ".join(filter(None, [*told, tests]))))
     return rows

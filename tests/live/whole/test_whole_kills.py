@@ -66,7 +66,7 @@ def test_kill_everything_over_and_over(stage: Stage, record_property: Callable[[
     check_what_the_daemon_says(stage)
     check_what_the_jobs_say(stage)
     stage.until(lambda: not stage.processes_left(), f"nothing is left behind: {stage.processes_left()}", 30.0)
-    figures = {"kills of the daemon": stage.kills, **{f"of {whom}": count for whom, count in stage.harmed.items()}}
+    figures = {"kills of the daemon": stage.kills, **{f"kills of {whom}": n for whom, n in stage.harmed.items()}}
     for name, value in {**figures, "jobs": len(stage.acknowledged)}.items():
         record_property(name, value)
 
