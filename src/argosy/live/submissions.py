@@ -41,6 +41,9 @@ class Submissions:
         """The numbers given to each batch; if one is wrong, nothing is written."""
         for batch in batches:
             self._check(batch)
+        return self._take_in(batches)
+
+    def _take_in(self, batches: Sequence[Batch]) -> list[list[int]]:
         with self._store.transaction() as changes:
             numbers = [self._add(changes, batch) for batch in batches]
         self._metrics.submitted.inc(sum(map(len, numbers)))
@@ -60,7 +63,7 @@ class Submissions:
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
         try:
-            for numbers, (_, answer) in zip(self.now([batch for batch, _ in waiting]), waiting):
+            for numbers, (_, answer) in zip(self._take_in([batch for batch, _ in waiting]), waiting):
                 if not answer.done():
                     answer.set_result(numbers)
         except Exception as problem:  # it is theirs who wait for the answer

@@ -25,6 +25,8 @@ class Tokens:
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store, self._key = store, key
+        rows = store.query("SELECT digest, id, owner, role, created_at FROM tokens ORDER BY id")
+        self._by_digest = {digest: Token(*row) for digest, *row in rows}  # every request asks, and only we write here
 
     def add(self, owner: str, role: str = "user") -> tuple[Token, str]:
         """A new token and its secret, which is shown this once."""
@@ -33,31 +35,31 @@ class Tokens:
         if role not in ROLES:
             raise InputError(f"{role[:60]!r} is no role", hint="write user or operator")
         secret = "argosy-" + secrets.token_urlsafe(32)
-        created = self._store.clock.wall()
+        digest, created = _digest(secret), self._store.clock.wall()
         with self._store.transaction() as changes:
             number = changes.execute(
                 "INSERT INTO tokens (digest, owner, role, created_at) VALUES (?, ?, ?, ?)",
-                (_digest(secret), owner, role, created),
+                (digest, owner, role, created),
             ).lastrowid
         assert number is not None
-        return Token(number, owner, role, created), secret
+        added = self._by_digest[digest] = Token(number, owner, role, created)
+        return added, secret
 
     def list(self) -> list[Token]:
-        return [Token(*row) for row in self._store.query("SELECT id, owner, role, created_at FROM tokens ORDER BY id")]
+        return list(self._by_digest.values())
 
     def revoke(self, number: int) -> None:
         with self._store.transaction() as changes:
             if not changes.execute("DELETE FROM tokens WHERE id = ?", (number,)).rowcount:
                 raise NotFound(f"there is no token {number}", hint="see argosy token list")
+        self._by_digest = {digest: token for digest, token in self._by_digest.items() if token.id != number}
 
     def find(self, secret: str) -> Token | None:
         """Whose secret this is. Looked up by digest, so the time it takes tells nothing about the secret."""
         job = _JOB.fullmatch(secret)
         if job:
             return self._job(int(job[1]), int(job[2]), job[3])
-        sql = "SELECT id, owner, role, created_at FROM tokens WHERE digest = ?"
-        found = self._store.query(sql, (_digest(secret),))
-        return Token(*found[0]) if found else None
+        return self._by_digest.get(_digest(secret))
 
     def for_run(self, job: int, generation: int) -> str:
         """The secret that one generation of a job reports with."""
