@@ -143,6 +143,7 @@ class ExactCombiner:
         dtype = torch.float64 if torch.float64 in kinds else torch.float32
         device = trained[0].device if trained else torch.device("cpu")
         self._sum = FixedSum(self._end + sum(self._tail), self.virtual, dtype, device)
+        self._windows: dict[int, list[Tensor]] = {}  # into vectors that are used again and again, by their addresses
 
     def _restart(self) -> None:
         self._done = []
@@ -158,24 +159,32 @@ class ExactCombiner:
         if not samples:
             return vector.zero_()
         gradients = [parameter.grad for parameter in self._trained]
-        flat, (present, count, *riding) = vector[: self._end], torch.split(vector[self._end :], self._tail)
-        present.copy_(torch.tensor([float(gradient is not None) for gradient in gradients]))
+        there = [gradient.detach() for gradient in gradients if gradient is not None]
+        if any(gradient.is_sparse for gradient in there):
+            raise InputError("exact mode can not add up sparse gradients", hint="use sparse=False in embeddings")
+        windows, flat = self._windows_into(vector), vector[: self._end]
+        present, count, *riding = torch.split(vector[self._end :], self._tail)
+        present.fill_(1)
+        if len(there) < len(gradients):
+            present.copy_(torch.tensor([float(gradient is not None) for gradient in gradients]))
+            flat.zero_()
+            windows = [window for window, gradient in zip(windows, gradients) if gradient is not None]
         count.fill_(samples)
         for rider, place in zip(self.riders, riding):
             place.copy_(rider.fill(gradients, samples))
-        to, source = [], []
-        for gradient, (low, high) in zip(gradients, self._bounds):
-            if gradient is None:
-                flat[low:high] = 0
-            elif gradient.is_sparse:
-                raise InputError("exact mode can not add up sparse gradients", hint="use sparse=False in embeddings")
-            else:
-                to.append(flat[low:high].view(gradient.shape))
-                source.append(gradient.detach())
-        if to:
-            torch._foreach_copy_(to, source)
+        if there:
+            torch._foreach_copy_(windows, there)
         flat.mul_(samples)
         return vector
+
+    def _windows_into(self, vector: Tensor) -> list[Tensor]:
+        """Where in it the gradient of each parameter lies."""
+        found = self._windows.get(vector.data_ptr())
+        if found is None:
+            bounds = zip(self._trained, self._bounds)
+            found = [vector[low:high].view(parameter.shape) for parameter, (low, high) in bounds]
+            self._windows[vector.data_ptr()] = found
+        return found
 
     def _exchange(self, votes: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of all gradients and of all votes; from here on everybody has everybody's buffers."""

@@ -118,4 +118,4 @@ def _square(gradients: Sequence[Tensor | None]) -> float:
     there = [gradient.detach() for gradient in gradients if gradient is not None]
     if not there:
         return 0.0
-    return float(torch.stack([norm.double() for norm in torch._foreach_norm(there)]).square().sum())
+    return float(torch.stack(torch._foreach_norm(there)).double().square().sum())

@@ -10,6 +10,7 @@ import random
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
@@ -24,8 +25,16 @@ def derive(seed: int, name: str, *numbers: int) -> int:
 
 def seed_all(number: int) -> None:
     """Seed everything a script may draw from: torch (GPUs too), NumPy's old global generator, Python's own."""
-    torch.manual_seed(number)
+    if _has_devices():
+        torch.manual_seed(number)
     seed_host(number)
+
+
+@cache
+def _has_devices() -> bool:
+    """Of any kind. Where there are none, torch would note for each, at every call, from where it was to be seeded."""
+    kinds = (torch.cuda, torch.xpu, torch.mtia, torch.backends.mps)
+    return any(kind.is_available() for kind in kinds)
 
 
 def seed_host(number: int) -> None:
