@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -27,6 +28,7 @@ parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--size", type=int, default=16)
 parser.add_argument("--no-norm", action="store_true")
+parser.add_argument("--parts", type=int, default=1, help="passes in which a batch goes through the network")
 given = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -51,9 +53,12 @@ with (
 ):
     model, optimizer = job.setup(model, optimizer)
     for image, label in job.batches(loader, epochs=epochs):
-        loss = nn.functional.cross_entropy(model(image), label)
         optimizer.zero_grad()
-        loss.backward()
+        parts = list(zip(image.chunk(given.parts), label.chunk(given.parts)))
+        for number, (some, right) in enumerate(parts, 1):
+            with job.no_sync() if number < len(parts) else nullcontext():
+                loss = nn.functional.cross_entropy(model(some), right) / len(parts)
+                loss.backward()
         optimizer.step()
         job.report(loss=loss.item())
         if job.stepped:
