@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.argosy-setup
+RUN_STAMP := $(VENV)/.argosy-run
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run compare test check picture bench faithfulness league clean
@@ -13,7 +14,9 @@ help: ## show this list
 
 setup: $(STAMP) ## create .venv with the pinned libraries (at once if it is up to date)
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUN_STAMP): EXTRAS := grow,live
+$(STAMP): EXTRAS := dev,grow,learn,ray,live
+$(RUN_STAMP) $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Argosy needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)" >&2; \
 	  echo "  → name another one: make setup PYTHON=python3.11" >&2; exit 1; }
@@ -22,17 +25,17 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "$(PYTHON) can not create virtual environments" >&2; \
 	  echo "  → on Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing the libraries pinned in constraints.txt (some minutes the first time) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,grow,learn,ray,live]' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]' || { \
 	  echo "The installation failed; pip says why above" >&2; \
 	  echo "  → pip must reach a package index; then: make setup" >&2; exit 1; }
 	@$(BIN)/python -m argosy.sim.warm
-	@touch $@
+	@touch $@ $(RUN_STAMP)
 	@echo "Ready: $(BIN)/argosy"
 
-run: setup ## real training jobs, scheduled live on this machine, in two minutes: a table, and out/live.html
+run: $(RUN_STAMP) ## real training jobs, scheduled live on this machine, in two minutes: a table, and out/live.html
 	@$(BIN)/argosy demo
 
-compare: setup ## compare six policies on a week of generated jobs; prints a table and the report's path
+compare: $(RUN_STAMP) ## compare six policies on a week of generated jobs; prints a table and the report's path
 	$(BIN)/argosy compare --like philly --jobs 4000 --load 1.4 --window 1d..7d --cluster examples/cluster.yaml \
 	  --policies fifo,fifo-backfill,sjf,srtf,las,drf --seeds 3 --report out/report.html --json out/report.json
 
