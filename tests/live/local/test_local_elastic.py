@@ -174,7 +174,7 @@ def test_one_that_makes_no_room_is_paused_all_the_same(yard: Yard) -> None:
     yard.launch(FOREVER, {"n1": [0, 1]}, version=2, paused=True)
     status = yard.wait(key, lambda status: status.phase is Phase.PAUSED and status.version == 2)
     assert "could not make room" in status.story[-1]["text"]
-    assert all(_state(pid) == "T" for pid in yard.workers(key).values())
+    wait_until(lambda: all(_state(pid) == "T" for pid in yard.workers(key).values()))  # signals take a moment
 
 
 def test_a_pause_that_is_taken_back_and_one_that_ends_in_a_stop(yard: Yard) -> None:
