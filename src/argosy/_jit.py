@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -31,16 +32,26 @@ def digest(folder: Path = SOURCES) -> str:
 @cache
 def cache_dir(sources: Path = SOURCES) -> Path:
     """Where these kernels' machine code lives: the user's cache, or a temporary folder if that can not be written."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for base in (home / "argosy", Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"):
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "argosy"
+    shared = Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"
+    for base in (home, shared):
         folder = base / f"kernels-{digest(sources)}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if base == shared and not _only_ours(base):
+                continue
+            folder.mkdir(exist_ok=True)
         except OSError:
             continue
         if os.access(folder, os.W_OK):
             return folder
-    return folder
+    return Path(tempfile.mkdtemp(prefix="argosy-"))  # for this process alone
+
+
+def _only_ours(folder: Path) -> bool:
+    """What is loaded from there is executed, and in a folder of everybody's anybody may have made it before us."""
+    about = folder.lstat()
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
 
 
 def is_warm(sources: Path = SOURCES) -> bool:

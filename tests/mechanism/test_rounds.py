@@ -168,6 +168,14 @@ def test_a_pair_runs_on_the_same_gpu_and_the_one_who_stays_keeps_it() -> None:
     assert rounds.columns_of() == {(1, 1): 0}
 
 
+def test_nobody_has_the_turn_of_a_pair_that_ends_at_once() -> None:
+    rounds = rounds_of([[0.0], [0.0], [1.0]], [1.0])
+    rounds.assign_pairs(np.array([0]), np.array([1]), np.array([[9.0]]))
+    assert turn(rounds, 3) == [0, 0, -1]
+    _, left, going_on = rounds.observe(1.0, np.array([2]))  # jobs 0 and 1 have ended
+    assert (left, going_on, rounds.columns_of()) == (2, 0, {})
+
+
 def test_memory_survives_as_json() -> None:
     shares = [[0.5, 0.1], [0.3, 0.2], [0.2, 0.7]]
     rounds, twin = rounds_of(shares, [1.0, 1.0]), Rounds(10.0, range(2))

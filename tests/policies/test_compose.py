@@ -156,6 +156,17 @@ def test_shares_meet_on_one_device_and_cpu_jobs_need_none() -> None:
     }
 
 
+@pytest.mark.parametrize("sizes", [(1, 0.25), (2,)], ids=["a-gpu-and-a-share", "all-gpus"])
+def test_a_device_whose_last_share_leaves_is_free_for_anybody(sizes: tuple[float, ...]) -> None:
+    def without_the_first(view: View) -> Ints:
+        return np.where((view.jobs.index == 0) & (len(view.jobs) > 1), 0, np.ceil(view.jobs.gpus)).astype(np.int64)
+
+    jobs = [Job("share", 0, 9, 0.5), *(Job(f"next-{gpus:g}", 1, 4, gpus) for gpus in sizes)]
+    result = simulate(jobs, Cluster.uniform(1, 2), Composed(sizes=without_the_first))
+    assert starts(result) == [0, *(1 for _ in sizes)]  # the share makes way for them at 1 …
+    assert finish(result) == [13, *(5 for _ in sizes)]  # … and resumes at 5
+
+
 def test_types_reservations_cpus_and_servers_need_no_attention() -> None:
     nodes = (Node("a", "a100", 2, cpus=8), Node("b", "t4", 2, cpus=8), Node("c", "t4", 2, cpus=8))
     reserved = (Reservation(("c",), "vip", 0.0, 100.0),)

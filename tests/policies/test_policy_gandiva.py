@@ -326,6 +326,12 @@ def test_nonsense_is_refused(name: str, value: float) -> None:
         Gandiva(**{name: value})  # type: ignore[arg-type]
 
 
+def test_servers_go_to_nodes_of_a_type_that_could_not_hold_the_workers() -> None:
+    """Eight units fit beside the p100s, and six of them are workers: one of the three servers goes elsewhere."""
+    cluster = Cluster((Node("n0", "v100", 1, 8.0, 32.0), Node("n1", "p100", 8, 1.0, 16.0)))
+    assert run([Job("a", 0.0, 10.0, 6, ps=3)], cluster).jobs["status"].to_list() == ["completed"]
+
+
 def test_what_is_switched_off_is_not_looked_at() -> None:
     assert "profile" not in Gandiva(pack=False).uses and "rate" in Gandiva(pack=False).uses
     assert "rate" not in Gandiva(pack=False, grow=False).uses

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 from by_hand import finish, simulate, starts
+from hypothesis import strategies as st
 
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError
@@ -301,6 +303,38 @@ def test_two_jobs_share_a_gpu_when_that_is_faster() -> None:
     assert max(finish(estimated)) < 0.9 * 7200
     hungry = [Job(n, 0, 3600, 1, model=n, batch_size=16, cpus=40.0) for n in ("resnet-18", "a3c")]
     assert max(finish(run(hungry, "gavel-max-min:packing=true", one_gpu))) == 7200.0  # the node has 64 CPUs
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(
+    jobs=st.lists(
+        st.tuples(
+            st.integers(0, 20),  # submitted, in rounds
+            st.sampled_from((300, 1500, 4000, 9000)),
+            st.sampled_from((0.25, 0.5, 1, 1, 1, 2)),
+            st.sampled_from(("resnet-18", "a3c", "resnet-50", "transformer", "lstm", "recoder")),
+        ),
+        min_size=4,
+        max_size=20,
+    ),
+    nodes=st.lists(st.tuples(st.sampled_from(("v100", "k80")), st.sampled_from((1, 2, 4))), min_size=1, max_size=2),
+    spec=st.sampled_from(("gavel-max-min", "gavel-makespan", "gavel-max-min:authors=true")),
+)
+@hypothesis.example(  # a job leaves its pair for another GPU of the same node, and its old partner gets another one
+    jobs=[(0, 1500, 1, "resnet-50"), (0, 9000, 1, "recoder"), (0, 4000, 1, "lstm"), (0, 9000, 1, "resnet-18")],
+    nodes=[("k80", 1)],
+    spec="gavel-max-min",
+)
+def test_shares_and_pairs_of_any_jobs_can_be_placed(
+    jobs: list[tuple[int, int, float, str]], nodes: list[tuple[str, int]], spec: str
+) -> None:
+    cluster = Cluster((Node("large", "v100", 2), *(Node(f"n{i}", kind, n) for i, (kind, n) in enumerate(nodes))))
+    submitted = [
+        Job(f"j{i}", 360.0 * at, lasts, gpus, model=model, batch_size=16, cpus=2.0, memory_gib=4.0)
+        for i, (at, lasts, gpus, model) in enumerate(jobs)
+    ]
+    result = run(submitted, f"{spec}:packing=true", cluster)
+    assert set(result.jobs["status"]) == {"completed"}
 
 
 def test_estimates_that_only_packing_uses_and_other_nonsense() -> None:

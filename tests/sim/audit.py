@@ -108,7 +108,7 @@ class Audit:
         elif kind is K.NODE_UP:
             self.down.discard(node)
         elif kind in OPENING:
-            self.open(kind, job, tuple((r["node"], r["devices"], r["milli"]) for r in rows), rows[0]["info"])
+            self.open(kind, job, self.parts(job, rows), rows[0]["info"])
         elif kind in CLOSING:
             self.close(kind, job)
         elif kind is K.SUBMIT:
@@ -119,6 +119,20 @@ class Audit:
         elif kind is K.REFUSE:
             self.expect(job, kind, "waiting")
             self.lives[job].state, self.lives[job].end = "ended", (self.now, "refused")
+
+    def parts(self, job: int, rows: list[dict[str, Any]]) -> tuple[Part, ...]:
+        """What a job has on each node; 48 devices of it are a row."""
+        masks, firsts, shares = defaultdict[int, int](int), set(), defaultdict[int, set[int]](set)
+        for row in rows:
+            node, first = row["node"], row["first"]
+            if (node, first) in firsts or first % 48 or row["devices"] >> 48:
+                self.say(f"job {job}: rows of node {node} overlap or are out of range: {rows}")
+            firsts.add((node, first))
+            masks[node] |= row["devices"] << first
+            shares[node].add(row["milli"])
+        if any(len(millis) > 1 for millis in shares.values()):
+            self.say(f"job {job} has different shares of devices on one node: {rows}")
+        return tuple((node, mask, max(shares[node])) for node, mask in masks.items())
 
     def expect(self, job: int, kind: EventKind, *states: str) -> None:
         if self.lives[job].state not in states:
@@ -221,8 +235,6 @@ class Audit:
             fine = least <= count <= most and shares <= {1000, 500} and len(shares) == 1
         if not fine:
             self.say(f"job {job} asked for {asked:g} GPUs ({row['min_gpus']}..{row['max_gpus']}) and holds {parts}")
-        if len({node for node, _, _ in parts}) < len(parts):
-            self.say(f"job {job} has two parts on one node: {parts}")
 
     def check_node(self, job: int, node: int, mask: int) -> None:
         row, n = self.jobs[job], self.cluster.nodes[node]
@@ -368,11 +380,19 @@ def books(engine: Engine) -> list[str]:
             problems.append(f"slot {row}: asked for {w.ji[L.WANT_PS_ASKED, row]} servers and has {servers}")
     for n, node in enumerate(cluster.nodes):
         whole = sum(1 << d for d, left in enumerate(free[n]) if left == 1000)
+        shared = sum(1 << d for d, left in enumerate(free[n]) if left < 1000)
         told = w.ni[L.DEVICE0 : L.DEVICE0 + node.gpus, n].tolist()
         if told != free[n] or min(told, default=0) < 0:
             problems.append(f"node {n}: devices have {told} free, should have {free[n]}")
-        if w.ni[L.N_MASK, n] != whole or w.ni[L.N_FREE, n] != whole.bit_count():
-            problems.append(f"node {n}: {w.ni[L.N_FREE, n]} free ({w.ni[L.N_MASK, n]:b}), should be {whole:b}")
+        rows = w.ni[L.DEVICE0 + 3 * w.si[L.DEVICES] :, n].tolist()
+        told_whole, told_shared = (
+            sum(bits << 48 * word for word, bits in enumerate(some))
+            for some in (rows[: w.si[L.WORDS]], rows[w.si[L.WORDS] :])
+        )
+        if told_whole != whole or w.ni[L.N_FREE, n] != whole.bit_count():
+            problems.append(f"node {n}: {w.ni[L.N_FREE, n]} free ({told_whole:b}), should be {whole:b}")
+        if told_shared & ~shared:
+            problems.append(f"node {n}: {told_shared:b} are shared, should be among {shared:b}")
         for name, row, left in (("CPUs", L.CPU_FREE, cpus[n]), ("GiB", L.MEM_FREE, memory[n])):
             if abs(w.nf[row, n] - left) > 1e-5 or left < -1e-5:
                 problems.append(f"node {n}: {w.nf[row, n]:g} {name} free, should be {left:g}")

@@ -86,9 +86,10 @@ def by_hand(
         )
     log.sort(key=lambda entry: entry[0])  # stable: a job's own events keep their order
     events = [
-        (seq, t, int(kind), job_row, node, sum(1 << device for device in devices), milli, 0.0)
+        (seq, t, int(kind), job_row, node, 48 * word, sum(1 << d % 48 for d in devices if d // 48 == word), milli, 0.0)
         for seq, (t, kind, job_row, on, milli) in enumerate(log)
         for node, devices in on.items()
+        for word in sorted({d // 48 for d in devices}) or [0]
     ]
     return Result(
         policy=policy,

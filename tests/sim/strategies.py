@@ -12,6 +12,7 @@ from argosy.workload.trace import Job, Trace
 
 TYPES = ("v100", "p100", "k80")
 QUEUES = ("red", "blue")
+LARGE = (50, 64, 100, 130)  # GPUs of a node that is more than one word of devices
 HORIZON_S = 1e6  # far beyond the last end: a run that goes on until here is stuck
 
 
@@ -44,6 +45,8 @@ def nodes(draw: st.DrawFn, types: int) -> tuple[Node, ...]:
     made = []
     for i in range(draw(st.integers(1, 6))):
         gpus = draw(st.sampled_from((1, 2, 3, 4, 4, 8, 0)))
+        if i == 0 and draw(st.integers(0, 4)) == 4:
+            gpus = draw(st.sampled_from(LARGE))
         cut = draw(st.integers(0, gpus - 1)) if gpus > 1 else 0
         poor = draw(st.booleans())
         made.append(
@@ -81,13 +84,17 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, index: int, types: tuple[str, ...]) -> Job:
+def jobs(draw: st.DrawFn, index: int, types: tuple[str, ...], largest: int = 0) -> Job:
+    """`largest`: GPUs of the largest node."""
     kind = draw(st.sampled_from(("rigid", "rigid", "rigid", "one", "share", "cpu", "elastic", "servers")))
     gpus, ps = 1.0, None
     cpus = draw(st.sampled_from((None, None, 1.0, 2.0, 5.0)))
     least = most = None
     if kind in ("rigid", "elastic", "servers"):
-        gpus = float(draw(st.integers(1, 16 if kind == "rigid" else 8)))
+        most_asked = 16 if kind == "rigid" else 8
+        if largest in LARGE and draw(st.booleans()):
+            most_asked = largest
+        gpus = float(draw(st.integers(1, most_asked)))
     if kind == "share":
         gpus = draw(st.sampled_from((0.1, 0.25, 0.5, 0.7, 1 / 3)))
     if kind == "cpu":
@@ -146,7 +153,8 @@ def worlds(draw: st.DrawFn, until_s: float | None = None) -> World:
     """`until_s` overrides the horizon, for policies that would go on for ever."""
     cluster = draw(clusters())
     count = draw(st.integers(1, 12))
-    trace = Trace.of_jobs(draw(jobs(i, cluster.gpu_types)) for i in range(count))
+    largest = max(node.gpus for node in cluster.nodes)
+    trace = Trace.of_jobs(draw(jobs(i, cluster.gpu_types, largest)) for i in range(count))
     chosen = draw(settings())
     if until_s is not None:
         chosen = replace(chosen, until_s=until_s)

@@ -154,3 +154,11 @@ def test_more_jobs_than_slots(policy: str) -> None:
     """Matrices grow while a run goes on."""
     jobs = [Job(f"j{i:04}", 0, 10, 1) for i in range(3000)]
     assert simulate(jobs, Cluster.uniform(10, 10), policy, IDEAL).jobs["finish_s"].max() == 300
+
+
+def test_a_type_that_could_never_hold_a_gang_strictly_is_not_waited_for() -> None:
+    """Five v100s on four nodes hold no gang of four on two of them: it runs on the p100s."""
+    nodes = (*(Node(f"v{i}", "v100", 1) for i in range(3)), Node("v3", "v100", 2), Node("p", "p100", 4))
+    settings = Settings.ideal(consolidation="strict")
+    result = simulate([Job("a", 0.0, 10.0, 4)], Cluster(nodes), "gavel-allox", settings)
+    assert result.jobs["status"].to_list() == ["completed"]

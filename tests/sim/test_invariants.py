@@ -151,7 +151,8 @@ class RandomPlan(Policy):
         """Say of a running job that it stays where it is."""
         parts = view.placement(row)
         if take:
-            if any(self._free[p.node][d] < p.milli for p in parts for d in range(62) if p.devices >> d & 1):
+            held = [(p, d) for p in parts for d in range(p.devices.bit_length()) if p.devices >> d & 1]
+            if any(self._free[p.node][d] < p.milli for p, d in held):
                 return False
             self._release(view, row, -1)
             if any(min(self._cpus[p.node], self._memory[p.node]) < 0 for p in parts):

@@ -12,7 +12,11 @@ from results_by_hand import HandJob, Stint, by_hand, list_scheduled
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError
+from argosy.policies.base import create
+from argosy.sim.engine import Engine
 from argosy.sim.metrics import DEFINITIONS, metrics
+from argosy.sim.settings import Settings
+from argosy.workload.trace import Job, Trace
 
 TWO_BY_TWO = Cluster.uniform(2, 2)
 # a runs at once, b is preempted for 3 s, c waits 4 s and fails, d never starts, e is too big, f withdrawn.
@@ -96,6 +100,24 @@ def test_rho_when_two_jobs_share_what_each_could_fill() -> None:
 def test_rho_of_a_job_smaller_than_its_share_is_its_slowdown() -> None:
     jobs = [HandJob("a", 0.0, [Stint(5.0, 15.0, {0: [0]})], gpus=1, alone_s=10.0)]
     assert metrics(by_hand(jobs, TWO_BY_TWO))["rho_max"] == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las"])
+def test_nobody_is_worse_off_where_nobody_waits(policy: str) -> None:
+    lengths_s = (45.0, 60.0, 600.0, 7200.0)  # starting takes some 25 s
+    jobs = [Job(f"j{i}", 30.0 * i, lengths_s[i % 4], 1 + i % 4) for i in range(60)]
+    result = Engine(Trace.of_jobs(jobs), Cluster.uniform(40, 8), create(policy), Settings()).run()
+    found = metrics(result)
+    assert found["queueing_mean_s"] == 0.0 and found["overhead_gpu_h"] > 0.0
+    assert found["rho_over_1"] == 0.0 and found["rho_max"] == pytest.approx(1.0)
+
+
+def test_a_tenth_more_than_on_a_fair_share_is_worse_off_and_a_hundredth_is_not() -> None:
+    jobs = [
+        HandJob("late", 0.0, [Stint(10.0, 110.0, {0: [0]})], alone_s=100.0),
+        HandJob("just", 0.0, [Stint(1.0, 101.0, {0: [1]})], alone_s=100.0),
+    ]
+    assert metrics(by_hand(jobs, TWO_BY_TWO))["rho_over_1"] == 0.5
 
 
 def test_rho_gives_a_heavier_job_a_larger_share() -> None:

@@ -194,8 +194,19 @@ class Walk:
 
     def _stop(self, row: int) -> None:
         self._books.give(self._held(row))
+        if 0 < self.view.jobs.gpus[row] < 1:
+            self._leave_shared(row)
         self.plan.stop(row)
         self.plan.reasons.setdefault(row, Reason(Why.OUTRANKED, "it made way for a better ranked one"))
+
+    def _leave_shared(self, row: int) -> None:
+        """A share goes back to its device; a device that nobody shares any more is free as a whole, for anybody."""
+        for part in self.view.placement(row):
+            device = (part.node, part.devices)
+            self._shared[device] += part.milli
+            if self._shared[device] == WHOLE:
+                del self._shared[device]
+                self._books.gpus[part.node] += 1
 
     def _resize(self, row: int) -> None:
         held = self._held(row)
@@ -207,7 +218,7 @@ class Walk:
             self._run(row, proposal)
 
     def _held(self, row: int) -> list[Claim]:
-        """What a running job would give back. A share of a device does not make it free for anybody else."""
+        """What a running job would give back, but for shares of devices: those are free when all who share leave."""
         claims = []
         for part in self.view.placement(row):
             gpus = part.devices.bit_count()

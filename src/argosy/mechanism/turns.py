@@ -61,7 +61,7 @@ def observe(
     for r in range(rows):
         a, b = members[r, 0], members[r, 1]
         if alive[r] and not (alive[a] and alive[b]):
-            if running[r] >= 0:  # the one who stays has the GPUs alone for the rest of the round
+            if running[r] >= 0 and (alive[a] or alive[b]):  # who stays has the GPUs alone for the rest of the round
                 running[a if alive[a] else b] = running[r]
             alive[r] = False
             running[r] = NO_ROW

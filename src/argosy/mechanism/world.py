@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import TraceError
+from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import RateTables
@@ -58,6 +59,7 @@ def build(
         bk[ni[L.N_FREE, node], node >> 5] |= 1 << (node & 31)
         bk[ni[L.N_FREE, node], -1] += 1
     slots = spread_out(min(jobs, 1024) + 2)
+    most_parts = sum(max(count_words(node.gpus), 1) for node in cluster.nodes)
     most_servers = int(trace[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))
     sf, si = np.zeros(L.SF_SIZE), np.zeros(L.SI_SIZE, np.int64)
     sf[L.WAKE] = sf[L.UNTIL] = np.inf
@@ -67,6 +69,7 @@ def build(
     si[L.JOBS], si[L.NODES], si[L.TYPES_N] = jobs, nodes, len(types)
     si[L.FREE_GPUS] = si[L.TOTAL_GPUS] = cluster.total_gpus
     si[L.MAX_NODE_GPUS] = si[L.DEVICES] = devices
+    si[L.WORDS] = count_words(devices)
     si[L.ISLANDS], si[L.STRICT] = islands, strict
     si[L.KMAX] = tables.rate.shape[2] - 1
     si[L.MAX_PREEMPTIONS] = si[L.MAX_CRASHES] = 1 << 40
@@ -93,7 +96,7 @@ def build(
         nf=nf,
         ni=ni,
         bk=bk,
-        en=entry_pool(cluster.total_gpus + (2 + most_servers) * slots),
+        en=entry_pool(2 * (cluster.total_gpus + (2 + most_servers) * slots)),  # twice: what is held, and was until now
         hp=np.zeros((8 * slots + 4 * cluster.total_gpus + 256, L.HP_FIELDS)),
         lg=np.zeros((4 * jobs + 8 * slots + 4 * cluster.total_gpus + 1024, L.LG_FIELDS)),
         sf=sf,
@@ -105,7 +108,7 @@ def build(
         ps=np.ascontiguousarray(tables.ps_rate),
         pr=np.ascontiguousarray(tables.pair),
         ov=costs,
-        wk=np.zeros((L.WK_ROWS, max(slots, nodes) + 2), np.int64),
+        wk=np.zeros((L.WK_ROWS, max(slots, devices, most_parts) + 2), np.int64),
         sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
         ex=np.zeros((4, 0)),
         qu=queues,
@@ -135,18 +138,19 @@ def entry_pool(size: int) -> Ints:
 def node_rows(cluster: Cluster, types: tuple[str, ...], devices: int) -> tuple[Floats, Ints, int]:
     nodes = cluster.nodes
     nf = np.zeros((L.NF_ROWS, len(nodes)))
-    ni = np.zeros((L.DEVICE0 + 3 * devices, len(nodes)), np.int64)
+    ni = np.zeros((L.DEVICE0 + 3 * devices + 2 * count_words(devices), len(nodes)), np.int64)
     racks = {name: i for i, name in enumerate(cluster.racks)}
     nf[L.CPU_FREE] = nf[L.CPU_TOTAL] = [n.cpus for n in nodes]
     nf[L.MEM_FREE] = nf[L.MEM_TOTAL] = [n.memory_gib for n in nodes]
     nf[L.SPEED] = 1.0
     ni[L.N_GPUS] = ni[L.N_FREE] = [n.gpus for n in nodes]
-    ni[L.N_MASK] = [(1 << n.gpus) - 1 for n in nodes]
     ni[L.N_TYPE] = [types.index(n.gpu_type) if n.gpus else 0 for n in nodes]
     ni[L.N_RACK] = [racks[n.rack] for n in nodes]
     ni[L.N_OWNER] = ni[L.N_HEAD] = -1
     for i, node in enumerate(nodes):
         ni[L.DEVICE0 : L.DEVICE0 + node.gpus, i] = L.WHOLE
+        for word, bits in words((1 << node.gpus) - 1):
+            ni[L.DEVICE0 + 3 * devices + word, i] = bits
         island_of = np.repeat(np.arange(len(node.islands)), node.islands) if node.islands else 0
         ni[L.DEVICE0 + devices : L.DEVICE0 + devices + node.gpus, i] = island_of
     return nf, ni, int(any(len(n.islands) > 1 for n in nodes))
@@ -261,10 +265,14 @@ def drop_narrow_types(world: L.World) -> None:
     mask = tr[L.STATIC_F + L.TYPES]
     demands = np.stack([tr[L.GPUS], np.minimum(tr[L.MIN_GPUS], tr[L.GPUS]), tr[L.CPU_UNIT], tr[L.MEM_UNIT], mask])
     inverse, first = classify(demands)
+    strict, of = bool(world.si[L.STRICT]), [ni[L.N_TYPE] == t for t in range(types_n)]
     wide = np.zeros(len(first))
     for i, (gpus, least, cpu, mem, types) in enumerate(demands[:, first].T):
         rooms = empty_rooms(world, gpus, cpu, mem)
-        fitting = sum(1 << t for t in range(types_n) if int(types) >> t & 1 and rooms[ni[L.N_TYPE] == t].sum() >= least)
+        fitting = sum(
+            1 << t for t in range(types_n)
+            if int(types) >> t & 1 and holds_gang(rooms[of[t]], ni[L.N_GPUS, of[t]], least, strict)
+        )  # fmt: skip
         wide[i] = fitting if fitting and gpus > 0 else types
     tr[L.STATIC_F + L.TYPES] = wide[inverse]
 

@@ -96,9 +96,9 @@ class Board:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def open_to(self, row: int) -> list[int]:
+    def open_to(self, row: int, *, any_type: bool = False) -> list[int]:
         """Nodes where a job may be started: up, not reserved for others, of a GPU type that it accepts."""
-        types, queue = self.types[row] if self.size[row] else -1, self.queue[row]
+        types, queue = self.types[row] if self.size[row] and not any_type else -1, self.queue[row]
         found = self._open_to.get((types, queue))
         if found is None:
             found = self._open_to[types, queue] = [

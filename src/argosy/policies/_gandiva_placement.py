@@ -129,7 +129,7 @@ def _split(board: Board, row: int) -> Seat | None:
 def _beside(board: Board, row: int, workers: dict[int, int]) -> dict[int, int] | None:
     """Parameter servers beside the workers, else on any node with room; None if there is none."""
     servers: dict[int, int] = {}
-    order = [*workers, *(node for node in board.open_to(row) if node not in workers)]
+    order = [*workers, *(node for node in board.open_to(row, any_type=True) if node not in workers)]
     for _ in range(board.ps[row]):
         for node in order:
             if board.has_room(row, node, workers.get(node, 0) + servers.get(node, 0) + 1):

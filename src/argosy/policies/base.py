@@ -27,7 +27,17 @@ from argosy.registry import Registry
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy.policies")
+
+def check_class(thing: object) -> None:
+    """Refuse what cannot be registered as a policy."""
+    if not (isinstance(thing, type) and issubclass(thing, Policy)):
+        raise PolicyError(f"{thing!r} is no policy class")
+    unknown = thing.uses - set(INFORMATION)
+    if unknown:
+        raise PolicyError(f"it uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
+
+
+POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy.policies", check_class)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +147,10 @@ def register(name: str, summary: str, reference: str = "") -> Callable[[type[Pol
 
     def decorate(cls: type[Policy]) -> type[Policy]:
         cls.name, cls.summary, cls.reference = name, summary, reference
-        unknown = cls.uses - set(INFORMATION)
-        if unknown:
-            raise PolicyError(
-                f"policy {name!r} uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}"
-            )
+        try:
+            check_class(cls)
+        except PolicyError as problem:
+            raise PolicyError(f"policy {name!r}: {problem}") from None
         return POLICIES.add(name)(cls)
 
     return decorate

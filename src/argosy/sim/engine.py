@@ -31,6 +31,7 @@ from argosy.cluster.view import (
     View,
 )
 from argosy.errors import InputError, InvalidPlan, PolicyError, TraceError
+from argosy.mechanism.devices import joined
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import PLACERS, build, classify, drop_narrow_types, impossible, spread_out
@@ -72,7 +73,7 @@ NODE_ROWS_F = {
     "speed": L.SPEED,
 }  # fmt: skip
 NODE_ROWS_I = {
-    "gpus": L.N_GPUS, "free": L.N_FREE, "free_devices": L.N_MASK, "type": L.N_TYPE, "rack": L.N_RACK,
+    "gpus": L.N_GPUS, "free": L.N_FREE, "type": L.N_TYPE, "rack": L.N_RACK,
     "state": L.N_STATE, "owner": L.N_OWNER,
 }  # fmt: skip
 
@@ -342,7 +343,7 @@ class Engine:
         if wk.shape[1] < slots + 2:
             wk = np.zeros((L.WK_ROWS, slots + 2), np.int64)
             wk[:, : w.wk.shape[1]] = w.wk
-        extra = (2 + int(w.tr[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))) * (slots - w.jf.shape[1])
+        extra = 2 * (2 + int(w.tr[L.STATIC_F + L.WANT_PS_ASKED].max(initial=0))) * (slots - w.jf.shape[1])
         en = np.vstack([w.en, np.zeros((extra, L.EN_FIELDS), np.int64)])
         en[len(w.en) :, L.E_NEXT] = np.arange(len(w.en) + 1, len(en) + 1)
         en[-1, L.E_NEXT] = w.si[L.ENTRY_FREE]
@@ -539,13 +540,16 @@ class Engine:
 
     def parts_of(self, row: int) -> list[Part]:
         """Where the job in this slot runs."""
-        en, parts = self.world.en, []
+        en, parts = self.world.en, list[Part]()
         e = int(self.world.ji[L.HEAD, row])
         while e >= 0:
-            parts.append(Part(int(en[e, L.E_NODE]), int(en[e, L.E_MASK]), int(en[e, L.E_MILLI]), int(en[e, L.E_PS])))
-            e = int(en[e, L.E_NEXT])
+            _, node, word, mask, milli, servers, e, *_ = en[e].tolist()
+            devices = joined(word, mask)
+            if parts and parts[-1].node == node:  # another word of it
+                last = parts.pop()
+                devices, milli, servers = last.devices | devices, max(last.milli, milli), last.servers + servers
+            parts.append(Part(node, devices, milli, servers))
         return parts
-
 
     @cached_property
     def _curves(self) -> Curves:

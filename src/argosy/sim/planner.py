@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from argosy.errors import InvalidPlan
+from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Placement, Plan
 
 if TYPE_CHECKING:
     from argosy.sim.engine import Engine
+
+Row = tuple[int, int, int, int, int, int]  # L.PART_…
 
 
 class PlanWriter:
@@ -26,7 +29,7 @@ class PlanWriter:
         state, ids = w.ji[L.STATE], w.ji[L.ID]
         self._check(plan)
         ops: list[tuple[int, int, int, int, int]] = []
-        parts: list[tuple[int, int, int, int, int]] = []
+        parts: list[Row] = []
         sliced = {row for rows, _ in plan.slices for row in rows}
         named = set(plan.placements) | set(plan.packs) | sliced
         stops = set(plan.stops)
@@ -43,7 +46,7 @@ class PlanWriter:
                 ops.append((L.DO_STOP, int(ids[row]), 0, 0, 0))
             if state[row] != L.RUNNING:
                 ops.append((L.DO_START, int(ids[row]), first, size, 0))
-            elif not self._is_where_it_is(row, placement):
+            elif not self._is_where_it_is(row, placement) or self._is_given_its_own(row, placement, stops):
                 resized = sum(placement.gpus.values()) != self._gpus_held(row)
                 ops.append((L.DO_MOVE, int(ids[row]), first, size, L.K_RESIZE if resized else L.K_MIGRATE))
             else:
@@ -60,12 +63,12 @@ class PlanWriter:
             w.jf[L.LEASE, row] = until
         if not ops:
             return
-        bad = engine.kernel(L.OP_PLAN, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, 5))
+        bad = engine.kernel(L.OP_PLAN, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, L.PART_FIELDS))
         if bad >= 0:
             job = engine.trace.frame["job_id"][ops[bad][1]]
             raise InvalidPlan(
                 f"policy {engine.policy.name!r} at t={engine.now:g}: job {job!r} does not fit where the plan puts it"
-                f" (node, GPUs, devices, ‰, servers): {parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]}"
+                f" (node, GPUs, word, devices, ‰, servers): {parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]}"
             )
 
     def _check(self, plan: Plan) -> None:
@@ -105,14 +108,19 @@ class PlanWriter:
         if w.ni[L.N_OWNER, node] >= 0 and w.ni[L.N_OWNER, node] != w.ji[L.QUEUE, row]:
             raise self._refuse(row, f"node {node} is reserved for another queue")
 
-    def _parts(self, row: int, placement: Placement) -> list[tuple[int, int, int, int, int]]:
+    def _parts(self, row: int, placement: Placement) -> list[Row]:
         asked = float(self._engine.world.jf[L.GPUS, row])
         milli = round(asked * L.WHOLE) if 0 < asked < 1 else L.WHOLE
-        nodes = sorted(set(placement.gpus) | set(placement.servers))
-        return [
-            (n, placement.gpus.get(n, 0), placement.devices.get(n, 0), milli, placement.servers.get(n, 0))
-            for n in nodes
-        ]
+        parts: list[Row] = []
+        for node in sorted(set(placement.gpus) | set(placement.servers)):
+            servers = placement.servers.get(node, 0)
+            named = list(words(placement.devices.get(node, 0)))
+            if not named:  # only so many
+                parts.append((node, placement.gpus.get(node, 0), 0, 0, milli, servers))
+            for word, bits in named:
+                parts.append((node, bits.bit_count(), word, bits, milli, servers))
+                servers = 0
+        return parts
 
     def _held(self, row: int) -> dict[int, int]:
         held: dict[int, int] = {}
@@ -134,6 +142,12 @@ class PlanWriter:
             servers == {n: c for n, c in placement.servers.items() if c}
         )
 
+    def _is_given_its_own(self, row: int, placement: Placement, stops: set[int]) -> bool:
+        """A packed job whose partner stays, placed by numbers of GPUs: as many, but others, for it alone."""
+        w = self._engine.world
+        peer = int(w.ji[L.PEER, row])
+        return peer >= 0 and not placement.devices and int(w.so[peer]) not in stops
+
     def _new_group(self, quantum: float, rows: tuple[int, ...], plan: Plan) -> int:
         """Open one more time-sliced group."""
         engine = self._engine
@@ -151,7 +165,10 @@ class PlanWriter:
     def _make_room_for_groups(self, plan: Plan) -> None:
         engine = self._engine
         w = engine.world
-        more = sum(len(plan.placements[row].gpus) for rows, _ in plan.slices for row in rows if row in plan.placements)
+        placed = [plan.placements[row] for rows, _ in plan.slices for row in rows if row in plan.placements]
+        more = sum(
+            max(count_words(int(w.ni[L.N_GPUS, node])), 1) for p in placed for node in set(p.gpus) | set(p.servers)
+        )
         need = int(w.si[L.GROUP_ROWS]) + more
         if need > len(w.gp):
             gp = np.vstack([w.gp, np.zeros((2 * need - len(w.gp), L.GP_FIELDS), np.int64)])

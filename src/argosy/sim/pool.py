@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.resource_tracker import ensure_running
+from types import FrameType
 from typing import Any, TypeVar
 
 from argosy.errors import ArgosyError
@@ -48,15 +51,45 @@ def cores() -> int:
 
 
 def end_with_parent() -> None:
-    """In a worker process: end when the one that started it has been killed, instead of waiting for tasks for ever."""
+    """In a worker process: end with the one that started it, however it ends, instead of waiting for tasks for ever.
+
+    Ctrl-C, which a terminal sends to all of them, is the business of that one alone.
+    """
 
     def watch() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+@contextmanager
+def hold_ctrl_c() -> Iterator[None]:
+    """Processes that are started in here do not hear Ctrl-C, from their first instruction on; we hear it afterwards.
+
+    A worker that is interrupted while it imports would print a traceback. Its parent ends it instead.
+    """
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    ensure_running()  # or it would be started in here, and lets all signals through again
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, note) if main else None  # libraries' threads may be told instead of this one
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what a child begins with
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if main:
+            signal.signal(signal.SIGINT, before)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 _shared: Callable[[Any], Any]  # in a worker process: what it does with each task
@@ -66,7 +99,6 @@ def _begin(run: Callable[[T], R]) -> None:
     global _shared
     _shared = run
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker at once and without a traceback
 
 
 def _run(task: Any) -> Any:
@@ -79,7 +111,8 @@ def _in_processes(
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (run,))
     try:
-        waiting: dict[Future[R], int] = {pool.submit(_run, task): number for number, task in enumerate(todo)}
+        with hold_ctrl_c():
+            waiting: dict[Future[R], int] = {pool.submit(_run, task): number for number, task in enumerate(todo)}
         for future in as_completed(waiting):
             number = waiting[future]
             try:

@@ -15,7 +15,8 @@ from argosy.cluster.cluster import Cluster
 
 class EventKind(IntEnum):
     """Rows of the event log. The first group opens a placement (and ends the job's earlier one), the second closes
-    it, the rest change no placement. A gang on several nodes is several rows with one `seq`."""
+    it, the rest change no placement. A gang on several nodes is several rows with one `seq`; so is one on
+    a large node: a row for every 48 devices."""
 
     START = 0
     RESUME = 1  # after a preemption, a pause or a fault
@@ -74,7 +75,8 @@ EVENT_COLUMNS: dict[str, pl.DataType] = {
     "kind": pl.Int16(),  # EventKind
     "job": pl.Int32(),  # row in `jobs`, -1 for node events
     "node": pl.Int32(),  # index in the cluster, -1 where no node is concerned
-    "devices": pl.Int64(),  # bit d set = device d of the node
+    "first": pl.Int32(),  # a multiple of 48
+    "devices": pl.Int64(),  # bit d set = device first + d of the node
     "milli": pl.Int32(),  # thousandths of each of those devices
     "info": pl.Float64(),  # s of overhead (opening), GPU-seconds held in all (end), a Reason's category (WAIT)
 }

@@ -12,6 +12,7 @@ import polars as pl
 
 from argosy.atomic import writing
 from argosy.cluster.cluster import Cluster
+from argosy.mechanism.kernels.layout import WORD
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine, Progress
 from argosy.sim.result import OPENING, EventKind, Result
@@ -78,17 +79,27 @@ def _taken(names: pl.Series, column: str) -> pl.Expr:
 
 def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
     """What an event that opens a placement says of it: one text an event, of as many parts as it has nodes."""
-    masks = rows["devices"].unique().to_list()
-    devices = [[d for d in range(mask.bit_length()) if mask >> d & 1] for mask in masks]
-    listed = [f',"devices":{json.dumps(d, separators=(",", ":"))}' for d in devices]
+    first_bits = (pl.col("first") // WORD).cast(pl.Int64) * 2**WORD
+    rows = rows.with_columns(key=first_bits + pl.col("devices"))  # a set of devices as one number
+    sets = dict(rows.select("key", pl.struct("first", "devices")).unique("key").iter_rows())
+    listed = {key: ",".join(map(str, _members(**part))) for key, part in sets.items()}
     shares = {m: f',"share":{m / 1000}' if m < 1000 else "" for m in rows["milli"].unique().to_list()}
     spent = {s: f',"overhead_s":{str(s).removesuffix(".0")}' for s in rows["info"].unique().to_list()}
+    counts = {key: part["devices"].bit_count() for key, part in sets.items()}
     parts = rows.lazy().with_columns(
+        listed=_each(pl.col("key"), listed),
+        share=_each(pl.col("milli"), shares),
+        milli=_each(pl.col("key"), counts) * pl.col("milli"),
+    )
+    if (rows["first"] > 0).any():  # what a job has on a large node is several rows, and one part
+        named = pl.col("listed").sort_by("first").replace("", None).str.join(",")
+        whole = parts.group_by("seq", "node", maintain_order=True)
+        parts = whole.agg(pl.col("info", "share").first(), pl.col("milli").sum(), named)
+    parts = parts.with_columns(
         part=pl.concat_str(
-            pl.lit('{"node":'), pl.lit(nodes).gather(pl.col("node")),
-            _each(pl.col("devices"), dict(zip(masks, listed))), _each(pl.col("milli"), shares), pl.lit("}"),
-        ),
-        milli=_each(pl.col("devices"), {m: len(d) for m, d in zip(masks, devices)}) * pl.col("milli"),
+            pl.lit('{"node":'), pl.lit(nodes).gather(pl.col("node")), pl.lit(',"devices":['), "listed", pl.lit("]"),
+            "share", pl.lit("}"),
+        )
     )  # fmt: skip
     if rows["seq"].n_unique() < rows.height:
         whole = parts.set_sorted("seq").group_by("seq", maintain_order=True)
@@ -98,6 +109,10 @@ def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
         "part", pl.lit("]"),
     )  # fmt: skip
     return parts.select(text.alias("text")).collect()["text"]
+
+
+def _members(first: int, devices: int) -> list[int]:
+    return [first + d for d in range(devices.bit_length()) if devices >> d & 1]
 
 
 def _each(value: pl.Expr, answers: Mapping[Any, Any]) -> pl.Expr:

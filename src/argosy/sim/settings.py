@@ -14,6 +14,7 @@ CHOICES = {
     "oversized": ("fail", "skip"),
     "placer": ("policy", "consolidate", "spread", "first-fit", "random", "rack-aware"),
 }
+LARGEST = 2**62  # of whole numbers: compiled code has 64 bits, and seeds are counted up from here
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class Settings:
             )
         if self.seed < 0:
             raise InputError(f"seed must be ≥ 0, is {self.seed}")
+        for name in ("seed", "max_preemptions", "max_retries"):
+            if getattr(self, name) > LARGEST:
+                raise InputError(f"{name} must be ≤ {LARGEST}, is {getattr(self, name)}", hint="give a smaller number")
         for name in ("min_run_s", "checkpoint_every_s", "node_repair_h", "max_preemptions", "max_retries"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must be ≥ 0, is {getattr(self, name)}")

@@ -73,7 +73,8 @@ def time_average(steps: Steps, start_s: float, end_s: float) -> float:
 
 def placements(result: Result) -> pl.DataFrame:
     """One row for each node of each placement: `seq` (of the opening event, the same for a whole gang),
-    `job`, `node`, `devices`, `milli`, `gpus`, `start_s`, `end_s`; sorted by job, then time.
+    `job`, `node`, `first`, `devices`, `milli`, `gpus`, `start_s`, `end_s`; sorted by job, then time. On a large node it
+    is a row for every 48 devices, as in the event log.
 
     A placement lasts until the job's next event that opens or closes one; one still open ends with the run.
     """
@@ -101,6 +102,7 @@ def placements(result: Result) -> pl.DataFrame:
             "seq": seq[opens],
             "job": job[opens],
             "node": events["node"].to_numpy()[chosen],
+            "first": events["first"].to_numpy()[chosen],
             "devices": devices,
             "milli": milli,
             "gpus": np.bitwise_count(devices) * milli / 1000.0,

@@ -1,19 +1,22 @@
 """Gang admission: one walk in the policy's order.
 
 Running jobs met on the way are confirmed; those not yet met are reclaimable for a preemptive policy, from the end of
-the order forwards, and only as many as it takes. What failed once in a walk can only fail again, so jobs that ask for
-no less are passed over. Strict policies stop at the first job that does not fit, back-filling ones go on.
+the order forwards, and only as many as it takes. A job that was taken goes on where it was if that is still free when
+its turn comes, moves if there is room elsewhere, and waits otherwise. What failed once in a walk can only fail again,
+so jobs that ask for no less are passed over. Strict policies stop at the first job that does not fit, back-filling
+ones go on.
 """
 
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import old_enough_at, start, stop
+from argosy.mechanism.kernels.book import old_enough_at, start
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import lowest, popcount
-from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order
+from argosy.mechanism.kernels.nodes import are_left, lowest, popcount
+from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order, smallest
 from argosy.mechanism.kernels.place import choose, holds, is_open, is_strict, largest_node
-from argosy.mechanism.kernels.resize import grow, shrink_all
+from argosy.mechanism.kernels.resize import grow, is_on_wanted_type, shrink_all
+from argosy.mechanism.kernels.taken import forget_void, log_taken, move, preempt, put_back, take_away
 
 REMEMBERED = 32  # failed demands kept in mind during a walk
 
@@ -21,12 +24,14 @@ REMEMBERED = 32  # failed demands kept in mind during a walk
 @kernel
 def admit(w: World) -> None:
     """Start, preempt and resize as the keys and wants in the job matrices say."""
-    jf, ji, si, so, qu = w.jf, w.ji, w.si, w.so, w.qu
+    jf, ji, si, so = w.jf, w.ji, w.si, w.so
     si[STAMP] += 1
     stamp = si[STAMP]
+    si[TAKEN] = 0
+    logged = si[LOG_N]
     if si[ELASTIC]:
         shrink_all(w)
-    least = refresh_order(w)
+    refresh_order(w)
     if si[QUOTAS]:
         guarantee(w)
     if si[BY_STAKE]:
@@ -48,11 +53,15 @@ def admit(w: World) -> None:
         if ji[STATE, s] != WAITING or ji[WANT, s] == 0:
             continue
         gpus, servers = ji[WANT, s], ji[WANT_PS, s]
-        q = ji[QUEUE, s]
         amount = min(float(gpus), jf[GPUS, s]) if jf[GPUS, s] < 1.0 else float(gpus)
-        if qu[Q_HELD, q] + amount > qu[Q_LIMIT, q] + 1e-9:
+        if is_over_limit(w, s, amount):
             continue
-        if is_hopeless(w, n_failed, s, amount):
+        if ji[FORMER, s] >= 0 and is_on_wanted_type(w, s, ji[FORMER, s]) and put_back(w, s):
+            if si[ELASTIC]:
+                grow(w, s)
+            continue
+        least = smallest(w, s)
+        if is_hopeless(w, n_failed, s, least):
             continue
         parts = choose(w, s, gpus, servers, False)
         if (
@@ -76,16 +85,43 @@ def admit(w: World) -> None:
         while parts == 0 and si[ELASTIC] and gpus > max(1, int(jf[MIN_GPUS, s])):  # less is better than nothing
             gpus = max(gpus // 2, int(jf[MIN_GPUS, s]))
             parts = choose(w, s, gpus, min(servers, gpus), False)
+        if parts and ji[FORMER, s] >= 0:
+            move(w, s, parts)
+            continue
         if parts:
             start(w, s, parts)
             continue
         if not si[BACKFILL]:
             break
         if n_failed < REMEMBERED:
-            remember(w, n_failed, s, amount)
+            remember(w, n_failed, s, least)
             n_failed += 1
-        if amount <= least and is_easiest(w, s) and (amount <= 1.0 or not (si[STRICT] or si[PLACES])):
+        if least <= w.sf[LEAST] and is_easiest(w, s) and (least <= 1.0 or not (si[STRICT] or si[PLACES])):
             break
+    if si[TAKEN]:
+        conclude(w, logged)
+
+
+@kernel
+def is_over_limit(w: World, s: int, amount: float) -> bool:
+    """Would so many GPUs more be too much for the job's queue?"""
+    q = w.ji[QUEUE, s]
+    return bool(w.qu[Q_HELD, q] + amount > w.qu[Q_LIMIT, q] + 1e-9)
+
+
+@kernel
+def conclude(w: World, logged: int) -> None:
+    """The walk is over: whoever was taken and found no other place goes back to its own, or waits."""
+    jf, ji, so = w.jf, w.ji, w.so
+    for i in range(w.si[ORDER_N]):
+        s = so[w.wk[W_ORDER, i]]
+        if ji[FORMER, s] < 0:
+            continue
+        wanted = ji[WANT, s] > 0 and is_on_wanted_type(w, s, ji[FORMER, s])
+        amount = min(float(ji[WANT, s]), jf[GPUS, s]) if jf[GPUS, s] < 1.0 else float(ji[WANT, s])
+        if not wanted or is_over_limit(w, s, amount) or not put_back(w, s):
+            preempt(w, s)
+    forget_void(w, logged)
 
 
 @kernel
@@ -95,7 +131,13 @@ def remember(w: World, i: int, s: int, amount: float) -> None:
     i *= 7
     failed[i], failed[i + 1], failed[i + 2] = amount, jf[CPU_UNIT, s], jf[MEM_UNIT, s]
     failed[i + 3], failed[i + 4] = ji[TYPES, s] & ji[WANT_TYPES, s], ji[QUEUE, s]
-    failed[i + 5], failed[i + 6] = ji[WANT_PS, s], ji[WANT_PLACE, s]
+    failed[i + 5], failed[i + 6] = fewest_servers(w, s, amount), ji[WANT_PLACE, s]
+
+
+@kernel
+def fewest_servers(w: World, s: int, amount: float) -> int:
+    """Parameter servers that a job needs beside the fewest GPUs with which it would start."""
+    return min(w.ji[WANT_PS, s], int(amount)) if w.si[ELASTIC] else w.ji[WANT_PS, s]
 
 
 @kernel
@@ -117,7 +159,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
             and jf[MEM_UNIT, s] >= failed[i + 2]
             and types & ~int(failed[i + 3]) == 0
             and (ji[QUEUE, s] == failed[i + 4] or not by_queue)
-            and ji[WANT_PS, s] >= failed[i + 5]
+            and fewest_servers(w, s, amount) >= failed[i + 5]
             and ji[WANT_PLACE, s] == failed[i + 6]
         ):
             return True
@@ -191,18 +233,18 @@ def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
 def lend(w: World, v: int, sign: int) -> None:
     """Count (or no longer count) what a running job holds as reclaimable."""
     ni, nf, en = w.ni, w.nf, w.en
-    spare = DEVICE0 + 2 * w.si[DEVICES]
+    spare = 2 * w.si[DEVICES]
     e = w.ji[HEAD, v]
     while e >= 0:
         node, milli = en[e, E_NODE], en[e, E_MILLI]
         rest = en[e, E_MASK]
         while rest:
-            d = lowest(rest)
+            d = DEVICE0 + en[e, E_WORD] * WORD + lowest(rest)
             rest &= rest - 1
-            if sign < 0 and ni[DEVICE0 + d, node] + ni[spare + d, node] == WHOLE:
+            if sign < 0 and ni[d, node] + ni[spare + d, node] == WHOLE:
                 ni[N_REC, node] -= 1
             ni[spare + d, node] += sign * milli
-            if sign > 0 and ni[DEVICE0 + d, node] + ni[spare + d, node] == WHOLE:
+            if sign > 0 and ni[d, node] + ni[spare + d, node] == WHOLE:
                 ni[N_REC, node] += 1
         nf[REC_CPU, node] += sign * en[e, E_UNITS] * w.jf[CPU_UNIT, v]
         nf[REC_MEM, node] += sign * en[e, E_UNITS] * w.jf[MEM_UNIT, v]
@@ -229,14 +271,14 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     one_node = amount < 1.0 or gpus <= largest_node(w, types)
     cpus, memory = jf[CPU_UNIT, s] * max(whole, 1), jf[MEM_UNIT, s] * max(whole, 1)
     scanned, parts, check_at, available = 0, 0, 1, float(si[FREE_GPUS])
-    barred = False
+    too_few = 0  # with so many of them it does not fit
+    barred_until = 0.0
     for j in range(si[ORDER_N] - 1, position, -1):
         v = so[order[j]]
         if ji[SEEN, v] == si[STAMP] or not is_reclaimable(w, v):
             continue
         if old_enough_at(w, v) > w.sf[NOW] + 1e-9:
-            w.sf[WAKE] = min(w.sf[WAKE], old_enough_at(w, v))
-            barred = True
+            barred_until = old_enough_at(w, v)
             break
         lend(w, v, 1)
         scan[scanned] = order[j]
@@ -249,26 +291,53 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
                 node = w.en[e, E_NODE]
                 promising = is_open(w.ni, node, types, ji[QUEUE, s]) and holds(w.ni, w.nf, node, whole, cpus, memory)
                 e = w.en[e, E_NEXT]
-        elif available >= gpus and scanned >= check_at:
+        elif available < gpus:
+            too_few = scanned
+        elif scanned >= check_at:
             promising = True
             check_at = scanned * 2
         if promising:
             parts = choose(w, s, gpus, servers, True)
             if parts:
                 break
-    if parts == 0 and scanned and not (one_node and is_strict(w, s)):
+            too_few = scanned
+    if parts == 0 and too_few < scanned and not (one_node and is_strict(w, s)):
         parts = choose(w, s, gpus, servers, True)
-    for i in range(scanned):
-        lend(w, so[scan[i]], -1)
+        one_node = False
+    while parts and not one_node and scanned - too_few > 1:  # no more than it takes
+        middle = (too_few + scanned) // 2
+        lend_first(w, scanned, middle)
+        fewer = choose(w, s, gpus, servers, True)
+        if fewer:
+            parts, scanned = fewer, middle
+        else:
+            too_few = middle
+            lend_first(w, middle, scanned)
+            parts = choose(w, s, gpus, servers, True)
+    lend_first(w, scanned, 0)
     if parts:
         clear_the_way(w, s, parts, scanned)
         return parts
-    return -1 if barred else 0
+    if barred_until > 0.0:
+        w.sf[WAKE] = min(w.sf[WAKE], barred_until)
+        return -1
+    return 0
+
+
+@kernel
+def lend_first(w: World, had: int, wanted: int) -> None:
+    """Count the first `wanted` of the scanned jobs as reclaimable instead of the first `had`."""
+    scan = w.wk[W_SCAN]
+    for i in range(had):
+        lend(w, w.so[scan[i]], -1)
+    for i in range(wanted):
+        lend(w, w.so[scan[i]], 1)
 
 
 @kernel
 def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
-    """Preempt, lowest rank first, the scanned jobs on nodes that do not hold their part of the proposal yet."""
+    """Take, lowest rank first, the scanned jobs on nodes that do not hold their part of the proposal yet; then leave
+    alone, highest rank first, who need not go after all."""
     ji, wk, so = w.ji, w.wk, w.so
     for i in range(scanned):
         v = so[wk[W_SCAN, i]]
@@ -282,7 +351,20 @@ def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
             e = w.en[e, E_NEXT]
         if in_the_way:
             count_one(w, v, -1)
-            stop(w, v, K_PREEMPT, True)
+            take_away(w, v)
+    for i in range(scanned - 1, -1, -1):
+        v = so[wk[W_SCAN, i]]
+        if ji[FORMER, v] < 0:
+            continue
+        if put_back(w, v):
+            fits = True
+            for p in range(parts):
+                fits &= part_fits(w, s, p)
+            if fits:
+                count_one(w, v, 1)
+                continue
+            take_away(w, v)
+        log_taken(w, v)
 
 
 @kernel
@@ -292,7 +374,7 @@ def part_fits(w: World, s: int, p: int) -> bool:
     node, mask, milli = wk[W_NODE, p], wk[W_MASK, p], wk[W_MILLI, p]
     units = wk[W_COUNT, p] + wk[W_PS, p] if jf[GPUS, s] >= 1.0 else 1
     if mask:  # a share of a given device
-        if ni[DEVICE0 + lowest(mask), node] < milli:
+        if not are_left(ni, node, wk[W_WORD, p], mask, milli):
             return False
         return holds(ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s])
     return holds(ni, w.nf, node, wk[W_COUNT, p], units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s])

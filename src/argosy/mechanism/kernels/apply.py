@@ -17,38 +17,38 @@ from argosy.mechanism.kernels.book import (
 )
 from argosy.mechanism.kernels.groups import pause, rotate
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import give, popcount
-from argosy.mechanism.kernels.place import holds, propose
+from argosy.mechanism.kernels.nodes import are_left, give, popcount
+from argosy.mechanism.kernels.place import holds, propose_these
 from argosy.mechanism.kernels.resize import lay_down
 
 
 @kernel
 def load_parts(w: World, parts: I1, first: int, n: int) -> None:
-    """Copy parts (node, GPUs, devices, thousandths, servers) of a plan into the scratch rows."""
+    """Copy parts of a plan into the scratch rows."""
     for i in range(n):
         p = parts[first + i]
-        propose(w, i, p[0], p[1], p[2], p[3])
-        w.wk[W_PS, i] = p[4]
+        propose_these(w, i, p[PART_NODE], p[PART_GPUS], p[PART_WORD], p[PART_MASK], p[PART_MILLI])
+        w.wk[W_PS, i] = p[PART_PS]
 
 
 @kernel
 def parts_fit(w: World, s: int, n: int) -> bool:
-    """Is every part of the proposal free on a node that is up?"""
+    """Is every part of the proposal free on a node that is up? Parts on one node follow each other."""
     jf, ni, wk = w.jf, w.ni, w.wk
+    units = 0
     for i in range(n):
-        node, count, mask, milli = wk[W_NODE, i], wk[W_COUNT, i], wk[W_MASK, i], wk[W_MILLI, i]
-        units = count + wk[W_PS, i] if jf[GPUS, s] >= 1.0 else 1
+        node, count, mask = wk[W_NODE, i], wk[W_COUNT, i], wk[W_MASK, i]
+        if i == 0 or wk[W_NODE, i - 1] != node:
+            units = 0
+        units += count + wk[W_PS, i] if jf[GPUS, s] >= 1.0 else 1
         if ni[N_STATE, node] == NODE_DOWN:
             return False
         if not holds(ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
             return False
-        if mask == 0:
-            if ni[N_FREE, node] < count:
-                return False
-            continue
-        for d in range(ni[N_GPUS, node]):
-            if (mask >> d) & 1 and ni[DEVICE0 + d, node] < milli:
-                return False
+        if mask == 0 and ni[N_FREE, node] < count:
+            return False
+        if not are_left(ni, node, wk[W_WORD, i], mask, wk[W_MILLI, i]):
+            return False
     return True
 
 
@@ -104,9 +104,9 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
     ji[STATE, s], ji[GROUP, s] = PAUSED, group
     for i in range(n):
         row = si[GROUP_ROWS]
-        gp[row, G_GROUP], gp[row, G_JOB] = group, ji[ID, s]
-        gp[row, G_NODE], gp[row, G_MASK] = parts[first + i, 0], parts[first + i, 2]
-        gp[row, G_PS], gp[row, G_TURN] = parts[first + i, 4], 0
+        p = parts[first + i]
+        gp[row, G_GROUP], gp[row, G_JOB], gp[row, G_NODE] = group, ji[ID, s], p[PART_NODE]
+        gp[row, G_WORD], gp[row, G_MASK], gp[row, G_PS], gp[row, G_TURN] = p[PART_WORD], p[PART_MASK], p[PART_PS], 0
         si[GROUP_ROWS] = row + 1
 
 
@@ -118,13 +118,14 @@ def pack(w: World, s: int, host: int) -> bool:
     if not whole or ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
         return False
     settle(jf, w.sf, host, w.sf[NOW])
-    parts = 0
+    parts, units = 0, 0
     e = ji[HEAD, host]
     while e >= 0:
         node, gpus = en[e, E_NODE], popcount(en[e, E_MASK])
-        if not holds(w.ni, w.nf, node, 0, gpus * jf[CPU_UNIT, s], gpus * jf[MEM_UNIT, s]):
+        units = units + gpus if parts and w.wk[W_NODE, parts - 1] == node else gpus
+        if not holds(w.ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
             return False
-        propose(w, parts, node, gpus, en[e, E_MASK], WHOLE // 2)
+        propose_these(w, parts, node, gpus, en[e, E_WORD], en[e, E_MASK], WHOLE // 2)
         parts += 1
         e = en[e, E_NEXT]
     count_held(w, host, -1.0)
@@ -132,7 +133,7 @@ def pack(w: World, s: int, host: int) -> bool:
     count_held(w, host, 1.0)
     e = ji[HEAD, host]
     while e >= 0:
-        give(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_MASK], WHOLE // 2)
+        give(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_WORD], en[e, E_MASK], WHOLE // 2)
         en[e, E_MILLI] = WHOLE // 2
         e = en[e, E_NEXT]
     ji[PEER, s], ji[PEER, host] = ji[ID, host], ji[ID, s]

@@ -11,11 +11,13 @@ import numpy as np
 from argosy._jit import kernel
 from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import give, in_one_island, pick_devices, popcount, take
+from argosy.mechanism.kernels.nodes import give, island_of_all, pick_devices, popcount, take, words_of
 
 
 @kernel
-def log(lg: F1, si: I1, t: float, kind: int, job: int, node: int, devices: int, milli: int, info: float) -> None:
+def log(
+    lg: F1, si: I1, t: float, kind: int, job: int, node: int, first: int, devices: int, milli: int, info: float
+) -> None:
     """One row; the caller moves LOG_SEQ on when the event is complete."""
     i = si[LOG_N]
     lg[i, L_SEQ] = si[LOG_SEQ]
@@ -23,6 +25,7 @@ def log(lg: F1, si: I1, t: float, kind: int, job: int, node: int, devices: int, 
     lg[i, L_KIND] = kind
     lg[i, L_JOB] = job
     lg[i, L_NODE] = node
+    lg[i, L_FIRST] = first
     lg[i, L_DEVICES] = devices
     lg[i, L_MILLI] = milli
     lg[i, L_INFO] = info
@@ -31,7 +34,7 @@ def log(lg: F1, si: I1, t: float, kind: int, job: int, node: int, devices: int, 
 
 @kernel
 def log_one(lg: F1, si: I1, t: float, kind: int, job: int, node: int, info: float) -> None:
-    log(lg, si, t, kind, job, node, 0, 0, info)
+    log(lg, si, t, kind, job, node, 0, 0, 0, info)
     si[LOG_SEQ] += 1
 
 
@@ -81,7 +84,7 @@ def fall_back(jf: F1, s: int) -> None:
 def price(w: World, s: int) -> None:
     """Set RATE and IDEAL from where the job is, and with whom."""
     jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
-    gpus, rack, node0, level = 0, -1, -1, 0
+    gpus, rack, node0, island, level = 0, -1, -1, -1, 0
     speed, milli = 1e9, WHOLE
     e = ji[HEAD, s]
     while e >= 0:
@@ -92,11 +95,14 @@ def price(w: World, s: int) -> None:
             milli = en[e, E_MILLI]
             if node0 < 0:
                 node0, rack = node, ni[N_RACK, node]
-                level = 0 if in_one_island(ni, w.si, node, en[e, E_MASK]) else 1
+                island = island_of_all(ni, w.si, node, en[e, E_WORD], en[e, E_MASK])
+                level = 0 if island >= 0 else 1
             elif ni[N_RACK, node] != rack:
                 level = 3
             elif node != node0:
                 level = max(level, 2)
+            elif level == 0 and island_of_all(ni, w.si, node, en[e, E_WORD], en[e, E_MASK]) != island:
+                level = 1
         e = en[e, E_NEXT]
     ji[LEVEL, s] = level
     cls = ji[CLASS, s]
@@ -114,7 +120,7 @@ def price(w: World, s: int) -> None:
             if en[e, E_MASK]:
                 ideal = min(ideal, w.rt[cls, ni[N_TYPE, en[e, E_NODE]], k, level])
             e = en[e, E_NEXT]
-        ideal *= gpus / k / jf[REFERENCE, s]
+        ideal = ideal / jf[REFERENCE, s] * (gpus / k)  # exactly 1 where its duration was measured
         if jf[GPUS, s] < 1.0:
             ideal *= jf[GPUS, s]
     rate = ideal * speed
@@ -151,56 +157,78 @@ def draw_exponential(seed: int, job: int, run: int) -> float:
 
 
 @kernel
-def hold(w: World, s: int, node: int, mask: int, milli: int, servers: int) -> None:
-    """Link one entry and take what it stands for."""
-    jf, ji, ni, nf, en, si = w.jf, w.ji, w.ni, w.nf, w.en, w.si
+def hold(w: World, s: int, node: int, word: int, mask: int, milli: int, servers: int) -> None:
+    """Take these devices of a word and servers of a node for a job."""
+    jf, ji, en, si = w.jf, w.ji, w.en, w.si
     e = si[ENTRY_FREE]
     si[ENTRY_FREE] = en[e, E_NEXT]
-    gpus = popcount(mask)
-    units = gpus + servers if jf[GPUS, s] >= 1.0 else 1
-    en[e, E_JOB], en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI] = ji[ID, s], node, mask, milli
-    en[e, E_PS], en[e, E_UNITS] = servers, units
+    units = popcount(mask) + servers if jf[GPUS, s] >= 1.0 else 1
+    en[e, E_JOB], en[e, E_NODE], en[e, E_WORD], en[e, E_MASK] = ji[ID, s], node, word, mask
+    en[e, E_MILLI], en[e, E_PS], en[e, E_UNITS] = milli, servers, units
     en[e, E_NEXT] = ji[HEAD, s]
     ji[HEAD, s] = e
+    link(w, s, e)
+
+
+@kernel
+def link(w: World, s: int, e: int) -> None:
+    """Take from the node what an entry of the job stands for."""
+    jf, ni, nf, en = w.jf, w.ni, w.nf, w.en
+    node, mask, milli = en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI]
     head = ni[N_HEAD, node]
     en[e, E_NODE_PREV], en[e, E_NODE_NEXT] = -1, head
     if head >= 0:
         en[head, E_NODE_PREV] = e
     ni[N_HEAD, node] = e
     if mask:
-        take(ni, w.bk, si, node, mask, milli)
-    nf[CPU_FREE, node] -= units * jf[CPU_UNIT, s]
-    nf[MEM_FREE, node] -= units * jf[MEM_UNIT, s]
-    jf[HELD, s] += gpus * milli / WHOLE
-    ji[PS_HELD, s] += servers
+        take(ni, w.bk, w.si, node, en[e, E_WORD], mask, milli)
+    nf[CPU_FREE, node] -= en[e, E_UNITS] * jf[CPU_UNIT, s]
+    nf[MEM_FREE, node] -= en[e, E_UNITS] * jf[MEM_UNIT, s]
+    jf[HELD, s] += popcount(mask) * milli / WHOLE
+    w.ji[PS_HELD, s] += en[e, E_PS]
+
+
+@kernel
+def unlink(w: World, s: int, e: int) -> None:
+    """Give back to the node what an entry of the job stands for."""
+    jf, ni, nf, en = w.jf, w.ni, w.nf, w.en
+    node, mask, milli = en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI]
+    if mask:
+        give(ni, w.bk, w.si, node, en[e, E_WORD], mask, milli)
+    nf[CPU_FREE, node] += en[e, E_UNITS] * jf[CPU_UNIT, s]
+    nf[MEM_FREE, node] += en[e, E_UNITS] * jf[MEM_UNIT, s]
+    before, after = en[e, E_NODE_PREV], en[e, E_NODE_NEXT]
+    if before >= 0:
+        en[before, E_NODE_NEXT] = after
+    else:
+        ni[N_HEAD, node] = after
+    if after >= 0:
+        en[after, E_NODE_PREV] = before
+    jf[HELD, s] -= popcount(mask) * milli / WHOLE
+    w.ji[PS_HELD, s] -= en[e, E_PS]
+    w.si[RELEASED] = 1
+
+
+@kernel
+def free_entries(en: I1, si: I1, e: int) -> None:
+    """Let others use the entries of this list."""
+    while e >= 0:
+        following = en[e, E_NEXT]
+        en[e, E_NEXT] = si[ENTRY_FREE]
+        si[ENTRY_FREE] = e
+        e = following
 
 
 @kernel
 def drop(w: World, s: int) -> None:
     """Give back all that a job holds."""
-    jf, ji, ni, nf, en, si = w.jf, w.ji, w.ni, w.nf, w.en, w.si
-    e = ji[HEAD, s]
+    e = w.ji[HEAD, s]
     while e >= 0:
-        node = en[e, E_NODE]
-        if en[e, E_MASK]:
-            give(ni, w.bk, si, node, en[e, E_MASK], en[e, E_MILLI])
-        nf[CPU_FREE, node] += en[e, E_UNITS] * jf[CPU_UNIT, s]
-        nf[MEM_FREE, node] += en[e, E_UNITS] * jf[MEM_UNIT, s]
-        before, after = en[e, E_NODE_PREV], en[e, E_NODE_NEXT]
-        if before >= 0:
-            en[before, E_NODE_NEXT] = after
-        else:
-            ni[N_HEAD, node] = after
-        if after >= 0:
-            en[after, E_NODE_PREV] = before
-        following = en[e, E_NEXT]
-        en[e, E_NEXT] = si[ENTRY_FREE]
-        si[ENTRY_FREE] = e
-        e = following
-    ji[HEAD, s] = -1
-    jf[HELD, s] = 0.0
-    ji[PS_HELD, s] = 0
-    si[RELEASED] = 1
+        unlink(w, s, e)
+        e = w.en[e, E_NEXT]
+    free_entries(w.en, w.si, w.ji[HEAD, s])
+    w.ji[HEAD, s] = -1
+    w.jf[HELD, s] = 0.0
 
 
 @kernel
@@ -208,10 +236,21 @@ def hold_chosen(w: World, s: int, parts: int) -> None:
     """Take the placement that stands in the scratch rows, choosing devices where only a number is given."""
     wk = w.wk
     for i in range(parts - 1, -1, -1):  # the list is built from its end
-        node, mask = wk[W_NODE, i], wk[W_MASK, i]
-        if mask == 0 and wk[W_COUNT, i] > 0:
-            mask = pick_devices(w.ni, w.si, node, wk[W_COUNT, i])
-        hold(w, s, node, mask, wk[W_MILLI, i], wk[W_PS, i])
+        if wk[W_MASK, i] or wk[W_COUNT, i] == 0:
+            hold(w, s, wk[W_NODE, i], wk[W_WORD, i], wk[W_MASK, i], wk[W_MILLI, i], wk[W_PS, i])
+        else:
+            hold_any(w, s, wk[W_NODE, i], wk[W_COUNT, i], wk[W_MILLI, i], wk[W_PS, i])
+
+
+@kernel
+def hold_any(w: World, s: int, node: int, count: int, milli: int, servers: int) -> None:
+    """Take so many free devices of a node; the servers go with the first of them."""
+    pick_devices(w, node, count)
+    for word in range(words_of(w.ni, node) - 1, -1, -1):
+        picked = w.wk[W_PICKED, word]
+        if picked:
+            count -= popcount(picked)
+            hold(w, s, node, word, picked, milli, servers if count == 0 else 0)
 
 
 @kernel
@@ -219,7 +258,8 @@ def log_placement(w: World, s: int, kind: int, info: float) -> None:
     en = w.en
     e = w.ji[HEAD, s]
     while e >= 0:
-        log(w.lg, w.si, w.sf[NOW], kind, w.ji[ID, s], en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI], info)
+        first = en[e, E_WORD] * WORD
+        log(w.lg, w.si, w.sf[NOW], kind, w.ji[ID, s], en[e, E_NODE], first, en[e, E_MASK], en[e, E_MILLI], info)
         e = en[e, E_NEXT]
     w.si[LOG_SEQ] += 1
 
@@ -342,7 +382,7 @@ def unpack(w: World, s: int) -> None:
     e = ji[HEAD, p]
     held = 0.0
     while e >= 0:
-        take(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_MASK], WHOLE - en[e, E_MILLI])
+        take(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_WORD], en[e, E_MASK], WHOLE - en[e, E_MILLI])
         en[e, E_MILLI] = WHOLE
         held += popcount(en[e, E_MASK])
         e = en[e, E_NEXT]
@@ -370,7 +410,7 @@ def stop(w: World, s: int, kind: int, orderly: bool) -> None:
     jf[WAIT_SINCE, s] = t
     jf[RATE, s] = 0.0
     derive_one(w, s)
-    log(w.lg, w.si, t, kind, ji[ID, s], -1, 0, 0, 0.0)
+    log(w.lg, w.si, t, kind, ji[ID, s], -1, 0, 0, 0, 0.0)
     w.si[LOG_SEQ] += 1
 
 
@@ -384,7 +424,7 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
         leave(w, s)
     rs[R_FINISH, job] = t
     note(w, s, status)
-    log(w.lg, si, t, kind, job, -1, 0, 0, jf[ATTAINED, s])
+    log(w.lg, si, t, kind, job, -1, 0, 0, 0, jf[ATTAINED, s])
     si[LOG_SEQ] += 1
     w.so[job] = -1
     si[FINISHED] += 1

@@ -37,7 +37,7 @@ def seat(w: World, job: int) -> int:
     jf[LEFT, s] = jf[SAFE_LEFT, s] = jf[NOW_LEFT, s] = jf[WORK, s]
     jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s]
     jf[WAIT_SINCE, s] = jf[SUBMIT, s]
-    ji[ID, s], ji[HEAD, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1
+    ji[ID, s], ji[HEAD, s], ji[FORMER, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1, -1
     ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
     ji[WANT_TYPES, s] = -1

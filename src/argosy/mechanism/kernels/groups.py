@@ -9,6 +9,7 @@ from argosy._jit import kernel
 from argosy.mechanism.kernels.book import begin, count_held, derive_one, hold, leave, log, make_safe, settle
 from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.nodes import are_left, popcount
 from argosy.mechanism.kernels.place import holds
 
 
@@ -43,7 +44,7 @@ def pause(w: World, s: int) -> None:
     jf[WAIT_SINCE, s] = t
     jf[RATE, s] = 0.0
     derive_one(w, s)
-    log(w.lg, w.si, t, K_PAUSE, ji[ID, s], -1, 0, 0, 0.0)
+    log(w.lg, w.si, t, K_PAUSE, ji[ID, s], -1, 0, 0, 0, 0.0)
     w.si[LOG_SEQ] += 1
 
 
@@ -53,7 +54,7 @@ def take_turn(w: World, s: int, group: int) -> None:
     jf, ji, gp, t = w.jf, w.ji, w.gp, w.sf[NOW]
     for i in range(w.si[GROUP_ROWS]):
         if gp[i, G_GROUP] == group and gp[i, G_JOB] == ji[ID, s]:
-            hold(w, s, gp[i, G_NODE], gp[i, G_MASK], WHOLE, gp[i, G_PS])
+            hold(w, s, gp[i, G_NODE], gp[i, G_WORD], gp[i, G_MASK], WHOLE, gp[i, G_PS])
     first = ji[RUNS, s] == 0
     if first:
         w.rs[R_FIRST_START, ji[ID, s]] = t
@@ -75,9 +76,7 @@ def rotate(w: World, group: int) -> None:
     forget_strangers(w)
     si[TURN] += 1
     n = si[GROUP_ROWS]
-    taken, chosen = w.wk[W_ROOM], w.wk[W_KEPT]  # devices promised to members chosen so far; which rows are theirs
-    for node in range(si[NODES]):
-        taken[node] = 0
+    chosen = w.wk[W_KEPT]  # rows of those who run next
     members = 0
     for i in range(n):
         chosen[i] = 0
@@ -92,13 +91,11 @@ def rotate(w: World, group: int) -> None:
         fits = True
         i = best
         while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
-            fits &= taken[gp[i, G_NODE]] & gp[i, G_MASK] == 0
+            fits = fits and not overlaps(w, i)
             i += 1
         i = best
         while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
-            if fits:
-                taken[gp[i, G_NODE]] |= gp[i, G_MASK]
-                chosen[i] = 1
+            chosen[i] = fits
             gp[i, G_TURN] = ~gp[i, G_TURN]  # considered; put right below
             i += 1
     for i in range(n):
@@ -120,19 +117,28 @@ def rotate(w: World, group: int) -> None:
 
 
 @kernel
+def overlaps(w: World, i: int) -> bool:
+    """Does somebody who runs next have a device of this row?"""
+    gp = w.gp
+    for j in range(w.si[GROUP_ROWS]):
+        same_word = gp[j, G_NODE] == gp[i, G_NODE] and gp[j, G_WORD] == gp[i, G_WORD]
+        if same_word and w.wk[W_KEPT, j] and gp[j, G_MASK] & gp[i, G_MASK]:
+            return True
+    return False
+
+
+@kernel
 def is_clear(w: World, s: int, group: int) -> bool:
     """Are the devices, CPUs and memory of a member's placement free, and its nodes up?"""
     gp, ni, jf = w.gp, w.ni, w.jf
+    at, units = -1, 0
     for i in range(w.si[GROUP_ROWS]):
         if gp[i, G_GROUP] == group and gp[i, G_JOB] == w.ji[ID, s]:
-            node, mask = gp[i, G_NODE], gp[i, G_MASK]
-            units = 0
-            bits = mask
-            while bits:
-                bits &= bits - 1
-                units += 1
-            units += gp[i, G_PS]
-            if ni[N_STATE, node] != NODE_UP or ni[N_MASK, node] & mask != mask:
+            node = gp[i, G_NODE]
+            if node != at:  # rows of one node follow each other
+                at, units = node, 0
+            units += popcount(gp[i, G_MASK]) + gp[i, G_PS]
+            if ni[N_STATE, node] != NODE_UP or not are_left(ni, node, gp[i, G_WORD], gp[i, G_MASK], WHOLE):
                 return False
             if not holds(ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
                 return False

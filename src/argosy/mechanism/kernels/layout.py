@@ -3,6 +3,9 @@
 Columns of the job matrices are *slots*: the active jobs, packed without holes (a job that leaves is overwritten by
 the last one). A job's *id* is its row in the trace and never changes. Integers that must reach a policy as a column
 live in `ji`, everything measured in `jf`.
+
+Sets of devices are bits of integers, WORD devices to each: device d of a node is bit d % WORD of its word d // WORD.
+What a job holds on a node is one entry for every word in which it has devices, and these entries follow each other.
 """
 
 from __future__ import annotations
@@ -72,8 +75,10 @@ JF_ROWS = 43
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE = range(9)
 STATIC_I = 9
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
- GROUP, SEEN, GUARANTEED, WHY, LEVEL) = range(9, 28)
-JI_ROWS = 28
+ GROUP, SEEN, GUARANTEED, WHY, LEVEL,
+ FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
+ FORMER_LOG) = range(9, 30)  # the log row that says so
+JI_ROWS = 30
 WAITING, RUNNING, PAUSED = range(3)
 
 TR_ROWS = STATIC_F + STATIC_I
@@ -81,14 +86,17 @@ TR_ROWS = STATIC_F + STATIC_I
 # nodes
 CPU_FREE, MEM_FREE, CPU_TOTAL, MEM_TOTAL, SPEED, REC_CPU, REC_MEM = range(7)
 NF_ROWS = 7
-N_GPUS, N_FREE, N_MASK, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_SHARED, N_TAKE = range(11)
-DEVICE0 = 11  # then three rows per device: free thousandths, its island, reclaimable thousandths
+N_GPUS, N_FREE, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_TAKE = range(9)
+# then three rows per device: free thousandths, its island, reclaimable thousandths; then two per word: which devices
+# are free as a whole, and of which others have a part
+DEVICE0 = 9
+WORD = 48  # few enough bits for the log, whose numbers are floats; many enough for all but the largest nodes
 NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)
 WHOLE = 1000  # thousandths of a device
 
 # entries
-E_JOB, E_NODE, E_MASK, E_MILLI, E_PS, E_NEXT, E_NODE_PREV, E_NODE_NEXT, E_UNITS = range(9)
-EN_FIELDS = 9
+E_JOB, E_NODE, E_WORD, E_MASK, E_MILLI, E_PS, E_NEXT, E_NODE_PREV, E_NODE_NEXT, E_UNITS = range(10)
+EN_FIELDS = 10
 
 # heap
 H_TIME, H_KIND, H_SEQ, H_JOB, H_GEN = range(5)
@@ -96,31 +104,35 @@ HP_FIELDS = 5
 DUE_END, DUE_CRASH, DUE_SLICE = range(3)
 
 # log
-L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_DEVICES, L_MILLI, L_INFO = range(8)
-LG_FIELDS = 8
+L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_FIRST, L_DEVICES, L_MILLI, L_INFO = range(9)
+LG_FIELDS = 9
 
 # scalars
-NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD, ASK_EVERY = range(10)
+(NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD, ASK_EVERY,
+ LEAST) = range(11)
 SF_SIZE = 16
 (ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
  MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, WATCH, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
  RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
- TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE) = range(55)
+ TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE, TAKEN,
+ WORDS) = range(57)  # of the largest node
 SI_SIZE = 64
 
 # bits of DERIVE: which columns that change with time the policy looks at
 D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
 
 # scratch rows
-(W_ORDER, W_NODE, W_COUNT, W_MASK, W_MILLI, W_PS, W_SCAN, W_SORT, W_ROOM, W_GIVEN, W_OLD_NODE, W_OLD_MASK, W_OLD_MILLI,
- W_OLD_PS, W_KEPT, W_KEPT_PS) = range(16)
+(W_ORDER, W_NODE, W_COUNT, W_WORD, W_MASK, W_MILLI, W_PS, W_SCAN, W_SORT, W_ROOM, W_GIVEN, W_OLD_NODE, W_OLD_WORD,
+ W_OLD_MASK, W_OLD_MILLI, W_OLD_PS, W_KEPT, W_WORTH,
+ W_PICKED,  # by word of a node
+ W_ISLAND) = range(20)  # by island of a node
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
 # failed to fit since something was last released; then the class of each job, its place in the order of all jobs, the
 # job at each place, and the heaps themselves, which hold places; it shows no columns to anybody, so that slots which
 # jobs left may stay empty, in a stack, until others take them
-W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(16, 24)
-WK_ROWS = 24
+W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(20, 28)
+WK_ROWS = 28
 S_KEYS, S_SORT, S_FAILED = range(3)
 SK_ROWS = 3
 
@@ -143,15 +155,17 @@ OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RELEASE, OUT_RESERVE, OUT_CANCEL, OUT_TICK, OUT
 Q_QUOTA, Q_LIMIT, Q_HELD, Q_SUM = range(4)
 QU_ROWS = 4
 
-# time-sliced groups: rows of (group, job, node, devices, servers, turn last taken); per group quantum, generation
-G_GROUP, G_JOB, G_NODE, G_MASK, G_PS, G_TURN = range(6)
-GP_FIELDS = 6
+# time-sliced groups: rows of (group, job, node, word, devices, servers, turn last taken); per group quantum, generation
+G_GROUP, G_JOB, G_NODE, G_WORD, G_MASK, G_PS, G_TURN = range(7)
+GP_FIELDS = 7
 G_QUANTUM, G_GEN = range(2)
 GQ_FIELDS = 2
 
 # what a plan may ask for
 DO_STOP, DO_MOVE, DO_START, DO_PACK, DO_SLICE = range(5)
 P_OP, P_JOB, P_FIRST, P_PARTS, P_VALUE = range(5)
+PART_NODE, PART_GPUS, PART_WORD, PART_MASK, PART_MILLI, PART_PS = range(6)
+PART_FIELDS = 6
 
 # placers
 CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
@@ -173,3 +187,4 @@ K_PREEMPT, K_PAUSE, K_EVICT, K_CRASH, K_FINISH, K_FAIL, K_KILL, K_CANCEL = range
 K_SUBMIT, K_REFUSE = range(20, 22)
 K_NODE_DOWN, K_NODE_UP, K_NODE_DRAIN, K_NODE_RESERVE, K_NODE_RELEASE = range(30, 35)
 K_WAIT = 40
+K_VOID = 99  # a row that the decision under way takes back

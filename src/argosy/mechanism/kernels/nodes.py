@@ -58,57 +58,109 @@ def set_state(ni: I1, bk: I1, si: I1, node: int, state: int) -> None:
 
 
 @kernel
-def take(ni: I1, bk: I1, si: I1, node: int, mask: int, milli: int) -> None:
+def free_row(si: I1, word: int) -> int:
+    """The row of `ni` with the devices of a word that are free as a whole."""
+    return DEVICE0 + 3 * si[DEVICES] + word
+
+
+@kernel
+def shared_row(si: I1, word: int) -> int:
+    """The row of `ni` with the devices of a word that jobs have parts of."""
+    return DEVICE0 + 3 * si[DEVICES] + si[WORDS] + word
+
+
+@kernel
+def words_of(ni: I1, node: int) -> int:
+    """In how many words the devices of a node are."""
+    return (ni[N_GPUS, node] + WORD - 1) // WORD
+
+
+@kernel
+def take(ni: I1, bk: I1, si: I1, node: int, word: int, mask: int, milli: int) -> None:
     """Take `milli` thousandths of every device in `mask`."""
-    free, rest = ni[N_FREE, node], mask
+    free, rest, first = ni[N_FREE, node], mask, DEVICE0 + word * WORD
     while rest:
         device = lowest(rest)
         rest &= rest - 1
-        if ni[DEVICE0 + device, node] == WHOLE:
-            ni[N_MASK, node] &= ~(1 << device)
+        if ni[first + device, node] == WHOLE:
+            ni[free_row(si, word), node] &= ~(1 << device)
             free -= 1
             if milli < WHOLE:
-                ni[N_SHARED, node] |= 1 << device
-        ni[DEVICE0 + device, node] -= milli
+                ni[shared_row(si, word), node] |= 1 << device
+        ni[first + device, node] -= milli
     shelve(ni, bk, si, node, free)
 
 
 @kernel
-def give(ni: I1, bk: I1, si: I1, node: int, mask: int, milli: int) -> None:
-    free, rest = ni[N_FREE, node], mask
+def give(ni: I1, bk: I1, si: I1, node: int, word: int, mask: int, milli: int) -> None:
+    free, rest, first = ni[N_FREE, node], mask, DEVICE0 + word * WORD
     while rest:
         device = lowest(rest)
         rest &= rest - 1
-        ni[DEVICE0 + device, node] += milli
-        if ni[DEVICE0 + device, node] == WHOLE:
-            ni[N_MASK, node] |= 1 << device
-            ni[N_SHARED, node] &= ~(1 << device)
+        ni[first + device, node] += milli
+        if ni[first + device, node] == WHOLE:
+            ni[free_row(si, word), node] |= 1 << device
+            ni[shared_row(si, word), node] &= ~(1 << device)
             free += 1
     shelve(ni, bk, si, node, free)
 
 
 @kernel
-def pick_devices(ni: I1, si: I1, node: int, count: int) -> int:
-    """`count` free devices of the node, within one island if one has enough, else from the emptiest islands."""
-    free = ni[N_MASK, node]
-    if si[ISLANDS] == 0 or count == ni[N_FREE, node]:
-        return first_bits(free, count)
-    chosen = 0
+def are_left(ni: I1, node: int, word: int, mask: int, milli: int) -> bool:
+    """Have all of these devices so many thousandths left?"""
+    while mask:
+        if ni[DEVICE0 + word * WORD + lowest(mask), node] < milli:
+            return False
+        mask &= mask - 1
+    return True
+
+
+@kernel
+def pick_devices(w: World, node: int, count: int) -> None:
+    """Write `count` free devices of the node into W_PICKED, word by word: those of one island if one has enough, else
+    of the emptiest islands."""
+    ni, si, picked = w.ni, w.si, w.wk[W_PICKED]
+    if si[ISLANDS] and count < ni[N_FREE, node]:
+        pick_by_island(w, node, count)
+        return
+    for word in range(words_of(ni, node)):
+        free = ni[free_row(si, word), node]
+        here = min(popcount(free), count)
+        picked[word] = first_bits(free, here)
+        count -= here
+
+
+@kernel
+def pick_by_island(w: World, node: int, count: int) -> None:
+    ni, si, picked, left = w.ni, w.si, w.wk[W_PICKED], w.wk[W_ISLAND]
+    island_of = DEVICE0 + si[DEVICES]
+    islands = 0
+    for device in range(ni[N_GPUS, node]):
+        islands = max(islands, ni[island_of + device, node] + 1)
+    for island in range(islands):
+        left[island] = 0
+    for device in range(ni[N_GPUS, node]):
+        left[ni[island_of + device, node]] += ni[DEVICE0 + device, node] == WHOLE
     while count > 0:
         best, best_free = -1, 0
-        for island in range(ni[N_GPUS, node]):
-            inside = island_mask(ni, si, node, island) & free & ~chosen
-            n = popcount(inside)
-            if n == 0:
-                continue
+        for island in range(islands):
+            n = left[island]
             # the tightest island that holds all of it; failing that, the one that holds most
             better = (n >= count and (best_free < count or n < best_free)) or (best_free < count and n > best_free)
-            if better:
-                best, best_free = inside, n
-        grabbed = first_bits(best, min(count, best_free))
-        chosen |= grabbed
-        count -= popcount(grabbed)
-    return chosen
+            if n > 0 and better:
+                best, best_free = island, n
+        left[best] = -min(count, best_free)  # below zero: so many are wanted of it
+        count += left[best]
+    for word in range(words_of(ni, node)):
+        picked[word] = 0
+        free = ni[free_row(si, word), node]
+        while free:
+            device = lowest(free)
+            free &= free - 1
+            island = ni[island_of + word * WORD + device, node]
+            if left[island] < 0:
+                left[island] += 1
+                picked[word] |= 1 << device
 
 
 @kernel
@@ -122,17 +174,14 @@ def first_bits(mask: int, count: int) -> int:
 
 
 @kernel
-def island_mask(ni: I1, si: I1, node: int, island: int) -> int:
-    mask = 0
-    for device in range(ni[N_GPUS, node]):
-        if ni[DEVICE0 + si[DEVICES] + device, node] == island:
-            mask |= 1 << device
-    return mask
-
-
-@kernel
-def in_one_island(ni: I1, si: I1, node: int, mask: int) -> bool:
-    if si[ISLANDS] == 0 or mask & (mask - 1) == 0:
-        return True
-    island = ni[DEVICE0 + si[DEVICES] + lowest(mask), node]
-    return mask & ~island_mask(ni, si, node, island) == 0
+def island_of_all(ni: I1, si: I1, node: int, word: int, mask: int) -> int:
+    """The island that all of these devices are in, -1 if there is none."""
+    if si[ISLANDS] == 0:
+        return 0
+    first = DEVICE0 + si[DEVICES] + word * WORD
+    island = ni[first + lowest(mask), node]
+    while mask:
+        if ni[first + lowest(mask), node] != island:
+            return -1
+        mask &= mask - 1
+    return island

@@ -7,8 +7,8 @@ from argosy.mechanism.kernels.layout import *
 
 
 @kernel
-def refresh_order(w: World) -> float:
-    """Sort the active jobs by (KEY, id) into W_ORDER; return the smallest demand among those that wait.
+def refresh_order(w: World) -> None:
+    """Sort the active jobs by (KEY, id) into W_ORDER; LEAST becomes the smallest demand among those that wait.
 
     Keys change little between decisions, so the old order is repaired by insertion within a budget of moves; past it
     everything is sorted anew. Both give the same result.
@@ -32,8 +32,9 @@ def refresh_order(w: World) -> float:
         keys[i] = jf[KEY, s]
         if keys[i] != keys[i]:
             si[BAD_KEY] = order[i] + 1
-        if ji[STATE, s] == WAITING and ji[WANT, s] > 0 and jf[GPUS, s] < least:
-            least = jf[GPUS, s]
+        if ji[STATE, s] == WAITING and ji[WANT, s] > 0:
+            least = min(least, smallest(w, s))
+    w.sf[LEAST] = least
     budget = 64 * n
     for i in range(1, n):
         k, job = keys[i], order[i]
@@ -48,7 +49,15 @@ def refresh_order(w: World) -> float:
         if budget < 0:
             merge_sort(w, n)
             break
-    return least
+
+
+@kernel
+def smallest(w: World, s: int) -> float:
+    """The fewest GPUs with which a waiting job would start now."""
+    asked, want = w.jf[GPUS, s], w.ji[WANT, s]
+    if asked < 1.0:
+        return asked
+    return float(min(want, max(1, int(w.jf[MIN_GPUS, s])))) if w.si[ELASTIC] else float(want)
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import lowest, popcount
+from argosy.mechanism.kernels.nodes import lowest, popcount, shared_row, words_of
 
 
 @kernel
@@ -38,15 +38,28 @@ def holds(ni: I1, nf: F1, node: int, gpus: int, cpus: float, memory: float) -> b
 def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float) -> int:
     """How many GPUs of a job, with their CPUs and memory, the node could host."""
     n = min(ni[N_FREE, node] + ni[N_REC, node], most)
+    if n <= 0 or holds(ni, nf, node, n, n * cpu_unit, n * mem_unit):
+        return max(n, 0)
+    if cpu_unit > 0.0:  # about so many, rounding aside
+        n = int(min(float(n), (nf[CPU_FREE, node] + nf[REC_CPU, node]) / cpu_unit + 2.0))
+    if mem_unit > 0.0:
+        n = int(min(float(n), (nf[MEM_FREE, node] + nf[REC_MEM, node]) / mem_unit + 2.0))
     while n > 0 and not holds(ni, nf, node, n, n * cpu_unit, n * mem_unit):
         n -= 1
-    return n
+    return max(n, 0)
 
 
 @kernel
-def propose(w: World, i: int, node: int, gpus: int, mask: int, milli: int) -> None:
+def propose(w: World, i: int, node: int, gpus: int, milli: int) -> None:
+    """So many devices of a node, whichever are free."""
+    propose_these(w, i, node, gpus, 0, 0, milli)
+
+
+@kernel
+def propose_these(w: World, i: int, node: int, gpus: int, word: int, mask: int, milli: int) -> None:
     wk = w.wk
-    wk[W_NODE, i], wk[W_COUNT, i], wk[W_MASK, i], wk[W_MILLI, i], wk[W_PS, i] = node, gpus, mask, milli, 0
+    wk[W_NODE, i], wk[W_COUNT, i], wk[W_WORD, i], wk[W_MASK, i] = node, gpus, word, mask
+    wk[W_MILLI, i], wk[W_PS, i] = milli, 0
 
 
 @kernel
@@ -109,7 +122,7 @@ def choose_cpu_node(w: World, s: int) -> int:
             best = node
     if best < 0:
         return 0
-    propose(w, 0, best, 0, 0, 0)
+    propose(w, 0, best, 0, 0)
     return 1
 
 
@@ -118,27 +131,28 @@ def choose_share(w: World, s: int, types: int) -> int:
     """A share of one device: the fullest shared device that still has room, else a whole one of the fullest node."""
     ni = w.ni
     milli = int(np.round(w.jf[GPUS, s] * WHOLE))
-    best, best_device, best_left = -1, -1, WHOLE + 1
+    best, best_word, best_device, best_left = -1, -1, -1, WHOLE + 1
     whole = -1
     for node in range(w.si[NODES]):
         if not is_open(ni, node, types, w.ji[QUEUE, s]):
             continue
         if not holds(ni, w.nf, node, 0, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]):
             continue
-        shared = ni[N_SHARED, node]
-        while shared:
-            device = lowest(shared)
-            shared &= shared - 1
-            left = ni[DEVICE0 + device, node] + ni[DEVICE0 + 2 * w.si[DEVICES] + device, node]
-            if milli <= left < best_left:
-                best, best_device, best_left = node, device, left
+        for word in range(words_of(ni, node)):
+            shared, first = ni[shared_row(w.si, word), node], DEVICE0 + word * WORD
+            while shared:
+                device = lowest(shared)
+                shared &= shared - 1
+                left = ni[first + device, node] + ni[first + 2 * w.si[DEVICES] + device, node]
+                if milli <= left < best_left:
+                    best, best_word, best_device, best_left = node, word, device, left
         if ni[N_FREE, node] + ni[N_REC, node] > 0 and (whole < 0 or ni[N_FREE, node] < ni[N_FREE, whole]):
             whole = node
     if best >= 0:
-        propose(w, 0, best, 1, 1 << best_device, milli)
+        propose_these(w, 0, best, 1, best_word, 1 << best_device, milli)
         return 1
     if whole >= 0:
-        propose(w, 0, whole, 1, 0, milli)
+        propose(w, 0, whole, 1, milli)
         return 1
     return 0
 
@@ -198,7 +212,7 @@ def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaimi
     if gpus <= w.si[MAX_NODE_GPUS]:
         node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types, 0)
         if node >= 0:
-            propose(w, 0, node, gpus, 0, WHOLE)
+            propose(w, 0, node, gpus, WHOLE)
             return 1
         if is_strict(w, s) and gpus <= largest_node(w, types):
             return 0
@@ -278,7 +292,7 @@ def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
         if rest <= free:  # the remainder goes to the tightest node that holds it
             node = best_fit(w, s, rest, types, parts)
             if node >= 0:
-                propose(w, parts, node, rest, 0, WHOLE)
+                propose(w, parts, node, rest, WHOLE)
                 return parts + 1 if parts + 1 <= limit else 0
             if bk[free, words]:
                 return -1
@@ -293,12 +307,12 @@ def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
                     return -1
                 if parts + 1 > limit:
                     return 0
-                propose(w, parts, node, free, 0, WHOLE)
+                propose(w, parts, node, free, WHOLE)
                 parts += 1
                 rest -= free
         if rest == 0:
             return parts
-    return 0
+    return -1  # nodes that were passed over for the rest may still take a part of it
 
 
 @kernel
@@ -319,23 +333,25 @@ def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
     size = most
     while rest > 0 and size > 0:
         if rest <= size:  # the remainder goes to the tightest node that holds it
-            tight = -1
+            tight, fewest = -1, 1 << 30
             for node in range(n):
-                if rooms[node] >= rest and (tight < 0 or rooms[node] < rooms[tight]):
-                    tight = node
+                if rooms[node] >= rest and ni[N_FREE, node] + ni[N_REC, node] < fewest:
+                    tight, fewest = node, ni[N_FREE, node] + ni[N_REC, node]
             if tight >= 0:
-                propose(w, parts, tight, rest, 0, WHOLE)
+                propose(w, parts, tight, rest, WHOLE)
                 return parts + 1 if parts + 1 <= limit else 0
+        before = rest
         for node in range(n):
-            if rooms[node] == size and rest >= size:
+            if rooms[node] == size and rest > size:
                 if parts + 1 > limit:
                     return 0
-                propose(w, parts, node, size, 0, WHOLE)
+                propose(w, parts, node, size, WHOLE)
                 rooms[node] = 0
                 parts += 1
                 rest -= size
-        size -= 1
-    return parts if rest == 0 else 0
+        if before <= size or rest > size:
+            size -= 1
+    return 0
 
 
 @kernel
@@ -362,7 +378,7 @@ def spread(w: World, s: int, gpus: int, types: int) -> int:
     parts = 0
     for node in range(n):
         if given[node]:
-            propose(w, parts, node, given[node], 0, WHOLE)
+            propose(w, parts, node, given[node], WHOLE)
             parts += 1
     return parts
 
@@ -394,7 +410,7 @@ def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
     for i in range(n):
         node = sequence[i]
         if is_open(ni, node, types, w.ji[QUEUE, s]) and holds(ni, nf, node, gpus, gpus * cu, gpus * mu):
-            propose(w, 0, node, gpus, 0, WHOLE)
+            propose(w, 0, node, gpus, WHOLE)
             return 1
     if is_strict(w, s) and gpus <= largest_node(w, types):
         return 0
@@ -404,7 +420,7 @@ def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
         if rest and is_open(ni, node, types, w.ji[QUEUE, s]):
             here = room(ni, nf, node, rest, cu, mu)
             if here:
-                propose(w, parts, node, here, 0, WHOLE)
+                propose(w, parts, node, here, WHOLE)
                 parts += 1
                 rest -= here
     return parts if rest == 0 else 0
@@ -433,7 +449,7 @@ def add_servers(w: World, s: int, parts: int, servers: int) -> int:
                     best, best_cpu = node, nf[CPU_FREE, node]
             if best < 0:
                 return 0
-            propose(w, parts, best, 0, 0, WHOLE)
+            propose(w, parts, best, 0, WHOLE)
             best = parts
             parts += 1
         wk[W_PS, best] += 1

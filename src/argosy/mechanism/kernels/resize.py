@@ -12,12 +12,12 @@ from argosy.mechanism.kernels.book import (
     make_safe,
     old_enough_at,
     settle,
-    stop,
     unpack,
 )
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount
-from argosy.mechanism.kernels.place import choose, count_gpus, room
+from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount, words_of
+from argosy.mechanism.kernels.place import choose, count_gpus, propose_these, room
+from argosy.mechanism.kernels.taken import log_taken, take_away
 
 
 @kernel
@@ -27,9 +27,10 @@ def shrink_all(w: World) -> None:
     for s in range(w.si[ACTIVE]):
         if ji[STATE, s] != RUNNING:
             continue
-        if ji[WANT, s] == 0 or not is_on_wanted_type(w, s):
+        if ji[WANT, s] == 0 or not is_on_wanted_type(w, s, ji[HEAD, s]):
             if old_enough_at(w, s) <= w.sf[NOW] + 1e-9:
-                stop(w, s, K_PREEMPT, True)
+                take_away(w, s)
+                log_taken(w, s)
             else:
                 w.sf[WAKE] = min(w.sf[WAKE], old_enough_at(w, s))
         else:
@@ -39,11 +40,11 @@ def shrink_all(w: World) -> None:
 
 
 @kernel
-def is_on_wanted_type(w: World, s: int) -> bool:
-    """Is the job on a GPU type that it should be on now?"""
-    if w.ji[WANT_TYPES, s] == -1 or w.ji[HEAD, s] < 0:
+def is_on_wanted_type(w: World, s: int, e: int) -> bool:
+    """Is this entry of the job on a GPU type that the job should be on now?"""
+    if w.ji[WANT_TYPES, s] == -1 or e < 0:
         return True
-    return bool(w.ji[WANT_TYPES, s] >> w.ni[N_TYPE, w.en[w.ji[HEAD, s], E_NODE]] & 1)
+    return bool(w.ji[WANT_TYPES, s] >> w.ni[N_TYPE, w.en[e, E_NODE]] & 1)
 
 
 @kernel
@@ -60,7 +61,7 @@ def lay_down(w: World, s: int) -> int:
     e = w.ji[HEAD, s]
     while e >= 0:  # the list runs backwards
         i -= 1
-        wk[W_OLD_NODE, i], wk[W_OLD_MASK, i] = en[e, E_NODE], en[e, E_MASK]
+        wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], wk[W_OLD_MASK, i] = en[e, E_NODE], en[e, E_WORD], en[e, E_MASK]
         wk[W_OLD_MILLI, i], wk[W_OLD_PS, i] = en[e, E_MILLI], en[e, E_PS]
         e = en[e, E_NEXT]
     count_held(w, s, -1.0)
@@ -76,13 +77,14 @@ def shrink(w: World, s: int) -> None:
     ji, wk = w.ji, w.wk
     want, want_ps = min(ji[WANT, s], count_gpus(w, s)), min(ji[WANT_PS, s], ji[PS_HELD, s])
     n = lay_down(w, s)
-    old = wk[W_OLD_MASK]
+    old, worth = wk[W_OLD_MASK], wk[W_WORTH]
     for i in range(n):
         wk[W_KEPT, i] = 0
+    weigh(w, n)
     while want > 0:
         best = -1
         for i in range(n):
-            if wk[W_KEPT, i] == 0 and old[i] and (best < 0 or worth_keeping(w, i) > worth_keeping(w, best)):
+            if wk[W_KEPT, i] == 0 and old[i] and (best < 0 or worth[i] > worth[best]):
                 best = i
         here = min(popcount(old[best]), want)
         wk[W_KEPT, best] = first_bits(old[best], here)
@@ -91,16 +93,22 @@ def shrink(w: World, s: int) -> None:
         here = min(wk[W_OLD_PS, i], want_ps)
         want_ps -= here
         if wk[W_KEPT, i] or here:
-            hold(w, s, wk[W_OLD_NODE, i], wk[W_KEPT, i], wk[W_OLD_MILLI, i], here)
+            hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], wk[W_KEPT, i], wk[W_OLD_MILLI, i], here)
     make_safe(w.jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)
 
 
 @kernel
-def worth_keeping(w: World, i: int) -> int:
-    """Devices on the i-th node that a job was on; more than any number of them if the node is not drained."""
-    stays = w.ni[N_STATE, w.wk[W_OLD_NODE, i]] == NODE_UP
-    return popcount(w.wk[W_OLD_MASK, i]) + (64 if stays else 0)
+def weigh(w: World, n: int) -> None:
+    """How many devices a job had on the node of each of its parts; more than any number if the node is not drained."""
+    node, worth = w.wk[W_OLD_NODE], w.wk[W_WORTH]
+    for i in range(n):  # parts on one node follow each other: their sum, then the sum for all of them
+        stays = 0 if w.ni[N_STATE, node[i]] != NODE_UP else w.si[DEVICES] + 1
+        before = worth[i - 1] if i > 0 and node[i - 1] == node[i] else stays
+        worth[i] = before + popcount(w.wk[W_OLD_MASK, i])
+    for i in range(n - 2, -1, -1):
+        if node[i + 1] == node[i]:
+            worth[i] = worth[i + 1]
 
 
 @kernel
@@ -116,11 +124,12 @@ def grow(w: World, s: int) -> None:
     if extra > 0 and w.qu[Q_HELD, ji[QUEUE, s]] + extra > w.qu[Q_LIMIT, ji[QUEUE, s]] + 1e-9:
         return
     if extra_ps <= 0:  # more devices on the nodes it is on
-        here = 0
+        here, last = 0, -1
         e = ji[HEAD, s]
         while e >= 0 and here < extra:
-            if en[e, E_MASK] and w.ni[N_STATE, en[e, E_NODE]] == NODE_UP:
-                here += room(w.ni, w.nf, en[e, E_NODE], extra - here, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
+            if en[e, E_MASK] and en[e, E_NODE] != last and w.ni[N_STATE, en[e, E_NODE]] == NODE_UP:
+                last = en[e, E_NODE]
+                here += room(w.ni, w.nf, last, extra - here, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
             e = en[e, E_NEXT]
         if here >= extra:
             extend(w, s, extra)
@@ -136,28 +145,47 @@ def grow(w: World, s: int) -> None:
         return
     wk = w.wk
     for i in range(n):
-        hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_MASK, i], wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
+        hold_old(w, s, i, wk[W_OLD_MASK, i])
     count_held(w, s, 1.0)
+
+
+@kernel
+def hold_old(w: World, s: int, i: int, mask: int) -> None:
+    """Hold the i-th part of what was laid down again, with these devices."""
+    wk = w.wk
+    hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], mask, wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
 
 
 @kernel
 def extend(w: World, s: int, extra: int) -> None:
     """Add devices on the nodes a job is on."""
     jf, ji, en, wk = w.jf, w.ji, w.en, w.wk
-    more = wk[W_KEPT]
+    more, last = 0, -1  # what is added stands in the scratch rows as a proposal
     e = ji[HEAD, s]
-    while e >= 0:
+    while e >= 0 and extra > 0:
         node = en[e, E_NODE]
-        more[node] = 0
-        if extra > 0 and en[e, E_MASK] and w.ni[N_STATE, node] == NODE_UP:
+        if en[e, E_MASK] and node != last and w.ni[N_STATE, node] == NODE_UP:
+            last = node
             here = room(w.ni, w.nf, node, extra, jf[CPU_UNIT, s], jf[MEM_UNIT, s])
+            extra -= here
             if here:
-                more[node] = pick_devices(w.ni, w.si, node, here)
-                extra -= here
+                pick_devices(w, node, here)
+                for word in range(words_of(w.ni, node)):
+                    if wk[W_PICKED, word]:
+                        propose_these(w, more, node, 0, word, wk[W_PICKED, word], WHOLE)
+                        more += 1
         e = en[e, E_NEXT]
     n = lay_down(w, s)
     for i in range(n):
-        node = wk[W_OLD_NODE, i]
-        hold(w, s, node, wk[W_OLD_MASK, i] | more[node], wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
+        mask, node = wk[W_OLD_MASK, i], wk[W_OLD_NODE, i]
+        for p in range(more):
+            if wk[W_NODE, p] == node and wk[W_WORD, p] == wk[W_OLD_WORD, i]:
+                mask |= wk[W_MASK, p]
+                wk[W_MASK, p] = 0
+        hold_old(w, s, i, mask)
+        if i == n - 1 or wk[W_OLD_NODE, i + 1] != node:  # words of the node in which it had nothing
+            for p in range(more):
+                if wk[W_NODE, p] == node and wk[W_MASK, p]:
+                    hold(w, s, node, wk[W_WORD, p], wk[W_MASK, p], WHOLE, 0)
     make_safe(jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)
