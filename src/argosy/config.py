@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from argosy.errors import InputError, UnknownName
 
 MAX_BYTES = 16 * 2**20  # far above any file a person writes, far below what would fill the memory
+MOST_WRONG_KEYS = 50
 MAX_VALUES = 500_000  # aliases of aliases can blow a short file up
 
 Loc = tuple[str | int, ...]  # the way to a value: ("nodes", 0, "gpus")
@@ -30,7 +31,18 @@ _KINDS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", 
 _TAGS = {_YAML + kind for kind in _KINDS}
 
 
-class FileModel(BaseModel):
+class BoundedModel(BaseModel):
+    """Base of what strangers may write: each wrong key would be an error of its own, and they may send many."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many_keys(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_WRONG_KEYS:
+            raise ValueError(f"{len(given)} keys, and there are only {len(cls.model_fields)}; remove the others")
+        return given
+
+
+class FileModel(BoundedModel):
     """Base of everything read from a file: unknown keys are errors, numbers are finite, values do not change.
 
     The `description` of a field is shown as the next step when its value is wrong or missing. A validator

@@ -9,6 +9,8 @@
         ├── UndeclaredInformation    it read a column it did not declare in `uses`
         └── InvalidPlan              it asked for something impossible
 
+    PluginWarning                    what another distribution brings does not load, and is left out
+
 A message says what is wrong, the offending value, where it stands, and the next step.
 """
 
@@ -22,6 +24,11 @@ class ArgosyError(Exception):
     """Base of all errors that Argosy raises on purpose."""
 
     exit_code = 1
+
+
+def message_of(problem: BaseException) -> str:
+    """Return what an exception says, or its kind where it says nothing (an exception itself is never false)."""
+    return str(problem) or type(problem).__name__
 
 
 class InputError(ArgosyError):
@@ -79,3 +86,7 @@ class UndeclaredInformation(PolicyError, AttributeError):
 
 class InvalidPlan(PolicyError):
     """A policy asked for something that can not be done."""
+
+
+class PluginWarning(UserWarning):
+    """What another distribution brings cannot be used; everything else goes on without it."""

@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from argosy.errors import InputError, UnknownName
+from argosy.errors import InputError, PluginWarning, UnknownName
 
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
-    """A set of named things. Modules of `package` are imported on first use, so registering takes one new file."""
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """An entry point of another distribution that could not be used, and why."""
 
-    def __init__(self, kind: str, package: str | None = None, group: str | None = None) -> None:
-        self.kind, self._package, self._group = kind, package, group
+    name: str
+    distribution: str  # as pip knows it; empty if the entry point does not tell
+    version: str
+    reason: str
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}" if self.distribution else "an unknown distribution"
+
+    @property
+    def remedy(self) -> str:
+        return f"pip uninstall {self.distribution}" if self.distribution else "see pip list"
+
+
+class Registry(Generic[T]):
+    """A set of named things. Modules of `package` are imported on first use, so registering takes one new file.
+
+    Entry points of `group` bring those of other distributions. `check` raises where one is not what it should be.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        package: str | None = None,
+        group: str | None = None,
+        check: Callable[[Any], None] = lambda thing: None,
+    ) -> None:
+        self.kind, self._package, self._group, self._check = kind, package, group, check
         self._things: dict[str, T] = {}
         self._other_names: dict[str, str] = {}
+        self._broken: dict[str, BrokenPlugin] = {}
         self._loaded = False
 
     def add(self, name: str) -> Callable[[T], T]:
@@ -35,6 +66,12 @@ class Registry(Generic[T]):
         """Another name for a thing, which is understood but not listed."""
         self._other_names[other] = name
 
+    @property
+    def broken(self) -> tuple[BrokenPlugin, ...]:
+        """Plugins that were left out."""
+        self._load()
+        return tuple(self._broken.values())
+
     def _load(self) -> None:
         if self._loaded:
             return
@@ -46,14 +83,41 @@ class Registry(Generic[T]):
                     import_module(f"{self._package}.{module.name}")
             if self._group:
                 for point in entry_points(group=self._group):
-                    self._things.setdefault(point.name, point.load())
+                    self._load_plugin(point)
         except BaseException:
             self._loaded = False
             raise
 
+    def _load_plugin(self, point: EntryPoint) -> None:
+        """What others wrote may fail in any way, and then it is left out: commands that do not need it go on."""
+        before = dict(self._things), dict(self._other_names)
+        try:
+            thing = point.load()
+            self._check(thing)
+            if self._things.get(point.name, thing) is not thing:
+                raise InputError(f"there is a {self.kind} named {point.name!r} already")
+            self._things[point.name] = thing
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # also SystemExit, of a module that takes itself for a program
+            self._things, self._other_names = before
+            self._leave_out(point, problem)
+
+    def _leave_out(self, point: EntryPoint, problem: BaseException) -> None:
+        dist = point.dist
+        broken = BrokenPlugin(point.name, dist.name if dist else "", dist.version if dist else "", _in_words(problem))
+        self._broken[point.name] = broken
+        if multiprocessing.parent_process() is None:  # worker processes would say it again
+            text = f"{self.kind} {point.name!r} of {broken.origin} is left out: {broken.reason}"
+            warnings.warn(f"{text}\n  → repair or remove it: {broken.remedy}", PluginWarning, stacklevel=4)
+
     def __getitem__(self, name: str) -> T:
         self._load()
         name = self._other_names.get(name, name)
+        if name not in self._things and name in self._broken:
+            broken = self._broken[name]
+            what = f"the {self.kind} {name!r} of {broken.origin} does not load: {broken.reason}"
+            raise InputError(what, hint=f"repair or remove it: {broken.remedy}")
         if name not in self._things:
             raise UnknownName(self.kind, name, self._things)
         return self._things[name]
@@ -65,3 +129,13 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         self._load()
         return iter(sorted(self._things))
+
+
+def _in_words(problem: BaseException) -> str:
+    """The first line of what it says."""
+    said = next(iter(str(problem).splitlines()), "")
+    if isinstance(problem, SystemExit):
+        return f"it ends the program: {said}"
+    if isinstance(problem, InputError):
+        return said
+    return f"{type(problem).__name__}: {said}" if said else type(problem).__name__

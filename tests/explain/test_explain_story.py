@@ -35,6 +35,13 @@ def test_a_job_that_waits_and_runs() -> None:
     )
 
 
+def test_a_gang_on_a_large_node_is_told_once() -> None:
+    trace = Trace.of_jobs([Job("first", 0.0, 100.0, 120), Job("second", 10.0, 50.0, 60)])
+    told = story(trace, Cluster.uniform(1, 128), "fifo", Settings.ideal(), "second")
+    assert "needs 60 GPUs; 8 free" in told and "first possible when first ends" in told
+    assert "100 s  started: 60 GPUs on n0\n" in told
+
+
 def test_preempted_by_whom_and_resumed() -> None:
     trace = Trace.of_jobs([Job("long", 0.0, 100.0, 8), Job("short", 10.0, 5.0, 2)])
     told = story(trace, ONE, "srtf", Settings.ideal(), "long")

@@ -63,7 +63,7 @@ def test_several_seeds_are_paired_by_seed_relative_to_each() -> None:
     runs += [run("b", [4.0], seed=0), run("b", [20.0], seed=1)]
     pair = Comparison(tuple(runs)).paired["b", "a"]
     assert pair.by == "seeds"
-    assert pair.change.mean == pytest.approx(((27 - 30) / 30 + (35 - 50) / 50) / 2)
+    assert pair.change.mean == pytest.approx(math.sqrt(27 / 30 * 35 / 50) - 1)
 
 
 def test_seeds_that_make_no_difference_are_paired_by_jobs() -> None:

@@ -67,6 +67,12 @@ def test_it_says_who_was_compared_how_and_what_they_saw(text: str) -> None:
         assert f">{name}<" in text
 
 
+def test_every_wide_table_scrolls_in_a_frame_that_can_say_so(text: str) -> None:
+    text = text.partition("<script")[0]
+    assert text.count("<table>") == text.count('<div class="wide"><div class="scroll" tabindex="0"><table>') > 0
+    assert "scroll sideways: more columns" in text  # shown where the script finds that columns are cut
+
+
 def test_hostile_names_stay_text(comparison: Comparison) -> None:
     hostile = tuple(
         replace(

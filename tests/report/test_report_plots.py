@@ -69,6 +69,19 @@ def test_time_charts_average_over_seeds() -> None:
     assert {round(p["value"], 6) for p in points} == {0.5}
 
 
+@pytest.mark.parametrize(
+    ("edge", "ticks"),
+    [
+        (1.19, [0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15]),
+        (2.0, [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2]),
+        (64.0, [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]),
+        (1e5, [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100, 1000, 1e4, 1e5]),
+    ],
+)
+def test_ticks_of_ratios_are_round_numbers(edge: float, ticks: list[float]) -> None:
+    assert plots.ratio_ticks(1 / edge, edge) == ticks
+
+
 def test_policies_keep_their_colours(comparison: Comparison) -> None:
     for chart in (plots.jct_cdf(comparison), plots.winners_and_losers(comparison, "size")):
         layer = chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]
@@ -80,6 +93,14 @@ def test_small_clusters_get_bars_and_large_ones_a_heat_map() -> None:
     large = Timeline(list_scheduled("fifo", 1, jobs=40, nodes=20))
     assert "layer" in maps.cluster_map(small, end_s=100.0).to_dict()
     assert maps.cluster_map(large, end_s=100.0).to_dict()["mark"]["type"] == "rect"
+
+
+def test_gantt_bars_of_a_large_node_are_whole() -> None:
+    job = HandJob("a", 0.0, [Stint(0.0, 2.0, {1: [*range(40, 60), 100]})], gpus=21)
+    result = by_hand([job], Cluster((Node("small", gpus=4), Node("big", gpus=128))))
+    chart = maps.gantt(Timeline(result), end_s=4.0)
+    bars = [row for rows in data(chart) for row in rows if "job" in row]
+    assert [(bar["top"], bar["bottom"], bar["gpus"]) for bar in bars] == [(44, 64, 21.0), (104, 105, 21.0)]
 
 
 def test_gantt_bars_cover_the_devices_held() -> None:

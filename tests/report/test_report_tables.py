@@ -12,7 +12,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
 from argosy.report.comparison import Comparison
 from argosy.report.stats import Interval
-from argosy.report.tables import LONG, columns, comparison_rows, show, table, to_json
+from argosy.report.tables import LONG, columns, comparison_rows, fitting_table, show, table, to_json
 from argosy.sim.metrics import DEFINITIONS
 
 NAN = float("nan")
@@ -68,6 +68,21 @@ def test_terminal_table(comparison: Comparison, capsys: pytest.CaptureFixture[st
     assert "★ sees true durations" in text
     assert "by hand on 4x4: 60 jobs, 3 seeds" in text
     assert text.count("• ") >= 4
+
+
+def test_a_narrow_terminal_is_told_which_columns_it_lacks(
+    comparison: Comparison, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Console(width=60).print(fitting_table(comparison, 60))
+    narrow = capsys.readouterr().out
+    assert all(len(line) <= 60 for line in narrow.splitlines())
+    missing = " ".join(narrow.split()).partition("no room for: ")[2].partition(";")[0].split(", ")
+    assert "sees" in missing and "restarts/job" in missing
+    shown = narrow.partition("•")[0]
+    assert all(column.label in (missing if column.label not in shown else shown) for column in columns(comparison))
+    assert "--report" in narrow
+    Console(width=300).print(fitting_table(comparison, 300))
+    assert "no room" not in capsys.readouterr().out
 
 
 def test_json_is_strict_and_complete(comparison: Comparison, tmp_path: Path) -> None:

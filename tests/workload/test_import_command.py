@@ -106,6 +106,8 @@ def test_bad_rows_fail_or_are_skipped_and_counted(tmp_path: Path) -> None:
     assert f"{path}:4: submit_s is not a time: 'now'" in said
     assert "… and 2 more" in said
     assert len(read_trace(out)) == 2
+    one = write(tmp_path, ODD + "c,now,1,1,z\n")
+    assert "  1 bad row skipped:" in call("csv", one, *MAP, "-o", out, "--on-error", "skip")
 
 
 def test_notes_are_told(tmp_path: Path) -> None:

@@ -193,11 +193,11 @@ class Chronicle:
 
     def _opened(self, kind: EventKind, part: pl.DataFrame, was_running: bool) -> str:
         nodes = self.engine.cluster.nodes
-        where = []
-        for row in part.iter_rows(named=True):
-            devices = int(row["devices"]).bit_count()
-            share = amount(devices * row["milli"] / L.WHOLE, "GPU") if devices else "no GPU"
-            where.append(f"{share} on {nodes[row['node']].name}")
+        milli: dict[int, int] = {}
+        for node, devices, each in part.select("node", "devices", "milli").iter_rows():
+            milli[node] = milli.get(node, 0) + devices.bit_count() * each
+        shares = {node: amount(here / L.WHOLE, "GPU") if here else "no GPU" for node, here in milli.items()}
+        where = [f"{share} on {nodes[node].name}" for node, share in shares.items()]
         verb = "continues" if kind is EventKind.RESUME and was_running else OPENED[kind]
         overhead = float(part["info"][0])
         cost = f"; {plain(overhead)} s of overhead first" if overhead > 0 else ""

@@ -71,10 +71,11 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the running jobs hold, one row for each job and node."""
+    """What the running jobs hold, one row for each job and word of a node."""
 
     slot: Ints
     node: Ints
+    word: Ints
     mask: Ints
     milli: Ints
     cpus: Floats
@@ -95,7 +96,7 @@ class Holdings:
         entry = np.concatenate([e for _, e in found]) if found else np.zeros(0, np.int64)
         en, jf = world.en, world.jf
         units = en[entry, L.E_UNITS]
-        return cls(slot, en[entry, L.E_NODE], en[entry, L.E_MASK], en[entry, L.E_MILLI],
+        return cls(slot, en[entry, L.E_NODE], en[entry, L.E_WORD], en[entry, L.E_MASK], en[entry, L.E_MILLI],
                    units * jf[L.CPU_UNIT, slot], units * jf[L.MEM_UNIT, slot])  # fmt: skip
 
 
@@ -131,11 +132,12 @@ class Supply:
         rows = np.flatnonzero(gone[holdings.slot])
         if not len(rows):
             return self
-        node, mask, milli = holdings.node[rows], holdings.mask[rows], holdings.milli[rows]
+        node, word, mask, milli = holdings.node[rows], holdings.word[rows], holdings.mask[rows], holdings.milli[rows]
         n = len(self.cpus)
         devices = self.devices.copy()
         for d in range(len(devices)):
-            devices[d] += np.bincount(node, ((mask >> d) & 1) * milli, n).astype(np.int64)
+            here = word == d // L.WORD
+            devices[d] += np.bincount(node[here], ((mask[here] >> d % L.WORD) & 1) * milli[here], n).astype(np.int64)
         return replace(
             self,
             devices=devices,

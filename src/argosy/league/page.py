@@ -8,9 +8,10 @@ from html import escape
 from pathlib import Path
 
 from argosy.atomic import writing
+from argosy.explain.words import listed
 from argosy.league import plots
 from argosy.league.table import CLOSE, FIGURES, MAIN, League, Standing, show_ratio, surely
-from argosy.report.page import Charts, footer, text_table, whole_page, with_small_spread
+from argosy.report.page import Charts, footer, text_table, whole_page, wide_table, with_small_spread
 from argosy.report.plots import save_png
 from argosy.report.stats import Interval
 from argosy.report.tables import FUTURE_NOTE, show, versions
@@ -81,9 +82,12 @@ def verdict(league: League) -> str:
     fair = [policy for policy in whole if policy not in league.future]
     texts = []
     if fair:
+        least = league.overall(fair[0])
+        first = [policy for policy in fair if math.isclose(league.overall(policy), least)]
+        have = "has" if len(first) == 1 else "tie for"
         texts.append(
-            f"Of the policies that see no true durations, {fair[0]} has the shortest mean job completion time over "
-            f"all scenarios: {_times(league.overall(fair[0]))} that of {league.baseline} (geometric mean)."
+            f"Of the policies that see no true durations, {listed(first)} {have} the shortest mean job completion time "
+            f"over all scenarios: {_times(least)} that of {league.baseline} (geometric mean)."
         )
     if whole[0] not in fair:
         texts.append(f"With true durations {whole[0]} reaches {_times(league.overall(whole[0]))}.")
@@ -144,8 +148,7 @@ def _standings(league: League) -> str:
         for s in league.standings
     ]
     return (
-        f'<p class="note">{escape(standing_rule(league))}</p>'
-        f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+        f'<p class="note">{escape(standing_rule(league))}</p>' + wide_table(f"<tr>{head}</tr>{''.join(lines)}")
     )
 
 
@@ -187,12 +190,12 @@ def _scenario(league: League, scenario: Scenario) -> str:
             cells.append(_td(show(value, column.divisor), good))
         lines.append(f"<tr>{name}{''.join(cells)}</tr>")
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in scenario_facts(scenario))
+    first = f"<th>JCT mean<small>/ {escape(league.baseline)}</small></th>"
     return (
         f"<h3>{escape(scenario.name)}: {escape(scenario.file.title)}</h3>"
         f'<p class="soft">{escape(scenario.file.description)}</p>'
         f"<details><summary>Jobs, cluster and settings</summary><ul>{facts}</ul></details>"
-        f'<div class="wide"><table><tr><th>policy</th><th>JCT mean<small>/ {escape(league.baseline)}</small></th>'
-        f"{head}</tr>{''.join(lines)}</table></div>"
+        + wide_table(f"<tr><th>policy</th>{first}{head}</tr>{''.join(lines)}")
     )
 
 

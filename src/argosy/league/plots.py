@@ -13,7 +13,7 @@ import altair as alt
 import polars as pl
 
 from argosy.league.table import CLOSE, COMPARED, MAIN, NAMES, League, Reference, show_ratio
-from argosy.report.plots import Chart, rows
+from argosy.report.plots import Chart, ratio_ticks, rows
 from argosy.report.stats import Interval
 from argosy.sim.metrics import DEFINITIONS
 
@@ -156,7 +156,7 @@ def wins_and_losses(league: League) -> Chart:
         "ratio:Q",
         title="mean JCT relative to the median policy's   (← faster · slower →)",
         scale=alt.Scale(type="log", base=2, domain=[least / room, most * room], nice=False),
-        axis=alt.Axis(format="~r", tickCount=8),
+        axis=alt.Axis(format="~r", values=ratio_ticks(least / room, most * room)),
     )
     y = alt.Y(
         "policy:N",

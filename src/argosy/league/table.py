@@ -15,7 +15,7 @@ import numpy as np
 
 from argosy.errors import InputError
 from argosy.league.run import Score, Season
-from argosy.report.stats import Interval, interval
+from argosy.report.stats import Interval, interval, paired_ratio
 from argosy.report.tables import LABELS, Column, fitting_unit, versions, without_nan
 from argosy.sim.metrics import DEFINITIONS
 
@@ -109,10 +109,8 @@ class League:
         """A figure relative to the baseline's, the best's, or the median over policies."""
         mine = self.values(scenario, policy, figure)
         theirs = self._reference(scenario, figure, to)
-        logs = [
-            math.log(value / theirs[seed]) for seed, value in mine.items() if value > 0 and theirs.get(seed, 0) > 0
-        ]
-        return _exponential(interval(logs))
+        common = [seed for seed in mine if seed in theirs]
+        return paired_ratio([mine[seed] for seed in common], [theirs[seed] for seed in common])
 
     def _reference(self, scenario: str, figure: str, to: Reference) -> dict[int, float]:
         if to == "middle":
@@ -222,8 +220,3 @@ def _cell(league: League, scenario: str, policy: str) -> dict[str, Any]:
             for seed, score in scores.items()
         ],
     }
-
-
-def _exponential(value: Interval) -> Interval:
-    mean, low, high = (math.exp(bound) for bound in (value.mean, value.low, value.high))
-    return Interval(mean, low, high, value.n)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from argosy.errors import InputError, UnknownName
-from argosy.report.stats import Interval, bootstrap_difference, interval, paired_difference
+from argosy.report.stats import Interval, bootstrap_change, interval, paired_change
 from argosy.sim.metrics import DEFINITIONS, Window, metrics
 from argosy.sim.result import Result
 from argosy.sim.timeline import FINISHED, Timeline
@@ -143,10 +143,8 @@ class Comparison:
         pairs = self.pairs(policy, other, common[:1])
         left_out = int(self.scores[policy][common[0]]["jobs"]) - pairs.height
         if len(common) > 1 and np.unique(a - b).size > 1:
-            change = paired_difference(a / b, np.ones_like(b))  # a seed with a heavy workload weighs no more
-            return Paired(policy, other, change, "seeds", left_out)
-        mine, theirs = pairs["jct_s"].to_numpy(), pairs["other_jct_s"].to_numpy()
-        change = _relative(bootstrap_difference(mine, theirs), float(theirs.mean()) if theirs.size else 0.0)
+            return Paired(policy, other, paired_change(a, b), "seeds", left_out)
+        change = bootstrap_change(pairs["jct_s"].to_numpy(), pairs["other_jct_s"].to_numpy())
         return Paired(policy, other, change, "jobs", left_out)
 
     def common_seeds(self, policy: str, other: str) -> list[int]:
@@ -222,8 +220,3 @@ def _finished(result: Result, window: Window | None) -> pl.DataFrame:
         jobs = jobs.filter((pl.col("submit_s") >= window[0]) & (pl.col("submit_s") < window[1]))
     queue = pl.col("queue").fill_null("no queue")
     return jobs.select("job_id", queue, "gpus", (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"))
-
-
-def _relative(difference: Interval, whole: float) -> Interval:
-    scale = 1 / whole if whole > 0 else float("nan")
-    return Interval(difference.mean * scale, difference.low * scale, difference.high * scale, difference.n)

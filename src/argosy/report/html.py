@@ -15,7 +15,7 @@ from argosy.atomic import writing
 from argosy.cluster.view import INFORMATION
 from argosy.report import maps, plots
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.page import Charts, footer, text_table, whole_page, with_small_spread
+from argosy.report.page import Charts, footer, signed, text_table, whole_page, wide_table, with_small_spread
 from argosy.report.tables import (
     FUTURE_NOTE,
     LONG,
@@ -25,6 +25,7 @@ from argosy.report.tables import (
     show,
     versions,
 )
+from argosy.report.verdict import verdict
 from argosy.sim.metrics import DEFINITIONS
 
 MOST_MAPS = 8
@@ -42,7 +43,7 @@ def page(comparison: Comparison) -> str:
     charts = Charts()
     body = [
         f"<h1>{escape(first.trace)} on {escape(first.cluster.name)}</h1>",
-        f'<p class="lead">{_verdict(comparison)}</p>',
+        f'<p class="lead">{verdict(comparison)}</p>',
         _cards(comparison),
         _scores(comparison),
         _differences(comparison, charts),
@@ -56,28 +57,6 @@ def page(comparison: Comparison) -> str:
         footer("click a name in a legend to single out a policy"),
     ]
     return whole_page(f"{', '.join(comparison.policies)}: {first.trace}", body, charts)
-
-
-def _verdict(comparison: Comparison) -> str:
-    """The result in a sentence, with as much certainty as the intervals give."""
-    means = {policy: s["jct_mean_s"].mean for policy, s in comparison.summary.items()}
-    known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
-    if len(comparison.policies) == 1 or not known:
-        return f"One policy, {escape(comparison.policies[0])}."
-    best = min(known, key=lambda policy: known[policy])
-    base = comparison.baseline
-    if best == base:
-        return f"No policy has a shorter mean job completion time than <b>{escape(base)}</b>, the baseline."
-    paired = comparison.paired[best, base]
-    change = paired.change
-    sure = doubt = ""
-    if not math.isnan(change.low):
-        sure = f" (95 % interval {_signed(change.low)} … {_signed(change.high)}, paired by {paired.by})"
-        doubt = "" if change.excludes_zero() else " The interval includes zero: this may be chance."
-    return (
-        f"<b>{escape(best)}</b>{_star(comparison, best)} has the shortest mean job completion time, "
-        f"{_signed(change.mean)} against <b>{escape(base)}</b>{sure}.{doubt}"
-    )
 
 
 def _cards(comparison: Comparison) -> str:
@@ -128,7 +107,7 @@ def _scores(comparison: Comparison) -> str:
     notes += [f"{UNFINISHED_NOTE}."] if any(row.unfinished for row in rows) else []
     return (
         "<h2>Results</h2><p class=soft>Mean over seeds; point at a heading for its definition.</p>"
-        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div>'
+        f"{_by_policy(head, lines)}"
         f'<p class="note">{escape(" ".join(notes))}</p>'
     )
 
@@ -147,9 +126,9 @@ def _differences(comparison: Comparison, charts: Charts) -> str:
                 continue
             change = comparison.paired[policy, other].change
             best = " best" if change.high < 0 else ""
-            bounds = f"<small>{_signed(change.low)} … {_signed(change.high)}</small>"
+            bounds = f"<small>{signed(change.low)} … {signed(change.high)}</small>"
             bounds = "" if math.isnan(change.low) else f"<br>{bounds}"
-            cells.append(f'<td class="middle{best}">{_signed(change.mean)}{bounds}</td>')
+            cells.append(f'<td class="middle{best}">{signed(change.mean)}{bounds}</td>')
         lines.append(f"<tr><td>{_named(comparison, policy)}</td>{''.join(cells)}</tr>")
     by = " or ".join(sorted({pair.by for pair in comparison.against_baseline}))
     out = max(pair.left_out for pair in comparison.against_baseline)
@@ -164,7 +143,7 @@ def _differences(comparison: Comparison, charts: Charts) -> str:
         + "<details><summary>Every policy against every other</summary>"
         "<p class=note>Change of mean JCT of the row's policy against the column's, with its interval. "
         "Green: surely shorter.</p>"
-        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div></details>'
+        f"{_by_policy(head, lines)}</details>"
     )
 
 
@@ -258,7 +237,7 @@ def _sight(comparison: Comparison) -> str:
     return (
         "<h2>What each policy was allowed to see</h2><p class=soft>A policy that reads anything else is "
         "stopped with an error, so this is what its decisions rest on.</p>"
-        f'<div class="wide"><table><tr><th>policy</th>{head}</tr>{"".join(lines)}</table></div>'
+        f"{_by_policy(head, lines)}"
         f'<p class="note">{"; ".join(meanings)}.</p>'
     )
 
@@ -293,6 +272,10 @@ def _definitions(comparison: Comparison) -> str:
     )
 
 
+def _by_policy(head: str, lines: list[str]) -> str:
+    return wide_table(f"<tr><th>policy</th>{head}</tr>{''.join(lines)}")
+
+
 def _named(comparison: Comparison, policy: str) -> str:
     """A policy's name with the colour it has in the charts."""
     colour = plots.PALETTE[comparison.policies.index(policy) % len(plots.PALETTE)]
@@ -302,7 +285,3 @@ def _named(comparison: Comparison, policy: str) -> str:
 def _star(comparison: Comparison, policy: str) -> str:
     first = next(iter(comparison.runs[policy].values()))
     return f' <span class="star">{FUTURE_NOTE}</span>' if sees_future(first) else ""
-
-
-def _signed(share: float) -> str:
-    return "–" if math.isnan(share) else f"{share:+.0%}".replace("-", "−")

@@ -7,6 +7,7 @@ MOST_ROWS × MOST_COLUMNS cells, so that its size does not depend on the number 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -39,7 +40,7 @@ def gantt(timeline: Timeline, *, end_s: float) -> Chart:
     frequent = by_size.head(len(FAMILIES) - 1).sort().to_list()
     by_queue = len(by_size) > 1
     bars = []
-    for row in timeline.placements.filter(pl.col("end_s") > pl.col("start_s")).iter_rows(named=True):
+    for row in _by_node(timeline.placements.filter(pl.col("end_s") > pl.col("start_s"))):
         queue, top = queues[row["job"]], int(tops[row["node"]])
         family = queue if queue in frequent else "other"
         for first, last in _stretches(row["devices"]):
@@ -140,6 +141,18 @@ def heat_map(timeline: Timeline, *, end_s: float) -> Chart:
         )
         .properties(width="container", height=min(300, max(120, 5 * len(groups))))
     )
+
+
+def _by_node(placements: pl.DataFrame) -> list[dict[str, Any]]:
+    """One row for each node of each placement, with all its devices there as one bit set."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in placements.iter_rows(named=True):
+        row["devices"] <<= row["first"]
+        other = found.setdefault((row["seq"], row["node"]), row)
+        if other is not row:
+            other["devices"] |= row["devices"]
+            other["gpus"] += row["gpus"]
+    return list(found.values())
 
 
 def _stretches(devices: int) -> list[tuple[int, int]]:

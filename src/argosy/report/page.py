@@ -6,6 +6,7 @@ The charts' data sit in script elements of type JSON, where no text can end the 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -74,7 +75,23 @@ def text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     top = "".join(f'<th class="text">{escape(cell)}</th>' for cell in head)
     lines = ["".join(f'<td class="text">{escape(cell)}</td>' for cell in row) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
+    return wide_table(f"<tr>{top}</tr>{body}")
+
+
+def wide_table(rows: str) -> str:
+    """A table of these rows, which are HTML. Where the page is narrower it scrolls, and says so."""
+    return f'<div class="wide"><div class="scroll" tabindex="0"><table>{rows}</table></div></div>'
+
+
+def signed(share: float) -> str:
+    """A relative change: +25 %, −25 %; tenfold and more as a factor."""
+    if math.isnan(share):
+        return "–"
+    if -1 < share < -0.995:
+        return "under\u00a0−99\u00a0%"  # not everything
+    if share >= 9:
+        return f"×{1 + share:,.0f}" if share < 1e6 else "×∞"
+    return f"{share:+.0%}".replace("-", "−").replace("%", "\u00a0%")
 
 
 def with_small_spread(text: str) -> str:

@@ -17,7 +17,7 @@ import polars as pl
 
 from argosy.atomic import writing
 from argosy.report.comparison import SIZE_NAMES, Comparison
-from argosy.report.stats import interval
+from argosy.report.stats import paired_ratio
 from argosy.sim.timeline import Steps, Timeline
 
 Chart: TypeAlias = Any  # Altair gives single, layered and faceted charts types without a common name
@@ -32,6 +32,15 @@ HEIGHT = 280
 # Ticks of a logarithmic axis of seconds that are round in words: for a long axis, and for a short one.
 TICKS_S = [1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400]
 FINE_TICKS_S = [n * u for u in (1, 60, 3600) for n in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 15, 20, 30, 40)]
+# Ticks of a logarithmic axis of ratios that are round numbers, finest first.
+RATIO_STEPS = (
+    [n / 20 for n in range(12, 32)],
+    [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2],
+    [n * 10.0**e for e in range(-1, 2) for n in (1, 2, 3, 5, 7)],
+    [n * 10.0**e for e in range(-6, 6) for n in (1, 2, 5)],
+    [10.0**e for e in range(-9, 9)],
+)
+MOST_TICKS = 11
 DURATION = (
     "datum.value < 60 ? datum.value + ' s' : datum.value < 3600 ? datum.value / 60 + ' min' : "
     "datum.value < 86400 ? datum.value / 3600 + ' h' : datum.value / 86400 + ' d'"
@@ -72,6 +81,13 @@ def time_unit(span_s: float) -> tuple[str, float]:
         if span_s >= 3 * seconds:
             return name, seconds
     return "seconds", 1.0
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Round numbers for a logarithmic axis from one ratio to another: the finest steps that leave room for labels."""
+    reaching = [ticks for ticks in RATIO_STEPS if ticks[0] <= low and high <= ticks[-1]] or [RATIO_STEPS[-1]]
+    shown = [[float(f"{tick:.3g}") for tick in ticks if low <= tick <= high] for ticks in reaching]
+    return next((ticks for ticks in shown if len(ticks) <= MOST_TICKS), shown[-1])
 
 
 def time_axis(field: str, unit: str, end: float, *, whole_pixels: bool = False) -> alt.X:
@@ -135,7 +151,9 @@ def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
         pl.lit(1.0).alias("one"),
         ((pl.col("ratio") - 1) * 100).round(0).cast(pl.Int64).alias("percent"),
     ).with_columns(
-        pl.when(pl.col("percent") > 0)
+        pl.when(pl.col("percent") <= -100)
+        .then(pl.lit("under −99 %"))
+        .when(pl.col("percent") > 0)
         .then(pl.format("+{} %", "percent"))
         .otherwise(pl.format("{} %", pl.col("percent").cast(pl.String).str.replace("-", "−")))
         .alias("text")
@@ -151,7 +169,7 @@ def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
         "ratio:Q",
         title=f"mean JCT relative to {comparison.baseline}   (← faster · slower →)",
         scale=alt.Scale(type="log", base=2, domain=[1 / edge, edge], nice=False),
-        axis=alt.Axis(format="~r", tickCount=6),
+        axis=alt.Axis(format="~r", values=ratio_ticks(1 / edge, edge)),
     )
     tips = [
         "policy:N",
@@ -244,7 +262,7 @@ def load_sweep(comparison: Comparison) -> Chart:
     values: dict[tuple[str, float], list[float]] = {}
     for point in comparison.sweep:
         values.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
-    found = [(*key, *np.exp(interval(np.log(means))[:3]).tolist()) for key, means in sorted(values.items())]
+    found = [(*key, *paired_ratio(means, np.ones(len(means)))[:3]) for key, means in sorted(values.items())]
     names = ["policy", "load", "mean", "low", "high"]
     frame = pl.DataFrame(found, schema=names, orient="row").fill_nan(None)
     seen = np.array([value for row in found for value in row[2:]])

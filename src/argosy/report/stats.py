@@ -51,22 +51,48 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> In
     return interval(_numbers(a) - _numbers(b), level=level)
 
 
-def bootstrap_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Interval:
-    """Mean of a − b for jobs in the order of their submission, when one run of each policy is all there is.
+def paired_ratio(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
+    """Geometric mean of a / b for positive values that belong together, with Student-t over the logarithms.
+
+    A seed with a heavy workload weighs no more than others, a ratio and its inverse count alike, and the bounds are
+    positive as all ratios are. Pairs of which one is not positive (nothing measured) are left out.
+    """
+    x, y = _numbers(a), _numbers(b)
+    known = (x > 0) & (y > 0)
+    logs = interval(np.log(x[known]) - np.log(y[known]), level=level)
+    with np.errstate(over="ignore"):  # two seeds that differ by much: the bound is out of reach
+        mean, low, high = np.exp(logs[:3]).tolist()
+    return Interval(mean, low, high, logs.n)
+
+
+def paired_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
+    """Change from b to a relative to b, as geometric mean over pairs: −0.3 is 30 % less; never below −1."""
+    return _less_one(paired_ratio(a, b, level=level))
+
+
+def bootstrap_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Interval:
+    """Change from the mean of b to the mean of a, relative to b's, for jobs in the order of their submission, when one
+    run of each policy is all there is; never below −1.
 
     Jobs that follow each other meet the same queue, so single jobs are not independent: whole blocks of
     neighbours are drawn again instead. Few jobs make blocks of one, which is the plain bootstrap.
     """
-    difference = _numbers(a) - _numbers(b)
-    if difference.size < 2:
-        return interval(difference, level=level)
-    count = min(difference.size, MOST_BLOCKS)
-    edges = np.linspace(0, difference.size, count + 1).astype(np.int64)
-    sums, sizes = np.add.reduceat(difference, edges[:-1]), np.diff(edges)
+    x, y = _numbers(a), _numbers(b)
+    if x.size < 2 or not y.sum() > 0:
+        return paired_change(x, y, level=level)
+    count = min(x.size, MOST_BLOCKS)
+    edges = np.linspace(0, x.size, count + 1).astype(np.int64)[:-1]
+    mine, theirs = np.add.reduceat(x, edges), np.add.reduceat(y, edges)
     drawn = stream(seed, "bootstrap").integers(count, size=(RESAMPLES, count))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(difference.mean()), float(low), float(high), difference.size)
+    above, below = mine[drawn].sum(axis=1), theirs[drawn].sum(axis=1)
+    ratios = above[below > 0] / below[below > 0]
+    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    mean = float(x.sum() / y.sum())
+    return _less_one(Interval(mean, min(low, mean), max(high, mean), x.size))  # equal values differ in rounding
+
+
+def _less_one(ratio: Interval) -> Interval:
+    return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.n)
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:

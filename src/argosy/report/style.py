@@ -29,8 +29,14 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
 .card b { display: block; font-size: 21px; line-height: 1.25; overflow-wrap: anywhere; }
 .card span { color: var(--soft); font-size: 12.5px; text-transform: uppercase; letter-spacing: .05em; }
 .card small { color: var(--soft); font-size: 13px; }
-.wide { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  margin: 12px 0; }
+.wide { position: relative; overflow: hidden; background: var(--card); border: 1px solid var(--line);
+  border-radius: 10px; margin: 12px 0; }
+.scroll { overflow-x: auto; }
+.wide.more::before { content: ""; position: absolute; right: 0; top: 0; bottom: 0; width: 56px; z-index: 1;
+  pointer-events: none; background: linear-gradient(to right, transparent, var(--card)); }
+.wide.more::after { content: "scroll sideways: more columns →"; display: block; position: relative; z-index: 2;
+  padding: 3px 12px; border-top: 1px solid var(--line); color: var(--accent); font-size: 13px; font-weight: 600;
+  text-align: right; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 9px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; font-size: 13px; }
@@ -58,7 +64,8 @@ details { margin: 10px 0; }
 summary { cursor: pointer; font-weight: 600; }
 footer { color: var(--soft); font-size: 13px; margin-top: 56px; border-top: 1px solid var(--line);
   padding-top: 14px; }
-@media print { main { max-width: none; padding: 0; } figure, .wide, .card { break-inside: avoid; } }
+@media print { .wide.more::before, .wide.more::after { display: none; } main { max-width: none; padding: 0; }
+  figure, .wide, .card { break-inside: avoid; } }
 """
 
 # Charts take the page's colours, and are drawn again when the reader's preference changes.
@@ -81,5 +88,11 @@ async function draw() {
   document.body.dataset.ready = "yes";
 }
 draw();
+for (const wide of document.querySelectorAll(".wide")) {
+  const box = wide.querySelector(".scroll");
+  const mark = () => wide.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  box.addEventListener("scroll", mark);
+  new ResizeObserver(mark).observe(box);
+}
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 """

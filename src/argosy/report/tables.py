@@ -130,18 +130,26 @@ def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
 
 
 def fitting_table(comparison: Comparison, width: int) -> Table:
-    """As many columns of the table as a terminal of this width shows without cutting figures."""
+    """As many columns of the table as a terminal of this width shows without cutting figures; it names the others."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(width=10_000)  # so wide that a table takes what it needs
+    everything = columns(comparison)
     for count in range(len(SHORT), 1, -1):
         found = table(comparison, SHORT[:count])
         sees = found.columns.pop()  # may be wrapped, and left out where it has no room
         needed = console.measure(found).maximum
+        left_out = [column.label for column in everything if column.metric in SHORT[count:]]
         if needed + LEAST_SEES <= width:
             found.columns.append(sees)
+        else:
+            left_out.append("sees")
         if needed <= width:
             break
+    if left_out:
+        note = f"no room for: {', '.join(left_out)}; for all, a wider terminal, -o json or --report FILE"
+        found.caption = Text(f"{found.caption}\n{note}")
     return found
 
 

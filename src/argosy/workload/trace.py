@@ -41,6 +41,8 @@ SCHEMA: dict[str, pl.DataType] = {
     "name": pl.String(),  # job name, for estimators that learn from habits
 }
 STATUSES = ("completed", "failed", "killed")
+MAX_TIME_S = 1e12  # 31,700 years: beyond, seconds are lost in rounding; milliseconds since 1970 are beyond
+LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # no cluster, no job is so large
 AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
 
 
@@ -89,7 +91,8 @@ class Trace:
         problems = find_problems(frame)
         if problems:
             row, reason = problems[0]
-            more = f" (and {len(problems) - 1} more bad rows)" if len(problems) > 1 else ""
+            others = len(problems) - 1
+            more = f" (and {others} more bad row{'' if others == 1 else 's'})" if others else ""
             raise TraceError(f"job {frame['job_id'][row]!r}: {reason}{more}", where=source)
         if frame.is_empty():
             hint = "check the file, or the filters in use"
@@ -203,6 +206,17 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
         ),
         (bad("priority", -math.inf), pl.format("priority must be a number, is {}", shown("priority"))),
         ((pl.col("ps") < 0).fill_null(False), pl.format("ps must be ≥ 0, is {}", shown("ps"))),
+        *(
+            (
+                (pl.col(c) > MAX_TIME_S).fill_null(False),
+                pl.format(f"{c} is beyond {MAX_TIME_S:g} s (in milliseconds?), is {{}}", shown(c)),
+            )
+            for c in ("submit_s", "duration_s", "deadline_s", "expected_s")
+        ),
+        *(
+            ((pl.col(c) > most).fill_null(False), pl.format(f"{c} must be ≤ {most:g}, is {{}}", shown(c)))
+            for c, most in LARGEST.items()
+        ),
     ]
     again = ~pl.col("job_id").is_first_distinct()
     rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))

@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 def find(name: str) -> Weights:
     """A file, or the weights of that name that ship."""
-    if name.endswith(SUFFIX) or "/" in name:
+    if name.endswith(SUFFIX) or "/" in name or (name not in names() and Path(name).exists()):
         return read(Path(name))
     if name not in names():
         raise UnknownName("shipped weights", name, names())

@@ -93,6 +93,6 @@ def test_a_log_that_can_not_be_written(tmp_path: Path) -> None:
 
 def test_the_page(tmp_path: Path) -> None:
     trained = train(tiny_recipe(tmp_path), workers=1)
-    write_page(trained, tmp_path / "page.html")
+    write_page(trained, tmp_path / "page.html", "argosy train dl2+ --updates 2")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Learning curve" in page and "argosy train dl2+" in page

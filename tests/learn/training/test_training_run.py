@@ -182,6 +182,28 @@ def test_it_ends_when_its_time_is_up(tmp_path: Path) -> None:
         train(recipe, minutes=0.0)
 
 
+def test_what_would_not_be_done_in_time_is_given_up(tmp_path: Path) -> None:
+    """An update of many runs would take hours; what was validated before it is kept."""
+    output = tmp_path / "weights.safetensors"
+    recipe = tiny_recipe(tmp_path, updates=1000, patience=0, options={"pairs": 3000, "arrivals": 400})
+    trained = train(recipe, output, workers=1, minutes=0.1)
+    assert trained.ended == "out of time" and trained.reached == ("es", 0, 1000)
+    assert [verdict.stage for verdict in trained.curve] == ["warm-up"]
+    assert path_beside(output).exists() and output.exists()
+
+
+def test_the_weights_with_which_the_time_ended_are_judged(tmp_path: Path) -> None:
+    output = tmp_path / "weights.safetensors"
+    recipe = tiny_recipe(tmp_path, updates=100_000, every=100_000, patience=0)
+    trained = train(recipe, output, workers=1, minutes=0.1)
+    assert [verdict.stage for verdict in trained.curve] == ["warm-up", "es"]
+    assert trained.curve[-1].update == trained.reached[1] > 0
+    straight = train(recipe.with_updates(trained.reached[1]), workers=1)
+    assert straight.curve == trained.curve
+    resumed = train(recipe.with_updates(trained.reached[1] + 1), output, workers=1, resume=True)
+    assert [verdict.update for verdict in resumed.curve][1:] == [trained.reached[1] + 1]  # as if it had not been judged
+
+
 def test_the_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     said: list[str] = []
     before = signal.getsignal(signal.SIGINT)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
 from argosy.errors import ArgosyError, InputError
+from argosy.learn.training.stops import OutOfTime
 from argosy.learn.training.workers import Workers
 
 
@@ -21,6 +23,11 @@ def who(_: int) -> tuple[int, str | None, bool]:
 
 def refuse(number: int) -> int:
     raise InputError(f"{number} is too much", hint="give less")
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
 
 
 def die(_: int) -> None:
@@ -40,6 +47,17 @@ def test_processes_stay_have_one_thread_and_leave_ctrl_c_to_us() -> None:
     pids = {pid for pid, _, _ in (*first, *second)}
     assert os.getpid() not in pids and len(pids) <= 2
     assert {(threads, deaf) for _, threads, deaf in first} == {("1", True)}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_answers_that_are_late_are_not_waited_for(count: int) -> None:
+    began = time.monotonic()
+    with Workers(count) as crew:
+        assert crew.map(sleep, [0.0, 0.0]) == [0.0, 0.0]
+        crew.end_s = time.monotonic() + 0.5
+        with pytest.raises(OutOfTime):
+            crew.map(sleep, [1.0 if count == 1 else 300.0] * 300)
+    assert time.monotonic() - began < 100.0
 
 
 @pytest.mark.parametrize("count", [1, 2])

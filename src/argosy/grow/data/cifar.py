@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from argosy.errors import message_of
 from argosy.grow.data.files import Bytes, Numbers, Raw, check_counts
 from argosy.grow.errors import GrowError
 
@@ -57,7 +58,7 @@ def _read_batch(path: Path) -> tuple[Bytes, Numbers]:
         hint = "fetch it again: argosy grow data cifar10"
         raise GrowError("the file is missing", where=str(path), hint=hint) from None
     except Exception as problem:  # a damaged pickle can raise nearly anything
-        raise GrowError(f"can not be read: {problem or type(problem).__name__}", where=str(path),
+        raise GrowError(f"can not be read: {message_of(problem)}", where=str(path),
                         hint="the file is cut short or damaged; fetch it again") from None  # fmt: skip
     fields = {k.decode() if isinstance(k, bytes) else k: v for k, v in found.items()} if isinstance(found, dict) else {}
     pictures = fields.get("data")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -14,6 +15,7 @@ from argosy.learn.training.train import Trained
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import HEIGHT, PALETTE, Chart, rows
 
+MARGIN = 0.1  # of the span of ratios, above and below
 HEAD = ("scenario", "mean JCT, h", "teacher's, h", "floor, h", "relative to teacher", "relative to floor")
 
 
@@ -33,27 +35,32 @@ def lines_of(verdict: Verdict) -> list[tuple[str, ...]]:
 def curve_chart(curve: tuple[Verdict, ...]) -> Chart:
     """Mean completion time relative to the teacher's, by scenario, over the updates of the last stage."""
     last = curve[-1].stage
-    points = [
+    points: list[dict[str, Any]] = [
         {"update": v.update if v.stage == last else 0, "scenario": label, "ratio": hours / v.teacher_hours[label]}
         for v in curve
         for label, hours in v.hours.items()
     ]
-    scale = alt.Scale(range=list(PALETTE))
+    ratios = [1.0, *(point["ratio"] for point in points)]  # the teacher's too, so that one point has a scale
+    around = max(MARGIN * (max(ratios) - min(ratios)), 0.005)
+    last_update = max(1, *(point["update"] for point in points))
     return (
         alt.Chart(rows(pl.DataFrame(points)))
         .mark_line(point=True)
         .encode(
-            x=alt.X("update:Q", title=f"updates ({last})"),
-            y=alt.Y("ratio:Q", title="mean JCT / teacher's", scale=alt.Scale(zero=False)),
-            color=alt.Color("scenario:N", scale=scale, legend=alt.Legend(title=None, orient="top")),
+            x=alt.X("update:Q", title=f"updates ({last})", axis=alt.Axis(tickMinStep=1, format="d"),
+                    scale=alt.Scale(domain=[0, last_update], nice=False)),
+            y=alt.Y("ratio:Q", title="mean JCT / teacher's",
+                    scale=alt.Scale(domain=[min(ratios) - around, max(ratios) + around], zero=False)),
+            color=alt.Color("scenario:N", scale=alt.Scale(range=list(PALETTE)),
+                            legend=alt.Legend(title=None, orient="top")),
             tooltip=["scenario:N", "update:Q", alt.Tooltip("ratio:Q", format=".3f")],
         )
         .properties(width="container", height=HEIGHT)
-    )
+    )  # fmt: skip
 
 
-def write_page(trained: Trained, path: Path) -> None:
-    """Works offline."""
+def write_page(trained: Trained, path: Path, command: str) -> None:
+    """Works offline. `command` is the one that was run; the best weights may take another, with fewer updates."""
     if trained.best is None or trained.weights is None:
         return
     charts, about = Charts(), trained.weights.about
@@ -63,7 +70,8 @@ def write_page(trained: Trained, path: Path) -> None:
         charts.figure(curve_chart(trained.curve), "Learning curve", reading),
         "<h2>The best weights</h2>",
         text_table(HEAD, lines_of(trained.best)),
-        f"<pre>{escape(about['command'])}</pre>",
+        f"<p>This was run:</p><pre>{escape(command)}</pre>",
+        f"<p>This makes the same weights, whatever the defaults are by then:</p><pre>{escape(about['command'])}</pre>",
         footer("the same figures are in the header of the file of weights"),
     ]
     with writing(path) as temporary:

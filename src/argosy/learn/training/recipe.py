@@ -18,6 +18,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 10, "warm_up": 60, "dagger": 10, "updates": 2000},
     "dl2+": {"algo": "es", "teacher": OPTIMUS, "jobs": 64, "warm_up": 40, "dagger": 0, "updates": 200},
 }
+LARGEST = {"jobs": 10_000, "cap": 10_000, "windows": 1_000, "slot_s": 1e9, "seed": 2**62}  # what fits into a machine
 SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's own algorithm that can be left out
 
 
@@ -71,6 +72,9 @@ class Recipe:
         for name in ("jobs", "cap", "slot_s", "windows", "every"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{_option(name)} {getattr(self, name)} is too small", hint="give more than 0")
+        for name, most in LARGEST.items():
+            if getattr(self, name) > most:
+                raise InputError(f"{_option(name)} {getattr(self, name)} is too large", hint=f"give {most} or less")
         if self.curriculum and not self.loads:
             raise InputError("a curriculum changes loads, and this training has one load", hint="add --loads")
         if self.options.get("paired") and self.options["rollouts"] < 2:

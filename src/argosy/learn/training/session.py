@@ -17,9 +17,11 @@ from argosy.learn.training.judge import Judge, Verdict
 from argosy.learn.training.pupil import Arrays, Pupil
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.stage import Stage
+from argosy.learn.training.stops import OutOfTime, Stop
 from argosy.learn.training.watch import Watch
 from argosy.learn.training.workers import Workers
 
+MARGIN = 1.2  # of the last one's time is taken for what the next will need
 MakeStage = Callable[..., Stage]
 ALGORITHMS = {  # imported when they are needed: some take seconds
     "es": "evolution:Evolving", "dl2": "slots:SlotBySlot", "ppo": "rollouts:ByPpo", "sac": "rollouts:BySac",
@@ -36,8 +38,10 @@ def algorithm(name: str) -> MakeStage:
 class Session:
     """What is done, what is known, and how to go on. `recipe`, `pupil` and `ground` belong together."""
 
-    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, workers: Workers, watch: Watch) -> None:
-        self.recipe, self.pupil, self._watch = recipe, pupil, watch
+    def __init__(
+        self, recipe: Recipe, pupil: Pupil, ground: Ground, workers: Workers, watch: Watch, stop: Stop | None = None
+    ) -> None:
+        self.recipe, self.pupil, self._watch, self._stop = recipe, pupil, watch, stop or Stop()
         self._workers, self._ground = workers, ground
         self._judge = Judge(recipe, pupil, ground, workers)
         self._judge.check()
@@ -50,6 +54,8 @@ class Session:
         self.best: Verdict | None = None
         self.best_arrays: Arrays = {}
         self.seconds: dict[str, float] = {}
+        self._own_s = 0.0  # what the last update took here, beside what workers did
+        self._validation_s = 0.0  # what the last one took
 
     def _make(self) -> Stage:
         return self._makers[self._number](self.recipe, self.pupil, self._ground, self._actor, self._workers)
@@ -59,7 +65,10 @@ class Session:
         return self._number == len(self._makers) - 1
 
     def step(self) -> bool:
-        """One update, or what is due before it; False when there is nothing left to do."""
+        """One update, or what is due before it; False when there is nothing left to do.
+
+        Raises `OutOfTime` rather than begin, or go on with, what will not be done in time; then nothing has changed.
+        """
         began = time.monotonic()
         stage = self._stage
         ended = stage.done >= stage.total or (self.last_stage and self._is_exhausted())
@@ -67,14 +76,14 @@ class Session:
             if self._is_due(ended) and not self._is_judged():
                 self._validate()
             elif not ended:
-                figures = stage.update()
+                figures = self._update()
                 self._watch.updated(stage.name, stage.done, stage.total, figures)
             elif self.last_stage:
                 return False
             else:
                 self._actor.take(stage.arrays())
                 self._number += 1
-                self._stage = self._make()
+                self._stage, self._own_s = self._make(), 0.0
             return True
         finally:
             self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + time.monotonic() - began
@@ -96,9 +105,27 @@ class Session:
             return False
         return len(self.curve) - 1 - self.curve.index(self.best) >= self.recipe.patience
 
+    def _update(self) -> dict[str, float]:
+        """Leaves as much time as a validation takes: weights that are not judged are of no use."""
+        end_s = self._stop.end_s - MARGIN * (self._own_s + self._validation_s)
+        began, waited_s = time.monotonic(), self._workers.waited_s
+        if began >= end_s:
+            raise OutOfTime
+        self._workers.end_s = end_s
+        figures = self._stage.update()
+        self._own_s = time.monotonic() - began - (self._workers.waited_s - waited_s)
+        return figures
+
+    def validate_last(self) -> None:
+        """Judge the weights with which the time ended. Makes what follows differ from a run that was not stopped."""
+        if self.last_stage and self._stage.done and not self._is_judged():
+            self._validate()
+
     def _validate(self) -> None:
-        arrays = self._stage.arrays()
+        began, arrays = time.monotonic(), self._stage.arrays()
+        self._workers.end_s = self._stop.end_s
         verdict = self._judge(self._stage.name, self._stage.done, arrays)
+        self._validation_s = time.monotonic() - began
         self.curve.append(verdict)
         better = self.best is None or verdict.score < self.best.score
         if better:

@@ -5,6 +5,7 @@ The first Ctrl-C lets the update of the moment finish, so that nothing is lost; 
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -12,20 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = "interrupted"
+OUT_OF_TIME = "out of time"
+
+
+class OutOfTime(Exception):
+    """The time is up, or would be before what is next is done. What was begun is given up, and changes nothing."""
+
 
 class Stop:
-    """Asked after every update."""
+    """Asked before every update, and on the way wherever it waits for answers."""
 
-    def __init__(self, minutes: float | None = None) -> None:
-        self._end = None if minutes is None else time.monotonic() + 60.0 * minutes
+    def __init__(self, minutes: float | None = None, since_s: float | None = None) -> None:
+        began_s = time.monotonic() if since_s is None else since_s
+        self.end_s = math.inf if minutes is None else began_s + 60.0 * minutes
         self.interrupted = False
-
-    @property
-    def reason(self) -> str | None:
-        """Why to end now, if at all."""
-        if self.interrupted:
-            return "interrupted"
-        return "out of time" if self._end is not None and time.monotonic() >= self._end else None
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from argosy.learn.training.judge import Verdict
 from argosy.learn.training.pupil import Pupil
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.session import Session
-from argosy.learn.training.stops import Stop, ctrl_c
+from argosy.learn.training.stops import INTERRUPTED, OUT_OF_TIME, OutOfTime, Stop, ctrl_c
 from argosy.learn.training.watch import Watch
 from argosy.learn.training.workers import Workers, one_thread
 from argosy.policies.base import create
@@ -41,6 +41,7 @@ class Trained:
     curve: tuple[Verdict, ...]
     seconds: dict[str, float]  # by stage
     ended: str
+    reached: tuple[str, int, int]  # stage, updates done, updates in all
 
 
 def train(
@@ -51,16 +52,21 @@ def train(
     workers: int | None = None,
     ray: str | None = None,
     minutes: float | None = None,
+    since_s: float | None = None,
     resume: bool = False,
     watch: Watch | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Trained:
-    """Make the weights of a recipe. Without `output` nothing is written, and there is nothing to resume."""
+    """Make the weights of a recipe. Without `output` nothing is written, and there is nothing to resume.
+
+    The `minutes` count from `since_s`, by `time.monotonic`; default: from now.
+    """
     if minutes is not None and not minutes > 0:
         raise InputError(f"--minutes {minutes:g} is no time to train", hint="give more than 0")
     if recipe.measured != (data is not None):
         hint = "name it with --data" if recipe.measured else "leave out the folder"
         raise InputError(f"the recipe is {'' if recipe.measured else 'not '}for real data from a folder", hint=hint)
+    stop = Stop(minutes, since_s)
     ground = Ground.of(recipe, data)
     ground.check()
     create(ground.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # refuses a teacher that there is not
@@ -68,10 +74,10 @@ def train(
     found = _find_checkpoint(recipe, kept, resume)
     warm_up(say)
     with single_thread(), Workers(workers, ray) as crew:
-        session = Session(recipe, Pupil.of(recipe, ground), ground, crew, watch or Watch())
+        session = Session(recipe, Pupil.of(recipe, ground), ground, crew, watch or Watch(), stop)
         if found is not None:
             session.restore(found.notes, found.state)
-        return _run(session, output, kept, Stop(minutes), say)
+        return _run(session, output, kept, stop, say)
 
 
 def _find_checkpoint(recipe: Recipe, path: Path | None, resume: bool) -> checkpoint.Checkpoint | None:
@@ -98,12 +104,17 @@ def _run(session: Session, output: Path | None, kept: Path | None, stop: Stop, s
     with ctrl_c(stop, say):
         try:
             while session.step():
-                if stop.reason is not None:
-                    ended = stop.reason
+                if stop.interrupted:
+                    ended = INTERRUPTED
                     save()
                     break
                 if time.monotonic() - saved > SAVE_EVERY_S:
                     save()
+        except OutOfTime:
+            ended = OUT_OF_TIME
+            save()  # before the last validation, which an uninterrupted run would not have made
+            with suppress(OutOfTime):
+                session.validate_last()
         except TrainingError as problem:
             _keep_best(session, output, say)
             raise problem
@@ -129,7 +140,7 @@ def _trained(session: Session, ended: str, output: Path | None) -> Trained:
     if session.best is not None:
         about = describe(session, output.name if output is not None else f"{session.recipe.system}.safetensors")
         weights = Weights(session.best_arrays, about, str(output or "memory"))
-    return Trained(weights, session.best, tuple(session.curve), dict(session.seconds), ended)
+    return Trained(weights, session.best, tuple(session.curve), dict(session.seconds), ended, session.progress)
 
 
 def describe(session: Session, output: str) -> dict[str, Any]:

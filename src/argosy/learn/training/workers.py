@@ -6,22 +6,27 @@ processes live as long as the crew, and each uses one thread. Ctrl-C is the busi
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
-import signal
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Self, TypeVar
 
 from argosy.errors import ArgosyError, InputError
-from argosy.sim.pool import cores, end_with_parent
+from argosy.learn.training.stops import OutOfTime
+from argosy.sim.pool import cores, end_with_parent, hold_ctrl_c
 
 T = TypeVar("T")
 R = TypeVar("R")
 KNOCK_S = 5.0
+AHEAD = 2  # tasks for each process that are handed out, so that none waits for its next
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -36,16 +41,22 @@ class Workers:
         self._address = ray
         self._pool: ProcessPoolExecutor | None = None
         self._remote: Any = None
+        self._late = False
+        self.waited_s = 0.0  # for answers, in all
+        self.end_s = math.inf  # by `time.monotonic`: answers that are not there by then are not waited for
 
     def __enter__(self) -> Self:
         if self._address is not None:
             self._remote = _join_ray(self._address, self.count)
         elif self.count > 1:
-            with _single_threaded():
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self.count, context, _begin)
-                for _ in range(self.count):
-                    self._pool.submit(os.getpid)  # makes it start one process more
+            self._pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"), _begin)
+            try:
+                with _single_threaded(), hold_ctrl_c():
+                    for _ in range(self.count):
+                        self._pool.submit(os.getpid)  # makes it start one process more
+            except BaseException as problem:  # above all Ctrl-C: nobody else would end them
+                self.__exit__(type(problem))
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -56,26 +67,50 @@ class Workers:
             self._remote = None
         if self._pool is not None:
             mine = list((self._pool._processes or {}).values())
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
-            for process in mine if kind is not None else ():
+            wait = kind is None and not self._late  # they may be at work for long on what nobody wants any more
+            self._pool.shutdown(wait=wait, cancel_futures=True)
+            for process in () if wait else mine:
                 process.terminate()
             self._pool = None
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """`function`, found at the top of a module, of each task."""
-        if self._remote is not None:
-            return _ask_ray(self._remote, function, tasks)
-        if self._pool is None:
-            return [function(task) for task in tasks]
+        """`function`, found at the top of a module, of each task; raises `OutOfTime` at `end_s`."""
+        began = time.monotonic()
         try:
-            return list(self._pool.map(function, tasks))
+            return self._answers(function, tasks)
+        finally:
+            self.waited_s += time.monotonic() - began
+
+    def _answers(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        if self._remote is not None:
+            return _ask_ray(self._remote, function, tasks, self._left_s())
+        if self._pool is None:
+            return [self._in_time(function, task) for task in tasks]
+        todo = iter(tasks)
+        waiting = deque(self._pool.submit(function, task) for task in islice(todo, AHEAD * self.count))
+        answers = []
+        try:
+            while waiting:  # few are handed out at a time: those that nobody waits for any more are done nevertheless
+                answers.append(waiting.popleft().result(self._left_s()))
+                waiting.extend(self._pool.submit(function, task) for task in islice(todo, 1))
         except BrokenProcessPool:
             raise ArgosyError("a worker process ended unexpectedly (out of memory? fewer workers need less)") from None
+        except TimeoutError:
+            self._late = True
+            raise OutOfTime from None
+        return answers
+
+    def _in_time(self, function: Callable[[T], R], task: T) -> R:
+        if self._left_s() == 0.0:
+            raise OutOfTime
+        return function(task)
+
+    def _left_s(self) -> float | None:
+        return None if self.end_s == math.inf else max(0.0, self.end_s - time.monotonic())
 
 
 def _begin() -> None:
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     one_thread()
 
 
@@ -144,11 +179,16 @@ def _call(function: Callable[[T], R], task: T) -> R:
     return function(task)
 
 
-def _ask_ray(remote: Any, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+def _ask_ray(remote: Any, function: Callable[[T], R], tasks: Sequence[T], limit_s: float | None) -> list[R]:
     import ray
 
+    waiting = [remote.remote(function, task) for task in tasks]
     try:
-        answers: list[R] = ray.get([remote.remote(function, task) for task in tasks])
+        answers: list[R] = ray.get(waiting, timeout=limit_s)
+    except ray.exceptions.GetTimeoutError:
+        for answer in waiting:
+            ray.cancel(answer, force=True)
+        raise OutOfTime from None
     except ray.exceptions.RayTaskError as problem:
         raise problem.as_instanceof_cause() from None  # type: ignore[no-untyped-call]
     return answers

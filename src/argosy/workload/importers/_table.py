@@ -30,6 +30,8 @@ MAX_JSON_BYTES = 2**29  # JSON is parsed as a whole; the largest public log has 
 
 WHICH, WHO = "is this the file you meant?", "check the command that wrote it"  # hints
 
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
 Bad = tuple[int, str]  # line, reason
 
 
@@ -192,6 +194,10 @@ def _header(line: bytes, separator: str, quoted: bool, path: Path, number: int) 
         names = next(csv.reader([text], delimiter=separator)) if quoted else text.split(separator)
     except csv.Error as problem:
         raise TraceError(f"no header: {problem}", where=f"{path}:{number}", hint=WHICH) from None
+    other = next((word for mark, word in OTHER_SEPARATORS.items() if mark in text), None)
+    if separator == "," and len(names) == 1 and other is not None:
+        hint = "save it with commas between columns, and points in decimal numbers"
+        raise TraceError(f"its columns are separated by {other}, not by commas", where=f"{path}:{number}", hint=hint)
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise TraceError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import polars as pl
 
@@ -14,6 +15,18 @@ from argosy.workload.synth.profile import Profile
 from argosy.workload.trace import Trace
 
 PROFILES: dict[str, Profile] = {p.name: p for p in (PHILLY, HELIOS, PAI, ACME, GAVEL, POLLUX, DL2_PROFILE)}
+
+
+MAX_SPAN_DAYS = 36_525  # a hundred years; rates are drawn hour by hour
+BYTES_PER_JOB = 400  # at the peak, about
+
+
+def _check_memory(jobs: int) -> None:
+    """Refuse what this machine cannot hold."""
+    need, have = jobs * BYTES_PER_JOB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        what = f"{jobs:,} jobs need about {need // 2**30:,} GiB of memory, this machine has {have / 2**30:.0f}"
+        raise InputError(what, hint=f"ask for at most {have // BYTES_PER_JOB:,} jobs")
 
 
 def generate(
@@ -44,6 +57,8 @@ def generate(
     if load is not None and days is not None:
         raise InputError(f"days = {days:g} and load = {load:g} both set the span", hint="give one of them")
 
+    _check_memory(jobs)
+
     profile = PROFILES[like]
     frame = profile.jobs.draw(jobs, seed, largest_gpus=math.inf if gpus is None else gpus)
     smallest = float(frame["gpus"].to_numpy().min())
@@ -55,6 +70,11 @@ def generate(
         span_s = days * DAY_S
     else:
         span_s = profile.arrivals.natural_span_s(jobs)
+    if not span_s <= MAX_SPAN_DAYS * DAY_S:
+        raise InputError(
+            f"{jobs:,} jobs would arrive over {days or span_s / DAY_S:g} days, more than {MAX_SPAN_DAYS:,}",
+            hint="give fewer days, a larger load, or fewer jobs",
+        )
     digits = len(str(jobs - 1))
     frame = frame.with_columns(
         pl.Series("submit_s", profile.arrivals.times_s(jobs, span_s, seed)).round(3),

@@ -1,0 +1,78 @@
+"""The result of a comparison in a sentence or two, with as much certainty as the intervals give.
+
+Recommended is only what a real scheduler could do: the best of the policies that see no true durations. One that sees
+them tells how much there is to gain.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from argosy.explain.words import listed
+from argosy.report.comparison import Comparison, sees_future
+from argosy.report.page import signed
+
+SAME = 1e-9  # relative difference of mean JCTs that only rounding makes
+
+
+def verdict(comparison: Comparison) -> str:
+    """The headline, as HTML."""
+    means = {policy: s["jct_mean_s"].mean for policy, s in comparison.summary.items()}
+    known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
+    if len(comparison.policies) == 1 or not known:
+        return f"One policy, {escape(comparison.policies[0])}."
+    told = {p for p in known if sees_future(next(iter(comparison.runs[p].values())))}
+    fair = {policy: mean for policy, mean in known.items() if policy not in told}
+    texts = []
+    if fair:
+        texts.append(_leaders(comparison, fair, "Of the policies that see no true durations, " if told else ""))
+    leader = min(fair.values(), default=math.inf)
+    ahead = {policy: mean for policy, mean in known.items() if policy in told and mean < leader * (1 - SAME)}
+    if ahead:
+        texts.append(_bound(comparison, ahead))
+    return " ".join(texts)
+
+
+def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str:
+    """Who has the shortest mean JCT among these policies, and by how much."""
+    base, best = comparison.baseline, _shortest(means)
+    if len(best) == len(means) > 1:
+        return f"{among}{_names(best)} have the same mean job completion time."
+    if base in best:
+        rest = [policy for policy in best if policy != base]
+        tied = f" {_names(rest)} {'ties' if len(rest) == 1 else 'tie'} with it." if rest else ""
+        nobody = f"{among}none" if among else "No policy"
+        return f"{nobody} has a shorter mean job completion time than {_names([base])}, the baseline.{tied}"
+    have = "has" if len(best) == 1 else "tie for"
+    against = _against(comparison, best[0])
+    return f"{among}{_names(best)} {have} the shortest mean job completion time, {against}"
+
+
+def _bound(comparison: Comparison, means: dict[str, float]) -> str:
+    """What policies reach that are told true durations."""
+    best = _shortest(means)
+    reach = "reaches" if len(best) == 1 else "reach"
+    than = _against(comparison, best[0]) if best[0] != comparison.baseline else "the baseline's."
+    return f"As a bound: with true durations, which no real scheduler knows, {_names(best)} {reach} {than}"
+
+
+def _against(comparison: Comparison, policy: str) -> str:
+    """The change against the baseline, how sure it is, and a full stop."""
+    paired = comparison.paired[policy, comparison.baseline]
+    change = paired.change
+    sure = doubt = ""
+    if not math.isnan(change.low):
+        sure = f" (95 % interval {signed(change.low)} … {signed(change.high)}, paired by {paired.by})"
+        doubt = "" if change.excludes_zero() else " The interval includes zero: this may be chance."
+    return f"{signed(change.mean)} against {_names([comparison.baseline])}{sure}.{doubt}"
+
+
+def _shortest(means: dict[str, float]) -> list[str]:
+    least = min(means.values())
+    return [policy for policy, mean in means.items() if mean <= least * (1 + SAME)]
+
+
+def _names(policies: list[str]) -> str:
+    return listed([f"<b>{escape(policy)}</b>" for policy in policies])
+
