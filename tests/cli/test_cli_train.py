@@ -79,7 +79,7 @@ def test_ctrl_c_says_how_to_go_on(argosy: Argosy, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Imitation, "update", pressed)
     cut = argosy(*PLUS, "-o", "w.safetensors")
     assert cut.code == 130
-    assert "no weights yet: it ended within the warm-up" in cut.err
+    assert "no weights yet: it ended within the warm-up, after 1 of 2 updates" in cut.err
     (again,) = [line for line in cut.err.splitlines() if line.startswith("interrupted; to go on: ")]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -87,6 +87,22 @@ def test_ctrl_c_says_how_to_go_on(argosy: Argosy, tmp_path: Path, monkeypatch: p
     assert resumed.code == 0, resumed.err
     assert (tmp_path / "w.safetensors").exists()
     assert not (tmp_path / "w.safetensors.training").exists()
+
+
+def test_no_weights_is_a_failure_that_says_how_to_go_on(argosy: Argosy, tmp_path: Path) -> None:
+    endless = ["--warm-up", "1000000", "--minutes", "0.02"]
+    words = [*PLUS, *endless, "-o", "w.safetensors", "--report", "page.html"]
+    ended = argosy(*words)
+    assert ended.code == 1
+    assert "no weights and no report yet: it ended within the warm-up, after " in ended.err
+    assert f"out of time; to go on, with more --minutes: argosy {shlex.join(words)} --resume" in ended.err
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["tiny.yaml", "w.safetensors.training"]
+
+
+def test_the_page_shows_the_command_that_was_run(argosy: Argosy, tmp_path: Path) -> None:
+    words = [*PLUS, "-o", "w.safetensors", "--report", "page.html"]
+    assert argosy(*words).code == 0
+    assert f"<pre>argosy {shlex.join(words)}</pre>" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +127,13 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
         (["--set", "sigma"], "is not understood"),
         (["--set", "sigmar=1"], "did you mean sigma"),
         (["--workers", "0"], "--workers 0 is too small"),
+        (["--workers", "100000"], "--workers 100000 is too large"),
+        (["--jobs", "100000000000"], "--jobs 100000000000 is too large"),
+        (["--cap", "10000000000000000000"], "--cap 10000000000000000000 is too large"),
+        (["--windows", "100000000000"], "--windows 100000000000 is too large"),
+        (["--seed", f"{10**40}"], "is too large"),
+        (["--slot-s", "inf"], "--slot-s inf is too large"),
+        (["--slot-s", "nan"], "--slot-s nan is too small"),
         (["--minutes", "-1"], "--minutes -1 is no time"),
         (["--no-critic"], "--no-critic is for DL2's own algorithm"),
         (["--judge", "dl2-10"], "unknown scenario 'dl2-10'"),

@@ -66,3 +66,12 @@ def test_weights_that_can_not_be_verified(argosy: Argosy, folder: Path) -> None:
     assert "do not say how they were made" in answer.err
     assert argosy("zoo").code == 0
     assert "unknown shipped weights 'large'" in argosy("train", "--verify", "large").err
+
+
+def test_a_file_that_is_none_of_weights(argosy: Argosy, tmp_path: Path) -> None:
+    (tmp_path / "junk.bin").write_bytes(b"noise" * 99)
+    (tmp_path / "folder").mkdir()
+    for name, text in (("junk.bin", "the file of weights is damaged"), ("folder", "this is no file of weights")):
+        answer = argosy("zoo", "--show", name)
+        assert answer.code == 2
+        assert f"{name}: {text}" in answer.err and "`argosy train` has written" in answer.err

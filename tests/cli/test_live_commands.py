@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,10 +57,11 @@ def test_from_a_file_to_the_end(live: Argosy, tmp_path: Path) -> None:
 def test_many_at_once(live: Argosy, tmp_path: Path) -> None:
     for i in range(3):
         (tmp_path / f"{i}.yaml").write_text(f"name: many-{i}\nrun: fake seconds=0.1\narray: 2\n")
-    numbers = submitted(live("submit", "0.yaml", "1.yaml", "2.yaml", "--queue", "sweep", "--priority", "70"))
+    numbers = submitted(live("submit", "0.yaml", "1.yaml", "2.yaml", "--queue", "default", "--priority", "70"))
     assert len(numbers) == 6
     assert live("wait", *map(str, numbers), "--timeout", "5m").code == 0
-    jobs = json.loads(live("queue", "-a", "--queue", "sweep", "-o", "json").out)["jobs"]
+    jobs = json.loads(live("queue", "-a", "--queue", "default", "-o", "json").out)["jobs"]
+    jobs = [job for job in jobs if job["id"] in numbers]
     assert {job["id"] for job in jobs} == set(numbers)
     assert {(job["name"], job["priority"], job["array_index"]) for job in jobs} == {
         (f"many-{i}", 70.0, index) for i in range(3) for index in range(2)
@@ -91,7 +93,11 @@ def test_what_waits_says_why(live: Argosy) -> None:
     (third,) = submitted(live("submit", "--run", "fake seconds=0.1", "--after", str(second)))
     assert live("wait", str(first), "--timeout", "0.1s").code == 101
     assert f"waits for job {second}" in live("explain", str(third)).out
-    assert live("explain", str(second)).code == 0
+    seen, until = "", time.monotonic() + 60
+    while not seen and time.monotonic() < until:  # until the policy was asked
+        seen = json.loads(live("explain", str(second), "-o", "json").out)["evidence"].get("seen", "")
+    told = live("explain", str(second)).out
+    assert seen and " ".join(told.split()).count(seen) == 1  # the reason says it, and nothing says it again
     table = live("queue").out
     assert "big" in table
     assert f"waits for job {second}" in table
@@ -199,3 +205,89 @@ def test_values_of_jobs_can_not_command_a_terminal(live: Argosy, tmp_path: Path)
         shown = live(*command).out
         assert not any(character in shown for character in "\x1b\x07\u202e")
     assert "\\x1b]0;owned\\x07" in live("status", str(number)).out
+
+
+def test_who_did_what(live: Argosy) -> None:
+    number = str(submitted(live("submit", "--run", "fake seconds=60", "--name", "audited"))[0])
+    assert live("cancel", number).code == 0
+    found = json.loads(live("audit", "--job", number, "-o", "json").out)
+    assert [entry["action"] for entry in found] == ["cancel", "submit"] and found[1]["detail"] == "audited"
+    assert "audited" in live("audit", "--since", "1h", "--action", "submit", "-n", "5").out
+    header, first, *_ = live("audit", "--job", number, "-o", "csv").out.splitlines()
+    assert header.startswith("id,at,who") and f",cancel,job {number},done," in first
+    assert live("audit", "--since", "2999-01-01").out.count("\n") <= 1
+    wrong = live("audit", "--since", "yesterday")
+    assert wrong.code == 2 and "yesterday" in wrong.err
+
+
+def test_tokens_that_end_and_are_rotated(live: Argosy) -> None:
+    made = json.loads(live("token", "add", "zoe", "--expires", "2d", "-o", "json").out)
+    assert made["expires_at"] - made["created_at"] == 2 * 86_400
+    assert "never expires" in live("token", "add", "script", "--expires", "never").err
+    new = live("token", "rotate", str(made["id"]), "--keep-old", "0")
+    assert new.code == 0 and new.out.startswith("argosy-") and "ends now" in new.err
+    listed = live("token", "list").out
+    assert "(expired)" in listed and "last used" in listed and new.out.strip() not in listed
+    assert live("token", "add", "zoe", "--expires", "soon").code == 2
+
+
+def test_limits_are_set_shown_enforced_and_cleared(live: Argosy) -> None:
+    me = json.loads(live("audit", "-n", "1", "-o", "json").out)[0]["who"]
+    assert live("limits", "set", me, "--gpus", "1", "--priority", "60", "--queues", "default").code == 0
+    (row,) = (one for one in json.loads(live("limits", "-o", "json").out) if one["owner"] == me)
+    assert (row["gpus"], row["priority"], row["queues"], row["queued"]) == (1.0, 60.0, ["default"], None)
+    assert "0 of 1" in live("limits").out
+    refused = live("submit", "--run", "fake seconds=1", "--gpus", "2")
+    assert refused.code == 1 and f"{me} may hold 1 at once" in refused.err and "ask an operator" in refused.err
+    first, second = (submitted(live("submit", "--run", "fake seconds=600"))[0] for _ in range(2))
+    end = time.monotonic() + 120
+    while f"{me} holds 1 of 1 GPUs allowed" not in (told := live("explain", str(second)).out):
+        assert time.monotonic() < end, told
+        time.sleep(0.2)
+    assert live("limits", "set", me, "--gpus", "none").code == 0
+    while json.loads(live("status", str(second), "-o", "json").out)["state"] != "running":
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert live("cancel", str(first), str(second)).code == 0
+    assert live("limits", "clear", me).code == 0 and live("limits", "clear", me).code == 2
+    assert live("limits", "set", me).code == 2 and live("limits", "set", me, "--gpus", "many").code == 2
+    unknown = live("limits", "set", me, "--queues", "defualt")
+    assert unknown.code == 2 and "did you mean default" in unknown.err
+
+
+def test_a_backup_makes_no_folders(live: Argosy, tmp_path: Path) -> None:
+    answer = live("backup", "not/there/copy.db")
+    assert answer.code == 2
+    assert "not/there/copy.db: there is no folder 'not/there'" in answer.err and "mkdir -p not/there" in answer.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_history_is_in_the_order_of_ends(live: Argosy) -> None:
+    (slow,) = submitted(live("submit", "--run", "fake seconds=3", "--name", "ends-last"))
+    (fast,) = submitted(live("submit", "--run", "fake seconds=0.1", "--name", "ends-first"))
+    assert live("wait", str(slow), str(fast), "--timeout", "5m").code == 0
+    entries = json.loads(live("history", "-o", "json").out)
+    ends = [entry["ended_at"] for entry in entries]
+    assert ends == sorted(ends, reverse=True)
+    order = [entry["id"] for entry in entries]
+    assert order.index(slow) < order.index(fast)
+    assert [entry["id"] for entry in json.loads(live("history", "-o", "json", "-n", "1").out)] == order[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "command"),
+    [
+        ("job.sh", "#!/bin/sh\necho hello\n", ["job.sh"], "bash job.sh"),
+        ("train.py", "import torch\n", ["train.py"], "python train.py"),
+        ("start", "#!/bin/sh\n", ["start"], "./start"),
+        ("x.py", "", ["--", "python", "x.py", "--epochs", "3"], "python x.py --epochs 3"),
+    ],
+)
+def test_a_program_is_no_job_file(
+    live: Argosy, tmp_path: Path, name: str, text: str, words: list[str], command: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    answer = live("submit", *words)
+    assert answer.code == 2
+    assert "not a job file" in answer.err
+    assert f"argosy submit --run '{command}'" in answer.err or f"argosy submit --run {command}\n" in answer.err

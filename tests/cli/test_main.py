@@ -48,7 +48,8 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
     simulation = ["simulate", "compare", "league", "train", "zoo", "import", "generate"]
     live = ["demo", "serve", "submit", "queue", "status", "logs", "explain", "cancel", "wait", "history", "backup"]
-    assert listed == [*simulation, *live, "policies", "doctor", "nodes", "token", "grow"]
+    more = ["restore", "audit", "policies", "doctor", "nodes", "token", "limits", "grow"]
+    assert listed == [*simulation, *live, *more]
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

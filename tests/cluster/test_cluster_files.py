@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from argosy.cluster.cluster import Cluster, Network, Node, Queue, Reservation
 from argosy.cluster.files import (
     ClusterFile,
+    LimitSection,
     NetworkSection,
     NodeGroup,
     QueueSection,
@@ -127,7 +128,7 @@ def test_queues_and_reservations(write: Write) -> None:
         ("network: {}\n", 1, "nodes is missing", "nodes: [{count: 4"),
         ("nodes:\n  - {gpu: v100}\n", 2, "nodes[0].gpus is missing", "GPUs in one node"),
         ("nodes:\n  - {gpus: 8}\n  - {gpus: -1}\n", 3, "nodes[1].gpus should be greater", "GPUs in one node"),
-        ("nodes: [{gpus: 63}]\n", 1, "less than or equal to 62, is '63'", None),
+        ("nodes: [{gpus: 100001}]\n", 1, "less than or equal to 100000, is '100001'", None),
         ("nodes: [{gpus: 8, cpus: -2}]\n", 1, "nodes[0].cpus should be greater", "CPU cores"),
         ("nodes: [{gpus: 8, memory_gib: nan}]\n", 1, "memory_gib should be a finite number", None),
         ("nodes: [{gpus: 8, count: 0}]\n", 1, "count should be greater", None),
@@ -243,9 +244,9 @@ def test_csv_of_virtual_clusters(write: Write) -> None:
         ("node,gpus,num_gpus\na,8,8\n", ":1", "one column for gpus", "the header is"),
         ("node,gpus\na,8\nb\n", ":3", "1 values in a row of 2 columns", None),
         ("node,gpus\na,8\n,8\n", ":3", "no name", "first column"),
-        ("node,gpus\na,\n", ":2", "gpus must be a whole number 0..62, is ''", "0 stands for"),
+        ("node,gpus\na,\n", ":2", "gpus must be a whole number 0..100000, is ''", "0 stands for"),
         ("node,gpus\na,2.5\n", ":2", "is '2.5'", None),
-        ("node,gpus\na,100\n", ":2", "is '100'", None),
+        ("node,gpus\na,100001\n", ":2", "is '100001'", None),
         ("node,gpus\na,-1\n", ":2", "gpus must be a number ≥ 0, is '-1'", None),
         ("node,gpus,cpus\na,1,nan\n", ":2", "cpus must be a number ≥ 0, is 'nan'", None),
         ("node,gpus,cpus\na,1,many\n", ":2", "is 'many'", None),
@@ -256,7 +257,7 @@ def test_csv_of_virtual_clusters(write: Write) -> None:
         ("vc,nodes_8gpu\nvcA,1.5\n", ":2", "must be whole", None),
         ("vc,nodes_8gpu\nvcA,1\nvcA,1\n", ":3", "'vcA' stands twice", None),
         ("vc,nodes_8gpu\n,1\n", ":2", "no name", None),
-        ("vc,nodes_80gpu\nvcA,1\n", "", "gpus must be 0..62", None),
+        ("vc,nodes_800000gpu\nvcA,1\n", "", "gpus must be 0..100000", None),
     ],
 )
 def test_csv_mistakes(write: Write, text: str, line: str, what: str, hint: str | None) -> None:
@@ -372,6 +373,6 @@ def test_the_files_shown_in_the_documentation_work(write: Write) -> None:
 
 def test_the_documentation_names_every_key_and_preset() -> None:
     page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text("utf-8")
-    sections = (ClusterFile, NodeGroup, WattsSection, NetworkSection, QueueSection, ReservationSection)
+    sections = (ClusterFile, NodeGroup, WattsSection, NetworkSection, QueueSection, ReservationSection, LimitSection)
     keys = [key for section in sections for key in section.model_fields]
     assert [name for name in (*keys, *presets()) if f"`{name}`" not in page] == []

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,13 @@ def connect(api: str | None, home: Path | None) -> Client:
     needs_live("httpx")
     from argosy.live.client import Client
 
-    return Client.find(api, home)
+    return Client.find(api, home, warn=_warn_once)
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """A command may connect several times; its caller reads this once."""
+    say(text)
 
 
 def needs_live(*libraries: str) -> None:

@@ -69,6 +69,17 @@ def at_least(option: str, least: int, value: int | None) -> None:
         raise InputError(f"{option} {value} is too small", hint=f"give {least} or more")
 
 
+MOST_SEEDS = 10_000
+MOST_WORKERS = 1_000
+
+
+def within(option: str, least: int, most: int, value: int | None) -> None:
+    """Refuse a number that is too small, or that no machine could serve."""
+    at_least(option, least, value)
+    if value is not None and value > most:
+        raise InputError(f"{option} {value} is too large", hint=f"give {most} or less")
+
+
 def say(text: str) -> None:
     """Tell a person something that is not the answer."""
     typer.echo(text, err=True)

@@ -64,21 +64,27 @@ def _in_words(verdict: Verdict) -> str:
 
 def present(trained: Trained, output: Path, report: Path | None) -> None:
     """What came of it, and how to go on if it is not finished."""
+    command = ["argosy", *sys.argv[1:]]
     if trained.best is None:
-        say("no weights yet: it ended within the warm-up")
+        stage, done, total = trained.reached
+        say(f"no weights{'' if report is None else ' and no report'} yet: it ended within the {stage},"
+            f" after {done} of {total} updates")  # fmt: skip
     else:
         show(trained)
         say(f"wrote {output}: {_in_words(trained.best)}")
         if report is not None:
             from argosy.learn.training.page import write_page
 
-            write_page(trained, report)
+            write_page(trained, report, shlex.join(command))
             say(f"report: {report}")
     if trained.ended != "finished":
-        words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(f"{trained.ended}; to go on: {shlex.join(['argosy', *words, '--resume'])}")
+        again = [word for word in command if word != "--resume"]
+        more = ", with more --minutes" if trained.best is None and trained.ended == "out of time" else ""
+        say(f"{trained.ended}; to go on{more}: {shlex.join([*again, '--resume'])}")
     if trained.ended == "interrupted":
         raise typer.Exit(130)
+    if trained.best is None:
+        raise typer.Exit(1)
 
 
 def show(trained: Trained) -> None:

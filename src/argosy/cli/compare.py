@@ -13,6 +13,8 @@ import typer
 
 from argosy.cli._settings import with_settings
 from argosy.cli._shared import (
+    MOST_SEEDS,
+    MOST_WORKERS,
     WORKLOAD,
     DaysOption,
     JobsOption,
@@ -24,13 +26,13 @@ from argosy.cli._shared import (
     ReportOption,
     TraceOption,
     WindowOption,
-    at_least,
     check_writable,
     emit,
     parse_window,
     progress_bar,
     read_workload,
     say,
+    within,
 )
 from argosy.errors import InputError, UnknownName
 from argosy.sim.settings import Settings
@@ -103,8 +105,8 @@ def compare(
     from argosy.policies.base import create
 
     names, loads, span = parse_policies(policies), parse_sweep(sweep), parse_window(window)
-    at_least("--seeds", 1, seeds)
-    at_least("--workers", 1, workers)
+    within("--seeds", 1, MOST_SEEDS, seeds)
+    within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
         raise UnknownName("baseline", baseline, names)
     for name in names:

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -22,6 +23,8 @@ from importlib import metadata
 from typing import Annotated
 
 import typer
+
+from argosy.errors import PluginWarning
 
 MIN_PYTHON = (3, 11)
 
@@ -133,6 +136,7 @@ def examine() -> Iterator[Finding]:
     for distribution, (module, purpose) in REQUIRED.items():
         yield _library(distribution, module, purpose, minimum.get(distribution, "0"))
     yield _kernels()
+    yield from _plugins()
     for distribution, purpose in OPTIONAL.items():
         yield _optional(distribution, purpose)
     yield _slurm()
@@ -186,6 +190,22 @@ def _kernels() -> Finding:
         return Finding("kernel cache", Kind.OPTIONAL, Status.BROKEN, found, "start at full speed", fix)
     found = "cold: the first simulation compiles for some seconds, once"
     return Finding("kernel cache", Kind.OPTIONAL, Status.OK, found, "start at full speed")
+
+
+def _plugins() -> Iterator[Finding]:
+    """Policies of other distributions that do not load; those that do need no word."""
+    try:
+        from argosy.policies.base import POLICIES
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PluginWarning)  # it is in the answer
+            broken = POLICIES.broken
+    except ImportError:
+        return  # a required library is missing: that is told above
+    for plugin in broken:
+        found = f"{plugin.origin}: {plugin.reason}"
+        fix = f"{shlex.quote(sys.executable)} -m {plugin.remedy}" if plugin.distribution else None
+        yield Finding(f"policy {plugin.name}", Kind.OPTIONAL, Status.BROKEN, found, "a plugin; left out", fix)
 
 
 def _optional(distribution: str, purpose: str) -> Finding:

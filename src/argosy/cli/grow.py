@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from argosy.cli._shared import Output, OutputOption, ProgressOption, at_least, check_writable, emit, progress_bar, say
+from argosy.cli._shared import (
+    MOST_SEEDS,
+    MOST_WORKERS,
+    Output,
+    OutputOption,
+    ProgressOption,
+    check_writable,
+    emit,
+    progress_bar,
+    say,
+    within,
+)
 from argosy.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +28,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Grow networks while they train.", rich_markup_mode=None)
 
+MOST_PIXELS = 4096  # a side, and channels of a network
+MOST_DECISIONS = 100
+MOST_SEED = 2**62
 SeedOption = Annotated[int, typer.Option(help="same seed, same result")]
 WorkersOption = Annotated[int, typer.Option("--workers", "-j", help="processes")]
 TablesOption = Annotated[
@@ -102,8 +116,12 @@ def table(
     from argosy.grow.tables.make import make
     from argosy.grow.tables.table import SCENARIOS
 
-    at_least("--workers", 1, workers)
-    at_least("--width", 1, width)
+    within("--workers", 1, MOST_WORKERS, workers)
+    within("--width", 1, MOST_PIXELS, width)
+    within("--size", 1, MOST_PIXELS, size)
+    within("--decisions", 0, MOST_DECISIONS, decisions)
+    within("--runs", 1, MOST_SEEDS, runs)
+    within("--seed", 0, MOST_SEED, seed)
     names = _scenarios(scenario, SCENARIOS)
     chosen = _options(options)
     output.mkdir(parents=True, exist_ok=True)
@@ -139,6 +157,7 @@ def train(
     \b
     argosy grow train --table tables/ --curriculum early,late,middle -o agent.safetensors
     """
+    within("--seed", 0, MOST_SEED, seed)
     from argosy.grow.agents.training import train_agent
     from argosy.grow.tables.table import read_all
 
@@ -206,6 +225,7 @@ def demo(
 
     Fashion-MNIST if it is there (argosy grow data fashion-mnist), scikit-learn's digits otherwise.
     """
+    within("--seed", 0, MOST_SEED, seed)
     from argosy.grow.demo import run_demo
 
     output.mkdir(parents=True, exist_ok=True)
@@ -239,8 +259,8 @@ def study(
     """
     from argosy.grow.study.all import run_study
 
-    at_least("--seeds", 2, seeds)
-    at_least("--workers", 1, workers)
+    within("--seeds", 2, MOST_SEEDS, seeds)
+    within("--workers", 1, MOST_WORKERS, workers)
     output.mkdir(parents=True, exist_ok=True)
     wanted = None if parts == "all" else [p.strip() for p in parts.split(",")]
     with progress_bar("study", None, progress) as tick:

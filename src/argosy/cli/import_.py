@@ -96,7 +96,7 @@ def summary(report: ImportReport, output: Path) -> list[str]:
     ]
     lines += [f"  note: {note}" for note in report.notes]
     if report.skipped:
-        lines.append(f"  {len(report.skipped):,} bad rows skipped:")
+        lines.append(f"  {len(report.skipped):,} bad row{'' if len(report.skipped) == 1 else 's'} skipped:")
         lines += [f"    {place}: {reason}" for place, reason in report.skipped[:SHOWN]]
         if len(report.skipped) > SHOWN:
             lines.append(f"    … and {len(report.skipped) - SHOWN:,} more")

@@ -112,12 +112,13 @@ def explain(
 
 
 def _told(reason: dict[str, Any]) -> list[Any]:
-    """First the reason itself, then what it rests on."""
+    """First the reason itself, then what it rests on and the reason does not say."""
     lines = "\n".join(map(safe, reason["text"].splitlines()))
     parts: list[Any] = [f"job {reason['job']} ({reason['state']}): {lines}"]
     evidence = reason["evidence"]
     if isinstance(evidence, dict):
-        rows = [(name.replace("_", " "), _plain(value)) for name, value in evidence.items()]
+        new = {n: value for n, value in evidence.items() if not (isinstance(value, str) and safe(value) in lines)}
+        rows = [(name.replace("_", " "), _plain(value)) for name, value in new.items() if value not in ("", [], ())]
         parts += ["", table_of(("", ""), rows)] if rows else []
     elif evidence and safe(evidence) not in lines:
         parts += [safe(evidence)]
@@ -135,16 +136,24 @@ def _plain(value: Any) -> str:
 
 
 def cancel(
-    jobs: JobsArgument, *, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None
+    jobs: JobsArgument,
+    *,
+    now: Annotated[bool, typer.Option("--now", "--force", help="kill those that run: they cannot save first")] = False,
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
 ) -> None:
     """Cancel jobs. One that runs is asked to save its work and leave; its checkpoints are kept.
 
+    Cancelled a second time it has a few seconds left, and with --now none.
+
     \b
     argosy cancel 7
+    argosy cancel --now 7
     argosy cancel $(seq 10 20)
     """
     with connect(api, home) as daemon:
-        answer = daemon.post("/v1/jobs/cancel", {"ids": jobs})
+        answer = daemon.post("/v1/jobs/cancel", {"ids": jobs, "now": now})
     if output is not Output.TABLE:
         emit(answer, output)
         return

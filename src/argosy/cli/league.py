@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from argosy.cli._shared import Output, OutputOption, ProgressOption, at_least, check_writable, emit, progress_bar, say
+from argosy.cli._shared import (
+    MOST_SEEDS,
+    MOST_WORKERS,
+    Output,
+    OutputOption,
+    ProgressOption,
+    check_writable,
+    emit,
+    progress_bar,
+    say,
+    within,
+)
 from argosy.cli.compare import parse_policies
 from argosy.errors import InputError, UnknownName
 
@@ -68,8 +79,8 @@ def league(
     if list_:
         show_list(chosen, output)
         return
-    at_least("--seeds", 1, seeds)
-    at_least("--workers", 1, workers)
+    within("--seeds", 1, MOST_SEEDS, seeds)
+    within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
         raise UnknownName("baseline", baseline, names)
     count = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from argosy import __version__
+from argosy.cli.audit import audit
 from argosy.cli.compare import compare
 from argosy.cli.demo import demo
 from argosy.cli.doctor import doctor
@@ -19,10 +22,12 @@ from argosy.cli.history import history
 from argosy.cli.import_ import import_trace
 from argosy.cli.jobs import cancel, explain, status
 from argosy.cli.league import league
+from argosy.cli.limits import app as limits
 from argosy.cli.logs import logs
 from argosy.cli.nodes import app as nodes
 from argosy.cli.policies import policies
 from argosy.cli.queue import queue
+from argosy.cli.restore import restore
 from argosy.cli.serve import serve
 from argosy.cli.simulate import simulate
 from argosy.cli.submit import submit
@@ -31,7 +36,7 @@ from argosy.cli.tokens import backup
 from argosy.cli.train import train
 from argosy.cli.wait import wait
 from argosy.cli.zoo import zoo
-from argosy.errors import ArgosyError
+from argosy.errors import ArgosyError, PluginWarning
 
 
 class PlainHelp(TyperGroup):
@@ -67,10 +72,13 @@ app.command()(cancel)
 app.command()(wait)
 app.command()(history)
 app.command()(backup)
+app.command()(restore)
+app.command()(audit)
 app.command()(policies)
 app.command()(doctor)
 app.add_typer(nodes, name="nodes")
 app.add_typer(token, name="token")
+app.add_typer(limits, name="limits")
 app.add_typer(grow, name="grow")
 
 
@@ -94,20 +102,55 @@ def argosy(
     """
 
 
+def _plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours as a sentence; whatever else warns is shown with its place, as usual."""
+    if issubclass(category, PluginWarning):
+        return f"warning: {message}\n"
+    return _usual_format(message, category, filename, lineno, line)
+
+
+_usual_format = warnings.formatwarning
+
+
 def main() -> None:
-    """Run the command line: exit code 0 ok, 1 failed, 2 wrong input, 130 interrupted."""
+    """Run the command line: exit code 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads on."""
     debugging = bool(os.environ.get("ARGOSY_DEBUG"))
+    warnings.formatwarning = _plain_warning
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # here, where a reader who has gone is no error
+    except BrokenPipeError:
+        _end_without_reader()
     except ArgosyError as problem:
         if debugging:
             raise
         typer.echo(f"error: {problem}", err=True)
         sys.exit(problem.exit_code)
+    except MemoryError as problem:
+        if debugging:
+            raise
+        text = f"error: there is not enough memory: {problem}\n  → ask for less: fewer jobs, seeds, workers"
+        typer.echo(text, err=True)
+        sys.exit(1)
     except SystemExit as end:
         if end.code == 130:
             typer.echo("interrupted", err=True)
+        elif isinstance(end.__context__, BrokenPipeError):  # which Typer takes for a failure
+            _end_without_reader()
         raise
+
+
+def _end_without_reader() -> None:
+    """Whoever read our output wants no more of it, such as `head`: end as other programs do, without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+    sys.exit(128 + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ def policies(output: OutputOption = Output.TABLE) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from argosy.policies.base import POLICIES
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("policy", "decides", "may see", "what it does", "parameters", "reference"):
         table.add_column(name, no_wrap=name == "policy")
@@ -28,6 +30,9 @@ def policies(output: OutputOption = Output.TABLE) -> None:
         table.add_row(*map(Text, row), Text(policy["reference"], style="dim"))
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(table)
+    for plugin in POLICIES.broken:
+        text = f"\nLeft out: {plugin.name} of {plugin.origin}: {plugin.reason}"
+        console.print(Text(text, style="yellow"), soft_wrap=True)
     console.print("\nUse one as name or name:parameter=value, such as las:quantum_s=300.", soft_wrap=True)
 
 

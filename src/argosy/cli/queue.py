@@ -62,8 +62,11 @@ def queue(
 
 
 def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], limit: int) -> dict[str, Any]:
-    """What runs, then what waits in the order it came, then what has ended most recently: `limit` jobs at most."""
-    jobs: list[dict[str, Any]] = []
+    """What runs, then what waits in the order it came, then what has ended most recently: `limit` jobs at most.
+
+    A job that changes its state between two questions is shown once, as it was told last.
+    """
+    jobs: dict[int, dict[str, Any]] = {}
     more, counts = False, {}
     for group, oldest_first in ((LIVE, True), (WAITING, True), (ENDED, False)):
         wanted = ",".join(state for state in states if state in group)
@@ -73,11 +76,14 @@ def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], lim
             page = daemon.get(
                 "/v1/jobs", **asked, **cursor, state=wanted, oldest_first=oldest_first, limit=min(PAGE, left)
             )
-            jobs, counts, left, seen = jobs + page["jobs"], page["counts"], left - len(page["jobs"]), page["next"]
+            for job in page["jobs"]:
+                jobs.pop(job["id"], None)
+                jobs[job["id"]] = job
+            counts, left, seen = page["counts"], limit - len(jobs), page["next"]
             if seen is None:
                 break
         more = more or bool(wanted and (seen is not None or left <= 0))
-    return {"jobs": jobs, "more": more, "counts": counts}
+    return {"jobs": list(jobs.values()), "more": more, "counts": counts}
 
 
 def _states(text: str) -> tuple[str, ...]:

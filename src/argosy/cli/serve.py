@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from argosy.live.backends.base import Backend
     from argosy.live.daemon import Daemon
     from argosy.live.home import Home
+    from argosy.live.tls import ServerTls
 
 NETWORK, LOCAL = "Who may call it", "The nodes of --cluster local or fake"
+BOUNDS = "How much they may ask"
 
 
 def serve(
@@ -45,7 +47,33 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="a web page that may call it; repeatable", rich_help_panel=NETWORK)
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="encrypt, with certificates of its own", rich_help_panel=NETWORK)
+    ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="encrypt, with this certificate (PEM)", rich_help_panel=NETWORK)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="its key (PEM)", rich_help_panel=NETWORK)] = None,
+    max_connections: Annotated[
+        int, typer.Option(help="at most half of its descriptors", min=1, rich_help_panel=BOUNDS)
+    ] = 1000,
+    max_connections_per_address: Annotated[int, typer.Option(min=1, rich_help_panel=BOUNDS)] = 250,
+    head_timeout: Annotated[
+        float, typer.Option(help="seconds until the head of a request is there", min=0.1, rich_help_panel=BOUNDS)
+    ] = 10.0,
+    user_rate: Annotated[
+        float,
+        typer.Option(help="requests a second of one user, five times as many at once; 0: any", min=0,
+                     rich_help_panel=BOUNDS),
+    ] = 200.0,
     log: Annotated[Path | None, typer.Option(help="its log; default: daemon.log in its home; - is stderr")] = None,
+    new_database: Annotated[
+        bool,
+        typer.Option("--new-database", help="begin anew where the database was lost; better: argosy restore FILE"),
+    ] = False,
+    max_grace: Annotated[
+        str, typer.Option(help="the longest that a job may take to save its work and leave; then it is killed")
+    ] = "10m",
     stop_jobs: Annotated[
         bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and leave; they go on next time")
     ] = False,
@@ -57,6 +85,7 @@ def serve(
     argosy serve --policy srtf --nodes 2 --slots 4
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` takes no time of any CPU
     argosy serve --cluster cluster.yaml --port 7557
+    argosy serve --host 0.0.0.0 --allow-host gpu1.example.org --port 7557 --tls
 
     \b
     Then, in another terminal:
@@ -65,13 +94,19 @@ def serve(
 
     Ctrl-C ends the daemon; jobs go on, and the next `argosy serve` finds them again.
     """
-    needs_live("fastapi", "uvicorn", "prometheus_client")
+    needs_live("fastapi", "uvicorn", "httptools", "prometheus_client", *(["cryptography"] if tls else []))
     for option, value in (("--nodes", nodes), ("--slots", slots)):
         at_least(option, 1, value)
+    from argosy.config import parse_duration
+    from argosy.live.api import create_app
     from argosy.live.api.guard import allowed_host
+    from argosy.live.api.rates import Rate
+    from argosy.live.connections import ConnectionLimits
+    from argosy.live.daemon import Daemon
     from argosy.live.home import Home
     from argosy.policies.base import create
 
+    most_s = parse_duration(max_grace)
     create(policy)  # a wrong name is told now, not by a process far away
     _warm_up()
     place = Home(home)
@@ -80,11 +115,21 @@ def serve(
     place.create()
     written = log or place.folder / "daemon.log"
     _log_to(written)
-    if not allowed_host(host, ()):
-        say("take care: this is plain HTTP, so that others on the network can read tokens; put TLS in front of it")
-    daemon = _daemon(place, machines, policy, kind, host, port, [*(allow_host or []), host], allow_origin or [])
+    names = [*(allow_host or []), host]
+    encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
+    if encryption is None and not allowed_host(host, ()):
+        say("take care: this is plain HTTP, so that others on the network can read tokens; encrypt it with --tls")
+    app = partial(create_app, hosts=names, origins=allow_origin or [], user_rate=Rate(user_rate, 5 * user_rate))
+    bounds = ConnectionLimits(max_connections, max_connections_per_address, head_timeout)
+    daemon = Daemon(
+        place, machines, policy, _backend(kind, place, machines), app=app, host=host, port=port, connections=bounds,
+        tls=encryption, new_database=new_database, max_grace_s=most_s,
+    )  # fmt: skip
     import asyncio
+    import gc
 
+    gc.collect()
+    gc.freeze()  # what was imported stays: looking through it again would hold up everybody for a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
 
 
@@ -131,14 +176,17 @@ def _backend(kind: str, home: Home, cluster: Cluster) -> Backend:
     return LocalBackend(home.folder, cluster.nodes)
 
 
-def _daemon(
-    home: Home, cluster: Cluster, policy: str, kind: str, host: str, port: int, hosts: list[str], origins: list[str]
-) -> Daemon:
-    from argosy.live.api import create_app
-    from argosy.live.daemon import Daemon
+def _tls(
+    home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]
+) -> ServerTls | None:
+    from argosy.live.tls import ServerTls, own_tls
 
-    app = partial(create_app, hosts=hosts, origins=origins)
-    return Daemon(home, cluster, policy, _backend(kind, home, cluster), app=app, host=host, port=port)
+    if cert is not None or key is not None:
+        if cert is None or key is None or own:
+            hint = "give both --tls-cert and --tls-key; or --tls alone, for certificates of its own"
+            raise InputError("not one way to encrypt", hint=hint)
+        return ServerTls(cert, key)
+    return own_tls(home, host, names) if own else None
 
 
 def _log_to(log: Path) -> None:
@@ -166,5 +214,8 @@ def _greet(daemon: Daemon, log: Path) -> None:
     home, cluster = daemon.home, daemon.cluster
     say(f"argosy serves at {daemon.address} ({len(cluster.nodes)} nodes, {cluster.total_gpus} GPUs, {daemon.policy})")
     say(f"  token: {home.token}" + ("" if str(log) == "-" else f"    log: {log}"))
+    ca = home.folder / "tls" / "ca.pem"
+    if daemon.address.startswith("https:") and ca.exists():
+        say(f"  users need {ca} (no secret): they set ARGOSY_CA to their copy, ARGOSY_API to {daemon.address}")
     say("  try:   argosy submit --run 'sleep 30' --gpus 1    argosy queue -w    argosy nodes")
     say("  Ctrl-C ends the daemon; jobs go on")

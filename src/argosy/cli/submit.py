@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +72,7 @@ def submit(
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None and value != []}
     if gpus is not None:
         changes["resources"] = {"gpus": gpus}
+    _refuse_programs(files or [])
     specs = [_read(file, changes) for file in files or ["--run"]]
     numbers: list[int] = []
     with connect(api, home) as daemon:
@@ -92,6 +95,29 @@ def _seconds(text: str) -> float:
     from argosy.config import parse_duration
 
     return parse_duration(text)
+
+
+def _refuse_programs(files: list[str]) -> None:
+    """Whoever names a program, or a whole command, instead of a job file is told how a command is submitted."""
+    if not files or files[0] == "-":
+        return
+    first, path = files[0], Path(files[0])
+    if not path.exists() and shutil.which(first):
+        what, command = f"{first!r} is a command, not a job file", shlex.join(files)
+    elif path.is_file() and _is_program(path):
+        with_what = {".py": "python ", ".sh": "bash "}.get(path.suffix, "./" if "/" not in first else "")
+        what, command = f"{first!r} is a program, not a job file", with_what + shlex.join(files)
+    else:
+        return
+    raise InputError(what, hint=f"submit a command with --run: argosy submit --run {shlex.quote(command)}")
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return path.suffix in (".py", ".sh") or file.read(4).startswith((b"#!", b"\x7fELF"))
+    except OSError:
+        return False  # told where it is read
 
 
 def _read(file: str, changes: dict[str, Any]) -> JobSpec:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from argosy.cli._live import ApiOption, HomeOption, connect, moment, show, table_of
 from argosy.cli._shared import Output, OutputOption, check_writable, emit, say
+from argosy.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Who may use the daemon (operators).", rich_markup_mode=None)
 
@@ -18,6 +21,7 @@ def add(
     user: Annotated[str, typer.Argument(help="letters, digits, dots and dashes")],
     *,
     role: Annotated[str, typer.Option(help="user: own jobs; operator: all, nodes and tokens")] = "user",
+    expires: Annotated[str, typer.Option(help="it ends after so long, such as 90d or 12h; or: never")] = "90d",
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
@@ -26,22 +30,59 @@ def add(
 
     \b
     argosy token add ann
-    argosy token add olga --role operator
+    argosy token add olga --role operator --expires 30d
+    argosy token add backup-script --role operator --expires never
 
     Its owner sets ARGOSY_TOKEN to it, and ARGOSY_API to the daemon's address.
     """
     with connect(api, home) as daemon:
-        made = daemon.post("/v1/tokens", {"owner": user, "role": role})
+        made = daemon.post("/v1/tokens", {"owner": user, "role": role, "expires_s": _seconds(expires)})
+    _show_new(made, output)
+
+
+@app.command()
+def rotate(
+    token: Annotated[int, typer.Argument(metavar="TOKEN", help="its number, see argosy token list", min=1)],
+    *,
+    keep_old: Annotated[
+        str, typer.Option("--keep-old", help="the old secret works on for so long, such as 1h; 0: not at all")
+    ] = "1h",
+    output: OutputOption = Output.TABLE,
+    api: ApiOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Replace a token by a new one of the same user, role and lifetime; the new secret is printed this once.
+
+    \b
+    argosy token rotate 3                    # both secrets work for an hour: time to pass the new one on
+    argosy token rotate 3 --keep-old 0       # the old one is known to somebody else: it ends now
+    """
+    with connect(api, home) as daemon:
+        made = daemon.post(f"/v1/tokens/{token}/rotate", {"keep_old_s": _seconds(keep_old) or 0.0})
+    _show_new(made, output)
+    say(f"token {token} ends {'now' if keep_old == '0' else f'in {keep_old}'}")
+
+
+def _seconds(text: str) -> float | None:
+    if text == "never":
+        return None
+    from argosy.config import parse_duration
+
+    return parse_duration(text)
+
+
+def _show_new(made: dict[str, Any], output: Output) -> None:
     if output is not Output.TABLE:
         emit(made, output)
         return
     typer.echo(made["secret"])
-    say(f"token {made['id']} of {made['owner']} ({made['role']}); pass it on in private")
+    ends = f"expires {moment(made['expires_at'])}" if made["expires_at"] else "never expires"
+    say(f"token {made['id']} of {made['owner']} ({made['role']}, {ends}); pass it on in private")
 
 
 @app.command("list")
 def list_(*, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None) -> None:
-    """Show whose tokens there are.
+    """Show whose tokens there are, when they expire, and on which day each was last used.
 
     \b
     argosy token list
@@ -51,8 +92,23 @@ def list_(*, output: OutputOption = Output.TABLE, api: ApiOption = None, home: H
     if output is not Output.TABLE:
         emit(found, output)
         return
-    rows = [(token["id"], token["owner"], token["role"], moment(token["created_at"])) for token in found]
-    show(table_of(("token", "user", "role", "made"), rows, right=("token",)))
+    rows = [
+        (token["id"], token["owner"], token["role"], moment(token["created_at"]), _expiry(token["expires_at"]),
+         _day(token["used_at"]))
+        for token in found
+    ]  # fmt: skip
+    show(table_of(("token", "user", "role", "made", "expires", "last used"), rows, right=("token",)))
+
+
+def _day(unix_s: float | None) -> str:
+    """The daemon counts days in UTC."""
+    return "never" if unix_s is None else time.strftime("%Y-%m-%d", time.gmtime(unix_s))
+
+
+def _expiry(unix_s: float | None) -> str:
+    if unix_s is None:
+        return "never"
+    return moment(unix_s) if unix_s > time.time() else f"{moment(unix_s)} (expired)"
 
 
 @app.command()
@@ -81,10 +137,13 @@ def backup(
     \b
     argosy backup argosy-monday.db
 
-    To go back to it, stop the daemon and put the file in the place of argosy.db in its home.
+    To go back to it: argosy restore argosy-monday.db
     """
     from argosy.atomic import writing
 
+    if not file.parent.is_dir():
+        hint = f"make it first (mkdir -p {shlex.quote(str(file.parent))}), or check the path"
+        raise InputError(f"there is no folder {str(file.parent)!r}", where=str(file), hint=hint)
     check_writable(file)
     with (
         connect(api, home) as daemon,

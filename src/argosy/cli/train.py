@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from argosy.cli._shared import ProgressOption, at_least, check_writable, say
+from argosy.cli._shared import MOST_WORKERS, ProgressOption, check_writable, say, within
 from argosy.errors import InputError
 
 HOW = "How it learns"
@@ -104,9 +105,11 @@ def train(
     argosy train dl2+ --loads --algo es --updates 200 --minutes 30 -o dl2plus.safetensors
     argosy compare --scenario dl2-500 -p drf,dl2@dl2.safetensors
 
-    Interrupted, it keeps a checkpoint beside its output, and --resume goes on as if nothing had happened.
+    Interrupted, it keeps a checkpoint beside its output, and --resume goes on as if nothing had happened. If it ends
+    before there are weights, within the warm-up, the exit code is 1.
     """
-    at_least("--workers", 1, workers)
+    began_s = time.monotonic()
+    within("--workers", 1, MOST_WORKERS, workers)
     if data is not None and not data.is_dir():
         raise InputError("there is no such folder", where=str(data), hint="name the folder that holds the data")
     if verify is not None:
@@ -134,8 +137,8 @@ def train(
     from argosy.learn.training.train import train as run
 
     with watched(recipe, log, progress) as watch:
-        trained = run(recipe, output, data=data, workers=workers, ray=ray, minutes=minutes, resume=resume,
-                      watch=watch, say=say)  # fmt: skip
+        trained = run(recipe, output, data=data, workers=workers, ray=ray, minutes=minutes, since_s=began_s,
+                      resume=resume, watch=watch, say=say)  # fmt: skip
     present(trained, output, report)
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from argosy.cluster.limits import UserLimits
 from argosy.errors import ClusterError
 
-MAX_GPUS_PER_NODE = 62  # the devices of a node are the bits of one signed 64-bit word
+MAX_GPUS_PER_NODE = 100_000  # far more than there are: a slip of the pen should not take all memory
+MAX_PLACES = 20_000_000  # nodes × GPUs of the largest one: the simulator keeps a table of that size
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Cluster:
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     drains: tuple[Drain, ...] = ()
+    limits: tuple[UserLimits, ...] = ()  # for people who submit to a daemon; a simulation has none
 
     def __post_init__(self) -> None:
         check(self)
@@ -111,6 +114,14 @@ class Cluster:
         return tuple(dict.fromkeys(n.rack for n in self.nodes))
 
     @cached_property
+    def kinds(self) -> tuple[tuple[Node, int], ...]:
+        """One of all nodes with the same GPUs, CPUs and memory, and how many of them there are."""
+        found: dict[tuple[str, int, float, float], list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault((node.gpu_type, node.gpus, node.cpus, node.memory_gib), []).append(node)
+        return tuple((nodes[0], len(nodes)) for nodes in found.values())
+
+    @cached_property
     def total_gpus(self) -> int:
         return sum(n.gpus for n in self.nodes)
 
@@ -131,6 +142,12 @@ def check(cluster: Cluster) -> None:
             raise ClusterError(f"node {node.name!r}: cpus and memory_gib must be ≥ 0, are {had}")
         if node.islands and sum(node.islands) != node.gpus:
             raise ClusterError(f"node {node.name!r}: islands {list(node.islands)} do not add up to {node.gpus} GPUs")
+    largest = max(cluster.nodes, key=lambda node: node.gpus)
+    if len(cluster.nodes) * largest.gpus > MAX_PLACES:
+        raise ClusterError(
+            f"{len(cluster.nodes):,} nodes of which {largest.name!r} has {largest.gpus:,} GPUs are too many",
+            hint=f"nodes times GPUs of the largest one may be {MAX_PLACES:,}; use fewer or smaller nodes",
+        )
     queue_names = [q.name for q in cluster.queues]
     if len(set(queue_names)) != len(queue_names):
         raise ClusterError(f"a queue is listed twice: {', '.join(queue_names)}")

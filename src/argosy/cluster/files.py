@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 
 from argosy.atomic import writing
 from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Drain, Network, Node, Queue, Reservation
+from argosy.cluster.limits import EVERYBODY, UserLimits
 from argosy.config import Duration, FileModel, load_yaml, read_text
 from argosy.errors import ClusterError, UnknownName
 
@@ -131,6 +132,24 @@ class DrainSection(FileModel):
         return self
 
 
+class LimitSection(FileModel):
+    """What one user may do; a limit that is left out is that of everybody, one of null is none."""
+
+    queued: int | None = Field(None, ge=0, description="jobs that may wait")
+    running: int | None = Field(None, ge=0, description="jobs that may run at once")
+    gpus: float | None = Field(None, ge=0, description="GPUs that may be held at once")
+    priority: float | None = Field(None, ge=0, le=100, description="the highest priority that may be given")
+    queues: list[_Name] | None = Field(None, description="queues that may be used, such as [research]")
+    array: int | None = Field(None, ge=1, description="copies in one array")
+
+
+class LimitsSection(FileModel):
+    """Limits of everybody and of single users."""
+
+    default: LimitSection = Field(LimitSection.model_validate({}), description="for those who are not named")
+    users: dict[_Name, LimitSection] = Field(default_factory=dict, description="by user")
+
+
 class ClusterFile(FileModel):
     """A whole cluster file."""
 
@@ -141,6 +160,7 @@ class ClusterFile(FileModel):
     queues: list[QueueSection] = Field(default_factory=list)
     reservations: list[ReservationSection] = Field(default_factory=list)
     drains: list[DrainSection] = Field(default_factory=list)
+    limits: LimitsSection = LimitsSection.model_validate({})
 
 
 def read_cluster(source: str | Path) -> Cluster:
@@ -185,6 +205,7 @@ def build_cluster(file: ClusterFile, name: str) -> Cluster:
         _queues(file, sum(node.gpus for node in nodes.values())),
         _reservations(file, nodes),
         _drains(file, nodes),
+        _limits(file),
     )
 
 
@@ -307,6 +328,22 @@ def _drains(file: ClusterFile, nodes: dict[str, Node]) -> tuple[Drain, ...]:
             made.append(Drain(_named(section.nodes, nodes), section.start, section.end))
         except ClusterError as bad:
             raise _at(file.where("drains", i, "nodes"), bad) from None
+    return tuple(made)
+
+
+def _limits(file: ClusterFile) -> tuple[UserLimits, ...]:
+    queues = [queue.name for queue in file.queues]
+    made: list[UserLimits] = []
+    for owner, section in {EVERYBODY: file.limits.default, **file.limits.users}.items():
+        keys = ("limits", "default") if owner == EVERYBODY else ("limits", "users", owner)
+        for name in section.queues or ():
+            if name not in (queues or ["default"]):
+                unknown = UnknownName("queue", name, queues or ["default"])
+                raise ClusterError(unknown.what, where=file.where(*keys, "queues"), hint=unknown.hint)
+        given = section.model_dump(include=section.model_fields_set)
+        if given:
+            plain = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+            made.append(UserLimits(owner, tuple(sorted(plain.items()))))
     return tuple(made)
 
 
@@ -482,6 +519,12 @@ def write_cluster(cluster: Cluster, path: str | Path) -> None:
         document["drains"] = [
             {"nodes": collapse(d.nodes), **_plain({"start": d.start_s, "end": d.end_s})} for d in cluster.drains
         ]
+    if cluster.limits:
+        written = {
+            one.owner: {name: list(v) if isinstance(v, tuple) else v for name, v in one.given} for one in cluster.limits
+        }
+        everybody = {"default": written.pop(EVERYBODY)} if EVERYBODY in written else {}
+        document["limits"] = everybody | ({"users": written} if written else {})
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
     with writing(path) as temporary:
         temporary.write_text(text, "utf-8")

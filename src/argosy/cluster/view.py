@@ -69,7 +69,6 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
 NODE_COLUMNS: dict[str, tuple[str, str]] = {
     "gpus": ("nodes", "devices"),
     "free": ("nodes", "whole devices free"),
-    "free_devices": ("nodes", "bit set of whole free devices"),
     "type": ("nodes", "GPU type number"),
     "rack": ("nodes", "rack number"),
     "state": ("nodes", "0 up, 1 draining, 2 down"),

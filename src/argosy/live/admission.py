@@ -8,6 +8,8 @@ from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError, UnknownName
 from argosy.live.spec import JobSpec
 
+MAX_GRACE_S = 600.0  # unless the operator says otherwise
+
 
 def check_possible(spec: JobSpec, cluster: Cluster) -> None:
     """Raise if the job could not start on the empty cluster."""
@@ -20,13 +22,13 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
     if wants.gpus.high == 0:
         _check_cpu_job(spec, cluster.nodes)
         return
-    nodes = [n for n in cluster.nodes if n.gpus and (not wants.gpu_types or n.gpu_type in wants.gpu_types)]
+    kinds = [(n, count) for n, count in cluster.kinds if not wants.gpu_types or n.gpu_type in wants.gpu_types]
     low = wants.gpus.asked or 1.0  # 0..4 runs with at least one, too
     share = min(low, 1.0)  # half a GPU brings half a GPU's CPUs
-    most = sum(_fitting(n, wants.cpus_per_gpu, wants.memory_per_gpu_gib, share) for n in nodes)
+    most = sum(count * _fitting(n, wants.cpus_per_gpu, wants.memory_per_gpu_gib, share) for n, count in kinds)
     if low <= most:
         return
-    have = sum(n.gpus for n in nodes)
+    have = sum(count * n.gpus for n, count in kinds)
     if low > have:
         kind = f" of type {' or '.join(wants.gpu_types)}" if wants.gpu_types else ""
         raise InputError(
@@ -40,8 +42,11 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
 
 
 def check_queue(spec: JobSpec, cluster: Cluster) -> None:
-    """Where queues are configured a job must name one of them, and fit in its limit."""
+    """A job must name one of the cluster's queues, and fit in its limit; where there are none, there is `default`."""
     if not cluster.queues:
+        known = {"default", *(reserved.queue for reserved in cluster.reservations)}
+        if spec.queue not in known:
+            raise UnknownName("queue", spec.queue, known)
         return
     queue = next((q for q in cluster.queues if q.name == spec.queue), None)
     if queue is None:
@@ -51,6 +56,15 @@ def check_queue(spec: JobSpec, cluster: Cluster) -> None:
             f"resources.gpus: {spec.name} needs {spec.resources.gpus.low:g} GPUs, "
             f"queue {queue.name} may hold at most {queue.limit_gpus:g}",
             hint="ask for fewer, or submit to another queue",
+        )
+
+
+def check_grace(spec: JobSpec, most_s: float) -> None:
+    """No job may hold its place for longer than the operator allows once it must leave."""
+    if spec.grace > most_s:
+        raise InputError(
+            f"grace: {spec.name} wants {spec.grace:g} s to save its work, at most {most_s:g} s are allowed here",
+            hint=f"write grace: {most_s:g}s or less, and save more often; the operator's limit is --max-grace",
         )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from argosy.live import clean, observe, pruning
+from argosy.live.allowances import Allowances, Headroom
 from argosy.live.backends.base import Phase, RunKey, Status
+from argosy.live.limits import LimitBook
 from argosy.live.logs import note
 from argosy.live.metrics import Metrics
 from argosy.live.observe import Moment, Seen
@@ -29,9 +31,14 @@ MISSES, MISSED_S = 3, 3.0  # a run counts as lost after so many polls in a row w
 
 
 class Bookkeeper:
-    def __init__(self, store: Store, standing: Standing, metrics: Metrics, pauses_cold: bool = True) -> None:
+    def __init__(self, store: Store, standing: Standing, metrics: Metrics, pauses_cold: bool = True,
+                 limits: LimitBook | None = None) -> None:
         self.store, self.standing, self.metrics, self.pauses_cold = store, standing, metrics, pauses_cold
-        self.tidings = Tidings(store, lambda job: waits_outside(job, store) is None)
+        self.limits = limits or LimitBook(store)
+        self.allowances = Allowances(store, self.limits, lambda job: waits_outside(job, store) is None)
+        standing.limited = self.allowances.reason
+        self.tidings = Tidings(store, lambda job: waits_outside(job, store) is None and self.allowances.shows(job),
+                               self.allowances.most_gpus)  # fmt: skip
         self.placements: dict[int, Placement] | None = None  # None: the policy has not spoken yet
         self._untouched: set[int] = set()
         self._statuses: dict[RunKey, Status] = {}
@@ -41,10 +48,12 @@ class Bookkeeper:
         self._raw: dict[int, Mapping[str, Any]] = {}  # the last report of each job, as it came
         self._committed: dict[RunKey, set[str]] = {}
         self.prunable = pruning.candidates(store)  # jobs that may have checkpoints that nobody needs
+        self.newly_waiting: set[int] = set()  # jobs for which something may be prepared
         self._dependants: dict[int, set[int]] = {}
         self._suspects: set[int] = set()  # waiting jobs whose dependencies may have failed
         self._budgeted: set[int] = set()  # waiting jobs whose time budget runs
         self._back_off: list[tuple[float, int]] = []
+        self.taken: Mapping[int, int] = {}  # by job: generations of which there are folders, see `reconcile`
         store.touched.update(store.jobs)
 
     # what is
@@ -91,12 +100,14 @@ class Bookkeeper:
                 self._after(new)
         self._find_strays()
         self._note_touched(at)
+        self.tidings.look_for_leavers(at.now)
 
     # what should be
 
     def decide(self, decision: Decision) -> None:
         """Take over the policy's answer. Jobs of which it did not know the newest are left as they are."""
-        self.placements = {number: Placement(share.parts, share.paused) for number, share in decision.running.items()}
+        running = decision.running.items()
+        self.placements = {number: Placement(share.parts, share.paused) for number, share in running if number > 0}
         self._untouched = self.tidings.overtaken()
         self.standing.decided_s = self.store.clock.now()
         at = self._moment()
@@ -115,14 +126,16 @@ class Bookkeeper:
         if self.placements is not None:
             hot = {key.job for key, status in self._statuses.items() if status.hot}
             at = self._moment()
+            headroom = Headroom(self.limits.of, store.jobs, store.runs)
             outcome = reconcile(store.jobs, store.runs, self.placements, self._untouched, hot, self._strays.values(),
-                                at, self.pauses_cold)  # fmt: skip
+                               at, self.pauses_cold, self.taken, headroom)  # fmt: skip
             if outcome.seen:
                 with store.transaction() as changes:
                     for new in outcome.seen:
                         self._save(changes, new)
                 for new in outcome.seen:
                     self._count(new)
+            self.tidings.blocked = outcome.blocked
             self.standing.starts = {number: self._blocked(number, others) for number, others in outcome.blocked.items()}
         return due(store.runs, self._statuses)
 
@@ -213,6 +226,7 @@ class Bookkeeper:
                 fresh |= waiting
                 self._suspects |= waiting
             elif job.state is State.PENDING:
+                self.newly_waiting.add(number)
                 if job.not_before_s > at.now:
                     heapq.heappush(self._back_off, (job.not_before_s, number))
                 for other in job.after:
@@ -222,7 +236,8 @@ class Bookkeeper:
                     self._budgeted.add(number)
         while self._back_off and self._back_off[0][0] <= at.now:
             fresh.add(heapq.heappop(self._back_off)[1])
-        self.tidings.touched |= fresh
+        self.allowances.touch(fresh)
+        self.tidings.touched |= fresh | self.allowances.settle()
 
     def _unread(self, status: Status) -> bool:
         """Has this run told something that is not in the database?"""
@@ -249,7 +264,7 @@ class Bookkeeper:
             kind, seconds = clean.text(one.get("kind"), 40), clean.number(one.get("seconds"))
             changes.event(job, "measured", f"{kind} took {seconds} s")
             if seconds is not None and 0 <= seconds < 1e6:
-                changes.overhead(job.parsed.model or "", kind, seconds)
+                changes.overhead(job.parsed.model or "", kind, seconds, job.owner)
         for found in observe.good_checkpoints(run, status):
             if changes.checkpoint(job.id, run.generation, found):
                 changes.event(job, "saved", f"its work is saved at step {found['step']}")
@@ -279,6 +294,8 @@ class Bookkeeper:
 
     def _blocked(self, number: int, others: set[int]) -> dict[str, object]:
         assert self.placements is not None
+        if not others:
+            return reason("limit", f"{self.store.jobs[number].owner} holds as much as is allowed")
         where = " ".join(place(part) for part in self.placements[number].parts)
         if others == {number}:
             return reason("place-not-free", "an earlier run of it has not quite ended")

@@ -15,6 +15,7 @@ MAX_ENTRIES = 200  # of a report, at all depths together
 MAX_DEPTH = 4
 FEW = 20
 LARGEST = 2**63 - 1
+FORMULA = frozenset("=+-@")  # how a cell begins that a spreadsheet would compute
 
 
 class TooLarge(Exception):
@@ -23,6 +24,14 @@ class TooLarge(Exception):
 
 def text(value: object, limit: int = MAX_TEXT) -> str:
     return str(value)[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def cell(value: str | None) -> str | None:
+    """Text for a table that people open: it commands no terminal, and is no formula to a spreadsheet."""
+    if value is None:
+        return None
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
+    return f"'{shown}" if shown[:1] in FORMULA else shown
 
 
 def number(value: object) -> float | None:

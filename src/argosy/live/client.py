@@ -7,20 +7,25 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import httpx
 
 from argosy.errors import ArgosyError
+from argosy.live.backends.local.sockets import connect, short_path
 from argosy.live.home import Home
+from argosy.live.local_socket import check_peer
+from argosy.live.tls import client_context
 
 Streamed = tuple[Mapping[str, str], Iterator[bytes]]
+LOCAL_URL = "http://localhost"  # what the daemon is called over a socket
 TIMEOUT_S = 60.0  # a busy machine may take long to answer; a dead daemon refuses at once
 
 
@@ -35,6 +40,10 @@ class ClientError(ArgosyError):
 
 class NoDaemon(ClientError):
     """Nobody answers where the daemon should be."""
+
+
+class Untrusted(ClientError):
+    """What answers cannot prove that it is the daemon; nothing was sent to it."""
 
 
 class Refused(ClientError):
@@ -56,26 +65,38 @@ class NoSuchJob(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the daemon is, which token to show it, and where both were found."""
+    """Where the daemon is, which token to show it, where both were found, and what may vouch for its certificate.
+
+    With a `socket`, it is reached over that socket of its home, and `url` is only a name.
+    """
 
     url: str
     token: str | None
     source: str
+    socket: Path | None = None
+    ca: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """What to call it."""
+        return str(self.socket or self.url)
 
 
 def find_address(url: str | None = None, home: Path | None = None) -> Address:
-    """From what is given, else the environment, else the files that a daemon leaves in its home."""
+    """Find the daemon from what is given, else the environment, else by the socket in its home.
+
+    The token of a home is shown only over that socket: whatever listens at an address may be somebody else's.
+    """
     files = Home(home)
     given = url or (None if home else os.environ.get("ARGOSY_API"))
-    source = "as given" if url else "from ARGOSY_API" if given else f"from {files.address}"
-    address = given or _first_line(files.address)
-    if address is None:
-        hint = "start one: argosy serve; or name one: --api http://HOST:PORT (or ARGOSY_API)"
-        raise NoDaemon(f"no daemon is known: there is no {files.address}", hint)
     token = None if home else os.environ.get("ARGOSY_TOKEN", "").strip() or None
-    if token is None and (given is None or _is_here(address)):  # a token of this machine is not shown to another
-        token = _first_line(files.token)
-    return Address(address.rstrip("/"), token, source)
+    if given is not None and given.rstrip("/") != _first_line(files.address):
+        authority = files.folder / "tls" / "ca.pem"
+        return Address(given.rstrip("/"), token, "as given" if url else "from ARGOSY_API", ca=authority)
+    if not files.socket.exists():
+        hint = "start one: argosy serve; or name one: --api http://HOST:PORT (or ARGOSY_API)"
+        raise NoDaemon(f"no daemon is known: there is no {files.socket}", hint)
+    return Address(LOCAL_URL, token or _first_line(files.token), "the socket of its home", files.socket)
 
 
 def _first_line(path: Path) -> str | None:
@@ -85,32 +106,62 @@ def _first_line(path: Path) -> str | None:
         return None
 
 
-def _is_here(url: str) -> bool:
-    try:
-        host = httpx.URL(url).host
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except (httpx.InvalidURL, ValueError):
-        return False
+class _LocalNetwork(httpcore.SyncBackend):
+    """Connects to the socket of a home, and makes sure who listens there before anything is sent."""
+
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.NetworkStream:
+        try:
+            connect(Path(path)).close()  # if nobody listens, httpcore would not close what it has opened
+            with short_path(Path(path)) as short:
+                stream = super().connect_unix_socket(short, timeout, socket_options)
+        except OSError as problem:
+            raise httpcore.ConnectError(str(problem)) from None
+        try:
+            check_peer(stream.get_extra_info("socket"), Path(path))
+        except PermissionError as problem:
+            stream.close()
+            raise ClientError(f"not the daemon of this home: {problem}", "start it: argosy serve") from None
+        return stream
+
+
+class _LocalTransport(httpx.HTTPTransport):
+    """HTTP over the socket of a home."""
+
+    def __init__(self, path: Path) -> None:
+        self._pool = httpcore.ConnectionPool(uds=str(path), network_backend=_LocalNetwork())
 
 
 class Client:
     """One daemon. Answers are plain values; whatever goes wrong is a `ClientError`."""
 
-    def __init__(self, address: Address, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, address: Address, *, transport: httpx.BaseTransport | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        """`warn` is told, once, what the daemon wants its caller to know beside its answers."""
         self.address = address
+        self._warn: Callable[[str], None] | None = warn
         sent = {"authorization": f"Bearer {address.token}"} if address.token else {}
+        if transport is None and address.socket is not None:
+            transport = _LocalTransport(address.socket)
         try:
+            verify = client_context(address.ca) if address.url.startswith("https:") else True
             # no proxy of the environment may see the token
             self._http = httpx.Client(
-                base_url=address.url, headers=sent, timeout=TIMEOUT_S, trust_env=False, transport=transport
-            )
+                base_url=address.url, headers=sent, timeout=TIMEOUT_S, trust_env=False, transport=transport,
+                verify=verify,
+            )  # fmt: skip
         except (httpx.InvalidURL, UnicodeEncodeError):
             hint = "write http://HOST:PORT; a token is one line of plain characters"
             raise ClientError("not a daemon's address or token", hint, address.url) from None
 
     @classmethod
-    def find(cls, url: str | None = None, home: Path | None = None) -> Client:
-        return cls(find_address(url, home))
+    def find(
+        cls, url: str | None = None, home: Path | None = None, warn: Callable[[str], None] = lambda text: None
+    ) -> Client:
+        return cls(find_address(url, home), warn=warn)
 
     def __enter__(self) -> Client:
         return self
@@ -136,6 +187,7 @@ class Client:
         # a job may be silent for hours while its log is followed
         limits = httpx.Timeout(TIMEOUT_S, read=None if query.get("follow") else TIMEOUT_S)
         with self._told(), self._http.stream(method, path, params=_given(query), timeout=limits) as answer:
+            self._heed(answer)
             if answer.status_code >= 400:
                 answer.read()
                 self._fail(answer)
@@ -144,18 +196,32 @@ class Client:
     def _call(self, method: str, path: str, query: Mapping[str, Any], body: Any = None) -> Any:
         with self._told():
             answer = self._http.request(method, path, params=_given(query), json=body)
+        self._heed(answer)
         if answer.status_code >= 400:
             self._fail(answer)
         is_json = answer.content and answer.headers.get("content-type", "").startswith("application/json")
         return answer.json() if is_json else answer.text
 
+    def _heed(self, answer: httpx.Response) -> None:
+        """Pass on that the token ends soon."""
+        ends = answer.headers.get("x-argosy-token-expires", "")
+        if self._warn is None or not ends.isascii() or not ends.isdigit() or len(ends) > 12:
+            return
+        self._warn(f"your token expires on {datetime.fromtimestamp(int(ends)):%Y-%m-%d %H:%M}; ask an operator for a "
+                   "new one (argosy token rotate)")  # fmt: skip
+        self._warn = None
+
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Errors of the connection in our words."""
-        url, source = self.address.url, self.address.source
+        url, source = self.address.where, self.address.source
         try:
             yield
-        except httpx.ConnectError:
+        except httpx.ConnectError as broken:
+            if "CERTIFICATE_VERIFY_FAILED" in str(broken):
+                why = str(broken).partition("failed: ")[2].partition(" (_ssl")[0] or str(broken)
+                hint = "set ARGOSY_CA to the daemon's tls/ca.pem, which its operator has, and use a name it is made for"
+                raise Untrusted(f"the certificate of {url} ({source}) is not to be trusted: {why}", hint) from None
             raise NoDaemon(f"no daemon answers at {url} ({source})", "start it again: argosy serve") from None
         except httpx.TimeoutException:
             raise NoDaemon(f"the daemon at {url} does not answer in time", "see its log; try again later") from None
@@ -163,7 +229,9 @@ class Client:
             raise ClientError(f"not a daemon's address ({source})", "write http://HOST:PORT", url) from None
         except httpx.TransportError as broken:
             what = f"the connection to {url} broke ({type(broken).__name__})"
-            raise NoDaemon(what, "see whether it still runs: argosy nodes") from None
+            plain = isinstance(broken, httpx.RemoteProtocolError) and url.startswith("http:")
+            hint = "see whether it still runs: argosy nodes"
+            raise NoDaemon(what, f"write https:// if it was started with --tls, or {hint}" if plain else hint) from None
 
     def _fail(self, answer: httpx.Response) -> None:
         """Raise what the daemon complains of."""
@@ -171,11 +239,11 @@ class Client:
             told = answer.json()["error"]
             what, hint, value = str(told["what"]), told.get("hint"), told.get("value")
         except (ValueError, KeyError, TypeError, AttributeError):
-            what = f"what answers at {self.address.url} is no Argosy daemon (status {answer.status_code})"
+            what = f"what answers at {self.address.where} is no Argosy daemon (status {answer.status_code})"
             raise NoDaemon(what, "another program may have its port now; start the daemon: argosy serve") from None
-        if answer.status_code == 401:
+        if answer.status_code == 401 and what == "no valid token":
             what = "the daemon refuses the token" if self.address.token else "there is no token to show the daemon"
-            hint = "set ARGOSY_TOKEN, or ask an operator for one: argosy token add YOU"
+            hint = "set ARGOSY_TOKEN (an operator makes one: argosy token add YOU), or name the daemon by --home alone"
         of_a_job = answer.request.url.path.startswith("/v1/jobs/")
         raise (NoSuchJob if answer.status_code == 404 and of_a_job else Refused)(answer.status_code, what, hint, value)
 

@@ -11,35 +11,45 @@ import asyncio
 import getpass
 import logging
 import os
-import pwd
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 from argosy.cluster.cluster import Cluster
-from argosy.live import pruning
-from argosy.live.backends.base import Backend, Run
+from argosy.errors import message_of
+from argosy.live import local_socket, pruning
+from argosy.live.accounts import Accounts
+from argosy.live.admission import MAX_GRACE_S
+from argosy.live.backends.base import Backend, Phase, Run
 from argosy.live.bookkeeper import Bookkeeper
 from argosy.live.clock import Clock
+from argosy.live.connections import ConnectionLimits, most_connections, raise_descriptor_limit
+from argosy.live.files import identity
 from argosy.live.home import Home
 from argosy.live.logs import LOGGER, note
-from argosy.live.outbox import Outbox
+from argosy.live.outbox import Failure, Outbox
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
 from argosy.live.planning import Planner, PlannerFactory, Planning
-from argosy.live.problems import NoSpace
+from argosy.live.problems import DatabaseLost, NoSpace, TokenExpired
+from argosy.live.reconcile import grace_s
 from argosy.live.service import Service
-from argosy.live.store import RunRow, Store, database
+from argosy.live.states import State
+from argosy.live.store import Job, RunRow, Store, database
 from argosy.live.submissions import MIN_FREE_BYTES
-from argosy.live.web import Web
+from argosy.live.tls import ServerTls
+from argosy.live.web import Server, Web
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
 FLUSH_EVERY_S = 5.0
 POLL_LIMIT_S = 30.0
 MOST_PRUNED = 200  # jobs at a time
+OWNERS_CONNECTIONS = 100  # at the socket in the home, beside those of the network
+MOST_PREPARED = 4  # kinds of jobs of one owner in a pass
 
 Application = Callable[..., Any]  # ASGI
 
@@ -50,15 +60,20 @@ class Daemon:
     def __init__(self, home: Home, cluster: Cluster, policy: str, backend: Backend, *,
                  planner: PlannerFactory | None = None, app: Callable[[Service], Application] | None = None,
                  host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None, poll_s: float = POLL_S,
-                 switch_users: bool | None = None, min_free_bytes: int = MIN_FREE_BYTES) -> None:
+                 switch_users: bool | None = None, min_free_bytes: int = MIN_FREE_BYTES,
+                 new_database: bool = False, max_grace_s: float = MAX_GRACE_S,
+                 connections: ConnectionLimits | None = None, tls: ServerTls | None = None) -> None:
         self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
         self._make_planner = planner or self._planner_process
         self._app, self._host, self._port, self._poll_s = app, host, port, poll_s
-        self._switch_users = os.geteuid() == 0 if switch_users is None else switch_users
-        self._min_free_bytes = min_free_bytes
+        switches = os.geteuid() == 0 and backend.runs_as_owners if switch_users is None else switch_users
+        self._accounts = Accounts(switches)
+        self._min_free_bytes, self._new_database, self._max_grace_s = min_free_bytes, new_database, max_grace_s
+        self._connections, self._tls = connections or ConnectionLimits(), tls
         self._clock = clock or Clock()
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self._pruning: asyncio.Task[None] | None = None
+        self._preparing: set[asyncio.Task[None]] = set()
         self._nodes_s = self._flushed_s = float("-inf")
         self.address = ""
         self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
@@ -76,25 +91,34 @@ class Daemon:
             await self._open(stack)
             note("serving", address=self.address, home=str(self.home.folder), policy=self.policy)
             self.ready.set()
-            await self._loop(lambda: self._stop.is_set())
-            if stop_jobs:
-                self.keeper.stop_everything()
-                await self._loop(lambda: not self.service.store.runs, ask=False)
+            try:
+                await self._loop(lambda: self._stop.is_set())
+                if stop_jobs:
+                    self.keeper.stop_everything()
+                    await self._loop(lambda: not self.service.store.runs, ask=False)
+            except DatabaseLost as lost:
+                raise self._leave(lost) from None
             note("ending; jobs go on" if self.service.store.runs else "ending")
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self.home.create()
         self.home.lock()
         stack.callback(self.home.unlock)
-        store = Store(self.home.database, self._clock)
+        if self._new_database:
+            self.home.make_way()
+        create = self._new_database or not self.home.has_history()
+        store = Store(self.home.database, self._clock, create=create)
         stack.callback(store.close)
         self.service = Service(store, self.home, self.cluster, changed=self._wake.set,
-                               min_free_bytes=self._min_free_bytes)  # fmt: skip
+                               min_free_bytes=self._min_free_bytes, accounts=self._accounts,
+                               max_grace_s=self._max_grace_s)  # fmt: skip
         self.service.standing.policy, self.service.standing.backend = self.policy, self.backend.name
+        self.service.standing.began_s = store.clock.now()
         self._write_queues(store)
         self._first_token()
         self.keeper = Bookkeeper(store, self.service.standing, self.service.metrics,
-                                 getattr(self.backend, "pauses_cold", True))  # fmt: skip
+                                 getattr(self.backend, "pauses_cold", True), self.service.limits)  # fmt: skip
+        self.keeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
         self._outbox = Outbox(self.backend, self._make_run, self._grace, store.clock.now)
         self._planning = Planning(self._make_planner, self.policy, store, self.keeper, self._wake)
@@ -102,18 +126,36 @@ class Daemon:
         stack.push_async_callback(self._planning.close)
         stack.push_async_callback(self._outbox.close)
         if self._app is not None:
-            web = Web(self._app(self.service), self._host, self._port)
+            app = self._app(self.service)
+            total = most_connections(raise_descriptor_limit(), self._connections.total)
+            limits = replace(self._connections, total=total)
+            web = Web(app, self._host, self._port, limits=limits, tls=self._tls)
             self.address = web.address
+            own = replace(limits, total=min(total, OWNERS_CONNECTIONS))
+            local = Server(app, local_socket.listen(self.home.socket), limits=own)
+            for server in (web, local):
+                await server.start()
+                stack.push_async_callback(server.stop)
+            stack.callback(self.home.remove_own, self.home.socket, identity(self.home.socket))
             self.home.write_secret(self.home.address, web.address)
-            stack.callback(lambda: self.home.address.unlink(missing_ok=True))
-            await web.start()
-            stack.push_async_callback(web.stop)
+            stack.callback(self.home.remove_own, self.home.address, web.address)
         await self._adopt(store)
+        self._prepare(None, None)
         loop = asyncio.get_running_loop()
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
                 stack.callback(loop.remove_signal_handler, number)
+
+    def _leave(self, lost: DatabaseLost) -> DatabaseLost:
+        """Say what became of the database. Nobody may go on with a part of it: what is left is moved away."""
+        self.service.standing.fault = lost.what
+        folder = self.home.make_replaced()
+        saved = self.service.store.leave(lost, folder)
+        kept = f"what it knew is in {saved}" if saved else f"what is left of it is in {folder}"
+        hint = f"go back to it: argosy restore {saved}" if saved else "go back to a copy: argosy restore FILE"
+        note("the database is lost; ending, jobs go on", logging.ERROR, why=lost.what, kept=kept)
+        return DatabaseLost(f"{lost.what}; the daemon has ended, jobs go on, {kept}", hint)
 
     def _planner_process(self, snapshot: Callable[[], Snapshot]) -> Planner:
         return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
@@ -122,7 +164,14 @@ class Daemon:
         """Find again what ran when the former daemon ended."""
         runs = [self._make_run(run) for run in store.runs.values()]
         statuses = await self.backend.adopt(runs)
-        self.keeper.take_in(statuses, adopted=True)
+        distrusted = {status.key for status in statuses if store.is_replaced and status.phase is not Phase.EXITED}
+        if distrusted:  # they may have been sent elsewhere since the copy was made: nobody knows what they hold
+            statuses = await self.backend.adopt([run for run in runs if run.key not in distrusted])
+            note("runs were ended: the database was restored, and does not know where they are", runs=len(distrusted))
+        restored = Failure("it was ended: the database was restored, and did not know where it was", final=False)
+        self.keeper.take_in(statuses, dict.fromkeys(distrusted, restored), adopted=True)
+        if store.is_replaced:
+            store.trust()
         found = sum(status.key.job in store.runs for status in statuses)
         note("adopted", runs=found, lost=len(runs) - found)
 
@@ -133,7 +182,8 @@ class Daemon:
             await self._pass(ask)
             if done():
                 break
-            await asyncio.sleep(min(self._poll_s, 2 * (time.perf_counter() - began)))  # requests need time, too
+            # requests need time, too: four fifths of it, when there is always something new
+            await asyncio.sleep(min(self._poll_s, 4 * (time.perf_counter() - began)))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause())
 
@@ -146,19 +196,21 @@ class Daemon:
     async def _pass(self, ask: bool = True) -> None:
         """One look at everything. Whatever goes wrong is told in `health`, and tried again with the next."""
         standing, store = self.service.standing, self.service.store
+        store.check()
         failures = self._outbox.take_failures()
         try:
             statuses = await asyncio.wait_for(self.backend.poll(), POLL_LIMIT_S)
             await self._look_at_nodes()
             standing.backend_problem = self._outbox.problem
         except Exception as problem:  # whatever a backend raises must not end the daemon
-            standing.backend_problem = f"{self.backend.name}: {problem or type(problem).__name__}"
+            standing.backend_problem = f"{self.backend.name}: {message_of(problem)}"
             self.service.metrics.errors.labels("backend").inc()
             self._outbox.failures = failures | self._outbox.failures
             return
         begin = time.perf_counter()
         try:
             self.keeper.take_in(statuses, failures, self._outbox.under_way)
+            self._prepare_waiting(store)
             if ask:
                 self._planning.step()
             calls = self.keeper.act()
@@ -170,6 +222,8 @@ class Daemon:
             self.service.metrics.errors.labels("disk").inc()
             await asyncio.sleep(self._poll_s)
             return
+        except DatabaseLost:
+            raise
         except Exception as problem:  # a fault of ours: nothing of this pass was written; running jobs must not suffer
             standing.fault, standing.faults = f"{type(problem).__name__}: {problem}", standing.faults + 1
             LOGGER.exception("a pass failed")
@@ -183,6 +237,29 @@ class Daemon:
         self.service.metrics.passes.inc()
         self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
 
+    def _prepare_waiting(self, store: Store) -> None:
+        """Let the backend get ready for jobs that have just come, while the policy thinks; for a few of each owner."""
+        numbers, self.keeper.newly_waiting = self.keeper.newly_waiting, set()
+        kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array is one
+        for number in sorted(numbers):
+            job = store.jobs.get(number)
+            if job is not None and job.state is State.PENDING:
+                kinds.setdefault(job.owner, {}).setdefault(job.spec_json, job)
+        for owner, found in kinds.items():
+            for job in list(found.values())[:MOST_PREPARED]:
+                self._prepare({**job.spec, "workdir": job.workdir}, self._accounts.user(owner))
+
+    def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        task = asyncio.create_task(self._try_to_prepare(spec, user))
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+
+    async def _try_to_prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        try:
+            await self.backend.prepare(spec, user)
+        except Exception as problem:  # what is wrong with a job is told when it starts
+            note("nothing was prepared", logging.DEBUG, problem=str(problem), user=user)
+
     def _now_and_then(self, store: Store) -> None:
         now = store.clock.now()
         if now - self._flushed_s < FLUSH_EVERY_S:
@@ -190,6 +267,7 @@ class Daemon:
         self._flushed_s = now
         self._prune(store)
         store.flush_reports()
+        self.service.tokens.flush()
         store.mark_clock()
         free = database.free_bytes(self.home.folder)
         low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
@@ -224,28 +302,21 @@ class Daemon:
         if job.array_index is not None:
             env["ARGOSY_ARRAY_INDEX"] = str(job.array_index)
         restore = tuple(found.path for found in self.service.store.checkpoints(job.id))
-        spec = {**job.spec, "workdir": job.workdir}
+        spec = {**job.spec, "workdir": job.workdir, "grace": min(job.parsed.grace, self._max_grace_s)}
         folder = self.home.make_job_folder(job.id)
-        return Run(row.key, row.assignment, spec, folder, restore, self._unix_user(job.owner), env, job.hot)
+        return Run(row.key, row.assignment, spec, folder, restore, self._accounts.user(job.owner), env, job.hot)
 
-    def _unix_user(self, owner: str) -> str | None:
-        """Jobs run as who submitted them, if we may switch users; who has no account here can run nothing."""
-        if not self._switch_users:
-            return None
-        try:
-            return owner if pwd.getpwnam(owner).pw_uid != os.geteuid() else None
-        except KeyError:  # never as ourselves: the backend refuses
-            return owner
-
-    def _grace(self, job: int) -> float:
-        row = self.service.store.jobs.get(job)
-        return row.parsed.grace if row is not None else 0.0
+    def _grace(self, run: RunRow) -> float:
+        job = self.service.store.jobs.get(run.job)
+        return grace_s(job, run, self._max_grace_s) if job is not None else 0.0
 
     def _first_token(self) -> None:
-        """The first operator is who starts the daemon."""
-        if not self.home.token.exists() or self.service.tokens.find(self.home.token.read_text().strip()) is None:
-            _, secret = self.service.tokens.add(_whoami(), "operator")
-            self.home.write_secret(self.home.token, secret)
+        """The first operator is who starts the daemon; this token does not expire."""
+        with suppress(TokenExpired):  # it was rotated, and the file was not
+            if self.home.token.exists() and self.service.tokens.find(self.home.token.read_text().strip()) is not None:
+                return
+        _, secret = self.service.tokens.add(_whoami(), "operator", expires_s=None)
+        self.home.write_secret(self.home.token, secret)
 
     def _write_queues(self, store: Store) -> None:
         with store.transaction() as changes:

@@ -7,6 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from argosy.live import clean
+from argosy.live.problems import NotFound
 from argosy.live.states import State
 from argosy.live.store import Store, codec, database
 from argosy.live.views import JobView
@@ -31,13 +33,32 @@ def entry(job: JobView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def overheads_csv(store: Store) -> str:
-    """Means of what was measured lately, by model and kind, as the performance model reads them."""
+def page(store: Store, owner: str | None, limit: int, before: int | None) -> list[int]:
+    """Numbers of jobs that have ended, the last one first; of those that ended at once the highest number."""
+    where, values = ["ended_s IS NOT NULL"], list[str | float]()
+    if owner is not None:
+        where.append("owner = ?")
+        values.append(owner)
+    if before is not None:
+        sql = f"SELECT ended_s FROM jobs WHERE {' AND '.join(where)} AND id = ?"
+        cursor = store.query(sql, (*values, before))
+        if not cursor:
+            raise NotFound(f"there is no job {before} that has ended", hint="give `next` of the page before")
+        where.append("(ended_s, id) < (?, ?)")
+        values += [cursor[0][0], before]
+    sql = f"SELECT id FROM jobs WHERE {' AND '.join(where)} ORDER BY ended_s DESC, id DESC LIMIT ?"
+    return [row[0] for row in store.query(sql, (*values, limit))]
+
+
+def overheads_csv(store: Store, owner: str | None = None) -> str:
+    """Means of what was measured lately (on jobs of one owner), by model and kind, as the performance model reads."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("model", "kind", "seconds", "times"))
-    found = store.query("SELECT model, kind, avg(seconds), count(*) FROM overheads GROUP BY model, kind")
-    writer.writerows((model, kind, round(s, 4), n) for model, kind, s, n in found if kind in MEASURED)
+    where, values = ("", ()) if owner is None else ("WHERE owner = ?", (owner,))
+    sql = f"SELECT model, kind, avg(seconds), count(*) FROM overheads {where} GROUP BY model, kind"
+    found = store.query(sql, values)
+    writer.writerows((clean.cell(model), kind, round(s, 4), n) for model, kind, s, n in found if kind in MEASURED)
     return out.getvalue()
 
 
@@ -69,10 +90,11 @@ def trace_csv(path: Path, owner: str | None = None) -> str:
         elastic = spec.resources.gpus.elastic
         writer.writerow([
             job.id, round(job.submitted_s - zero, 3), round(job.gpu_s / asked if asked else job.run_s, 3), f"{asked:g}",
-            job.owner, job.queue, spec.model, "|".join(spec.resources.gpu_types) or None, STATUS[job.state],
+            clean.cell(job.owner), clean.cell(job.queue), clean.cell(spec.model),
+            clean.cell("|".join(spec.resources.gpu_types)) or None, STATUS[job.state],
             None if cpus is None else cpus * per_gpu, None if memory is None else memory * per_gpu,
             max(job.gpus_low, 1.0) if elastic else None, high if elastic else None,
-            None if spec.deadline is None else max(0.0, round(spec.deadline.timestamp() - wall_zero, 3)),
+            None if spec.deadline_at is None else max(0.0, round(spec.deadline_at - wall_zero, 3)),
             job.priority, spec.expected_duration, job.name,
         ])  # fmt: skip
     return out.getvalue()

@@ -1,19 +1,30 @@
 """The folder in which a daemon keeps everything: `$ARGOSY_HOME`, or `~/.argosy`. Nobody else may look into it.
 
     argosy.db      the only state             jobs/<id>/gen-<g>/         what a backend keeps of a run: log, exit record
-    token          the first operator's       jobs/<id>/checkpoints/     written by the job, one folder a generation
-    address        where the daemon listens   lock                       held as long as a daemon works here
+    numbers        how far they were used     jobs/<id>/checkpoints/     written by the job, one folder a generation
+    token          the first operator's       replaced-<when>/           a database that another one took the place of
+    address        where the daemon listens   lock                       names the daemon that works here
+    socket         where it listens to its owner
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import secrets
-import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from argosy.errors import InputError
+from argosy.live.files import Identity, database_files, identity, sync_folder, write_durably
 from argosy.live.problems import AlreadyServed, NotFound
+
+_GENERATION = re.compile(r"gen-(\d{1,9})")
+_NO_LOCKS = (errno.EBADF, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.ENOSYS)
 
 
 def default_home() -> Path:
@@ -26,7 +37,7 @@ class Home:
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else default_home()
         self.folder = self.folder.expanduser().absolute()
-        self._lock: int | None = None
+        self._locks: list[int] = []
 
     @property
     def database(self) -> Path:
@@ -39,6 +50,10 @@ class Home:
     @property
     def address(self) -> Path:
         return self.folder / "address"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
 
     def job(self, job: int) -> Path:
         return self.folder / "jobs" / str(int(job))
@@ -64,38 +79,97 @@ class Home:
         return folder
 
     def lock(self) -> None:
-        """Be the only daemon here, until `unlock` or the end of this process."""
-        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Be the only daemon here, until `unlock` or the end of this process.
+
+        The folder itself is locked, so that removing a file lets nobody in. Where folders cannot be locked (on some
+        network file systems) the file `lock` must do; it also names the holder.
+        """
+        held: list[int] = []
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.append(os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as problem:
+                if problem.errno not in _NO_LOCKS:
+                    raise
+            held.append(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(held[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(handle)
+            for handle in held:
+                os.close(handle)
             raise AlreadyServed(
-                f"a daemon already works on {self.folder} (process {holder})",
+                f"a daemon already works on {self.folder} (process {self._holder()})",
                 hint="use that one, end it first, or give this one another --home",
             ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        self._lock = handle
+        os.ftruncate(held[1], 0)
+        os.pwrite(held[1], f"{os.getpid()}\n".encode(), 0)
+        self._locks = held
+
+    def _holder(self) -> str:
+        try:
+            return (self.folder / "lock").read_text("ascii", "replace")[:32].strip() or "unknown"
+        except OSError:
+            return "unknown"
 
     def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for handle in self._locks:
+            os.close(handle)
+        self._locks = []
+
+    def has_history(self) -> bool:
+        """Have jobs been taken in here? Then a database that is missing was lost."""
+        return (self.folder / "numbers").exists() or bool(os.listdir(self.folder / "jobs"))
+
+    def make_way(self) -> None:
+        """Prepare for a new database on purpose: remains of the old one go, but not one that can still be used."""
+        if self.database.exists() and self.database.stat().st_size > 0:
+            hint = "leave --new-database out; to begin anew nevertheless move argosy.db away first"
+            raise InputError(f"{self.database} is there: it is not replaced by a new one", hint=hint)
+        self.set_aside()
+
+    def set_aside(self) -> Path | None:
+        """Move the database and the files beside it into a folder of their own; None if there are none."""
+        present = [file for file in database_files(self.database) if file.exists()]
+        if not present:
+            return None
+        folder = self.make_replaced()
+        for file in present:  # the database first: without it nobody goes on with the rest
+            os.replace(file, folder / file.name)
+        sync_folder(folder)
+        sync_folder(self.folder)
+        return folder
+
+    def make_replaced(self) -> Path:
+        """Make a folder, named after this moment, for a database that leaves its place."""
+        name = time.strftime("replaced-%Y%m%d-%H%M%S")
+        for again in range(1, 1000):
+            folder = self.folder / (name if again == 1 else f"{name}-{again}")
+            try:
+                folder.mkdir(mode=0o700)
+                return folder
+            except FileExistsError:
+                continue
+        raise InputError(f"{self.folder} has too many folders {name}-…", hint="move them away")
+
+    def newest_generations(self, jobs: Iterable[int]) -> dict[int, int]:
+        """The newest generation of each job that left a folder here, whatever the database says."""
+        present = set(os.listdir(self.folder / "jobs"))
+        found = {}
+        for job in jobs:
+            if str(job) in present:
+                names = [_GENERATION.fullmatch(name) for name in os.listdir(self.job(job))]
+                found[job] = max((int(name[1]) for name in names if name), default=0)
+        return found
 
     def write_secret(self, path: Path, text: str) -> None:
-        """A file that only its owner may read, whole or not at all."""
-        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=self.folder)  # made with mode 0600
-        try:
-            with open(handle, "w") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(handle)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-            raise
+        """Write a file that only its owner may read, whole or not at all."""
+        write_durably(path, text.encode() + b"\n")
+
+    def remove_own(self, path: Path, own: str | Identity) -> None:
+        """Remove a file of which this is the text, or the identity, but not one that somebody has put there since."""
+        with suppress(OSError):
+            if (path.read_text().strip() if isinstance(own, str) else identity(path)) == own:
+                path.unlink()
 
     def key(self) -> bytes:
         """The key that signs the tokens of jobs; made once."""

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 LOGGER = logging.getLogger("argosy.live")
+OF_LIBRARIES = ("uvicorn.error", "asyncio")  # what they complain of belongs into the same log
+MOST_ALIKE = 20  # lines of one kind …
+ALIKE_S = 60.0  # … in this time
+MOST_KINDS = 1000
 
 
 class JsonLines(logging.Formatter):
@@ -26,11 +30,36 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class BoundedRate(logging.Filter):
+    """Lets only so many lines of one kind through: who can cause an error must not be able to fill the disk by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[str, tuple[float, int]] = {}  # by kind: since when, how many
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.msg)[:200]
+        since, count = self._seen.get(kind, (record.created, 0))
+        if record.created - since > ALIKE_S:
+            if count > MOST_ALIKE:
+                record.fields = {**getattr(record, "fields", {}), "left_out_before": count - MOST_ALIKE}
+            since, count = record.created, 0
+        if kind not in self._seen and len(self._seen) >= MOST_KINDS:
+            self._seen.clear()
+        self._seen[kind] = (since, count + 1)
+        return count < MOST_ALIKE
+
+
 def set_up(level: str = "info", file: Path | None = None) -> logging.Handler:
     """Send the log to a file, or to stderr; the handler is returned, to be removed again."""
     handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(BoundedRate())
     LOGGER.addHandler(handler)
+    for name in OF_LIBRARIES:
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).propagate = False
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
     return handler

@@ -124,7 +124,7 @@ def _again(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
 
 
 def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> Seen:
-    if stop is Stop.CANCELLED:
+    if stop.cancels:
         return _final(job, run, State.CANCELLED, run.exit_code, "cancelled", at)
     if stop is Stop.LIMIT:
         text = f"ended after {job.run_s:.0f} s of run time: max_duration is {job.parsed.max_duration or 0:g} s"

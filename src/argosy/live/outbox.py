@@ -10,15 +10,17 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from argosy.errors import InputError
+from argosy.errors import InputError, message_of
 from argosy.live.backends.base import Backend, LaunchError, Run, RunKey
 from argosy.live.logs import note
 from argosy.live.reconcile import Call
+from argosy.live.states import Stop
 from argosy.live.store import RunRow
 
 RESEND_S = 2.0  # an order that shows no effect is given again
 FIRST_AGAIN_S = 0.1  # one that failed is given again sooner, twice as late each time
 LAUNCH_TRIES = 5  # then the run is given up, and the job tried again later
+Order = tuple[Call, int, Stop | None]  # with the version of the row, and why it stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,11 @@ class Failure:
 class Outbox:
     """`make_run` and `grace` turn a row into what the backend wants to know."""
 
-    def __init__(self, backend: Backend, make_run: Callable[[RunRow], Run], grace: Callable[[int], float],
+    def __init__(self, backend: Backend, make_run: Callable[[RunRow], Run], grace: Callable[[RunRow], float],
                  now: Callable[[], float]) -> None:
         self._backend, self._make_run, self._grace, self._now = backend, make_run, grace, now
         self._sending: dict[RunKey, asyncio.Task[None]] = {}
-        self._sent: dict[RunKey, tuple[Call, int, float]] = {}  # order, version, when
+        self._sent: dict[RunKey, tuple[Order, float]] = {}  # what, and when
         self._tries: dict[RunKey, int] = {}
         self.failures: dict[RunKey, Failure] = {}
         self.problem = ""  # the newest trouble with the backend, until an order gets through
@@ -46,11 +48,12 @@ class Outbox:
         now = self._now()
         for key, call in calls.items():
             row = runs.get(key.job)
-            version = row.version if row is not None and row.generation == key.generation else 0
+            row = row if row is not None and row.generation == key.generation else None
+            order = (call, row.version if row else 0, row.stop if row else None)
             last = self._sent.get(key)
-            if key in self._sending or (last is not None and last[:2] == (call, version) and now < last[2] + RESEND_S):
+            if key in self._sending or (last is not None and last[0] == order and now < last[1] + RESEND_S):
                 continue
-            self._sent[key] = (call, version, now)
+            self._sent[key] = (order, now)
             self._sending[key] = asyncio.create_task(self._send(key, call, row))
         for key in [key for key in self._sent if key not in calls and key not in self._sending]:
             del self._sent[key]
@@ -71,19 +74,20 @@ class Outbox:
             elif call is Call.FORGET:
                 await self._backend.forget(key)
             else:
-                await self._backend.stop(key, self._grace(key.job) if call is Call.STOP else 0.0)
+                await self._backend.stop(key, self._grace(row) if call is Call.STOP and row is not None else 0.0)
             self._tries.pop(key, None)
             self.problem = ""
         except (LaunchError, InputError) as problem:
-            self.failures[key] = Failure(str(problem), final=True)
+            self.failures[key] = Failure(message_of(problem), final=True)
         except Exception as problem:  # whatever a backend raises must not end the daemon
-            self.problem = f"{call} of job {key.job}: {problem or type(problem).__name__}"
+            self.problem = f"{call} of job {key.job}: {message_of(problem)}"
             note("an order failed", logging.WARNING, job=key.job, generation=key.generation, call=call.value,
                  problem=str(problem), kind=type(problem).__name__)  # fmt: skip
             tries = self._tries[key] = self._tries.get(key, 0) + 1
-            self._sent[key] = (*self._sent[key][:2], self._now() - RESEND_S + min(RESEND_S, FIRST_AGAIN_S * 2**tries))
+            wait_s = min(RESEND_S, FIRST_AGAIN_S * 2**tries)
+            self._sent[key] = (self._sent[key][0], self._now() - RESEND_S + wait_s)
             if call is Call.LAUNCH and tries >= LAUNCH_TRIES:
-                self.failures[key] = Failure(str(problem), final=False)
+                self.failures[key] = Failure(message_of(problem), final=False)
         finally:
             del self._sending[key]
 

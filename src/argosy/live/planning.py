@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Protocol
 
+from argosy.errors import message_of
 from argosy.live.bookkeeper import Bookkeeper
 from argosy.live.logs import note
 from argosy.live.planner.messages import Decision, Snapshot, Told, Update
@@ -95,7 +96,7 @@ class Planning:
         except Exception as problem:  # whatever a policy does must not end the daemon
             self._wake_at_s = now
             self._not_before_s, self._wait_s = now + self._wait_s, min(2 * self._wait_s, LAST_WAIT_S)
-            standing.planner_problem = str(problem) or type(problem).__name__
+            standing.planner_problem = message_of(problem)
             metrics.errors.labels("planner").inc()
             note("the policy failed; what runs runs on", logging.ERROR, problem=standing.planner_problem,
                  details=getattr(problem, "details", ""))  # fmt: skip

@@ -21,5 +21,25 @@ class AlreadyServed(InputError):
     """Another daemon works on this home."""
 
 
+class TokenExpired(InputError):
+    """A token that was good once."""
+
+
+class OverLimit(InputError):
+    """More than this user is allowed."""
+
+
 class StoreError(ArgosyError):
     """The database can not be used."""
+
+    def __init__(self, what: str, hint: str | None = None) -> None:
+        self.what, self.hint = what, hint
+        super().__init__(f"{what}\n  → {hint}" if hint else what)
+
+
+class DatabaseLost(StoreError):
+    """The database was removed, replaced or overwritten under the daemon that was using it."""
+
+    def __init__(self, what: str, hint: str | None = None, *, overwritten: bool = False) -> None:
+        super().__init__(what, hint)
+        self.overwritten = overwritten

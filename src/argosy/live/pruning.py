@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.live.problems import NoSpace
+from argosy.live.safe_files import folder as opened
+from argosy.live.safe_files import remove_tree
 from argosy.live.store import Store
 
 GENERATION = re.compile(r"gen-(\d{1,9})")
@@ -56,26 +57,18 @@ def remove_all(work: Iterable[tuple[Path, Leftovers]]) -> None:
 
 def remove(folder: Path, what: Leftovers) -> None:
     """`folder` is the job's folder of checkpoints. What can not be removed now stays for the next time."""
-    with suppress(OSError), _opened(folder) as top:
-        for name in os.listdir(top):
-            found = GENERATION.fullmatch(name)
+    with suppress(OSError), opened(folder) as top, os.scandir(top) as entries:
+        for entry in entries:
+            found = GENERATION.fullmatch(entry.name)
             if found and int(found[1]) <= what.newest:
-                _remove_in(top, name, what.keep)
+                _remove_in(top, entry.name, what.keep)
 
 
 def _remove_in(top: int, generation: str, keep: Collection[str]) -> None:
-    with suppress(OSError), _opened(generation, top) as inside:
-        for name in os.listdir(inside):
-            if CHECKPOINT.fullmatch(name) and f"{generation}/{name}" not in keep:
-                shutil.rmtree(name, ignore_errors=True, dir_fd=inside)
+    with suppress(OSError), opened(generation, top) as inside, os.scandir(inside) as entries:
+        uid = os.fstat(inside).st_uid
+        for entry in entries:
+            if CHECKPOINT.fullmatch(entry.name) and f"{generation}/{entry.name}" not in keep:
+                remove_tree(entry.name, inside, uid)
     with suppress(OSError):  # it still holds something that counts
         os.rmdir(generation, dir_fd=top)
-
-
-@contextmanager
-def _opened(path: Path | str, within: int | None = None) -> Iterator[int]:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
-    try:
-        yield folder
-    finally:
-        os.close(folder)

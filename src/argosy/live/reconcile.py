@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from argosy.cluster.limits import Limits
+from argosy.live.allowances import Headroom
 from argosy.live.backends.base import Part, Phase, RunKey, Status
 from argosy.live.observe import Moment, Seen, settle
 from argosy.live.states import State, Stop
@@ -21,6 +23,7 @@ from argosy.live.store import Job, RunRow
 from argosy.live.views import place
 
 CHANGE_LIMIT_S = 120.0  # a change that is not in force by then is made by a restart
+HURRY_S = 5.0  # what a job that is cancelled a second time still has
 START_LIMIT_S = 30.0  # a run is not taken away while it starts, unless that takes longer
 Device = tuple[str, int]
 
@@ -73,7 +76,7 @@ class Holders:
 
 @dataclass
 class Outcome:
-    """Rows to write, and for each start that has to wait the jobs that are in its way."""
+    """Rows to write, and for each start that has to wait the jobs in its way (none: its owner's limits are)."""
 
     seen: list[Seen] = field(default_factory=list)
     blocked: dict[int, set[int]] = field(default_factory=dict)
@@ -81,12 +84,15 @@ class Outcome:
 
 def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: Mapping[int, Placement],
               untouched: set[int], hot: set[int], strays: Iterable[RunRow], at: Moment,
-              pauses_cold: bool = True) -> Outcome:
+              pauses_cold: bool = True, taken: Mapping[int, int] | None = None,
+              headroom: Headroom | None = None) -> Outcome:
     """Stops, changes and starts that lead to the placements.
 
     `untouched` are jobs of which the policy did not know the newest when it decided; `hot` those whose workers can
-    change without a restart; with `pauses_cold` the others can at least be paused.
+    change without a restart; with `pauses_cold` the others can at least be paused. `taken` are generations, by job,
+    that were used already: a database that was restored may not know them. `headroom` knows what users may still take.
     """
+    headroom = headroom or Headroom(lambda owner: Limits(), jobs, runs)
     strays = list(strays)
     out, holders = Outcome(), Holders(runs.values(), strays)
     haunted = {stray.job for stray in strays}  # an earlier generation is still there
@@ -107,7 +113,7 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
             runs_since = run.launched_s + START_LIMIT_S if run.running_s is None else run.running_s
             if at.now - runs_since >= job.parsed.min_runtime:
                 out.seen.append(stop(job, run, Stop.PREEMPTED, at))
-        elif same_place(wanted, run):
+        elif same_place(wanted, run) or not headroom.allows(job, wanted.parts, run):
             continue
         elif number not in hot and (wanted.parts != run.parts or (wanted.paused and not pauses_cold)):
             leaving.add(number)
@@ -118,6 +124,7 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
                 stuck[number] = in_the_way
             else:
                 leaving.add(number)
+                headroom.take(job, wanted.parts, run)
                 changed = change(job, run, wanted, at)
                 holders.put(changed.run)
                 out.seen.append(changed)
@@ -128,10 +135,11 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
         if waiting is None or waiting.state is not State.PENDING or number in untouched or wanted.paused:
             continue
         in_the_way = {number} if number in haunted else holders.blockers(number, wanted.parts)
-        if in_the_way:
+        if in_the_way or not headroom.allows(waiting, wanted.parts):
             out.blocked[number] = in_the_way
         else:
-            started = start(waiting, wanted, at)
+            headroom.take(waiting, wanted.parts)
+            started = start(waiting, wanted, at, (taken or {}).get(number, 0))
             holders.put(started.run)
             out.seen.append(started)
     return out
@@ -155,8 +163,8 @@ def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
     return circle[:1]
 
 
-def start(job: Job, wanted: Placement, at: Moment) -> Seen:
-    generation = job.generation + 1
+def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> Seen:
+    generation = max(job.generation, taken) + 1
     run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
     started = replace(job, state=State.STARTING, generation=generation,
                       started_s=at.now if job.started_s is None else job.started_s,
@@ -184,6 +192,13 @@ def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> Seen:
 
 def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> Seen:
     return Seen(replace(job, state=State.STOPPING), replace(run, stop=why), (("stopping", f"asked to leave: {why}"),))
+
+
+def grace_s(job: Job, run: RunRow, most_s: float) -> float:
+    """How long a run that must leave may take: what its job file says, up to the operator's limit, or less."""
+    if run.stop is Stop.KILLED:
+        return 0.0
+    return min(job.parsed.grace, most_s, HURRY_S if run.stop is Stop.HURRIED else most_s)
 
 
 def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:

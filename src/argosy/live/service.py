@@ -15,19 +15,29 @@ from typing import Any
 from argosy.cluster.cluster import Cluster, Queue
 from argosy.errors import ArgosyError, InputError
 from argosy.live import clean, history
+from argosy.live.accounts import Accounts
+from argosy.live.admission import MAX_GRACE_S
+from argosy.live.audit import DAEMON, Audit
 from argosy.live.home import Home
+from argosy.live.limits import LimitBook, LimitRow
 from argosy.live.metrics import Metrics
 from argosy.live.problems import Conflict, NotFound
+from argosy.live.reconcile import HURRY_S
 from argosy.live.spec import JobSpec
 from argosy.live.standing import Standing
-from argosy.live.states import ENDED, State, Stop
-from argosy.live.store import Event, Job, RunRow, Store, database
+from argosy.live.states import State, Stop
+from argosy.live.store import Actor, Event, Job, RunRow, Store, Token, database
 from argosy.live.submissions import MIN_FREE_BYTES, Batch, Submissions
 from argosy.live.tokens import Tokens
 from argosy.live.views import JobView, NodeView, held, job_view
 from argosy.live.why import explanation, one_line
 
 MAX_REPORT = 16_000  # characters of a report
+CANCELLING = {
+    Stop.CANCELLED: "to be cancelled: asked to save its work and leave",
+    Stop.HURRIED: f"cancelled again: it is killed if it has not left within {HURRY_S:g} s",
+    Stop.KILLED: "cancelled at once: it is killed",
+}
 
 
 class Service:
@@ -35,23 +45,33 @@ class Service:
 
     def __init__(self, store: Store, home: Home, cluster: Cluster, standing: Standing | None = None,
                  metrics: Metrics | None = None, changed: Callable[[], None] = lambda: None,
-                 min_free_bytes: int = MIN_FREE_BYTES) -> None:
+                 min_free_bytes: int = MIN_FREE_BYTES, accounts: Accounts | None = None,
+                 max_grace_s: float = MAX_GRACE_S) -> None:
         self.store, self.home, self.cluster, self.changed = store, home, cluster, changed
+        self.accounts, self.audit = accounts or Accounts(), Audit(store)
         self.standing = standing or Standing()
         self.metrics = metrics or Metrics()
-        self._submissions = Submissions(store, cluster, self.standing, self.metrics, self._tell, min_free_bytes)
+        self.limits = LimitBook(store, cluster)
+        self._submissions = Submissions(store, cluster, self.standing, self.metrics, self._tell, min_free_bytes,
+                                        self.limits, max_grace_s)  # fmt: skip
         self.tokens = Tokens(store, home.key())
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `Standing.waiting`
 
     # jobs
 
-    def submit(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None) -> list[int]:
+    def submit(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
+               by: Actor | None = None) -> list[int]:
         """Take jobs in, all or none; the numbers of an array come one after the other."""
-        return self._submissions.now([Batch(specs, owner, str(workdir or Path.home()))])[0]
+        return self._submissions.now([self._batch(specs, owner, workdir, by)])[0]
 
-    async def take_in(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None) -> list[int]:
+    async def take_in(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
+                      by: Actor | None = None) -> list[int]:
         """The same for callers at the same time: what they submit is written together, so that none waits for each."""
-        return await self._submissions.soon(Batch(specs, owner, str(workdir or Path.home())))
+        return await self._submissions.soon(self._batch(specs, owner, workdir, by))
+
+    def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
+        self.accounts.check(owner)
+        return Batch(specs, owner, str(workdir or self.accounts.folder(owner)), by or Actor(owner, "user"))
 
     def job(self, number: int) -> JobView:
         return self._view(self._job(number))
@@ -61,6 +81,7 @@ class Service:
              ids: Sequence[int] | None = None, after: int | None = None, oldest_first: bool = False) -> list[JobView]:
         """A page of jobs, newest or oldest first; only those with numbers before or after the given ones."""
         where, values = _conditions(owner=owner, queue=queue, name=name)
+        where += self.store.conditions()
         if states is not None:
             wanted = sorted(states)
             where.append(f"state IN ({', '.join('?' * len(wanted))})")
@@ -81,13 +102,18 @@ class Service:
     def counts(self, owner: str | None = None) -> dict[str, int]:
         """How many jobs there are in each state."""
         where, values = _conditions(owner=owner)
+        where += self.store.conditions()
         rows = self.store.query(f"SELECT state, count(*) FROM jobs {_where(where)} GROUP BY state", values)
         return {state.value: 0 for state in State} | dict(rows)
 
-    def cancel(self, numbers: Sequence[int]) -> list[JobView]:
-        """End these jobs. Those that have ended stay as they are; one that runs is stopped, and saves its work."""
+    def cancel(self, numbers: Sequence[int], by: Actor = DAEMON, *, at_once: bool = False) -> list[JobView]:
+        """End these jobs. Those that have ended stay as they are; one that runs is stopped, and saves its work.
+
+        One that is cancelled a second time gets a few seconds, and `at_once` none.
+        """
         now, wall = self.store.clock.now(), self.store.clock.wall()
         with self.store.transaction() as changes:
+            changes.audit(by, "cancel", jobs=numbers)
             for number in numbers:
                 job = changes.job(number) or self._job(number)
                 if job.state is State.PENDING:
@@ -96,22 +122,27 @@ class Service:
                 elif not job.state.ended:
                     run = changes.run(number)
                     assert run is not None
-                    if Stop.CANCELLED.overrules(run.stop):
+                    again = run.stop is not None and run.stop.cancels
+                    stop = Stop.KILLED if at_once else Stop.HURRIED if again else Stop.CANCELLED
+                    if stop.overrules(run.stop):
                         changes.save(replace(job, state=State.STOPPING))
-                        changes.save_run(replace(run, stop=Stop.CANCELLED))
-                        changes.event(job, "cancelling", "to be cancelled: asked to save its work and leave")
+                        changes.save_run(replace(run, stop=stop))
+                        changes.event(job, "cancelling", CANCELLING[stop])
         self.changed()
         return [self.job(number) for number in numbers]
 
-    def set_priority(self, number: int, priority: float) -> JobView:
+    def set_priority(self, number: int, priority: float, by: Actor = DAEMON) -> JobView:
         if not 0 <= priority <= 100:
             raise InputError(f"priority: {priority!r} is not in 0..100", hint="50 is the usual one, higher goes first")
         job = self._job(number)
         if job.state.ended:
             raise Conflict(f"job {number} has ended", hint="submit it again with another priority")
+        if by.role == "user":  # an operator may lift a job above its owner's ceiling
+            self.limits.check_priority(job.owner, priority)
         with self.store.transaction() as changes:
             changes.save(replace(job, priority=priority))
             changes.event(job, "priority", f"priority {job.priority:g} → {priority:g}")
+            changes.audit(by, "priority", jobs=[number], detail=f"{job.priority:g} → {priority:g}")
         self.changed()
         return self.job(number)
 
@@ -180,12 +211,12 @@ class Service:
             ))  # fmt: skip
         return views
 
-    def drain(self, name: str, by: str = "operator", emptied: bool = False) -> None:
+    def drain(self, name: str, by: Actor = DAEMON, emptied: bool = False) -> None:
         """Nothing starts there any more; what runs there runs on, or has to leave at once."""
-        self._set_drained(name, by, emptied)
+        self._set_drained(name, by, True, emptied)
 
-    def undrain(self, name: str) -> None:
-        self._set_drained(name, None)
+    def undrain(self, name: str, by: Actor = DAEMON) -> None:
+        self._set_drained(name, by, False)
 
     def drained(self) -> dict[str, bool]:
         """Nodes on which nothing may start, and whether what runs there has to leave."""
@@ -195,26 +226,49 @@ class Service:
     def queues(self) -> list[Queue]:
         return list(self.cluster.queues)
 
+    def set_limits(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
+        """Set limits of a user; what runs runs on, and nothing more starts beyond them."""
+        row = self.limits.set(owner, given, by)
+        self.changed()
+        return row
+
+    def clear_limits(self, owner: str, by: Actor = DAEMON) -> None:
+        """What the cluster file says of a user holds again."""
+        self.limits.clear(owner, by)
+        self.changed()
+
     # tokens: see argosy.live.tokens
+
+    def rotate_token(self, number: int, keep_old_s: float = 0.0, by: Actor = DAEMON) -> tuple[Token, str]:
+        """A new secret; if it is the one in the home's `token` file, the file has the new one."""
+        local = self.home.token.exists() and self.tokens.is_secret_of(number, self.home.token.read_text().strip())
+        token, secret = self.tokens.rotate(number, keep_old_s, by)
+        if local:
+            self.home.write_secret(self.home.token, secret)
+        return token, secret
 
     # looking back, looking after
 
     def history(self, owner: str | None = None, limit: int = 100, before: int | None = None) -> list[dict[str, Any]]:
-        """Jobs that have ended, newest first: completion times, waits, GPU-seconds, preemptions, resizes."""
-        return [history.entry(view) for view in self.jobs(owner, ENDED, limit=limit, before=before)]
+        """Jobs that have ended, the last one first: completion times, waits, GPU-seconds, preemptions, resizes.
+
+        `before` is the number of a job: only those that ended before it.
+        """
+        found = self.store.some_jobs(numbers := history.page(self.store, owner, limit, before))
+        return [history.entry(self._view(found[number])) for number in numbers]
 
     def history_csv(self, owner: str | None = None) -> str:
         """Jobs that have ended as a trace that `argosy simulate` reads; may be called from another thread."""
         return history.trace_csv(self.store.path, owner)
 
-    def overheads_csv(self) -> str:
+    def overheads_csv(self, owner: str | None = None) -> str:
         """What starts, stops, moves and resizes took here: `argosy simulate --overheads` reads it."""
-        return history.overheads_csv(self.store)
+        return history.overheads_csv(self.store, owner)
 
     def health(self) -> dict[str, Any]:
         """Is all well? If not, what is wrong."""
         now, s = self.store.clock.now(), self.standing
-        problems = [text for text in (s.planner_problem, s.backend_problem, s.disk_problem, s.fault) if text]
+        problems = [*s.problems(now), *self.store.problems()]
         return {
             "ok": not problems, "problems": problems, "policy": s.policy, "backend": s.backend, "passes": s.passes,
             "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
@@ -245,13 +299,14 @@ class Service:
     def _tell(self) -> None:
         self.changed()
 
-    def _set_drained(self, name: str, by: str | None, emptied: bool = False) -> None:
+    def _set_drained(self, name: str, by: Actor, drained: bool, emptied: bool = False) -> None:
         if all(node.name != name for node in self.cluster.nodes):
             raise NotFound(f"there is no node {name[:100]!r}", hint="see argosy nodes for the names")
         with self.store.transaction() as changes:
-            values = (name, by, self.store.clock.wall() if by else None, emptied)
+            values = (name, by.who if drained else None, self.store.clock.wall() if drained else None, emptied)
             sql = "INSERT OR REPLACE INTO nodes (name, drained_by, drained_at, emptied) VALUES (?, ?, ?, ?)"
             changes.execute(sql, values)
+            changes.audit(by, "drain" if drained else "undrain", f"node {name}", detail="now" if emptied else "")
         self.changed()
 
 

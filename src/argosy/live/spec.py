@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]  # compiling would do more than to ask whether it could be
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, FailFast, Field, field_validator, model_validator
 
 from argosy.config import Duration, FileModel, load_yaml
 
 MAX_GPUS = 4096
 MAX_ARRAY = 10_000
+EPOCH = 1970
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -53,7 +55,8 @@ def _gpus(value: object) -> object:
     except ValueError:
         numbers = []
     if not 1 <= len(numbers) <= 3 or not all(0 <= number <= MAX_GPUS for number in numbers):
-        raise ValueError(f"{value!r} is no number of GPUs, 0 to {MAX_GPUS}; write 2, or 1..8, or 1..4..8, or 0.5")
+        shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
+        raise ValueError(f"{shown} is no number of GPUs, 0 to {MAX_GPUS}; write 2, or 1..8, or 1..4..8, or 0.5")
     return {"low": numbers[0], "high": numbers[-1], "asks": numbers[1] if len(numbers) == 3 else None}
 
 
@@ -63,7 +66,9 @@ class Resources(FileModel):
         validate_default=True,
         description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5",
     )
-    gpu_types: tuple[str, ...] = Field((), description="types it accepts, such as [a100, v100]; all if not given")
+    gpu_types: Annotated[tuple[str, ...], FailFast()] = Field(
+        (), description="types it accepts, such as [a100, v100]; all if not given"
+    )
     cpus_per_gpu: float | None = Field(None, ge=0, description="CPU cores for each GPU (for a job without: in all)")
     memory_per_gpu_gib: float | None = Field(None, ge=0, description="memory for each GPU (for a job without: in all)")
 
@@ -84,9 +89,9 @@ class Progress(FileModel):
     def _one_group(cls, pattern: str) -> str:
         if len(pattern) > 500:
             raise ValueError("the pattern is longer than 500 characters; write a shorter one")
-        try:
-            groups = re.compile(pattern).groups
-        except re.error as problem:
+        try:  # read only: to compile some takes a second, and this is done where everybody waits
+            groups = _parser.parse(pattern).state.groups - 1
+        except (re.error, OverflowError, RecursionError) as problem:
             raise ValueError(f"not a regular expression: {problem}; quote it with single quotes") from None
         if groups != 1:
             raise ValueError(f"the pattern has {groups} groups; put the number alone in brackets, 'step (\\d+)'")
@@ -112,7 +117,9 @@ class JobSpec(FileModel):
     model: str | None = Field(None, description="the network's name, to find its speed in tables")
     queue: str = Field("default", description="which queue it counts for")
     priority: float = Field(50.0, ge=0, le=100, description="0..100, higher first")
-    after: tuple[int, ...] = Field((), description="numbers of jobs that must have succeeded before")
+    after: Annotated[tuple[int, ...], FailFast()] = Field(
+        (), description="numbers of jobs that must have succeeded before"
+    )
     array: int | None = Field(None, ge=1, le=MAX_ARRAY, description="so many copies; each finds ARGOSY_ARRAY_INDEX")
     retries: int = Field(3, ge=0, le=1000, description="how often a failed run is tried again")
     retry_wait: Duration = Field(1.0, ge=0, description="wait before the first retry; doubled for each further one")
@@ -126,8 +133,27 @@ class JobSpec(FileModel):
     time_budget: Duration | None = Field(None, gt=0, description="end it in order, as succeeded, after so long")
     max_duration: Duration | None = Field(None, gt=0, description="end it, as failed, after so much run time")
     min_runtime: Duration = Field(0.0, ge=0, description="not to be preempted earlier than this after a start")
+    hang_after: Duration | None = Field(
+        None, gt=0, description="without a step for so long it hangs and is started anew; 2h with the SDK if not given"
+    )
     exclusive: bool = Field(False, description="never packed with another job on one GPU")
     grow: Growth = Field(default_factory=lambda: Growth.model_validate({}), description="may the network grow?")
+
+    @property
+    def deadline_at(self) -> float | None:
+        """Seconds since 1970; of a date before that, which some clocks cannot count, 0."""
+        if self.deadline is None:
+            return None
+        return self.deadline.timestamp() if self.deadline.year > EPOCH else 0.0
+
+    @field_validator("run", "env", mode="before")
+    @classmethod
+    def _texts(cls, given: object) -> object:
+        """The first that is no text is enough to know: a stranger may send a hundred thousand."""
+        found = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+        for wrong in (one for one in found if not isinstance(one, str)):
+            raise ValueError(f"{repr(wrong)[:60]} is no text; put it in quotes")
+        return given
 
     @field_validator("name")
     @classmethod

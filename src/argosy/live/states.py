@@ -54,6 +54,12 @@ class Stop(StrEnum):
     BUDGET = "budget"  # its time budget is used up: ends as succeeded
     LIMIT = "limit"  # its max_duration is used up: ends as failed
     CANCELLED = "cancelled"
+    HURRIED = "hurried"  # cancelled once more: it gets a few seconds, whatever its grace
+    KILLED = "killed"  # cancelled with `--now`: it gets no time at all
+
+    @property
+    def cancels(self) -> bool:
+        return self in (Stop.CANCELLED, Stop.HURRIED, Stop.KILLED)
 
     def overrules(self, other: Stop | None) -> bool:
         order = list(Stop)

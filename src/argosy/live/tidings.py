@@ -5,19 +5,24 @@ The planner sees jobs that could run: those that wait for other jobs, or for the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from argosy.live import clean
+from argosy.live.backends.base import Part, RunKey
 from argosy.live.observe import settle
 from argosy.live.planner.messages import Account, Active, Ended, How, JobFacts, NodeState, Report, Snapshot, Update
-from argosy.live.states import ENDED, State, Stop
+from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow, Store, codec
 from argosy.live.views import progress
 
 TEACHING = 2000  # ended jobs that a new planner learns durations from
 MOST_NEWS = 2000  # jobs in one update: a flood must not hold up the loop
+LATE_S = 2.0  # who must leave and has not by then is told to the planner as somebody who stays
+FOREVER_S = 1e12
+NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # as the index `jobs_by_end` has them: sorting all would take long
 RATE_SPAN_S = 3.0  # a speed is measured over at least this long
 HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
 
@@ -35,14 +40,19 @@ class Pace:
 
 @dataclass
 class Tidings:
-    """`known` is what the planner has in its mirror: by job, how often it went wrong, and its priority."""
+    """`known` is what the planner has in its mirror: by job, how often it went wrong, its priority, and its
+    owner's limit on it."""
 
     store: Store
     shows: Callable[[Job], bool]  # could this waiting job run now?
-    known: dict[int, tuple[int, float]] = field(default_factory=dict)
+    most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
+    known: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
     nodes: dict[str, NodeState] = field(default_factory=dict)
     said: set[int] = field(default_factory=set)  # jobs with news of progress
+    blocked: Mapping[int, set[int]] = field(default_factory=dict)  # by waiting job: who is still in its place
+    _leaving: dict[RunKey, float] = field(default_factory=dict)  # runs that must leave, and since when
+    _remnants: dict[int, RunKey] = field(default_factory=dict)  # told: by negative number, what late leavers hold
     _pace: dict[int, Pace] = field(default_factory=dict)
     _saved: dict[int, float] = field(default_factory=dict)
     _nodes_told: dict[str, NodeState] = field(default_factory=dict)
@@ -54,12 +64,14 @@ class Tidings:
         self.touched.clear()
         self.said.clear()
         shown = [job for job in store.jobs.values() if self._visible(job)]
-        self.known = {job.id: _marks(job) for job in shown}
+        self.known = {job.id: self._marks(job) for job in shown}
         self._nodes_told, self._overheads_told = dict(self.nodes), overheads(store)
+        late = self._late()
+        self._remnants = {number: run.key for number, run in late.items()}
+        jobs = (*map(self._active, shown), *map(self._remnant, late.values()))
         return Snapshot(
-            store.clock.now(), tuple(map(self._active, shown)), tuple(_ended(store)), dict(self.nodes),
-            self._overheads_told, memory,
-        )  # fmt: skip
+            store.clock.now(), jobs, tuple(_ended(store)), dict(self.nodes), self._overheads_told, memory
+        )
 
     def update(self, ask: bool = False, remember: bool = False) -> Update:
         """What has changed since the last one."""
@@ -68,6 +80,7 @@ class Tidings:
         ended: dict[int, How] = {}
         stopped: list[int] = []
         priorities: dict[int, float] = {}
+        most_gpus: dict[int, float] = {}
         told = sorted(self.touched)[:MOST_NEWS]
         for number in told:
             job, before = store.jobs.get(number), self.known.get(number)
@@ -76,7 +89,7 @@ class Tidings:
                     ended[number] = self._how(number)
                     self._forget(number)
                 continue
-            marks = self.known[number] = _marks(job)
+            marks = self.known[number] = self._marks(job)
             if before is None:
                 arrived.append(self._active(job))
                 continue
@@ -84,7 +97,18 @@ class Tidings:
                 stopped.append(number)
             if before[1] != marks[1]:
                 priorities[number] = marks[1]
+            if before[2] != marks[2]:
+                most_gpus[number] = self._facts(job).max_gpus or 0.0
         self.touched.difference_update(told)
+        late = self._late()
+        for number, key in self._remnants.items():
+            if number not in late or late[number].key != key:
+                ended[number] = "withdrawn"
+        for number, run in late.items():
+            if self._remnants.get(number) != run.key:
+                arrived.append(self._remnant(run))
+                stopped += [n for n, others in self.blocked.items() if run.job in others and n in self.known]
+        self._remnants = {number: run.key for number, run in late.items()}
         nodes = {name: state for name, state in self.nodes.items() if self._nodes_told.get(name) != state}
         self._nodes_told = dict(self.nodes)
         measured = overheads(store) if ask or self.said else self._overheads_told
@@ -93,14 +117,16 @@ class Tidings:
         reports = tuple(self._report(n) for n in sorted(self.said) if n in self.known and n in store.runs)
         self.said.clear()
         return Update(
-            store.clock.now(), tuple(arrived), ended, tuple(stopped), nodes, reports, news, priorities, remember, ask
-        )
+            store.clock.now(), tuple(arrived), ended, tuple(dict.fromkeys(stopped)), nodes, reports, news, priorities,
+            remember, ask, most_gpus,
+        )  # fmt: skip
 
     @property
     def pressing(self) -> bool:
         """Is there news that the policy should hear at once?"""
         self.touched = {number for number in self.touched if self._news(number)}
-        return bool(self.touched) or self.nodes != self._nodes_told
+        late = {number: run.key for number, run in self._late().items()}
+        return bool(self.touched) or self.nodes != self._nodes_told or late != self._remnants
 
     def overtaken(self) -> set[int]:
         """Jobs to which something happened that the planner has not heard of yet."""
@@ -110,7 +136,7 @@ class Tidings:
         job = self.store.jobs.get(number)
         if job is None or not self._visible(job):
             return number in self.known
-        return self.known.get(number) != _marks(job)
+        return self.known.get(number) != self._marks(job)
 
     def heard(self, number: int, run: RunRow, report: Mapping[str, Any], now: float) -> None:
         """A job told its progress: measure its pace."""
@@ -128,6 +154,39 @@ class Tidings:
         self._saved[number] = now
         self.said.add(number)
 
+    def look_for_leavers(self, now: float) -> None:
+        """Note which runs must leave; who does so soon is nobody's concern."""
+        stopping = [run.key for run in self.store.runs.values() if run.stop is not None]
+        self._leaving = {key: self._leaving.get(key, now) for key in stopping}
+
+    def _late(self) -> dict[int, RunRow]:
+        """Runs that should have left by now, by the negative number of their job.
+
+        On a node that is down nothing is planned anyway.
+        """
+        now, found = self.store.clock.now(), {}
+        for key, since in self._leaving.items():
+            run = self.store.runs.get(key.job)
+            if now - since < LATE_S or run is None or run.key != key:
+                continue
+            held = _held(run)
+            if held and all(self.nodes.get(part.node, "up") != "down" for part in held):
+                found[-run.job] = run
+        return found
+
+    def _remnant(self, run: RunRow) -> Active:
+        """What it holds, as a job that nobody may stop: the policy then looks for other places."""
+        job, held, now = self.store.jobs[run.job], _held(run), self.store.clock.now()
+        known = facts(job, self.store)
+        gpus = float(sum(len(part.devices) for part in held))
+        scale = gpus / known.gpus if known.gpus else 1.0
+        kept = replace(
+            known, id=-job.id, gpus=gpus, min_gpus=gpus, max_gpus=gpus, min_runtime_s=FOREVER_S, app=None,
+            cpus=None if known.cpus is None else known.cpus * scale,
+            memory_gib=None if known.memory_gib is None else known.memory_gib * scale,
+        )  # fmt: skip
+        return Active(kept, Account(runs=1), held, False, now)
+
     def _visible(self, job: Job) -> bool:
         run = self.store.runs.get(job.id)
         if run is None:
@@ -137,7 +196,7 @@ class Tidings:
     def _how(self, number: int) -> How:
         state = self.store.job_state(number)
         run = self.store.runs.get(number)
-        if run is not None and run.stop is Stop.CANCELLED:
+        if run is not None and run.stop is not None and run.stop.cancels:
             return "cancelled"
         if run is not None and run.stop in (Stop.LIMIT, Stop.BUDGET):
             return "killed"
@@ -156,10 +215,23 @@ class Tidings:
             job.generation, job.preemptions, job.failures + job.losses, progress(said),
         )  # fmt: skip
         if run is None or run.stop is not None:
-            return Active(facts(job, self.store), account)
+            return Active(self._facts(job), account)
         return Active(
-            facts(job, self.store), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id)
+            self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id)
         )
+
+    def _facts(self, job: Job) -> JobFacts:
+        """As its owner's limits let it be; it is never made smaller than its least size."""
+        said, most = facts(job, self.store), self.most_gpus(job)
+        if said.max_gpus is None or said.max_gpus <= most:
+            return said
+        gpus = min(said.gpus, most)
+        share = max(gpus, 1.0) / max(said.gpus, 1.0)
+        return replace(said, gpus=gpus, max_gpus=most, cpus=None if said.cpus is None else said.cpus * share,
+                       memory_gib=None if said.memory_gib is None else said.memory_gib * share)  # fmt: skip
+
+    def _marks(self, job: Job) -> tuple[int, float, float]:
+        return job.failures + job.losses, job.priority, self.most_gpus(job)
 
     def _report(self, number: int) -> Report:
         said = self.store.reports.get(number, self.store.jobs[number].report)
@@ -174,9 +246,9 @@ class Tidings:
 
 def facts(job: Job, store: Store) -> JobFacts:
     spec = job.parsed
-    deadline = None
-    if spec.deadline is not None:  # told by the wall clock, kept by ours
-        deadline = store.clock.now() + spec.deadline.timestamp() - store.clock.wall()
+    deadline = spec.deadline_at
+    if deadline is not None:  # told by the wall clock, kept by ours
+        deadline += store.clock.now() - store.clock.wall()
     app = None if job.array_id is None else f"array-{job.array_id}"
     said = JobFacts.of(spec, job.id, submitted_s=job.submitted_s, user=job.owner, deadline_s=deadline, app=app)
     return replace(said, priority=job.priority)
@@ -190,16 +262,19 @@ def overheads(store: Store) -> dict[str | None, dict[str, float]]:
     return found
 
 
-def _marks(job: Job) -> tuple[int, float]:
-    return job.failures + job.losses, job.priority
+def _held(run: RunRow) -> tuple[Part, ...]:
+    """Where a run may still be; a place that is shared with others is not told."""
+    devices: dict[str, set[int]] = {}
+    parts = (() if run.paused else run.parts) + (run.former or ())
+    for part in parts:
+        devices.setdefault(part.node, set()).update(part.devices)
+    if any(part.milli != 1000 for part in parts) or not any(devices.values()):
+        return ()
+    return tuple(Part(node, tuple(sorted(found))) for node, found in devices.items() if found)
 
 
 def _ended(store: Store) -> Iterable[Ended]:
-    states = ", ".join(f"'{state.value}'" for state in sorted(ENDED))
-    sql = (
-        f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE state IN ({states}) AND generation > 0"
-        " ORDER BY ended_s DESC LIMIT ?"
-    )
+    sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE ended_s IS NOT NULL AND generation > 0 {NEWEST}"
     for row in reversed(store.query(sql, (TEACHING,))):
         job = codec.job_of(row)
         asked = job.parsed.resources.gpus.asked

@@ -16,6 +16,8 @@ STOPS = {
     Stop.BUDGET: "its time budget is used up",
     Stop.LIMIT: "its max_duration is used up",
     Stop.CANCELLED: "it is cancelled",
+    Stop.HURRIED: "it is cancelled, and has a few seconds left",
+    Stop.KILLED: "it is being killed",
 }
 
 
@@ -43,6 +45,9 @@ def explanation(job: Job, store: Store, standing: Standing) -> dict[str, Any]:
     outside = waits_outside(job, store)
     if outside is not None:
         return told | {"category": outside[0], "text": outside[1]}
+    limited = standing.limited(job)
+    if limited is not None:
+        return told | dict(limited)
     if standing.planner_problem:
         return told | {"category": "policy-failed", "text": f"held: the policy failed: {standing.planner_problem}"}
     if job.id in standing.starts:

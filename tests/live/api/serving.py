@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-import uvicorn
 
 from argosy.cluster.cluster import Cluster, Node
-from argosy.live.api import create_app, uvicorn_settings
+from argosy.live.api import create_app
 from argosy.live.backends.base import Part
 from argosy.live.home import Home
 from argosy.live.service import Service
 from argosy.live.states import State
 from argosy.live.store import RunRow, Store
+from argosy.live.web import Web
 
 T = TypeVar("T")
 NODES = tuple(Node(f"n{i}", gpus=4, gpu_type="v100", cpus=16, memory_gib=64) for i in (1, 2))
@@ -102,7 +101,7 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, *, cluster: Cluster | None = None, **options: Any) -> Iterator[Serving]:
-    """Serve a fresh home until the block ends."""
+    """Serve a fresh home until the block ends; options are those of the application, and tls and limits."""
     ready: Future[Serving] = Future()
     stop = threading.Event()
     thread = threading.Thread(target=_serve, args=(folder, cluster or Cluster(NODES), options, ready, stop))
@@ -125,22 +124,16 @@ def _serve(
         service = Service(store, home, cluster, min_free_bytes=0)
         roles = {"ann": "user", "bob": "user", "olga": "operator"}
         tokens = {owner: service.tokens.add(owner, role)[1] for owner, role in roles.items()}
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            port = listening.getsockname()[1]
-            url = f"http://127.0.0.1:{port}"
-            home.write_secret(home.token, tokens["olga"])
-            home.address.write_text(url + "\n")
-            server = uvicorn.Server(uvicorn.Config(create_app(service, **options), **uvicorn_settings()))
-            server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-            task = asyncio.create_task(server.serve(sockets=[listening]))
-            while not server.started and not task.done():
-                await asyncio.sleep(0.01)
-            ready.set_result(Serving(url, home, service, asyncio.get_running_loop(), tokens))
-            while not stop.is_set():
-                await asyncio.sleep(0.02)
-            server.should_exit = True
-            await task
+        of_server = {name: options.pop(name) for name in ("tls", "limits") if name in options}
+        web = Web(create_app(service, **options), "127.0.0.1", 0, **of_server)
+        home.write_secret(home.token, tokens["olga"])
+        home.address.write_text(web.address + "\n")
+        await web.start()
+        ready.set_result(Serving(web.address, home, service, asyncio.get_running_loop(), tokens))
+        while not stop.is_set():
+            service.standing.last_pass_s = store.clock.now()  # as the daemon's loop would
+            await asyncio.sleep(0.02)
+        await web.stop()
         store.close()
 
     try:

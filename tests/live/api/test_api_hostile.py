@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import ValidationError
 from serving import Serving
 
 from argosy.live.api.guard import MAX_BODY
+from argosy.live.api.models import Submission
 from argosy.live.service import Service
 
 JSON = {"content-type": "application/json"}
@@ -47,6 +50,9 @@ def alive(api: Serving) -> None:
         b'{"jobs": [{"run": "true", "name": "\\u202egnp.exe"}]}',
         b'{"jobs": [{"run": "true", "progress": {"pattern": "(("}}]}',
         b'{"jobs": [{"run": "true", "deadline": "9999999999999999999"}]}',
+        b'{"jobs": [{"run": "true", "deadline": "0001-01-01T00:00:00"}]}',
+        b'{"jobs": [{"run": "true", "progress": {"pattern": "(a{99999999999999999999})"}}]}',
+        b'{"jobs": [{"run": "true", "resources": {"gpus": "' + b"1" * 30_000 + b'"}}]}',
         b"[" * 100_000, b'{"jobs":' * 50_000, b'{"jobs": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
         b'{"jobs": [' + b'{"run": "true"},' * 1000 + b'{"run": "true"}]}',
     ],
@@ -57,6 +63,29 @@ def test_bodies_that_are_no_submission(api: Serving, body: bytes) -> None:
     with api.as_("ann") as ann:
         plain_refusal(ann.post("/v1/jobs", content=body, headers=JSON))
     assert api.do(lambda service: service.counts()) == before
+
+
+MANY = 150_000
+COSTLY: dict[str, dict[str, object]] = {
+    "keys": {"run": "true"} | {f"k{number}": 1 for number in range(MANY)},
+    "deep keys": {"run": "true", "resources": {f"k{number}": 1 for number in range(MANY)}},
+    "words": {"run": [None] * MANY},
+    "variables": {"run": "true", "env": {f"k{number}": 1 for number in range(MANY)}},
+    "numbers": {"run": "true", "after": ["x"] * MANY},
+    "pattern": {"run": "true", "progress": {"pattern": "(?i)(a)" + "[\0-\uffff]" * 95}},  # a second each to compile
+}
+
+
+@pytest.mark.parametrize("job", COSTLY.values(), ids=list(COSTLY))
+def test_what_is_wrong_is_found_without_holding_up_everybody(job: dict[str, object]) -> None:
+    """Requests are checked where everybody waits: what a stranger sends must not take long to look at."""
+    begun, problems = time.process_time(), 0
+    try:
+        Submission.model_validate({"jobs": [job]})
+    except ValidationError as wrong:
+        problems = len(wrong.errors())
+    assert time.process_time() - begun < 0.4
+    assert problems < 10
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
@@ -112,13 +141,14 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
 
 def test_taking_a_job_in_runs_nothing(api: Serving, shell: tuple[str, Path]) -> None:
     text, made = shell
-    number = api.submit(run=text, env={"A": text}, workdir="/" + text.strip(), queue=text, model=text)
+    number = api.submit(run=text, env={"A": text}, workdir="/" + text.strip(), model=text)
     with api.as_("ann") as ann:
         assert ann.get(f"/v1/jobs/{number}").json()["spec"]["run"] == text
         for path in ("explain", "events", "runs", "log"):
             ann.get(f"/v1/jobs/{number}/{path}")
         ann.get("/v1/jobs", params={"name": text, "queue": text})
         ann.post("/v1/jobs", json={"jobs": [{"run": "true", "name": text}]})
+        assert ann.post("/v1/jobs", json={"jobs": [{"run": "true", "queue": text}]}).status_code == 422
         ann.delete(f"/v1/jobs/{number}")
     assert not made.exists()
 

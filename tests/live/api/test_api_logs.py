@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from serving import Serving
 
-from argosy.live.api.files import open_below
+from argosy.live.api.logs import MAX_FOLLOWERS
 from argosy.live.problems import NotFound
+from argosy.live.safe_files import open_below
 from argosy.live.states import State
 
 
@@ -170,3 +172,25 @@ def test_a_rotated_log_is_still_one_text(api: Serving, number: int) -> None:
     assert read(api, number, tail=8).content == b"r\nnewer\n"
     assert read(api, number, offset=3).content == b"er\nnewer\n"
     assert read(api, number, offset=10**6).content == b"older\nnewer\n"  # it has been rotated since
+
+
+def test_no_more_followers_than_allowed_at_the_same_moment(api: Serving, number: int) -> None:
+    api.write_log(number, b"x\n")
+    host, port = api.url.removeprefix("http://").split(":")
+    head = f"GET /v1/jobs/{number}/log?follow=true HTTP/1.1\r\nhost: localhost\r\n"
+    request = f"{head}authorization: Bearer {api.tokens['ann']}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        held = [
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            for _ in range(MAX_FOLLOWERS + 10)
+        ]
+        for connection in held:
+            connection.sendall(request)
+        answers = [connection.recv(12) for connection in held]
+    assert answers.count(b"HTTP/1.1 200") == MAX_FOLLOWERS
+    assert answers.count(b"HTTP/1.1 429") == 10
+    api.end(number)
+    limit = time.monotonic() + 60
+    while read(api, number, follow=True).status_code != 200:  # those who have left are not counted any more
+        assert time.monotonic() < limit
+        time.sleep(0.1)

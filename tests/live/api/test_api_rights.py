@@ -31,14 +31,15 @@ def every_route(api: Serving) -> list[tuple[str, str]]:
     return [(method, path.replace("{number}", "1").replace("{name}", "n1")) for method, path in found]
 
 
-def test_without_a_token_there_is_only_healthz(api: Serving) -> None:
+def test_without_a_token_there_is_only_health(api: Serving) -> None:
     routes = every_route(api)
     assert len(routes) > 20
     with api.as_(None) as nobody:
         for method, path in [*routes, ("GET", "/v1/openapi.json"), ("GET", "/docs"), ("GET", "/nowhere")]:
             answer = call(nobody, method, path)
-            assert answer.status_code == (200 if path == "/healthz" else 401), (method, path)
+            assert answer.status_code == (200 if path in ("/healthz", "/readyz") else 401), (method, path)
         assert nobody.get("/healthz").json() == {"status": "ok"}
+        assert nobody.get("/readyz").json() == {"status": "ok"}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_job_can_only_report_for_itself(api: Serving) -> None:
         assert job.post(f"/v1/jobs/{number}/report", json=report).status_code == 204
         assert job.post(f"/v1/jobs/{other}/report", json=report).status_code == 404
         for method, path in every_route(api):
-            if path not in ("/healthz", "/v1/jobs/1/report"):
+            if path not in ("/healthz", "/readyz", "/v1/jobs/1/report"):
                 answer = call(job, method, path.replace("/jobs/1", f"/jobs/{number}"))
                 assert answer.status_code in (403, 422), (method, path, answer.text)
     with api.as_("ann") as ann:

@@ -27,6 +27,7 @@ def home(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "address").write_text("http://127.0.0.1:1234\n")
     (folder / "token").write_text("of-the-home\n")
+    (folder / "socket").touch()
     return folder
 
 
@@ -37,23 +38,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_the_files_of_a_home(home: Path) -> None:
+def test_the_socket_of_a_home(home: Path) -> None:
     found = find_address()
-    assert (found.url, found.token) == ("http://127.0.0.1:1234", "of-the-home")
+    assert (found.where, found.token) == (str(home / "socket"), "of-the-home")
     assert find_address(home=home) == found
+    assert find_address("http://127.0.0.1:1234/") == found, "the same daemon, by its address"
 
 
 def test_the_environment_comes_before_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGOSY_API", "http://localhost:99/")
     monkeypatch.setenv("ARGOSY_TOKEN", " mine\n")
-    assert (find_address().url, find_address().token) == ("http://localhost:99", "mine")
+    assert (find_address().where, find_address().token) == ("http://localhost:99", "mine")
     assert find_address(home=home).token == "of-the-home"
     assert find_address("http://127.0.0.1:5").url == "http://127.0.0.1:5"
 
 
-def test_the_token_of_this_machine_is_not_shown_to_another(home: Path) -> None:
-    assert find_address("http://127.0.0.1:5").token == "of-the-home"
-    assert find_address("http://cluster.example:5").token is None
+def test_the_token_of_a_home_is_shown_only_over_its_socket(home: Path) -> None:
+    for url in ("http://127.0.0.1:5", "http://localhost:1234", "http://cluster.example:5"):
+        assert find_address(url).token is None
+        assert find_address(url, home).token is None
 
 
 def test_no_daemon_was_ever_here() -> None:

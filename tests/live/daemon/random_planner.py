@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.backends.base import Part
@@ -62,6 +63,8 @@ class RandomPlanner:
             self.shares.pop(number, None)
         for job in update.arrived:
             self._arrive(job)
+        for number, most in update.most_gpus.items():
+            self.jobs[number] = replace(self.jobs[number], max_gpus=most)
         for name, state in update.nodes.items():
             self.closed = self.closed | {name} if state != "up" else self.closed - {name}
             if state == "down":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live_cluster import live, spec
@@ -145,5 +146,32 @@ def test_an_order_on_its_way_keeps_its_place(tmp_path: Path) -> None:
             await here.until(lambda: here.state(first) == "starting")
             here.service.cancel([first])
             assert await here.ended(first, second) == ["cancelled", "succeeded"]
+
+    asyncio.run(scene())
+
+
+class Preparing(FakeBackend):
+    """Writes down what it is told to prepare, and fails at it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.nodes)
+        self.prepared: list[str | None] = []
+
+    async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        self.prepared.append(spec and spec["name"])
+        raise OSError("nothing can be prepared")
+
+
+def test_jobs_are_prepared_for_when_they_come_a_few_of_each_owner(tmp_path: Path) -> None:
+    async def scene() -> None:
+        cluster = Cluster.uniform(1, 1)
+        backend = Preparing(cluster)
+        async with live(tmp_path, cluster=cluster, backend=backend) as here:
+            blocker, *_ = here.submit(spec("fake seconds=50", name="first"), spec(array=30, name="array"))
+            here.submit(*[spec(name=f"bob-{n}") for n in range(9)], owner="bob")
+            await here.until(lambda: len(backend.prepared) >= 7)
+            await here.until(lambda: here.state(blocker) == "running")
+            assert sorted(map(str, backend.prepared)) == ["None", "array", "bob-0", "bob-1", "bob-2", "bob-3", "first"]
+            here.service.cancel([blocker], at_once=True)
 
     asyncio.run(scene())

@@ -202,7 +202,7 @@ def test_a_second_daemon_adopts(tmp_path: Path) -> None:
 
 def test_drained_nodes_take_nothing_new(tmp_path: Path) -> None:
     async def scene(here: Live) -> None:
-        here.service.drain("n0", "op")
+        here.service.drain("n0")
         await here.until(lambda: "n0" in here.planner.closed)
         numbers = here.submit(*[spec("fake seconds=0.3") for _ in range(3)])
         await here.until(lambda: sum(here.state(n) == "running" for n in numbers) == 2)

@@ -86,7 +86,7 @@ def test_links_lead_nowhere_and_other_folders_stay(tmp_path: Path) -> None:
     (folder / "gen-2" / "step-1").symlink_to(tmp_path / "outside")
     saved(folder, "gen-3/my-own-folder", "gen-3/step-4")
     remove(folder, Leftovers(9, ()))
-    assert left(folder) == ["gen-1/step-1", "gen-2/step-1", "gen-3/my-own-folder"]
+    assert left(folder) == ["gen-1/step-1", "gen-3/my-own-folder"], "a link goes, what it leads to stays"
     assert left(tmp_path / "outside") == ["gen-1/step-1"]
     (tmp_path / "d").symlink_to(tmp_path / "outside")
     remove(tmp_path / "d", Leftovers(9, ()))

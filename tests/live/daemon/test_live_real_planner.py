@@ -13,10 +13,10 @@ from argosy.live.daemon import Daemon
 from argosy.live.home import Home
 
 
-async def play(folder: Path, scene: Callable[[Live], Awaitable[None]]) -> None:
+async def play(folder: Path, scene: Callable[[Live], Awaitable[None]], policy: str = "fifo") -> None:
     """A scene with a daemon that really asks a policy."""
     backend = FakeBackend(CLUSTER.nodes)
-    daemon = Daemon(Home(folder), CLUSTER, "fifo", backend, poll_s=0.05, switch_users=False)
+    daemon = Daemon(Home(folder), CLUSTER, policy, backend, poll_s=0.05, switch_users=False)
     task = asyncio.create_task(daemon.run())
     await asyncio.wait_for(daemon.ready.wait(), LIMIT_S)
     try:
@@ -49,7 +49,7 @@ def test_an_emptied_node_is_left_at_once(tmp_path: Path) -> None:
         numbers = here.submit(spec("fake seconds=6"), spec("fake seconds=6 hot=no"), spec("fake seconds=6"))
         await here.until(lambda: all(here.state(n) == "running" for n in numbers))
         full = next(node for node in here.service.nodes() if len(node.jobs) == 2)
-        here.service.drain(full.name, "op", emptied=True)
+        here.service.drain(full.name, emptied=True)
         await here.until(lambda: not next(n for n in here.service.nodes() if n.name == full.name).jobs)
         await here.until(lambda: sorted(here.state(n) for n in numbers) == ["pending", "running", "running"])
         moved = [here.service.job(n) for n in full.jobs if here.state(n) == "running"]
@@ -59,3 +59,67 @@ def test_an_emptied_node_is_left_at_once(tmp_path: Path) -> None:
         assert await here.ended(*numbers) == ["succeeded"] * 3
 
     asyncio.run(play(tmp_path, scene))
+
+
+def test_an_elastic_policy_grows_a_job_only_as_far_as_its_owner_may(tmp_path: Path) -> None:
+    async def scene(here: Live) -> None:
+        def gpus(number: int) -> float:
+            return float(here.service.job(number).gpus)
+
+        here.service.set_limits("ann", {"gpus": 2})
+        (first,) = here.submit(spec("fake seconds=600", resources={"gpus": "1..4"}))
+        await here.until(lambda: gpus(first) == 2)
+        here.service.set_limits("ann", {"gpus": 3})
+        await here.until(lambda: gpus(first) == 3)
+        (second,) = here.submit(spec("fake seconds=600", resources={"gpus": "1..4"}), owner="bob")
+        await here.until(lambda: gpus(second) >= 1)
+        here.service.clear_limits("ann")
+        here.service.cancel([second])
+        await here.until(lambda: gpus(first) == 4)
+        here.service.cancel([first])
+
+    asyncio.run(play(tmp_path, scene, "drf"))
+
+
+def test_nobody_waits_for_one_who_does_not_leave_while_another_place_is_free(tmp_path: Path) -> None:
+    """Neither who comes later, nor who was to have that very place when another one becomes free."""
+
+    async def scene(here: Live) -> None:
+        (stubborn,) = here.submit(spec("fake seconds=600 stop_s=300", grace=500))
+        await here.until(lambda: here.state(stubborn) == "running")
+        here.service.cancel([stubborn])
+        others = here.submit(*[spec("fake seconds=600 stop_s=0.05") for _ in range(4)])
+        await here.until(lambda: sum(here.state(n) == "running" for n in others) == 3)
+        (waits,) = [n for n in others if here.state(n) == "pending"]
+        told = await here.service.explain_now(waits)
+        assert "-" not in str(told["evidence"].get("behind", [])), told
+        here.service.cancel([next(n for n in others if n != waits)])
+        await here.until(lambda: here.state(waits) == "running")
+        assert here.state(stubborn) == "stopping"
+        await here.daemon._planning._planner.close()  # its successor hears of it, too
+        here.service.cancel([waits])
+        (last,) = here.submit(spec("fake seconds=600"))
+        await here.until(lambda: here.state(last) == "running")
+        here.service.cancel([stubborn], at_once=True)
+        assert await here.ended(stubborn) == ["cancelled"]
+        (after,) = here.submit(spec("fake seconds=600"))
+        await here.until(lambda: here.state(after) == "running")
+
+    asyncio.run(play(tmp_path, scene))
+
+
+def test_a_date_that_no_clock_can_count_to_holds_up_nobody(tmp_path: Path) -> None:
+    """Also one that stands in the database already, and after a restart, when the policy is told of all jobs anew."""
+
+    async def begin(here: Live) -> None:
+        here.submit(spec("fake seconds=600", resources={"gpus": 4}), spec(deadline="0001-01-01T00:00:00"))
+        await here.until(lambda: here.state(1) == "running")
+
+    async def go_on(here: Live) -> None:
+        here.service.cancel([1])
+        (other,) = here.submit(spec(), owner="ben")
+        assert await here.ended(2, other) == ["succeeded"] * 2
+        assert here.service.health()["ok"]
+
+    asyncio.run(play(tmp_path, begin))
+    asyncio.run(play(tmp_path, go_on))

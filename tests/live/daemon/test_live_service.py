@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 from live_cluster import spec
+from pydantic import ValidationError
 
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError, UnknownName
+from argosy.live.backends.base import Part
 from argosy.live.home import Home
 from argosy.live.problems import Conflict, NoSpace, NotFound
+from argosy.live.reconcile import HURRY_S, grace_s
 from argosy.live.service import Service
 from argosy.live.states import ACTIVE, State
 from argosy.live.store import RunRow, Store
@@ -64,14 +67,6 @@ def test_what_can_never_run_is_refused_and_nothing_is_written(
         service.submit([spec(), spec(**wrong)], "ann")
     assert caught.value.hint
     assert service.counts() == dict.fromkeys(State, 0)
-
-
-def test_unknown_queues_are_fine_where_none_are_configured(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    home.create()
-    store = Store(home.database)
-    assert Service(store, home, Cluster.uniform(1)).submit([spec(queue="whatever")], "ann") == [1]
-    store.close()
 
 
 def test_a_nearly_full_disk_takes_nothing_in(service: Service, tmp_path: Path) -> None:
@@ -212,3 +207,32 @@ def test_unknown_types_get_a_suggestion(service: Service) -> None:
     with pytest.raises(UnknownName) as caught:
         service.submit([spec(resources={"gpu_types": ["v10"]})], "ann")
     assert caught.value.hint and "v100" in caught.value.hint
+
+
+def test_cancelled_again_it_has_a_few_seconds_and_at_once_none(service: Service) -> None:
+    (number,) = service.submit([spec(grace=500)], "ann")
+    store = service.store
+    with store.transaction() as changes:
+        started = replace(store.jobs[number], state=State.STARTING, generation=1)
+        changes.save(started)
+        changes.save_run(RunRow(number, 1, 1, (Part("n0", (0,)),), 0.0, 0.0, 0.0))
+    left = []
+    for at_once in (False, False, False, True, False):
+        service.cancel([number], at_once=at_once)
+        left.append(grace_s(store.jobs[number], store.runs[number], 100.0))
+    assert left == [100.0, HURRY_S, HURRY_S, 0.0, 0.0]
+    told = [event.text for event in service.events(number) if event.kind == "cancelling"]
+    assert [text.split(":")[0] for text in told] == ["to be cancelled", "cancelled again", "cancelled at once"]
+
+
+@pytest.mark.parametrize("grace", ["1e308", "601", "2h"])
+def test_no_job_may_take_longer_to_leave_than_the_operator_allows(service: Service, grace: str) -> None:
+    with pytest.raises(InputError, match="at most 600 s"):
+        service.submit([spec(grace=grace)], "ann")
+    assert service.submit([spec(grace="10m")], "ann") == [1]
+
+
+@pytest.mark.parametrize("grace", ["inf", "nan", "-1", float("inf"), float("nan"), "1e309"])
+def test_a_grace_is_a_number_of_seconds(grace: object) -> None:
+    with pytest.raises(ValidationError, match="not a duration"):
+        spec(grace=grace)

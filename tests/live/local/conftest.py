@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from strangers import public_folder
 from yard import Yard
 
 from argosy.live.backends.local.zygotes import Zygotes
@@ -36,3 +37,18 @@ def make_yard(tmp_path: Path, warm_interpreters: Path) -> Iterator[Callable[...,
 @pytest.fixture
 def yard(make_yard: Callable[..., Yard]) -> Yard:
     return make_yard()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that all users can reach."""
+    with public_folder() as found:
+        yield found
+
+
+@pytest.fixture
+def shared(make_yard: Callable[..., Yard], place: Path) -> Iterator[Yard]:
+    """A daemon of root's with jobs of others."""
+    yard = make_yard(place / "home")
+    yield yard
+    yard.clear()

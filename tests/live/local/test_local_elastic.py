@@ -133,8 +133,8 @@ def test_a_worker_that_hangs_when_the_others_are_done_holds_nobody_up(make_yard:
 
 
 def test_a_worker_that_gets_on_no_more_while_another_waits_is_replaced(make_yard: Callable[..., Yard]) -> None:
-    yard = make_yard(rules={"stuck_s": 3.0})
-    key = yard.launch(FOREVER, {"n1": [0, 1]}, hot=True, env={"STUCK_AT": "5"})
+    yard = make_yard()
+    key = yard.launch(FOREVER, {"n1": [0, 1]}, hot=True, env={"STUCK_AT": "5"}, hang_after=3)
     status = yard.wait(key, lambda status: status.restarts == 1 and set(yard.workers(key)) == {0, 2})
     assert any("worker 1 completed no step for 3 s, and others wait" in part["text"] for part in status.story)
     yard.wait(key, lambda status: status.report["step"] > 10)

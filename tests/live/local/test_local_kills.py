@@ -255,14 +255,14 @@ def test_on_a_full_disk_the_end_is_kept_until_there_is_room(make_yard: Callable[
 
 
 def test_a_look_while_a_run_is_being_launched_does_not_end_it(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    register = yard.backend._register
+    register = yard.backend._registry.add
 
     def register_and_look(key: RunKey, folder: RunFolder) -> None:
         register(key, folder)
         (status,) = yard.backend._poll()
         assert status.phase is Phase.STARTING
 
-    monkeypatch.setattr(yard.backend, "_register", register_and_look)
+    monkeypatch.setattr(yard.backend._registry, "add", register_and_look)
     assert yard.end(yard.launch("exit 4")).exit_code == 4
 
 

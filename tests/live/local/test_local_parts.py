@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -221,7 +222,7 @@ def test_limits_go_to_the_hierarchy_that_has_the_controller(tmp_path: Path) -> N
     assert group is not None and set(group.folders) == {"unified", "memory", "pids"}
     assert (tmp_path / "memory/inner/run/memory.limit_in_bytes").read_text() == str(2**30)
     assert (tmp_path / "pids/run/pids.max").read_text() == "100"
-    assert group.add(42) and group.members() == {42}
+    assert group.add(os.getpid(), os.getuid()) and group.members() == {os.getpid()}
     group.kill()
     assert (tmp_path / "unified/run/cgroup.kill").read_text() == "1"
 
@@ -234,8 +235,14 @@ def test_a_real_group_where_the_system_permits() -> None:
     group = Cgroup.make(f"argosy-test-{os.getpid()}", {"pids": 50})
     if group is None:
         pytest.skip("control groups are not writable here")
-    try:
-        assert group.members() == set()
-    finally:
-        group.remove()
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        try:
+            assert group.members() == set()
+            assert not group.add(sleeper.pid, os.getuid() + 1) and group.members() == set(), "somebody else's"
+            assert group.add(sleeper.pid, os.getuid()) and group.members() == {sleeper.pid}
+        finally:
+            sleeper.kill()
+            sleeper.wait()
+            assert not group.add(sleeper.pid, os.getuid()), "it has died"
+            group.remove()
     assert not any(folder.exists() for folder in group.folders.values())

@@ -222,3 +222,15 @@ def test_a_broken_interpreter_is_no_reason_not_to_start(yard: Yard) -> None:
 def _state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0]
+
+
+@pytest.mark.parametrize("progress", [None, {"pattern": r"step (\d+)"}])
+def test_one_that_gets_on_no_more_is_found_where_its_file_sets_a_limit(
+    yard: Yard, progress: dict[str, str] | None
+) -> None:
+    text = "import time\nfor i in range(20): print('step', min(i, 3), flush=True); time.sleep(0.1)\n"
+    talks = "while True: print('step 3', flush=True); time.sleep(0.1)" if progress else "time.sleep(600)"
+    key = yard.launch(yard.script(text + talks), progress=progress, hang_after=1.5)
+    status = yard.end(key)
+    said = "showed no new step in its log" if progress else "printed nothing"
+    assert status.exit_code == 1 and f"{said} for 1.5 s" in status.message

@@ -175,26 +175,79 @@ def test_a_group_that_breaks_before_it_has_led_to_the_next_plan_is_formed_again(
     assert crew.decide(3.0) == [Publish(3, (0,), (), True)]
 
 
-def test_a_worker_that_lives_and_does_not_get_on_is_killed_only_if_others_wait_for_it() -> None:
-    def beats(crew: Crew, now: float, *waits: bool) -> list[Action]:
-        for number, one in enumerate(waits):
-            crew.beat(number, 7, now, one)
-        return crew.decide(now)
+def beats(crew: Crew, now: float, *waits: bool, step: int = 7) -> list[Action]:
+    """All members give a sign of life; what follows from it."""
+    for number, one in zip(crew.members, waits):
+        crew.beat(number, step, now, one)
+    return crew.decide(now)
 
-    rules = Rules(stuck_s=800.0, hang_s=1e6)
-    at_work = working("a:0", "a:1", rules=rules)
-    beats(at_work, 1.0, False, False)
-    assert beats(at_work, 5000.0, False, False) == [], "a long step"
-    all_wait = working("a:0", "a:1", rules=rules)
-    beats(all_wait, 1.0, True, True)
-    assert beats(all_wait, 5000.0, True, True) == [], "nobody can say for whom"
-    crew = working("a:0", "a:1", rules=rules)
+
+STUCK = Rules(stuck_s=800.0, hang_s=1e6)
+
+
+def test_a_worker_that_lives_and_does_not_get_on_is_killed_if_others_wait_for_it() -> None:
+    crew = working("a:0", "a:1", rules=STUCK)
     beats(crew, 1.0, True, False)
     assert beats(crew, 700.0, True, False) == []
-    crew.forgive(700.0)  # a pause
+    crew.forgive(1300.0)  # a pause of 600 s
+    assert beats(crew, 1301.0, True, False) == []
     assert beats(crew, 1400.0, True, False) == []
-    kill, *rest = beats(crew, 1501.0, True, False)
+    kill, *rest = beats(crew, 1402.0, True, False)
     assert isinstance(kill, Kill) and kill.number == 1 and rest == [Publish(2, (0,), (), True), Start(2, "a:1")]
+
+
+def test_steps_are_what_counts() -> None:
+    crew = working("a:0", "a:1", rules=STUCK)
+    for step in range(20):
+        assert beats(crew, step * 700.0 + 1.0, True, False, step=step) == [], "slow, but it gets on"
+
+
+def test_where_all_wait_the_group_is_formed_again_and_then_the_run_fails() -> None:
+    crew = working("a:0", "a:1", rules=STUCK)
+    beats(crew, 1.0, True, True)
+    assert beats(crew, 802.0, True, True) == [Publish(2, (0, 1), (), True)]
+    assert beats(crew, 1500.0, True, True) == []
+    (failure,) = beats(crew, 1603.0, True, True)
+    assert isinstance(failure, Fail) and "completed no step for 800 s" in failure.why
+
+
+def test_formed_again_it_may_go_on() -> None:
+    crew = working("a:0", "a:1", rules=STUCK)
+    beats(crew, 1.0, True, True)
+    assert beats(crew, 802.0, True, True) == [Publish(2, (0, 1), (), True)]
+    for number in (0, 1):
+        crew.switched(number, 2, 803.0)
+    beats(crew, 804.0, True, True, step=8)
+    assert beats(crew, 1605.0, True, True, step=8) == [Publish(3, (0, 1), (), True)], "as if nothing had been before"
+
+
+@pytest.mark.parametrize("slots", [["a:0"], ["a:0", "a:1"]])
+def test_where_nobody_waits_and_nobody_gets_on_the_run_fails(slots: list[str]) -> None:
+    crew = working(*slots, rules=STUCK)
+    beats(crew, 1.0, *(False for _ in slots))
+    assert beats(crew, 800.0, *(False for _ in slots)) == []
+    (failure,) = beats(crew, 802.0, *(False for _ in slots))
+    assert isinstance(failure, Fail)
+
+
+def test_one_that_never_comes_to_its_first_step_is_found_too() -> None:
+    crew = Crew(STUCK)
+    crew.want(["a:0"], 0.0)
+    make_ready(crew, crew.decide(0.0), 0.0)
+    crew.decide(0.0)
+    crew.beat(0, 0, 799.0, False)
+    assert crew.decide(799.0) == []
+    assert [type(action) for action in crew.decide(802.0)] == [Fail]
+
+
+def test_one_that_never_comes_to_the_end_when_others_have_is_killed() -> None:
+    crew = working("a:0", "a:1", rules=STUCK)
+    beats(crew, 1.0, True, True)
+    crew.done(0)
+    crew.beat(1, 7, 801.0, True)
+    assert crew.decide(801.0) == []
+    (kill,) = crew.decide(803.0)
+    assert isinstance(kill, Kill) and kill.number == 1
 
 
 def test_a_silent_worker_is_killed_and_replaced() -> None:

@@ -16,19 +16,20 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 WORKER = Path(__file__).with_name("rendezvous_worker.py")
 ENDING = Path(__file__).with_name("ending_worker.py")
+STUCK = Path(__file__).with_name("stuck_worker.py")
 
 
 @pytest.mark.slow
-def test_workers_meet_in_a_store_that_only_this_machine_can_reach(yard: Yard) -> None:
+def test_workers_meet_in_a_store_that_nobody_else_can_reach(yard: Yard) -> None:
     key = yard.launch(f"{sys.executable} {WORKER}", {"n1": [0, 1], "n2": [0]}, hot=True)
     yard.wait(key, lambda status: yard.log(key).count("met [0, 1, 2]") == 3)
-    found = re.search(r"met .* (\d+)", yard.log(key))
+    found = re.search(r"met .* (/\S+)", yard.log(key))
     assert found is not None
-    port = int(found[1])
-    assert listening(port) == {"0100007F"}
+    folder = Path(found[1]).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
     (yard.work / "end").touch()
     status = yard.end(key)
-    assert status.exit_code == 0 and not status.story
+    assert status.exit_code == 0 and not status.story and not folder.exists()
     again = yard.launch(f"{sys.executable} -c 'import torch; print(torch.__version__)'", job=2)
     assert yard.end(again).exit_code == 0
     cold = yard.launch(f"exec {sys.executable} -c 'import torch; print(torch.__version__)'", job=3)
@@ -46,18 +47,17 @@ def test_a_job_that_is_done_while_it_grows_sends_its_newcomers_home(yard: Yard) 
     assert "worker 1 begins" in yard.log(key)
 
 
-def listening(port: int) -> set[str]:
-    """The addresses on which somebody listens at this port, as the system writes them."""
-    found = set()
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        if Path(path).exists():
-            for line in Path(path).read_text().splitlines()[1:]:
-                address, number = line.split()[1].split(":")
-                if int(number, 16) == port and line.split()[3] == "0A":
-                    found.add(address)
-    return found
-
-
 def _lasted(yard: Yard, key: RunKey) -> float:
     asked = yard.record(key, "run")["asked_at"]
     return float(yard.record(key, "exit")["t"]) - float(asked)
+
+
+@pytest.mark.parametrize(("how", "restarts"), [("alone", 1), ("together", 0)])
+def test_workers_that_are_stuck_in_a_collective_are_found_and_the_training_ends(
+    yard: Yard, how: str, restarts: int
+) -> None:
+    key = yard.launch(f"{sys.executable} {STUCK}", {"n1": [0, 1]}, hot=True, hang_after=8, env={"STUCK": how})
+    status = yard.end(key)
+    assert status.exit_code == 0 and status.report["done"] is True and status.report["step"] == 30, yard.log(key)
+    assert "stuck" in yard.log(key) and status.restarts == restarts
+    assert ("woken" in yard.log(key)) == (how == "together")

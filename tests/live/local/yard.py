@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -100,9 +101,19 @@ class Yard:
         while any(s.phase is not Phase.EXITED for s in self.poll().values()) and time.monotonic() < end:
             time.sleep(0.05)
         runs, self.runs = self.runs, []
-        left = {pid for run in runs for pid in processes.with_variable(f"ARGOSY_RUN={self.marker(run.key)}")}
-        processes.send(left, signal.SIGKILL)
+        left = {pid for run in runs for pid in self.marked(run.key)}
+        for pid in left:
+            kill(pid)
         assert not left, f"processes were left behind: {left}"
+
+    def marked(self, key: RunKey) -> set[int]:
+        """Processes of any user that carry the run's mark."""
+        wanted, found = f"ARGOSY_RUN={self.marker(key)}".encode(), set()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if wanted in path.read_bytes().split(b"\0"):
+                    found.add(int(path.parent.name))
+        return found
 
     def marker(self, key: RunKey) -> str:
         path = self.folder(key) / "run.json"

@@ -68,6 +68,25 @@ def test_nobody_ends_because_it_was_expected() -> None:
     assert not made.update(Update(1001.0, ended={1: "completed"})).running
 
 
+@pytest.mark.parametrize("policy", ["fifo", "gandiva", "drf"])
+def test_a_large_node_is_taken_over_device_by_device(policy: str) -> None:
+    cluster = Cluster.uniform(1, 130)
+    made = mirror(policy, cluster)
+    jobs = (job(1, 60.0), job(2, 60.0), job(3, 0.5), job(4, 60.0))
+    running = made.update(Update(0.0, jobs)).running
+    held = [device for id in (1, 2) for part in running[id].parts for device in part.devices]
+    assert len(set(held)) == 120 and running[3].parts[0].devices[0] not in held
+    after = Mirror(Setup(cluster, policy, FREE), made.snapshot()).update(Update(1.0))
+    assert after.running == running
+
+
+def test_a_plan_for_a_large_node_is_guarded() -> None:
+    made = mirror(f"{Path(__file__)}:NewestOnly", Cluster.uniform(1, 130))
+    made.update(Update(0.0, (job(1, 100.0, min_runtime_s=50.0),)))
+    both = made.update(Update(10.0, (job(2, 20.0, 10.0),))).running
+    assert set(both) == {1, 2} and both[2].parts[0].devices == tuple(range(100, 120))
+
+
 def test_who_outlives_an_estimate_is_expected_to_need_as_much_again() -> None:
     made = mirror("srtf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, expected_s=10.0),)))
@@ -104,6 +123,13 @@ def test_a_new_planner_learns_from_the_database() -> None:
     made = Mirror(Setup(Cluster.uniform(1, 1), "sjf", FREE), Snapshot(5.0, (job(3), job(4, user="ann")), ended))
     assert set(made.decide().running) == {3} or "00:01:00" in made.why([4])[4].evidence
     assert "00:01:00" in (made.why([3]) | made.why([4])).popitem()[1].evidence
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "tiresias-las"])
+def test_jobs_that_wait_when_a_planner_takes_over_get_devices_of_their_own(policy: str) -> None:
+    made = Mirror(Setup(Cluster.uniform(1, 2), policy, FREE), Snapshot(5.0, (job(3), job(4), job(5))))
+    running = made.decide().running
+    assert sorted(part.devices for share in running.values() for part in share.parts) == [(0,), (1,)]
 
 
 def test_reasons_name_jobs_by_their_numbers() -> None:

@@ -137,10 +137,7 @@ class Crew:
     """The workers of one run."""
 
     def __init__(self, warm: Warm, folder: Path, script: Path, **env: str) -> None:
-        import torch.distributed as dist
-
         self.warm, self.folder, self.script, self.env = warm, folder, script, env
-        self.store: Any = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.said: list[tuple[float, int, dict[str, Any]]] = []  # when, who, what
         self.pids: dict[int, int] = {}
         self.version = 0
@@ -175,7 +172,7 @@ class Crew:
 
     def publish(self, *members: int, recover: bool = False) -> int:
         self.version += 1
-        store = {"host": "127.0.0.1", "port": self.store.port, "prefix": f"{self.generation}/{self.version}"}
+        store = str(self.folder / f"plan-{self.generation}-{self.version}")
         plan = {"op": "plan", "version": self.version, "members": members, "store": store, "recover": recover}
         with self._changed:
             for worker in list(self._connections):

@@ -122,7 +122,7 @@ def test_steps_are_taken_from_any_version_and_whole(tmp_path: Path) -> None:
 
 def test_what_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "argosy.db").write_text("nothing of the kind" * 100)
-    with pytest.raises(StoreError, match="can not be opened"):
+    with pytest.raises(StoreError, match="cannot be opened"):
         Store(tmp_path / "argosy.db")
 
 

@@ -1,7 +1,7 @@
 """A warm parent of daemons, to be killed by a test: `python whole_nursery.py HOME`.
 
-Each line on its standard input is a policy: a forked child becomes `argosy serve` with it. The answer is its process
-number, and `gone` when it has ended.
+Each line on its standard input is a policy, and perhaps the longest grace: a forked child becomes `argosy serve` with
+them. The answer is its process number, and `gone` when it has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main() -> None:
         if child == 0:
             try:
                 os.dup2(2, 1)
-                serve(cluster="local", policy=line.strip(), home=Path(sys.argv[1]), nodes=2, slots=2)
+                policy, _, grace = line.strip().partition(" ")
+                home = Path(sys.argv[1])
+                serve(cluster="local", policy=policy, home=home, nodes=2, slots=2, max_grace=grace or "10m")
             finally:
                 os._exit(1)
         print(child, flush=True)

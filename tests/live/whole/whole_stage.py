@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from argosy.live.backends.local import processes
 from argosy.live.backends.local.backend import LocalBackend
+from argosy.live.backends.local.records import read_record
 from argosy.live.client import Client, ClientError, find_address
 
 PATIENCE_S = 120.0
@@ -37,7 +39,7 @@ class Stage:
         self.acknowledged: dict[int, str] = {}  # by number: name
         self.ended: dict[int, tuple[object, ...]] = {}  # as it was first seen
         self.kills = 0  # of the daemon
-        self.harmed = {"workers": 0, "supervisors": 0}
+        self.harmed = {"workers": 0, "supervisors": 0, "spawners": 0, "zygotes": 0}
 
     # the daemon
 
@@ -105,8 +107,12 @@ class Stage:
     def _answers(self) -> bool:
         try:
             self.client = Client(find_address(home=self.home))
+        except ClientError:
+            return False
+        try:
             self.client.get("/v1/health")
         except ClientError:
+            self.client.__exit__()
             return False
         return True
 
@@ -118,6 +124,18 @@ class Stage:
     def kill_a_supervisor(self) -> bool:
         return self._kill_one("supervisors", "supervisor.json", lambda record: [record["pid"]])
 
+    def kill_a_spawner(self) -> bool:
+        """The process that forks the workers of a run: the parent of one of them."""
+        return self._kill_one(
+            "spawners", "status.json",
+            lambda record: [found.parent for one in record["workers"] if (found := processes.process(one["pid"]))],
+        )  # fmt: skip
+
+    def kill_a_zygote(self) -> bool:
+        records = [read_record(path) for path in sorted((self.home / "local" / "zygotes").glob("*.json"))]
+        pids = [record["pid"] for record in records if record and processes.is_same(record["pid"], record["started"])]
+        return self._kill_any("zygotes", pids)
+
     def _kill_one(self, whom: str, name: str, pids: Callable[[dict[str, Any]], list[int]]) -> bool:
         found = []
         spared = "SELECT id FROM jobs WHERE name = 'fails'"  # how it ends is its own doing
@@ -127,11 +145,14 @@ class Stage:
             path = self.home / "jobs" / str(job) / f"gen-{generation}" / name
             if path.exists() and not path.with_name("exit.json").exists():
                 found += [pid for pid in pids(json.loads(path.read_text())) if pid]
-        mine = [pid for pid in found if processes.process(pid) is not None]
-        if mine:
-            os.kill(self.dice.choice(sorted(mine)), signal.SIGKILL)
-            self.harmed[whom] += 1
-        return bool(mine)
+        return self._kill_any(whom, [pid for pid in found if pid > 1 and processes.process(pid) is not None])
+
+    def _kill_any(self, whom: str, pids: list[int]) -> bool:
+        if pids:
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(self.dice.choice(sorted(pids)), signal.SIGKILL)
+                self.harmed[whom] += 1
+        return bool(pids)
 
     # the end
 

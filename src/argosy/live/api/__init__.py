@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from argosy.live.api.app import create_app, uvicorn_settings
+from argosy.live.api.app import create_app
 
-__all__ = ["create_app", "uvicorn_settings"]
+__all__ = ["create_app"]

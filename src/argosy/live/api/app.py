@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -12,20 +11,32 @@ from starlette.middleware import Middleware
 from argosy import __version__
 from argosy.live.api import admin, cluster, jobs, logs, problems, reports
 from argosy.live.api.callers import Caller
-from argosy.live.api.guard import MAX_BODY, Guard, Limits
+from argosy.live.api.direct import DirectSubmission
+from argosy.live.api.guard import MAX_BODY, USER_RATE, Guard, Limits
+from argosy.live.api.rates import Rate
+from argosy.live.api.recorder import Recorder
 from argosy.live.service import Service
+from argosy.live.store import Actor
+from argosy.live.tokens import ends_soon
 
 
 def create_app(
-    service: Service, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), max_body: int = MAX_BODY
-) -> FastAPI:
+    service: Service, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), max_body: int = MAX_BODY,
+    user_rate: Rate = USER_RATE,
+) -> FastAPI:  # fmt: skip
     """`hosts`: names the daemon may be called by, beside this machine's; `origins`: web pages that may call it."""
 
     def find(secret: str) -> Caller | None:
         token = service.tokens.find(secret)
-        return None if token is None else Caller(token.owner, token.role, token.job, token.generation)
+        if token is None:
+            return None
+        ends = token.expires_at if ends_soon(token, service.store.clock.wall()) else None
+        return Caller(token.owner, token.role, token.job, token.generation, token.id or None, ends)
 
-    limits = Limits(frozenset(host.lower() for host in hosts), frozenset(origins), max_body)
+    def refused(by: Actor, action: str, what: str, detail: str) -> None:
+        service.audit.refused(by, action, what, detail)
+
+    limits = Limits(frozenset(host.lower() for host in hosts), frozenset(origins), max_body, user_rate)
     app = FastAPI(
         title="Argosy",
         version=__version__,
@@ -34,7 +45,10 @@ def create_app(
         docs_url=None,  # those pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(Guard, find=find, limits=limits)],
+        middleware=[
+            Middleware(Recorder, refused=refused), Middleware(Guard, find=find, limits=limits),
+            Middleware(DirectSubmission, service=service),
+        ],
     )
     app.state.service = service
     app.state.followers = Counter[str]()
@@ -43,18 +57,3 @@ def create_app(
         app.include_router(part.router)
     return app
 
-
-def uvicorn_settings() -> dict[str, Any]:
-    """How the daemon's web server should be set up around the application."""
-    return {
-        "lifespan": "off",
-        "access_log": False,
-        "log_config": None,
-        "server_header": False,
-        "ws": "none",
-        "proxy_headers": False,  # whoever forwards a request does not get to say where it came from
-        "timeout_keep_alive": 30,
-        "limit_concurrency": 1000,
-        "h11_max_incomplete_event_size": 64 * 1024,
-        "timeout_graceful_shutdown": 2,  # those who follow a log would hold it up for ever
-    }

@@ -8,6 +8,9 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from argosy.live.store import Actor
 
 # Dependencies are coroutines: FastAPI would run plain functions in threads, and each waits for its turn of the loop.
 # The guard has checked the token long before; this only makes it known in the OpenAPI document.
@@ -22,15 +25,32 @@ class Caller:
     role: str  # user, operator or job
     job: int | None = None  # a job's own token: the job
     generation: int | None = None  # and the run it was made for
+    token: int | None = None  # its number
+    expires_at: float | None = None  # if that is soon: when the token ends
 
     @property
     def operates(self) -> bool:
         return self.role == "operator"
 
     @property
+    def is_person(self) -> bool:
+        return self.role in ("user", "operator")
+
+    @property
     def sees(self) -> str | None:
         """Whose jobs it sees; None: everybody's."""
         return None if self.operates else self.owner
+
+
+def actor(scope: Scope, caller: Caller) -> Actor:
+    """Who asks, as the audit log names it."""
+    return Actor(caller.owner, caller.role, address_of(scope), caller.token)
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from."""
+    client = scope.get("client")
+    return str(client[0]) if client and client[0] else "this machine"
 
 
 async def _caller(request: Request) -> Caller:
@@ -40,7 +60,7 @@ async def _caller(request: Request) -> Caller:
 
 
 async def _person(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
-    if caller.role not in ("user", "operator"):
+    if not caller.is_person:
         raise HTTPException(403, "the token of a job can only report for this job")
     return caller
 

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
 from argosy.live.api import models as m
-from argosy.live.api.callers import BEARER, Caller, Operator, Person
+from argosy.live.api.callers import BEARER, Caller, Operator, Person, actor
 from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, service_of
 from argosy.live.api.shown import clean
 from argosy.live.service import Service
@@ -34,6 +34,14 @@ async def alive() -> dict[str, str]:
     return {"status": "ok"}
 
 
+@router.get("/readyz", responses={503: {"model": m.Readiness, "description": "jobs are not being scheduled"}})
+async def ready(request: Request, response: Response) -> m.Readiness:
+    """Does it schedule jobs? 503 if not; `/v1/health` says why to those who have a token."""
+    ok = service_of(request).health()["ok"]
+    response.status_code = 200 if ok else 503
+    return m.Readiness(status="ok" if ok else "not ready")
+
+
 @router.get("/metrics", responses=FIGURES, response_class=PlainTextResponse, dependencies=[BEARER])
 async def metrics(request: Request, caller: Person) -> Response:
     """Figures of the whole cluster for Prometheus; nobody's jobs."""
@@ -52,17 +60,17 @@ async def nodes(request: Request, caller: Person) -> m.NodeList:
     return _nodes(service_of(request), caller)
 
 
-@guarded.post("/nodes/{name}/drain")
+@guarded.post("/nodes/{name}/drain", name="drain")
 async def drain(request: Request, name: NodeName, caller: Operator, now: bool = False) -> m.NodeList:
     """Let no more jobs start there; those that run there run on, or with `now` move away or save and wait."""
-    service_of(request).drain(name, by=caller.owner, emptied=now)
+    service_of(request).drain(name, actor(request.scope, caller), emptied=now)
     return _nodes(service_of(request), caller)
 
 
-@guarded.post("/nodes/{name}/undrain")
+@guarded.post("/nodes/{name}/undrain", name="undrain")
 async def undrain(request: Request, name: NodeName, caller: Operator) -> m.NodeList:
     """Use it again."""
-    service_of(request).undrain(name)
+    service_of(request).undrain(name, actor(request.scope, caller))
     return _nodes(service_of(request), caller)
 
 
@@ -91,8 +99,8 @@ async def trace(request: Request, caller: Person) -> Response:
 
 @guarded.get("/overheads.csv", responses=TRACE, response_class=Csv)
 async def overheads(request: Request, caller: Person) -> Response:
-    """What starts, stops, moves and resizes took, by model: for `argosy simulate --overheads`."""
-    return Csv(service_of(request).overheads_csv())
+    """What starts, stops, moves and resizes of your jobs took (an operator's: all), for `simulate --overheads`."""
+    return Csv(service_of(request).overheads_csv(caller.sees))
 
 
 def _nodes(service: Service, caller: Caller) -> m.NodeList:

@@ -6,6 +6,7 @@ It stands before the framework, because that reads and parses a body before it a
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -15,9 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from argosy.live.api.callers import Caller
 from argosy.live.api.problems import problem
+from argosy.live.api.rates import Buckets, Rate
+from argosy.live.problems import TokenExpired
 
 MAX_BODY = 4 * 2**20
-OPEN_PATHS = frozenset({"/healthz"})
+USER_RATE = Rate(200.0, 1000.0)  # of one owner's tokens; operators have no limit
+JOB_RATE = Rate(20.0, 200.0)  # of one job's own token
+WRONG_TOKEN_RATE = Rate(5.0, 100.0)  # requests without a valid token, of one address
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _PORT = re.compile(r":\d{1,5}$")
 
 
@@ -26,13 +32,18 @@ class Limits:
     hosts: frozenset[str] = frozenset()  # names by which the daemon may be called, besides this machine's own
     origins: frozenset[str] = frozenset()  # web pages that may call it
     max_body: int = MAX_BODY
+    user_rate: Rate = USER_RATE
+    job_rate: Rate = JOB_RATE
+    wrong_token_rate: Rate = WRONG_TOKEN_RATE
 
 
 class Guard:
-    """Checks Host, Origin, token and the size of the body, in this order."""
+    """Checks Host, Origin, token, the rate of requests and the size of the body, in this order."""
 
     def __init__(self, app: ASGIApp, *, find: Callable[[str], Caller | None], limits: Limits) -> None:
         self.app, self.find, self.limits = app, find, limits
+        self._users, self._jobs = Buckets(limits.user_rate), Buckets(limits.job_rate)
+        self._strangers = Buckets(limits.wrong_token_rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -48,7 +59,7 @@ class Guard:
             hint = f"send less than {most // 2**20} MiB, in several requests"
             refused = problem(413, "the request is too large", hint=hint)
         if refused is None:
-            await self.app(scope, _again(body.content or b"", receive), send)
+            await self.app(scope, replay(body.content or b"", receive), send)
             return
         if not body.at_end:
             refused.headers["connection"] = "close"  # or the server would go on reading what is still to come
@@ -65,12 +76,25 @@ class Guard:
             return problem(403, "web pages may not call this daemon", ", ".join(origins), hint)
         if scope["path"] in OPEN_PATHS:
             return None
-        caller = self._caller(headers(scope, b"authorization"))
+        try:
+            caller = self._caller(headers(scope, b"authorization"))
+        except TokenExpired as over:
+            return problem(401, over.what, hint=over.hint, headers={"www-authenticate": "Bearer"})
         if caller is None:
             hint = "send `Authorization: Bearer TOKEN`; the first token is in the file `token` of the daemon's home"
+            if wait_s := self._strangers.take((scope.get("client") or ("",))[0]):
+                return _too_many("too many requests without a valid token", hint, wait_s)
             return problem(401, "no valid token", hint=hint, headers={"www-authenticate": "Bearer"})
+        if wait_s := self._over_rate(caller):
+            return _too_many("too many requests", "ask less often, or submit many jobs in one request", wait_s)
         scope.setdefault("state", {})["caller"] = caller
         return None
+
+    def _over_rate(self, caller: Caller) -> float:
+        """Seconds until this caller may ask again; 0: now."""
+        if caller.job is not None:
+            return self._jobs.take(caller.job)
+        return 0.0 if caller.operates else self._users.take(caller.owner)
 
     def _caller(self, given: list[str]) -> Caller | None:
         if len(given) != 1:
@@ -80,6 +104,10 @@ class Guard:
         if scheme.lower() != "bearer" or not 0 < len(secret) <= 200 or not secret.isascii():
             return None
         return self.find(secret)
+
+
+def _too_many(what: str, hint: str, wait_s: float) -> Response:
+    return problem(429, what, hint=hint, headers={"retry-after": str(max(1, math.ceil(wait_s)))})
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:
@@ -124,15 +152,15 @@ async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
             return Body(None, at_end=False)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """Hand out the body once, then whatever comes next, such as the end of the connection."""
     given = False
 
-    async def replay() -> Message:
+    async def again() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay
+    return again

@@ -10,12 +10,13 @@ from fastapi import APIRouter, Path, Query, Request
 
 from argosy.errors import InputError
 from argosy.live.api import models as m
-from argosy.live.api.callers import BEARER, Caller, Person
+from argosy.live.api.callers import BEARER, Caller, Person, actor
 from argosy.live.api.shown import clean
 from argosy.live.api.submission import admitted, check_sizes
 from argosy.live.problems import NotFound
 from argosy.live.service import Service
 from argosy.live.states import State
+from argosy.live.store import Actor
 from argosy.live.views import JobView
 
 Responses = dict[int | str, dict[str, Any]]
@@ -66,16 +67,20 @@ def visible(service: Service, number: int, caller: Caller) -> JobView:
     raise NotFound(f"there is no job {number}", hint="see yours: argosy queue -a")
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, name="submit")
 async def submit(request: Request, body: m.Submission, caller: Person) -> m.Numbers:
     """Submit one job or many; all of them or, if one is refused, none."""
-    service = service_of(request)
+    return m.Numbers(ids=await accept(service_of(request), body, caller, actor(request.scope, caller)))
+
+
+async def accept(service: Service, body: m.Submission, caller: Caller, by: Actor) -> list[int]:
+    """Take in what is in order in itself; the numbers of the jobs."""
     workdir = File(body.workdir) if body.workdir else None
     specs = [admitted(spec, workdir) for spec in body.jobs]
     check_sizes(specs)
     for number in sorted({number for spec in specs for number in spec.after}):
         visible(service, number, caller)
-    return m.Numbers(ids=await service.take_in(specs, caller.owner, workdir))
+    return await service.take_in(specs, caller.owner, workdir, by)
 
 
 @router.get("")
@@ -106,13 +111,16 @@ async def listing(
     return m.JobPage(jobs=page, next=following, counts=service.counts(whose))
 
 
-@router.post("/cancel")
+@router.post("/cancel", name="cancel")
 async def cancel_many(request: Request, body: m.ToCancel, caller: Person) -> m.States:
-    """Cancel jobs; all of them or, if one is not there, none. Those that have ended stay as they are."""
+    """Cancel jobs; all of them or, if one is not there, none. Those that have ended stay as they are.
+
+    One that runs is asked to save its work and leave. Asked a second time it gets a few seconds, and with `now` none.
+    """
     service, numbers = service_of(request), list(dict.fromkeys(body.ids))
     for number in numbers:
         visible(service, number, caller)
-    service.cancel(numbers)
+    service.cancel(numbers, actor(request.scope, caller), at_once=body.now)
     return m.States(jobs=[m.StateOut.model_validate(visible(service, n, caller)) for n in numbers])
 
 
@@ -121,21 +129,21 @@ async def one(request: Request, number: JobNumber, caller: Person) -> m.JobDetai
     return m.JobDetail.model_validate(visible(service_of(request), number, caller))
 
 
-@router.delete("/{number}")
-async def cancel(request: Request, number: JobNumber, caller: Person) -> m.StateOut:
-    """Cancel a job. One that runs is asked to save its work and leave; one that has ended stays as it is."""
+@router.delete("/{number}", name="cancel")
+async def cancel(request: Request, number: JobNumber, caller: Person, now: bool = False) -> m.StateOut:
+    """Cancel a job. One that runs is asked to save its work and leave, or with `now` killed."""
     service = service_of(request)
     visible(service, number, caller)
-    service.cancel([number])
+    service.cancel([number], actor(request.scope, caller), at_once=now)
     return m.StateOut.model_validate(visible(service, number, caller))
 
 
-@router.patch("/{number}")
+@router.patch("/{number}", name="priority")
 async def change(request: Request, number: JobNumber, body: m.Change, caller: Person) -> m.JobDetail:
     """Change the priority of a job that has not ended."""
     service = service_of(request)
     visible(service, number, caller)
-    service.set_priority(number, body.priority)
+    service.set_priority(number, body.priority, actor(request.scope, caller))
     return m.JobDetail.model_validate(visible(service, number, caller))
 
 

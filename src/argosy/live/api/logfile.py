@@ -7,8 +7,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from argosy.live.api.files import open_below
 from argosy.live.problems import NotFound
+from argosy.live.safe_files import open_below
 
 CHUNK = 64 * 1024
 

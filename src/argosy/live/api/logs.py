@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -30,14 +30,17 @@ class LogStream(StreamingResponse):
 
     media_type = "text/plain; charset=utf-8"
 
-    def __init__(self, content: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
+    def __init__(
+        self, content: AsyncGenerator[bytes, None], headers: dict[str, str], ended: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(content, headers=headers)
-        self._content = content
+        self._content, self._ended = content, ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            self._ended()
             await self._content.aclose()
 
 
@@ -74,8 +77,12 @@ async def log(
     if followers[caller.owner] >= MAX_FOLLOWERS:
         reader.close()
         raise HTTPException(429, f"you already follow {MAX_FOLLOWERS} logs")
-    content = _following(service, number, chosen, reader, followers, caller.owner)
-    return LogStream(content, headers=told)
+    followers[caller.owner] += 1  # at once: others are let in before this one's content is asked for
+
+    def ended() -> None:
+        followers[caller.owner] -= 1
+
+    return LogStream(_following(service, number, chosen, reader), told, ended)
 
 
 def runs_still(service: Service, number: int, generation: int) -> bool:
@@ -95,9 +102,8 @@ async def _whole(reader: LogFile) -> AsyncGenerator[bytes, None]:
 
 
 async def _following(
-    service: Service, number: int, generation: int, reader: LogFile, followers: Counter[str], owner: str
+    service: Service, number: int, generation: int, reader: LogFile
 ) -> AsyncGenerator[bytes, None]:
-    followers[owner] += 1
     try:
         while True:
             last_look = not runs_still(service, number, generation)
@@ -109,5 +115,4 @@ async def _following(
                 return
             await asyncio.sleep(LOOK_EVERY_S)
     finally:
-        followers[owner] -= 1
         reader.close()

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
+from argosy.config import BoundedModel
 from argosy.live.api.shown import clean, clean_text
 from argosy.live.api.submission import is_text
 from argosy.live.spec import JobSpec
+from argosy.live.tokens import DAY_S, EXPIRES_S
 
 MAX_JOBS_IN_A_REQUEST = 1000
 MAX_LIMIT = 1000
 MAX_NUMBER = 2**63 - 1  # the largest that the database can hold
 MAX_TEXT = 200
+MOST_EXPIRES_S, MOST_KEPT_S = 3650 * DAY_S, 30 * DAY_S
 
 
 def _encodable(text: str) -> str:
@@ -30,7 +33,7 @@ Number = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
 StateName = Literal["pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
 
 
-class In(BaseModel):
+class In(BoundedModel):
     """What comes in: unknown keys are errors, numbers are finite."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -49,7 +52,9 @@ def _absolute(path: str) -> str:
 
 
 class Submission(In):
-    jobs: list[JobSpec] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST, description="job files")
+    jobs: Annotated[list[JobSpec], FailFast()] = Field(
+        min_length=1, max_length=MAX_JOBS_IN_A_REQUEST, description="job files; the first wrong one is told"
+    )
     workdir: Annotated[str, Field(max_length=4096), AfterValidator(_encodable), AfterValidator(_absolute)] | None = (
         Field(None, description="where jobs run that name no folder of their own")
     )
@@ -61,6 +66,7 @@ class Numbers(BaseModel):
 
 class ToCancel(In):
     ids: list[Number] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST)
+    now: bool = Field(False, description="kill those that run; they cannot save their work")
 
 
 class Change(In):
@@ -205,11 +211,22 @@ class TokenIn(In):
     role: Literal["user", "operator"] = "user"
 
 
+    expires_s: Annotated[float, Field(gt=0, le=MOST_EXPIRES_S)] | None = Field(
+        EXPIRES_S, description="seconds until it ends; null: never"
+    )
+
+
+class RotationIn(In):
+    keep_old_s: float = Field(0.0, ge=0, le=MOST_KEPT_S, description="seconds for which the old secret works on")
+
+
 class TokenOut(Out):
     id: int
     owner: str
     role: str
     created_at: float
+    expires_at: float | None = Field(description="null: never")
+    used_at: float | None = Field(description="the beginning of the day of its last use; null: never used")
 
 
 class NewToken(TokenOut):
@@ -218,6 +235,64 @@ class NewToken(TokenOut):
 
 class TokenList(BaseModel):
     tokens: list[TokenOut]
+
+
+class LimitsIn(In):
+    """Limits of a user; those that are left out stay as they are, null means no limit."""
+
+    queued: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = Field(None, description="jobs that may wait")
+    running: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = Field(None, description="jobs that may run at once")
+    gpus: Annotated[float, Field(ge=0, le=1e9)] | None = Field(None, description="GPUs that may be held at once")
+    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest that may be given")
+    queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
+    array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="copies in one array")
+
+
+class LimitsOut(Out):
+    """The limits in force for a user; null: none."""
+
+    owner: str = Field(description="* stands for everybody of whom nothing else is said")
+    queued: int | None
+    running: int | None
+    gpus: float | None
+    priority: float | None
+    queues: list[str] | None
+    array: int | None
+    in_file: list[str] = Field(description="limits that the cluster file gives this very user")
+    set_here: list[str] = Field(description="limits that an operator has set for this very user")
+    set_by: str | None
+    set_at: float | None
+    queued_now: int
+    running_now: int
+    gpus_now: float
+
+
+class LimitsList(BaseModel):
+    limits: list[LimitsOut]
+
+
+class AuditOut(Out):
+    id: int
+    at: float
+    who: str = Field(description="owner of the token; empty: nobody knows")
+    role: str
+    address: str
+    token: int | None
+    action: str
+    object: str
+    first_job: int | None
+    last_job: int | None
+    result: str = Field(description="done or refused")
+    detail: str
+
+
+class AuditPage(BaseModel):
+    entries: list[AuditOut]
+    next: int | None = Field(description="give it as `before` to see more; null: these are all")
+
+
+class Readiness(BaseModel):
+    status: Literal["ok", "not ready"]
 
 
 class Problem(BaseModel):

@@ -12,10 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from argosy.errors import ArgosyError, InputError
-from argosy.live.problems import Conflict, NoSpace, NotFound
+from argosy.live.problems import Conflict, NoSpace, NotFound, OverLimit, StoreError
 
 _LOG = logging.getLogger("argosy.live.api")
-_STATUS: dict[type[ArgosyError], int] = {NotFound: 404, Conflict: 409, NoSpace: 507, InputError: 422, ArgosyError: 503}
+_STATUS: dict[type[ArgosyError], int] = {
+    OverLimit: 403, NotFound: 404, Conflict: 409, NoSpace: 507, InputError: 422, ArgosyError: 503,
+}  # fmt: skip
 _NEXT_STEP = {404: "see what there is: /v1/openapi.json", 405: "see what there is: /v1/openapi.json"}
 
 
@@ -46,10 +48,15 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def refusal(error: ArgosyError) -> JSONResponse:
+    """The answer for an error of our own."""
+    what = error.what if isinstance(error, InputError | StoreError) else str(error)
+    return problem(status_of(error), what, hint=getattr(error, "hint", None))
+
+
 async def _own(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ArgosyError)
-    what = error.what if isinstance(error, InputError) else str(error)
-    return problem(status_of(error), what, hint=getattr(error, "hint", None))
+    return refusal(error)
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:

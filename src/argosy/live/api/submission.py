@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from argosy.live.spec import JobSpec
+from argosy.live.spec import EPOCH, JobSpec
 
 MAX_JOBS = 20_000  # of one request, arrays counted in full
 MAX_SPEC = 64 * 1024
@@ -18,6 +18,13 @@ def check_environment(spec: JobSpec) -> None:
     for name in spec.env:
         if not name or "=" in name or not is_text(name):
             raise InputError(f"env: {name[:60]!r} is no name of a variable", hint="use letters, digits and underscores")
+
+
+def check_deadline(spec: JobSpec) -> None:
+    """A date that no clock here can count to."""
+    if spec.deadline is not None and spec.deadline.year <= EPOCH:
+        what = f"deadline: {spec.deadline.isoformat()} is long past"
+        raise InputError(what, hint="write a date to come, such as 2026-12-01T08:00")
 
 
 def is_text(text: str) -> bool:
@@ -32,6 +39,7 @@ def is_text(text: str) -> bool:
 def admitted(spec: JobSpec, workdir: Path | None) -> JobSpec:
     """The job with an absolute folder: the daemon's own is nobody's business."""
     check_environment(spec)
+    check_deadline(spec)
     if spec.workdir is None or spec.workdir.is_absolute():
         return spec
     if workdir is None:

@@ -102,9 +102,16 @@ class Backend(Protocol):
     """Where jobs run. None of the calls waits for a job; all may be repeated."""
 
     name: str
+    runs_as_owners: bool  # a daemon of root's lets it run each job as the Unix user of its owner's name
 
     async def nodes(self) -> Sequence[NodeStatus]:
         """The nodes and whether they are up; the order never changes."""
+
+    async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        """A job like this waits and may be launched soon; None: the daemon has started, and any may come.
+
+        Nothing depends on it: what could not be prepared is done when it is needed.
+        """
 
     async def launch(self, run: Run) -> None:
         """Start this generation, or bring it to this version of its assignment."""

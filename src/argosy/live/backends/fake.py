@@ -12,8 +12,9 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from argosy.cluster.cluster import Node
 from argosy.errors import ArgosyError
@@ -35,6 +36,7 @@ class FakeBackend:
     """`latency_s` is the time of each call; `loss` the share of calls that get lost, half of them on the way back."""
 
     name = "fake"
+    runs_as_owners = False  # nothing really runs
 
     def __init__(self, nodes: Sequence[Node], script: Callable[[Run], Script] = Script.of, *,
                  clock: Callable[[], float] = time.monotonic, latency_s: float = 0.0, loss: float = 0.0, seed: int = 0,
@@ -57,6 +59,9 @@ class FakeBackend:
     async def nodes(self) -> Sequence[NodeStatus]:
         return [NodeStatus(n, n.name not in self._down, self._down.get(n.name, "")) for n in self._nodes.values()]
 
+    async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        """Nothing here is slow to start."""
+
     async def launch(self, run: Run) -> None:
         await self._travel(lambda now: self._launch(run, now))
 
@@ -74,11 +79,11 @@ class FakeBackend:
         known = {run.key for run in runs}
         now = self._clock()
         self._settle(now)
-        for key, run in self.runs.items():
-            if key not in known and run.alive:
+        for key, run in list(self.runs.items()):
+            if key not in known:
                 run.stop(0.0, now)
                 run.settle(now + 1e-6)
-                self._keep(run)
+                self._forget(key)
         return self._statuses()
 
     async def forget(self, key: RunKey) -> None:
@@ -179,6 +184,8 @@ class FakeBackend:
             del self.runs[key]
             for keys in self._near.values():
                 keys.discard(key)
+            if not self._near.get(key.job, True):  # a long rehearsal has very many jobs
+                del self._near[key.job]
             self._write("DELETE FROM runs WHERE job = ? AND generation = ?", (key.job, key.generation))
 
     def _settle(self, now: float) -> None:

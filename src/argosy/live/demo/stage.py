@@ -81,7 +81,6 @@ class Stage:
         if self._daemon is not None:
             os.killpg(self._daemon.pid, signal.SIGKILL)
             self._daemon.wait()
-            self.home.address.unlink(missing_ok=True)
         self._close_client()
 
     def submit(self, job: dict[str, Any]) -> int:

@@ -48,7 +48,7 @@ def build(
         rows = register.rows(engine, words, facts, expected)
         register.number_apps(rows, facts, where)
         for i, f in zip(where.tolist(), facts):
-            engine.roll.names[i] = f"job {f.id}"
+            engine.roll.names[i] = f"job {abs(f.id)}"
         engine.write(where, rows)
         engine.seat(where)
     measured = set(memory["measured"]) if memory else set()

@@ -123,7 +123,7 @@ class LiveEngine(ExplainedEngine):
             w.jf[row, :n] = w.jf[L.WORK, :n]
         w.jf[L.NOW_EXPECTED_LEFT, :n] = w.jf[L.EXPECTED, :n]
         w.jf[L.WAIT_SINCE, :n] = w.jf[L.SUBMIT, :n]
-        for row in (L.HEAD, L.PEER, L.GROUP, L.WANT_TYPES):
+        for row in (L.HEAD, L.FORMER, L.PEER, L.GROUP, L.WANT_TYPES):
             w.ji[row, :n] = -1
         w.ji[L.ID, :n] = index
         w.ji[L.WANT, :n] = np.maximum(w.jf[L.GPUS, :n], 1.0)

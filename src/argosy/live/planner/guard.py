@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argosy.mechanism.devices import free_devices
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Placement, Plan
 
@@ -72,7 +73,7 @@ class Rooms:
 
     def __init__(self, engine: LiveEngine, stops: set[int]) -> None:
         self._world = w = engine.world
-        self._free, self._devices = w.ni[L.N_FREE].copy(), w.ni[L.N_MASK].copy()
+        self._free, self._devices = w.ni[L.N_FREE].copy(), free_devices(w)
         self._cpus, self._memory = w.nf[L.CPU_FREE].copy(), w.nf[L.MEM_FREE].copy()
         self._queue = w.qu[L.Q_HELD].copy()
         self._named: dict[int, bool] = {}  # node → whether starts there name their devices

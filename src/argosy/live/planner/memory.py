@@ -9,19 +9,21 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.live.planner.engine import LiveEngine
+from argosy.mechanism.devices import joined
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.world import Floats, Ints
 
-VERSION = 2
+VERSION = 3
 OWN_F = [L.PRIORITY, L.WORK, L.EXPECTED, *(r for r in range(L.STATIC_F, L.JF_ROWS) if r != L.HELD)]
-PLACED = {L.ID, L.STATE, L.HEAD, L.GEN, L.PS_HELD, L.PEER, L.GROUP, L.SEEN}  # follow from where a job is
+# follow from where a job is, or matter only while a decision is made
+PLACED = {L.ID, L.STATE, L.HEAD, L.GEN, L.PS_HELD, L.PEER, L.GROUP, L.SEEN, L.FORMER, L.FORMER_LOG}
 OWN_I = [L.WANT_PLACE, *(r for r in range(L.STATIC_I, L.JI_ROWS) if r not in PLACED)]
 Json = dict[str, Any]
 
@@ -83,6 +85,7 @@ def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
     """Groups of jobs that take turns: who, where, and when the turn ends."""
     w = engine.world
     groups: dict[int, Json] = {}
+    members: dict[tuple[int, int], list[list[int]]] = {}
     heap = w.hp[: w.si[L.HEAP_N]]
     for row in w.gp[: w.si[L.GROUP_ROWS]].tolist():
         slot = int(w.so[row[L.G_JOB]])
@@ -94,8 +97,20 @@ def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
             mine &= heap[:, L.H_GEN] == w.gq[group, L.G_GEN]
             due = float(heap[mine, L.H_TIME].min(initial=np.inf))
             groups[group] = {"quantum": float(w.gq[group, L.G_QUANTUM]), "due": _finite(due), "rows": []}
-        groups[group]["rows"].append([ids[row[L.G_JOB]], *row[L.G_NODE :]])
+        members.setdefault((group, row[L.G_JOB]), []).append(row)
+    for (group, job), rows in members.items():
+        groups[group]["rows"] += [[ids[job], *place] for place in places(rows)]
     return list(groups.values())
+
+
+def places(rows: Iterable[list[int]]) -> list[list[int]]:
+    """A member's rows of `gp` as (node, devices as bits, servers, turn last taken), one a node."""
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        place = found.setdefault(row[L.G_NODE], [row[L.G_NODE], 0, 0, row[L.G_TURN]])
+        place[1] |= joined(row[L.G_WORD], row[L.G_MASK])
+        place[2] += row[L.G_PS]
+    return list(found.values())
 
 
 def read(text: str | None, policy: str) -> Json | None:

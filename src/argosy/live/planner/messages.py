@@ -22,7 +22,10 @@ NodeState = Literal["up", "draining", "down"]
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a job when it is submitted."""
+    """What is known of a job when it is submitted.
+
+    A negative number is no job, but what job -id still holds although it was to leave: nobody can have that for now.
+    """
 
     id: int
     gpus: float  # as requested: what it gets from a policy that does not resize; 0: CPUs alone
@@ -128,6 +131,7 @@ class Update:
     priorities: Mapping[int, float] = field(default_factory=dict)
     remember: bool = False  # the answer should carry the planner's memory
     ask: bool = False  # ask the policy even if nothing has happened
+    most_gpus: Mapping[int, float] = field(default_factory=dict)  # jobs that may have more, or only fewer, from now on
 
 
 @dataclass(frozen=True, slots=True)

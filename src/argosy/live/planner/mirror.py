@@ -99,12 +99,19 @@ class Mirror:
         rows = np.ascontiguousarray(rows[:, kept])
         index = len(self._engine.roll) + np.arange(len(kept))
         self._register.number_apps(rows, [facts[i] for i in kept], index)
-        self._engine.append(rows, [f"job {facts[i].id}" for i in kept])
+        self._engine.append(rows, [f"job {abs(facts[i].id)}" for i in kept])
+        homeless: list[int] = []
         for own, i in zip(index.tolist(), kept.tolist()):
             self._register.add(self._engine, facts[i], own, expected[i])
             if new[i].account != Account():
-                put_back(self._engine, [new[i]], {facts[i].id: self._slot(facts[i].id)}, self._nodes, None)
+                slots = {facts[i].id: self._slot(facts[i].id)}
+                homeless += put_back(self._engine, [new[i]], slots, self._nodes, None)
+        self._drop_remnants(homeless)
         return refused
+
+    def _drop_remnants(self, homeless: Iterable[int]) -> None:
+        """What a leaving job holds and somebody else has in the plan is not to be placed anywhere else."""
+        self.end({id: "withdrawn" for id in homeless if id < 0})
 
     def end(self, jobs: Mapping[int, How]) -> None:
         """Jobs are over. How long those that completed took is learned."""
@@ -178,6 +185,16 @@ class Mirror:
                 self._engine.world.tr[L.PRIORITY, job.index] = priority
                 self._engine.world.si[L.DIRTY] = 1
 
+    def most_gpus(self, most: Mapping[int, float]) -> None:
+        """Some jobs may be given more GPUs than before, or only fewer, by the limits of their owners."""
+        for id, gpus in most.items():
+            if id in self._register.jobs:
+                job = self._register.jobs[id]
+                job.facts = replace(job.facts, max_gpus=gpus)
+                self._engine.world.jf[L.MAX_GPUS, self._slot(id)] = gpus
+                self._engine.world.tr[L.MAX_GPUS, job.index] = gpus
+                self._engine.world.si[L.DIRTY] = 1
+
     # -- what is answered ----------------------------------------------------------------------------------------
 
     def update(self, update: Update) -> Decision:
@@ -192,6 +209,7 @@ class Mirror:
         if update.overheads:
             self.overheads(update.overheads)
         self.priorities(update.priorities)
+        self.most_gpus(update.most_gpus)
         decision = self.decide(ask=update.ask)
         memory = self.memory() if update.remember else None
         other = time.perf_counter_ns() - began - decision.policy_ns
@@ -263,11 +281,13 @@ class Mirror:
             self._notes.append(f"the memory of the former planner is of no use, and the policy starts anew: {problem}")
             built = build(*about, None, former)
         self._engine, self._register, homeless = built
-        if homeless:
-            self._notes.append(f"jobs {', '.join(map(str, homeless))} can not be where they are, and wait again")
+        waiting = [id for id in homeless if id > 0]
+        if waiting:
+            self._notes.append(f"jobs {', '.join(map(str, waiting))} cannot be where they are, and wait again")
         self._shares = Shares(self._names, [job.facts.id for job in jobs if job.parts])
         self._shares.read(self._engine, self._register.ids)
         self._refused |= refusals
+        self._drop_remnants(homeless)
         self._refuse_hopeless()
         self.overheads(snapshot.overheads)
         self.node_states(snapshot.nodes)

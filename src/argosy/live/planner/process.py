@@ -110,6 +110,7 @@ class PlannerProcess:
             raise PlannerFailed(f"{self.problem} (tried again in {left:.1f} s)", self.problem.details)
         self._running, self._is_new = {}, True
         self._errors.clear()
+        snapshot = self._snapshot()  # first: should it fail, there must be no process that knows nothing
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "argosy.live.planner.worker", str(os.getpid()),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -117,7 +118,7 @@ class PlannerProcess:
         )  # fmt: skip
         self.starts += 1
         self._listener = asyncio.create_task(self._listen(self._process))
-        await self._ask("take_over", self._setup, self._snapshot())
+        await self._ask("take_over", self._setup, snapshot)
 
     async def _ask(self, name: str, *arguments: Any) -> Any:
         """One question and its answer; whatever goes wrong ends the process."""

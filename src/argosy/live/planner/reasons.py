@@ -24,7 +24,7 @@ def reasons(engine: LiveEngine, register: Register, jobs: Iterable[int]) -> dict
         evidence = reason.evidence
         if {"estimate", "duration"} & engine.policy.uses:
             evidence += f"; expected to take {clock(job.expected.seconds)} ({job.expected.source})"
-        behind = tuple(ids[i] for i in reason.behind if i in ids)
+        behind = tuple(abs(ids[i]) for i in reason.behind if i in ids)
         category = reason.why.name.lower().replace("_", "-")
         told[id] = Told(category, f"{reason.why.value} ({evidence})", evidence, reason.remedy, behind)
     return told

@@ -8,6 +8,7 @@ import numpy as np
 
 from argosy.live.backends.base import Part
 from argosy.live.planner.engine import LiveEngine
+from argosy.live.planner.memory import places
 from argosy.live.planner.messages import Share
 from argosy.mechanism.kernels import layout as L
 
@@ -55,4 +56,4 @@ def _noted(engine: LiveEngine, index: int) -> list[tuple[int, int, int, int]]:
     w = engine.world
     rows = w.gp[: w.si[L.GROUP_ROWS]]
     mine = rows[(rows[:, L.G_JOB] == index) & (rows[:, L.G_GROUP] == w.ji[L.GROUP, w.so[index]])]
-    return [(int(r[L.G_NODE]), int(r[L.G_MASK]), L.WHOLE, int(r[L.G_PS])) for r in mine]
+    return [(node, bits, L.WHOLE, servers) for node, bits, servers, _ in places(mine.tolist())]

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from argosy.live.sdk import sockets
@@ -31,7 +31,7 @@ class Plan:
 
     version: int
     members: tuple[int, ...]  # numbers of workers, in order of rank
-    store: Mapping[str, Any] = field(default_factory=dict)  # host, port, prefix
+    store: str = ""  # the file in which its members meet; none: the only member meets nobody
     recover: bool = False  # somebody is lost: switch at once
 
 
@@ -143,9 +143,8 @@ class Control:
             with self._changed:
                 if op == "plan":
                     version = int(message["version"])
-                    self.plans[version] = Plan(
-                        version, tuple(message["members"]), message.get("store") or {}, bool(message.get("recover"))
-                    )
+                    members, store = tuple(message["members"]), str(message.get("store") or "")
+                    self.plans[version] = Plan(version, members, store, bool(message.get("recover")))
                 elif op == "suspend":
                     self.suspending = True
                 elif op == "checkpoint":

@@ -1,6 +1,7 @@
 """A group of workers that talk to each other: made for one plan, thrown away with it.
 
-Over gloo, bound to the address that leads to the run's store (loopback on one machine); gradients on GPUs go over NCCL.
+Over gloo on the loopback interface, where nobody but workers of the own user is accepted; gradients on GPUs go over
+NCCL.
 Groups are made from torch's process groups directly, not through its global one, so that making and closing one again
 and again leaves nothing behind.
 
@@ -10,7 +11,7 @@ own sockets, and the failure runs through the group. A broken group's objects ar
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,9 +24,13 @@ from torch import Tensor
 
 from argosy.errors import ArgosyError
 from argosy.live.sdk import sockets
+from argosy.live.sdk.peers import strangers
 
 CONNECT = timedelta(seconds=10)  # everybody is known to be there when a group is made
+STORE = timedelta(seconds=30)
 PATIENCE = timedelta(minutes=30)  # a paused member is no reason to fail: the supervisor judges who is lost
+
+ADDRESS = "127.0.0.1"
 
 dist: Any = torch.distributed  # its stubs leave out most of what is used here
 c10d: Any = torch.distributed.distributed_c10d
@@ -41,7 +46,7 @@ class GroupBroken(ArgosyError):
 class Group:
     """Collectives among `world` workers. With one alone they do nothing."""
 
-    def __init__(self, store: Store | None, rank: int, world: int, address: str = "127.0.0.1") -> None:
+    def __init__(self, store: Store | None, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
         self._store = store
         self._corners = 0
@@ -49,10 +54,13 @@ class Group:
         self._nccl: Any = None
         self._sockets: dict[int, str] = {}
         if world > 1 and store is not None:
-            _device(address)  # its listening socket serves all groups to come, and is none of this one
+            _device()  # its listening socket serves all groups to come, and is none of this one
             try:
                 with self.noting_sockets():
-                    self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world, address)
+                    self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world)
+            except GroupBroken:
+                self.bury()
+                raise
             except RuntimeError as problem:
                 raise GroupBroken(f"the group could not be made: {problem}") from None
 
@@ -64,6 +72,9 @@ class Group:
         new = {n: what for n, what in sockets.open_sockets().items() if before.get(n) != what}
         sockets.keep_from_children(new)
         self._sockets |= new
+        if others := strangers(new):
+            self.shut()
+            raise GroupBroken(f"a process of another user ({min(others)}) took the place of a worker")
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum over all, in place."""
@@ -164,34 +175,23 @@ def keep_for_ever(*broken: Any) -> None:
     _broken.append(broken)
 
 
-def client(host: str, port: int) -> Store:
-    """The run's store; one connection for each address and process."""
-    return _client(host, port)
-
-
-@cache
-def _client(host: str, port: int) -> Store:
-    before = sockets.open_sockets()
-    store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=30))
-    sockets.keep_from_children({n: what for n, what in sockets.open_sockets().items() if n not in before})
+def store_at(path: str) -> Store:
+    """The store in which the members of a plan meet: a file that only their user can open."""
+    if not os.path.isdir(os.path.dirname(path)):  # to open it would wait for minutes
+        raise GroupBroken(f"{path} is gone, and with it the supervisor")
+    store = dist.FileStore(path, -1)
+    store.set_timeout(STORE)
     return store
 
 
-def address_towards(host: str, port: int) -> str:
-    """The address of this machine that reaches the given one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, port))
-        return str(probe.getsockname()[0])
-
-
 @cache
-def _device(address: str) -> Any:
-    return dist.ProcessGroupGloo.create_device(hostname=address)
+def _device() -> Any:
+    return dist.ProcessGroupGloo.create_device(hostname=ADDRESS)
 
 
-def _gloo(store: Store, rank: int, world: int, address: str) -> Any:
+def _gloo(store: Store, rank: int, world: int) -> Any:
     options = dist.ProcessGroupGloo._Options()
-    options._devices = [_device(address)]
+    options._devices = [_device()]
     options._threads = 1
     options._timeout = CONNECT
     return dist.ProcessGroupGloo(store, rank, world, options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from argosy.live.sdk.control import Plan
-from argosy.live.sdk.group import Group, GroupBroken, Store, address_towards, client, dist
+from argosy.live.sdk.group import Group, GroupBroken, Store, dist, store_at
 
 POLL_S = 0.002
 MEETING_S = 600.0
@@ -40,14 +40,14 @@ def meet(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
         raise GroupBroken(f"the store of the run does not answer: {problem}") from None
     if word != b"go":
         raise PlanVoid(f"plan {plan.version} was replaced before it was in force")
-    return Group(store, rank, world, address_towards(plan.store["host"], int(plan.store["port"])))
+    return Group(store, rank, world)
 
 
 def say_out(plan: Plan, worker: int) -> None:
     """A worker that is no member of this plan has finished its last step; wait until the others are on their way."""
     if plan.store:
-        store = _store(plan)
-        with suppress(RuntimeError):  # the store is gone, and with it everybody who could miss us
+        with suppress(RuntimeError, GroupBroken):  # the store is gone, and with it everybody who could miss us
+            store = _store(plan)
             store.set(f"out/{worker}", "1")
             _until(lambda: bool(store.check(["word"])), FAREWELL_S)
 
@@ -55,18 +55,18 @@ def say_out(plan: Plan, worker: int) -> None:
 def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
     """Their last step may need what is still on its way through the old group."""
     if plan.store and leavers:
-        store = _store(plan)
         keys = [f"out/{worker}" for worker in leavers]
-        with suppress(RuntimeError):  # the store is gone: the next meeting will tell
+        with suppress(RuntimeError, GroupBroken):  # the store is gone: the next meeting will tell
+            store = _store(plan)
             _until(lambda: bool(store.check(keys)), FAREWELL_S)
 
 
 def farewell(plan: Plan, rank: int) -> None:
     """The job is done here: wait a little for the others, who may still read what we sent."""
     if plan.store and len(plan.members) > 1:
-        store = _store(plan)
         keys = [f"bye/{other}" for other in range(len(plan.members))]
-        with suppress(RuntimeError):
+        with suppress(RuntimeError, GroupBroken):
+            store = _store(plan)
             store.set(f"bye/{rank}", "1")
             _until(lambda: bool(store.check(keys)), FAREWELL_S)
 
@@ -81,8 +81,10 @@ def _first_word(store: Store, outdated: Callable[[], bool]) -> bytes:
 
 
 def _store(plan: Plan) -> Store:
-    store = client(plan.store["host"], int(plan.store["port"]))
-    return dist.PrefixStore(str(plan.store.get("prefix") or f"plan-{plan.version}"), store)
+    try:
+        return dist.PrefixStore(f"plan-{plan.version}", store_at(plan.store))
+    except RuntimeError as problem:
+        raise GroupBroken(f"the store of plan {plan.version} cannot be opened: {problem}") from None
 
 
 def _until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from argosy.live.states import State, Stop
@@ -19,6 +20,7 @@ CHANGING = (
 )  # fmt: skip
 JOB_COLUMNS = ", ".join(FIXED + CHANGING)
 INSERT_JOB = f"INSERT INTO jobs ({', '.join(FIXED[1:])}, state) VALUES ({', '.join('?' * len(FIXED))})"
+INSERT_NUMBERED_JOB = f"INSERT INTO jobs ({', '.join(FIXED)}, state) VALUES ({', '.join('?' * (len(FIXED) + 1))})"
 UPDATE_JOB = f"UPDATE jobs SET priority = ?, {', '.join(f'{c} = ?' for c in CHANGING)} WHERE id = ?"
 
 RUN = (
@@ -28,6 +30,11 @@ RUN = (
 RUN_COLUMNS = ", ".join(RUN)
 SAVE_RUN = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * len(RUN))})"
 
+INSERT_AUDIT = (
+    "INSERT INTO audit (at, who, role, address, token, action, object, first_job, last_job, result, detail)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
 
 def job_of(row: tuple[Any, ...] | sqlite3.Row) -> Job:
     values = list(row)
@@ -36,6 +43,27 @@ def job_of(row: tuple[Any, ...] | sqlite3.Row) -> Job:
     values[30] = bool(values[30])
     values[31] = json.loads(values[31]) if values[31] != "{}" else {}
     return Job(*values)
+
+
+def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The numbers as ranges from first to last, such as those of an array."""
+    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):  # as of nearly every submission
+        return [(numbers[0], numbers[-1])]
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def new_values(job: Job) -> tuple[Any, ...]:
+    return (
+        job.id, job.name, job.owner, job.queue, job.priority, job.spec_json, job.workdir, job.array_id,
+        job.array_index, json.dumps(job.after), job.gpus_low, job.gpus_high, job.submitted_s, job.submitted_at,
+        job.state.value,
+    )  # fmt: skip
 
 
 def changing_values(job: Job) -> tuple[Any, ...]:

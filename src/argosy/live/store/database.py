@@ -19,8 +19,14 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 ROOM_BYTES = 2**20  # less than this is too little to work with
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open or create a database of the newest version."""
+DAMAGED = "go back to a copy: argosy restore FILE; what is there now is kept"
+
+
+def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
+    """Open a database and bring it to the newest version; one that is not there is made only with `create`."""
+    if not create and (not path.exists() or path.stat().st_size == 0):
+        what = f"{path} is {'empty' if path.exists() else 'missing'}, but a daemon has worked here"
+        raise StoreError(what, "go back to a copy: argosy restore FILE; or begin anew: argosy serve --new-database")
     try:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
@@ -31,9 +37,26 @@ def connect(path: Path) -> sqlite3.Connection:
         migrate(database)
     except (sqlite3.Error, OSError) as problem:
         if is_full(problem, path.parent):
-            raise _no_space(path) from None
-        raise StoreError(f"{path}: the database can not be opened: {problem}") from None
+            raise no_space(path) from None
+        raise StoreError(f"{path}: the database cannot be opened: {problem}", DAMAGED) from None
     return database
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Errors of SQLite and of the disk in our words."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as problem:
+        if is_full(problem, path.parent):
+            raise no_space(path) from None
+        raise StoreError(f"{path}: {problem}", DAMAGED if is_damaged(problem) else None) from problem
+
+
+def is_damaged(problem: BaseException) -> bool:
+    """Is the file itself at fault?"""
+    code = getattr(problem, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_full(problem: BaseException, folder: Path) -> bool:
@@ -56,7 +79,7 @@ def has_room(folder: Path) -> bool:
     return True
 
 
-def _no_space(path: Path) -> NoSpace:
+def no_space(path: Path) -> NoSpace:
     return NoSpace(
         f"the disk of {path.parent} is full: nothing was changed", hint="make room there; the daemon goes on by itself"
     )
@@ -65,18 +88,15 @@ def _no_space(path: Path) -> NoSpace:
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
     """All of the block, or nothing of it."""
-    try:
-        database.execute("BEGIN IMMEDIATE")
-        yield database
-        database.execute("COMMIT")
-    except BaseException as problem:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        if isinstance(problem, sqlite3.Error):
-            if is_full(problem, path.parent):
-                raise _no_space(path) from None
-            raise StoreError(f"{path}: {problem}") from problem
-        raise
+    with telling(path):
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            yield database
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
 
 
 def free_bytes(folder: Path) -> int:
@@ -89,6 +109,13 @@ def reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
 
 
+def copy_into(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
+    """Copy a whole database into an empty one. The copy has no stamp: it is not the database in use."""
+    source.backup(copy)
+    copy.execute("PRAGMA journal_mode = DELETE")
+    copy.execute("PRAGMA application_id = 0")
+
+
 def backup(source: Path, target: Path) -> None:
     """A copy of the database as it is at one moment, while it is in use; the target appears whole or not at all."""
     try:
@@ -99,11 +126,10 @@ def backup(source: Path, target: Path) -> None:
         raise InputError(what, where=str(target), hint="choose another path") from None
     try:
         with closing(reader(source)) as reading, closing(sqlite3.connect(name)) as copy:
-            reading.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
+            copy_into(reading, copy)
         os.replace(name, target)
     except (sqlite3.Error, OSError) as problem:
         os.unlink(name)
         if is_full(problem, target.absolute().parent):
-            raise _no_space(target) from None
+            raise no_space(target) from None
         raise StoreError(f"{target}: the copy failed: {problem}") from None

@@ -134,6 +134,36 @@ class Token:
     created_at: float
     job: int | None = None
     generation: int | None = None
+    expires_at: float | None = None  # None: never
+    used_at: float | None = None  # the beginning of the day of its last use
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for something, and from where."""
+
+    who: str
+    role: str
+    address: str = ""  # empty: from inside the daemon
+    token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A line of the audit log; those about jobs name a range of numbers."""
+
+    id: int
+    at: float
+    who: str
+    role: str
+    address: str
+    token: int | None
+    action: str
+    object: str
+    first_job: int | None
+    last_job: int | None
+    result: str  # done or refused
+    detail: str
 
 
 @lru_cache(50_000)  # the text is the same object in every version of a job, and in all jobs of an array

@@ -68,8 +68,33 @@ LAUNCHES = "ALTER TABLE jobs ADD COLUMN unlaunched INTEGER NOT NULL DEFAULT 0"
 
 EMPTIED = "ALTER TABLE nodes ADD COLUMN emptied INTEGER NOT NULL DEFAULT 0"  # what runs there has to leave
 
+# who did what; and what goes with several users: tokens that end, limits, whose job a cost was measured on
+ADMINISTRATION = """
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
+  who TEXT NOT NULL, role TEXT NOT NULL, address TEXT NOT NULL, token INTEGER,
+  action TEXT NOT NULL, object TEXT NOT NULL, first_job INTEGER, last_job INTEGER,
+  result TEXT NOT NULL, detail TEXT NOT NULL
+);
+CREATE INDEX audit_by_who ON audit (who, id);
+CREATE TRIGGER audit_never_changes BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
+CREATE TRIGGER audit_never_shrinks BEFORE DELETE ON audit
+BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
+CREATE TRIGGER audit_never_replaces BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
+ALTER TABLE tokens ADD COLUMN expires_at REAL;
+ALTER TABLE tokens ADD COLUMN used_at REAL;
+ALTER TABLE overheads ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE TABLE limits (
+  owner TEXT PRIMARY KEY, given TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
+) WITHOUT ROWID;
+"""
+
+BY_END = "CREATE INDEX jobs_by_end ON jobs (ended_s, id) WHERE ended_s IS NOT NULL"  # the history, newest first
+
 # step i brings version i to i + 1; never change one that has been released
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END)
 VERSION = len(STEPS)
 
 

@@ -7,20 +7,26 @@ what was not written, and a write that fails leaves everything as it was.
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from argosy.live.clock import Clock
-from argosy.live.problems import NoSpace
+from argosy.live.problems import DatabaseLost, NoSpace, StoreError
 from argosy.live.states import ACTIVE, State, check
 from argosy.live.store import codec, database
-from argosy.live.store.rows import Checkpoint, Job, RunRow
+from argosy.live.store.numbers import JobNumbers
+from argosy.live.store.rows import Actor, Checkpoint, Job, RunRow
+from argosy.live.store.watch import FileWatch
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back to if it is damaged
+INSERT_EVENT = "INSERT INTO events (job, generation, t_s, at, kind, text) VALUES (?, ?, ?, ?, ?, ?)"
 OVERHEADS_KEPT = 50  # of a model and kind: enough for a mean that follows
 
 
@@ -37,11 +43,7 @@ class Transaction:
 
     def add(self, job: Job) -> Job:
         """A new job; its number is given out here, and never again."""
-        values = (
-            job.name, job.owner, job.queue, job.priority, job.spec_json, job.workdir, job.array_id, job.array_index,
-            json.dumps(job.after), job.gpus_low, job.gpus_high, job.submitted_s, job.submitted_at, job.state.value,
-        )  # fmt: skip
-        number = self._db.execute(codec.INSERT_JOB, values).lastrowid
+        number = self._db.execute(codec.INSERT_JOB, codec.new_values(job)[1:]).lastrowid
         assert number is not None
         if job.array_id == 0:  # the first of an array names the array
             self._db.execute("UPDATE jobs SET array_id = ? WHERE id = ?", (number, number))
@@ -82,8 +84,19 @@ class Transaction:
         )
         return done.rowcount > 0
 
-    def overhead(self, model: str, kind: str, seconds: float) -> None:
-        self._db.execute("INSERT INTO overheads VALUES (?, ?, ?, ?)", (model, kind, seconds, self._wall))
+    def audit(self, by: Actor, action: str, what: str = "", *, jobs: Sequence[int] = (), detail: str = "",
+              result: str = "done") -> None:
+        """Write down who did what, together with what was done: one line, or one for each range of jobs."""
+        who = (self._wall, by.who, by.role, by.address, by.token, action)
+        if not jobs:
+            self._db.execute(codec.INSERT_AUDIT, (*who, what, None, None, result, detail))
+        for first, last in codec.ranges(jobs):
+            named = f"job {first}" if first == last else f"jobs {first}-{last}"
+            self._db.execute(codec.INSERT_AUDIT, (*who, named, first, last, result, detail))
+
+    def overhead(self, model: str, kind: str, seconds: float, owner: str = "") -> None:
+        self._db.execute("INSERT INTO overheads (model, kind, seconds, at, owner) VALUES (?, ?, ?, ?, ?)",
+                         (model, kind, seconds, self._wall, owner))  # fmt: skip
         self._db.execute(
             "DELETE FROM overheads WHERE model = ?1 AND kind = ?2 AND rowid <= (SELECT rowid FROM overheads"
             " WHERE model = ?1 AND kind = ?2 ORDER BY rowid DESC LIMIT 1 OFFSET ?3)",
@@ -101,48 +114,125 @@ class Transaction:
 
     def flush(self) -> None:
         """Send what was collected to the database; done when the transaction ends."""
+        self._store.keep_numbers()
         changed = [job for job in self.jobs.values() if self._added.get(job.id) is not job]
         self._db.executemany(codec.UPDATE_JOB, map(codec.changing_values, changed))
         self._db.executemany(codec.SAVE_RUN, map(codec.run_values, self.runs.values()))
-        self._db.executemany(
-            "INSERT INTO events (job, generation, t_s, at, kind, text) VALUES (?, ?, ?, ?, ?, ?)", self._events
-        )
+        self._db.executemany(INSERT_EVENT, self._events)
 
 
 class Store:
-    """One connection, used by one thread: the daemon's."""
+    """One connection, used by one thread: the daemon's. Without `create` there must be a database already."""
 
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None, *, create: bool = True) -> None:
         self.path, self.clock = path, clock or Clock()
-        self._db = database.connect(path)
+        self._db = database.connect(path, create=create)
+        self._numbers: JobNumbers | None = None
+        self._watch: FileWatch | None = None
+        self.is_replaced = False  # it is not the database that was in use last, but a copy of it
         self.jobs: dict[int, Job] = {}  # active ones, by number
         self.runs: dict[int, RunRow] = {}  # runs that are not over, by job
         self.reports: dict[int, Mapping[str, Any]] = {}  # newer than in the rows, by job
+        self.queued: Counter[str] = Counter()  # jobs that wait, by owner
         self.touched: set[int] = set()  # jobs that changed, until somebody takes note and clears it
-        self._load()
+        self._arriving: set[tuple[int, int]] = set()  # first and last numbers of jobs that are not all there yet
+        try:
+            self._load()
+            self._begin()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _begin(self) -> None:
+        """Stamp the database as the one in use, and let its numbers go on above all that were ever given out."""
+        numbers = JobNumbers(self.path.parent)
+        (found,), last = self.query("PRAGMA application_id")[0], self._last_number()
+        stamp, floor = secrets.randbits(30) + 1, numbers.floor(found, last)
+        self.is_replaced = numbers.is_replaced(found) or bool(self.get_meta("replaced"))
+        with database.telling(self.path):  # whenever we are killed, the file knows the stamp that the database has
+            numbers.begin(stamp, floor, 0 if numbers.is_replaced(found) else found)
+        with self.transaction() as changes:
+            if floor > last:
+                changes.execute("DELETE FROM sqlite_sequence WHERE name = 'jobs'")
+                changes.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?)", (floor,))
+            changes.meta("replaced", self.is_replaced)
+            changes.execute(f"PRAGMA application_id = {stamp}")
+        with database.telling(self.path):
+            numbers.begin(stamp, floor)
+        self._numbers = numbers
+        self.query("PRAGMA wal_checkpoint(TRUNCATE)")  # brings the stamp into the file itself
+        self._watch = FileWatch(self.path, stamp)
+
+    def _last_number(self) -> int:
+        return max((row[0] for row in self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")), default=0)
+
+    def trust(self) -> None:
+        """What ran when it took the place of another one has been ended: from now on it knows all runs."""
+        with self.transaction() as changes:
+            changes.meta("replaced", False)
+        self.is_replaced = False
+
+    def keep_numbers(self) -> None:
+        """Make sure, before numbers of jobs are committed, that no other database gives them out."""
+        if self._numbers is not None:
+            with database.telling(self.path):
+                self._numbers.reserve(self._last_number())
+
+    def check(self) -> None:
+        """Raise `DatabaseLost` if somebody has removed, replaced or overwritten the files that are in use."""
+        if self._watch is not None:
+            self._watch.check()
+
+    def leave(self, lost: DatabaseLost, folder: Path) -> Path | None:
+        """Move what is left of a lost database into a folder, so that nobody goes on with a part of it.
+
+        All that was committed is still known here, unless the file was overwritten; then it is saved there, too.
+        """
+        assert self._watch is not None
+        saved = None if lost.overwritten else folder / "saved.db"
+        if saved is not None:
+            try:
+                with closing(sqlite3.connect(saved)) as copy:
+                    database.copy_into(self._db, copy)
+            except sqlite3.Error:
+                saved = None
+        for file in self._watch.own_files():
+            os.replace(file, folder / file.name)
+        return saved
 
     def _load(self) -> None:
         mark = self.get_meta("clock")
         if mark is not None:
             self.clock.resume(mark)
+        for first, last in self.get_meta("arriving") or ():  # a daemon was killed before all were there
+            self.withdraw(first, last)
+        self.read_active()
+        self.mark_clock()
+
+    def read_active(self) -> None:
+        """Bring the jobs that have not ended, and their runs, into memory."""
         states = ", ".join(f"'{state.value}'" for state in sorted(ACTIVE))
-        for row in self._db.execute(f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE state IN ({states}) ORDER BY id"):
+        for row in self.query(f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE state IN ({states}) ORDER BY id"):
             job = codec.job_of(row)
             self.jobs[job.id] = job
-        for row in self._db.execute(f"SELECT {codec.RUN_COLUMNS} FROM runs WHERE ended_s IS NULL"):
+            self.queued[job.owner] += job.state is State.PENDING
+        for row in self.query(f"SELECT {codec.RUN_COLUMNS} FROM runs WHERE ended_s IS NULL"):
             run = codec.run_of(row)
             self.runs[run.job] = run
-        self.mark_clock()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Changes in the block are on the disk when it ends, or none is."""
+        self.check()
         with database.transaction(self._db, self.path) as connection:
             changes = Transaction(self, connection)
             yield changes
             changes.flush()
         self.touched.update(changes.jobs)
         for job in changes.jobs.values():
+            before = self.jobs.get(job.id)
+            waited = before is not None and before.state is State.PENDING
+            self.queued[job.owner] += (job.state is State.PENDING) - waited
             if job.state.ended:
                 self.jobs.pop(job.id, None)
                 self.reports.pop(job.id, None)
@@ -153,6 +243,60 @@ class Store:
                 self.runs[run.job] = run
             else:
                 self.runs.pop(run.job, None)
+
+    # Many jobs at once are written in pieces, between which the loop goes on. Until `publish` they are nowhere to be
+    # seen, and if that never comes, none was ever there.
+
+    def reserve(self, count: int) -> int:
+        """The first of so many numbers that follow each other, for jobs that arrive in pieces."""
+        with self.transaction() as changes:
+            found = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
+            first = (found[0][0] if found else 0) + 1
+            last = first + count - 1
+            if found:
+                changes.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'jobs'", (last,))
+            else:
+                changes.execute("INSERT INTO sqlite_sequence VALUES ('jobs', ?)", (last,))
+            changes.meta("arriving", sorted({*self._arriving, (first, last)}))
+        self._arriving.add((first, last))
+        return first
+
+    def add_hidden(self, jobs: Sequence[Job]) -> None:
+        """Write some of the jobs whose numbers are reserved."""
+        self.check()
+        with database.transaction(self._db, self.path) as connection:
+            connection.executemany(codec.INSERT_NUMBERED_JOB, map(codec.new_values, jobs))
+            told = [(j.id, 0, j.submitted_s, j.submitted_at, "submitted", f"submitted by {j.owner}") for j in jobs]
+            connection.executemany(INSERT_EVENT, told)
+
+    def publish(self, first: int, last: int, jobs: Iterable[Job], by: Actor, detail: str) -> None:
+        """All are there: from now on they are seen."""
+        with self._arrived(first, last) as changes:
+            changes.audit(by, "submit", jobs=range(first, last + 1), detail=detail)
+        new = {job.id: job for job in jobs}
+        self.jobs.update(new)
+        self.queued.update(job.owner for job in new.values())
+        self.touched.update(new)
+
+    def withdraw(self, first: int, last: int) -> None:
+        """Not all could be written: remove those that were."""
+        with self._arrived(first, last) as changes:
+            changes.execute("DELETE FROM events WHERE job BETWEEN ? AND ?", (first, last))
+            changes.execute("DELETE FROM jobs WHERE id BETWEEN ? AND ?", (first, last))
+
+    @contextmanager
+    def _arrived(self, first: int, last: int) -> Iterator[Transaction]:
+        with self.transaction() as changes:
+            changes.meta("arriving", sorted(self._arriving - {(first, last)}))
+            yield changes
+        self._arriving.discard((first, last))
+
+    def conditions(self) -> list[str]:
+        """What a query for jobs must ask for to see only those that are there."""
+        return [f"id NOT BETWEEN {first} AND {last}" for first, last in self._arriving]
+
+    def _is_arriving(self, number: int) -> bool:
+        return any(first <= number <= last for first, last in self._arriving)
 
     def flush_reports(self) -> None:
         """What jobs said of their progress is in memory at once, on the disk now and then."""
@@ -170,7 +314,16 @@ class Store:
             changes.meta("clock", self.clock.mark())
 
     def query(self, sql: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, tuple(values)).fetchall()
+        with database.telling(self.path):
+            return self._db.execute(sql, tuple(values)).fetchall()
+
+    def problems(self) -> list[str]:
+        """Does the database answer?"""
+        try:
+            self.query("SELECT value FROM meta LIMIT 1")
+        except (sqlite3.Error, StoreError) as problem:
+            return [f"{self.path}: the database does not answer: {problem}"]
+        return []
 
     def get_meta(self, key: str) -> Any | None:
         found = self.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -180,6 +333,8 @@ class Store:
         """Any job, also one that has ended."""
         if number in self.jobs:
             return self.jobs[number]
+        if self._is_arriving(number):
+            return None
         found = self.query(f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE id = ?", (number,))
         return codec.job_of(found[0]) if found else None
 
@@ -193,6 +348,8 @@ class Store:
     def job_state(self, number: int) -> State | None:
         if number in self.jobs:
             return self.jobs[number].state
+        if self._is_arriving(number):
+            return None
         found = self.query("SELECT state FROM jobs WHERE id = ?", (number,))
         return State(found[0][0]) if found else None
 
@@ -214,6 +371,8 @@ class Store:
         database.backup(self.path, target)
 
     def close(self) -> None:
-        with suppress(NoSpace):  # then the clock goes on from the mark before
+        with suppress(NoSpace, DatabaseLost):  # then the clock goes on from the mark before
             self.mark_clock()
         self._db.close()
+        if self._watch is not None:
+            self._watch.close()

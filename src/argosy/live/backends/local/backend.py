@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import pwd
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,27 +19,34 @@ from typing import Any
 
 from argosy.cluster.cluster import Node
 from argosy.live.backends.base import LaunchError, NodeStatus, Phase, Run, RunKey, Status
-from argosy.live.backends.local import machine
+from argosy.live.backends.local import machine, processes, rendezvous
 from argosy.live.backends.local.calls import call
-from argosy.live.backends.local.command import read_at_start, understand
+from argosy.live.backends.local.command import Command, read_at_start, understand
 from argosy.live.backends.local.detach import start_detached
-from argosy.live.backends.local.processes import is_same
+from argosy.live.backends.local.nursery import WARM_LIMIT_S
 from argosy.live.backends.local.records import RunFolder, read_record, write_record
+from argosy.live.backends.local.registry import Registry
 from argosy.live.backends.local.remains import clean_up
-from argosy.live.backends.local.users import environment_of, hand_over, must_switch
+from argosy.live.backends.local.threads import Lanes, in_thread
+from argosy.live.backends.local.users import environment_of, hand_over, look_as, must_switch
 from argosy.live.backends.local.zygotes import Zygotes
 
 FRESH_S = 1.5  # a supervisor writes at least every second
+LAUNCHES, LAUNCH_LIMIT_S = 4, 90.0  # of one user at a time; and how long one may take
+PREPARATIONS = 4  # of one user at a time; beyond them there are none
+STOPS, STOP_LIMIT_S = 32, 60.0
+BURIAL_LIMIT_S = 5.0  # a daemon that starts does not wait longer for what is hard to kill
 MOST_PROCESSES = 16384  # of one run, where a control group can be had
 
 
 class LocalBackend:
     """`home` is the daemon's folder. `nodes` default to what the machine has; `cuda` says whether their GPUs are real.
 
-    `settings` are passed to the supervisors: `log_bytes`, and `rules` (see `plans.Rules`).
+    `settings` are passed to the supervisors: `log_bytes`, `rules` (see `plans.Rules`), and `warm_limit_s`.
     """
 
     name = "local"
+    runs_as_owners = True
     pauses_cold = True  # a command without the SDK can be paused too, where it holds no GPU
 
     def __init__(self, home: Path, nodes: Sequence[Node] | None = None, *, cuda: bool | None = None,
@@ -47,47 +56,60 @@ class LocalBackend:
         self.places = machine.places(found, real if cuda is None else cuda)
         self.pauses_cold = not any(place.cuda for place in self.places.values())
         self.settings = dict(settings or {})
-        self.zygotes = Zygotes(zygotes or self.home / "local" / "zygotes")
-        self._registry = self.home / "local" / "runs"  # a link to the folder of each run that is not forgotten
-        self._registry.mkdir(mode=0o700, parents=True, exist_ok=True)
+        warm_limit_s = float(self.settings.get("warm_limit_s", WARM_LIMIT_S))
+        self.zygotes = Zygotes(zygotes or self.home / "local" / "zygotes", warm_limit_s=warm_limit_s)
+        self._registry = Registry(self.home / "local" / "runs")
         self._digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:8]
         self._seen: dict[RunKey, tuple[int, Status]] = {}  # by the time of the file it was read from
-        self._folders: dict[RunKey, RunFolder] = {}
         self._doors: dict[RunKey, asyncio.Lock] = {}  # one call at a time for each run
+        self._launches, self._stops = Lanes(LAUNCHES, LAUNCH_LIMIT_S), Lanes(STOPS, STOP_LIMIT_S)
+        self._preparations = Lanes(PREPARATIONS, LAUNCH_LIMIT_S)
+        self._polling: asyncio.Future[list[Status]] | None = None
+        self._burying: dict[RunKey, threading.Thread] = {}
 
     # -- the protocol
 
     async def nodes(self) -> Sequence[NodeStatus]:
         return [NodeStatus(node, True) for node in self._nodes]
 
+    async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        if not self._preparations.busy(user):
+            await self._preparations.run(user, self._prepare, spec, user)
+
     async def launch(self, run: Run) -> None:
         async with self._door(run.key):
-            await asyncio.to_thread(self._launch, run)
+            await self._launches.run(run.user, self._launch, run)
 
     async def stop(self, key: RunKey, grace_s: float) -> None:
         async with self._door(key):
-            await asyncio.to_thread(self._stop, key, grace_s)
+            await self._stops.run(None, self._stop, key, grace_s)
 
     async def poll(self) -> Sequence[Status]:
-        return await asyncio.to_thread(self._poll)
+        """Waits for nobody: what takes time is done elsewhere. A poll that hangs all the same is not begun twice."""
+        if self._polling is None or self._polling.done():
+            self._polling = in_thread(self._poll)
+        return await asyncio.shield(self._polling)
 
     async def adopt(self, runs: Sequence[Run]) -> Sequence[Status]:
         wanted = {run.key for run in runs}
-        for key in self._registered():
+        for key in self._registry.runs():
             if key not in wanted:
                 await self.stop(key, 0.0)
-                await asyncio.to_thread(self._wait_for_end, key)
+                await in_thread(self._wait_for_end, key)
                 await self.forget(key)
+        await self.poll()
+        for thread in list(self._burying.values()):  # so that their ends are told at once
+            await in_thread(thread.join, BURIAL_LIMIT_S)
         return [status for status in await self.poll() if status.key in wanted]
 
     async def forget(self, key: RunKey) -> None:
-        self._link(key).unlink(missing_ok=True)
+        self._registry.remove(key)
         self._seen.pop(key, None)
-        self._folders.pop(key, None)
         self._doors.pop(key, None)
+        self._burying.pop(key, None)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self.zygotes.end)
+        await in_thread(self.zygotes.end)
 
     # -- launch
 
@@ -95,6 +117,7 @@ class LocalBackend:
         self._check_place(run)
         folder = RunFolder(run.home / f"gen-{run.key.generation}")
         if folder.exit.exists():
+            self._registry.add(run.key, folder)  # a database that was restored may ask again after it was forgotten
             return
         if folder.supervised():
             assignment = asdict(run.assignment)
@@ -111,7 +134,7 @@ class LocalBackend:
             return
         try:
             write_record(folder.run, content, durable=True)
-            self._register(run.key, folder)
+            self._registry.add(run.key, folder)
             self._supervise(folder, lock)
         finally:
             os.close(lock)
@@ -127,18 +150,9 @@ class LocalBackend:
     def _describe(self, run: Run) -> dict[str, Any]:
         """All that the supervisor must know."""
         spec, user = run.spec, must_switch(run.user)
-        base = environment_of(user)
-        own: Mapping[str, str] = spec.get("env") or {}
-        cwd = Path(spec.get("workdir") or base.get("HOME") or "/")
-        if not cwd.is_dir():
-            raise LaunchError(f"there is no folder {cwd}; correct workdir: in the job file")
-        command = understand(spec["run"], {**base, **own}, cwd)
-        zygote = None
-        if command.interpreter is not None:
-            distinct = read_at_start({**base, **own})
-            if not any(self.places[part.node].cuda for part in run.assignment.parts) and "OMP_NUM_THREADS" not in own:
-                distinct["OMP_NUM_THREADS"] = "1"
-            zygote = self.zygotes.ensure(command.interpreter, distinct, base, user)
+        base, cwd, command = _read(spec, user)
+        cuda = any(self.places[part.node].cuda for part in run.assignment.parts)
+        zygote = self._warm(command.interpreter, spec, user, cuda=cuda)
         limits: dict[str, float] = {"pids": MOST_PROCESSES}
         resources = spec.get("resources") or {}
         if resources.get("memory_per_gpu_gib"):
@@ -147,6 +161,7 @@ class LocalBackend:
         return {
             "job": run.key.job, "generation": run.key.generation, "assignment": asdict(run.assignment),
             "spec": dict(spec), "home": str(run.home.resolve()), "restore": list(run.restore), "user": user,
+            "uid": pwd.getpwnam(user).pw_uid if user else os.getuid(),
             "env": {**base, **run.env}, "hot": run.hot, "cwd": str(cwd), "zygote": str(zygote) if zygote else None,
             "command": {"how": command.how, "argv": command.argv},
             "cold": {"how": command.cold.how, "argv": command.cold.argv},
@@ -155,15 +170,40 @@ class LocalBackend:
             "settings": self.settings, "asked_at": time.time(),
         }
 
+    def _warm(self, interpreter: str | None, spec: Mapping[str, Any], user: str | None, *, cuda: bool) -> Path | None:
+        """The socket of a warm interpreter, or of one that gets warm; None: the job starts cold."""
+        if interpreter is None:
+            return None
+        base = environment_of(user)
+        own: Mapping[str, str] = spec.get("env") or {}
+        distinct = read_at_start({**base, **own})
+        if not cuda and "OMP_NUM_THREADS" not in own:
+            distinct["OMP_NUM_THREADS"] = "1"
+        return self.zygotes.ensure(interpreter, distinct, base, user)
+
+    def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        """Warm the interpreter of a job that waits; at the start ours, and those that were in use before."""
+        cuda = any(place.cuda for place in self.places.values())
+        if spec is not None:
+            user = must_switch(user)
+            self._warm(_read(spec, user)[2].interpreter, spec, user, cuda=cuda)
+            return
+        before = self.zygotes.recall()
+        self._warm(sys.executable, {}, None, cuda=cuda)
+        for record in before:
+            with contextlib.suppress(LaunchError):  # the user is gone
+                account = must_switch(record["user"])
+                self.zygotes.ensure(record["interpreter"], record["distinct"], environment_of(account), account)
+
     def _supervise(self, folder: RunFolder, lock: int) -> None:
         """Start the supervisor. It is born with the lock, so there is no moment at which a second one could be."""
         words = [sys.executable, "-m", "argosy.live.backends.local.supervisor", str(folder.run), str(lock)]
         with folder.complaints.open("ab") as complaints:
-            start_detached(words, environment_of(None), lock, complaints)
+            start_detached(words, environment_of(None), lock, complaints.fileno())
 
     def _end_older(self, key: RunKey) -> None:
         """At most one generation of a job ever runs."""
-        for other in self._registered():
+        for other in self._registry.runs():
             if other.job == key.job and other.generation < key.generation:
                 self._stop(other, 0.0)
                 self._wait_for_end(other)
@@ -171,7 +211,7 @@ class LocalBackend:
     # -- stop
 
     def _stop(self, key: RunKey, grace_s: float) -> None:
-        folder = self._folder(key)
+        folder = self._registry.folder(key)
         if folder is None or folder.exit.exists() or not folder.supervised():
             return
         answered = call(folder, {"op": "stop", "generation": key.generation, "grace_s": grace_s})
@@ -180,13 +220,13 @@ class LocalBackend:
 
     def _kill_supervisor(self, folder: RunFolder) -> None:
         record = read_record(folder.supervisor)
-        if record is not None and is_same(record["pid"], record["started"]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(record["pid"], signal.SIGKILL)
+        if record is not None:
+            found = {one for one in processes.numbered([record["pid"]]) if one.started == record["started"]}
+            processes.send(found, signal.SIGKILL, os.getuid())
 
     def _wait_for_end(self, key: RunKey, seconds: float = 30.0) -> None:
         end = time.monotonic() + seconds
-        folder = self._folder(key)
+        folder = self._registry.folder(key)
         while folder is not None and time.monotonic() < end:
             if self._status(key, folder).phase is Phase.EXITED:
                 return
@@ -197,10 +237,10 @@ class LocalBackend:
     # -- poll
 
     def _poll(self) -> list[Status]:
-        self.zygotes.keep_warm()
+        self.zygotes.tend()
         found = []
-        for key in self._registered():
-            folder = self._folder(key)
+        for key in self._registry.runs():
+            folder = self._registry.folder(key)
             if folder is not None:
                 found.append(self._status(key, folder))
         return found
@@ -215,13 +255,20 @@ class LocalBackend:
             path, changed = folder.status, _changed(folder.status)
             fresh = 0 <= time.time() - changed / 1e9 < FRESH_S
             if not fresh and not folder.supervised() and not _changed(folder.exit):
-                return _read_status(key, self._bury(folder))
+                self._have_buried(key, folder)
         if seen is None or seen[0] != changed:
             seen = (changed, _read_status(key, read_record(path) or {}))
             self._seen[key] = seen
         return seen[1]
 
-    def _bury(self, folder: RunFolder) -> dict[str, Any]:
+    def _have_buried(self, key: RunKey, folder: RunFolder) -> None:
+        """Beside everything else: who is hard to kill takes time. A later poll finds the record of the end."""
+        thread = self._burying.get(key)
+        if thread is None or not thread.is_alive():  # again, if the disk was full
+            thread = self._burying[key] = threading.Thread(target=self._bury, args=(folder,), daemon=True)
+            thread.start()
+
+    def _bury(self, folder: RunFolder) -> None:
         """A supervisor has died: kill what it left, and write down that the run has ended."""
         record, last = read_record(folder.supervisor), read_record(folder.status) or {}
         message = "its supervisor was killed" if record else "its supervisor did not start"
@@ -229,40 +276,30 @@ class LocalBackend:
         ended = {**last, "phase": Phase.EXITED, "exit_code": None, "message": message, "workers": []}
         lock = folder.take_lock()
         if lock is None:  # somebody else is at it
-            return last
+            return
         try:
-            clean_up(record or {}, last.get("workers", []), (read_record(folder.run) or {}).get("marker", "none"))
+            run = read_record(folder.run) or {}
+            clean_up(record or {}, last.get("workers", []), run.get("marker", "none"), run.get("uid", os.getuid()))
             sockets = Path((record or {}).get("sockets", folder.path))
+            if record and "rendezvous" in record:
+                rendezvous.remove(Path(record["rendezvous"]), run.get("uid", os.getuid()))
             if sockets != folder.path:
                 shutil.rmtree(sockets, ignore_errors=True)
             with contextlib.suppress(OSError):  # a full disk: the next poll finds it dead again
                 write_record(folder.exit, ended, durable=True)
         finally:
             os.close(lock)
-        return ended
-
-    # -- the registry
-
-    def _link(self, key: RunKey) -> Path:
-        return self._registry / f"{key.job}-{key.generation}"
-
-    def _register(self, key: RunKey, folder: RunFolder) -> None:
-        with contextlib.suppress(FileExistsError):
-            self._link(key).symlink_to(folder.path.resolve())
-
-    def _registered(self) -> list[RunKey]:
-        return sorted(RunKey(*map(int, name.split("-"))) for name in os.listdir(self._registry))
-
-    def _folder(self, key: RunKey) -> RunFolder | None:
-        if key not in self._folders:
-            try:
-                self._folders[key] = RunFolder(os.readlink(self._link(key)))
-            except OSError:
-                return None
-        return self._folders[key]
 
     def _door(self, key: RunKey) -> asyncio.Lock:
         return self._doors.setdefault(key, asyncio.Lock())
+
+
+def _read(spec: Mapping[str, Any], user: str | None) -> tuple[dict[str, str], Path, Command]:
+    """The environment and the folder of a job, and how it is started."""
+    base = environment_of(user)
+    cwd = Path(spec.get("workdir") or base.get("HOME") or "/")
+    found = look_as(user, lambda: asdict(understand(spec["run"], {**base, **(spec.get("env") or {})}, cwd)))
+    return base, cwd, Command(found["how"], tuple(found["argv"]), found["interpreter"], tuple(found["words"]))
 
 
 def _changed(path: Path) -> int:

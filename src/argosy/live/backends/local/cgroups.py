@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from pathlib import Path
+
+from argosy.live.backends.local import processes
 
 PERIOD_US = 100_000
 
@@ -39,14 +42,47 @@ class Cgroup:
                 old = _create(root / controller / ours[controller].lstrip("/"), name)
                 if old is not None and _limit_old(old, controller, value):
                     folders[controller] = str(old)
+                elif old is not None:
+                    cls({controller: str(old)}).remove()
         return cls(folders)
 
-    def add(self, pid: int) -> bool:
-        """Put a process into it, with all that it will fork. False: it can not be, and the group is of no use."""
-        for folder in self.folders.values():
-            with contextlib.suppress(OSError):
-                _write(folder / "cgroup.procs", str(pid))
+    @classmethod
+    def find(cls, name: str, root: Path = Path("/sys/fs/cgroup"),
+             membership: Path = Path("/proc/self/cgroup")) -> Cgroup | None:
+        """Find a group again by its name alone, for a run whose supervisor could not write down where it is."""
+        ours = _our_groups(membership)
+        unified = root if (root / "cgroup.controllers").exists() else root / "unified"
+        places = {controller or "unified": (root / controller if controller else unified) / path.lstrip("/") / name
+                  for controller, path in ours.items()}  # fmt: skip
+        found = {key: str(folder) for key, folder in places.items() if folder.is_dir()}
+        return cls(found) if found else None
+
+    def add(self, pid: int, uid: int) -> bool:
+        """Put a process of this user's into it, with all that it will fork. False: it cannot be, and the group is of
+        no use. Nobody else gets in, also if the process dies meanwhile and another one is given its number."""
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            return False
+        try:
+            if processes.owner(pid) != uid:
+                return False
+            for folder in self.folders.values():
+                with contextlib.suppress(OSError):
+                    _write(folder / "cgroup.procs", str(pid))
+            if select.select([handle], [], [], 0)[0]:  # it has died: who knows whom that was
+                self._release()
+                return False
+        finally:
+            os.close(handle)
         return pid in self.members()
+
+    def _release(self) -> None:
+        """Send all members back to where we are."""
+        for folder in self.folders.values():
+            for pid in self.members():
+                with contextlib.suppress(OSError):
+                    _write(folder.parent / "cgroup.procs", str(pid))
 
     def members(self) -> set[int]:
         try:

@@ -39,7 +39,9 @@ class Command:
 
 
 def understand(run: str | Sequence[str], env: Mapping[str, str], cwd: Path) -> Command:
-    """How to start this command in this environment."""
+    """How to start this command in this environment and folder."""
+    if not os.path.isdir(cwd):  # also where it may not be looked at
+        raise LaunchError(f"there is no folder {cwd}; correct workdir: in the job file")
     words = _plain_words(run) if isinstance(run, str) else tuple(run)
     if words is None:
         return Command("exec", ("/bin/sh", "-c", str(run)), words=("/bin/sh", "-c", str(run)))

@@ -11,42 +11,24 @@ from argosy.live.backends.base import Phase
 from argosy.live.backends.local.control import Line, Message
 from argosy.live.backends.local.places import Places
 from argosy.live.backends.local.plans import Crew, Fail, Kill, Publish, Rules, Stage, Start
+from argosy.live.backends.local.rendezvous import Rendezvous
 from argosy.live.backends.local.status import StatusKeeper
-from argosy.live.backends.local.team import STORE, Team
-
-MOST_STORES = 3
+from argosy.live.backends.local.team import Team
 
 
 class Conductor:
-    def __init__(self, run: Mapping[str, Any], places: Places, team: Team, status: StatusKeeper, rules: Rules,
-                 start_worker: Callable[[int, tuple[str, ...]], None], fail: Callable[[int, str], None]) -> None:
-        self.places, self.team, self.status, self.start_worker, self.fail = places, team, status, start_worker, fail
-        self.name = f"{run['job']}-{run['generation']}"
+    def __init__(self, run: Mapping[str, Any], places: Places, team: Team, rendezvous: Rendezvous,
+                 status: StatusKeeper, rules: Rules, start_worker: Callable[[int, tuple[str, ...]], None],
+                 fail: Callable[[int, str], None]) -> None:
+        self.places, self.team, self.rendezvous, self.status = places, team, rendezvous, status
+        self.start_worker, self.fail = start_worker, fail
         self.kind = "resume" if run["restore"] else "start"
         self.asked_at: float = run["asked_at"]
         self.crew = Crew(rules)
-        self._port: int | None = None  # of the rendezvous store
-        self._stores = 0
-        self._unsent: list[Publish] = []
         self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and those before
         self._recovering_since: float | None = None
         self._worst_gap = 0.0
         self._rest = 0  # the number of the rest that workers were asked to take; 0: none
-
-    # -- the store
-
-    def start_store(self) -> None:
-        if self._stores >= MOST_STORES:
-            self.status.tell("the rendezvous store can not be started; is torch installed for this interpreter?")
-            return
-        self._stores += 1
-        self.team.nursery.start_store(STORE)
-
-    def store_at(self, port: int) -> None:
-        self._port = port
-        for plan in self._unsent:
-            self._send_plan(plan)
-        self._unsent.clear()
 
     # -- what is wanted
 
@@ -144,8 +126,6 @@ class Conductor:
             return
         if not self.status.hot:
             self.status.hot, self.status.changed = True, True
-        if self._stores == 0:
-            self.start_store()
         self.crew.hello(number, now)
         if self._rest and member.rests:
             line.send({"op": "rest", "number": self._rest})
@@ -162,6 +142,7 @@ class Conductor:
             self.status.phase = Phase.RUNNING
         if self.crew.pending:
             return
+        self.rendezvous.forget(self.crew.version - 1)
         gap_s = round(self._worst_gap, 4)
         if self.kind:
             workers, warm = len(self.crew.members), self.team.nursery.warm
@@ -210,10 +191,7 @@ class Conductor:
                 case Publish():
                     if action.recover:
                         self._recovering_since = self._recovering_since or now
-                    if self._port is None:
-                        self._unsent.append(action)
-                    else:
-                        self._send_plan(action)
+                    self._send_plan(action)
                 case Kill(number, why):
                     self.status.tell(f"worker {number} {why} and was killed")
                     self.team.kill(number, why)
@@ -230,7 +208,7 @@ class Conductor:
         }
         message = {
             "op": "plan", "version": plan.version, "members": list(plan.members), "recover": plan.recover,
-            "store": {"host": "127.0.0.1", "port": self._port, "prefix": f"{self.name}-{plan.version}"},
+            "store": self.rendezvous.place(plan.version),
             "devices": devices,
         }
         told = [self.team.members[n] for n in (*plan.members, *plan.leavers) if n in self.team.members]

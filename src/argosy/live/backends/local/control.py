@@ -16,12 +16,17 @@ from argosy.live.backends.local.reactor import Reactor
 from argosy.live.backends.local.sockets import short_path
 
 MAX_LINE = 1 << 20
+MAX_FIRST_LINE = 1 << 12  # of one who has not said yet who he is
+MOST_LINES = 512
+MOST_COMPLAINTS = 20
 
 Message = dict[str, Any]
 
 
 def _readable(connection: socket.socket) -> bool:
-    return bool(select.select([connection], [], [], 0)[0])
+    poll = select.poll()  # select itself takes no descriptors above 1023
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Line:
@@ -47,15 +52,15 @@ class Line:
                 continue  # what is no message is not for us
             if isinstance(message, dict) and self.open:
                 self._pass_on(message)
-        if not data or len(self._bytes) > MAX_LINE:
+        if not data or len(self._bytes) > (MAX_LINE if self.worker is not None else MAX_FIRST_LINE):
             self.server.drop(self)
 
     def _pass_on(self, message: Message) -> None:
         """A message that we do not understand must not end the run of the one who sent it."""
         try:
             self.server.on_message(self, message)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            traceback.print_exc()
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            self.server.complain()
 
     def send(self, message: Message) -> None:
         try:
@@ -69,6 +74,7 @@ class LineServer:
                  on_message: Callable[[Line, Message], None]) -> None:
         self.reactor, self.path, self.uids, self.on_message = reactor, path, uids, on_message
         self.lines: set[Line] = set()
+        self._complaints = 0
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         with short_path(path) as short:
@@ -78,11 +84,17 @@ class LineServer:
         reactor.watch(self._listener, self._accept)
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # he has gone again
+            return
         pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid not in self.uids:
+        strangers = [line for line in self.lines if line.worker is None]
+        if uid not in self.uids or (len(self.lines) >= MOST_LINES and not strangers):
             connection.close()
             return
+        if len(self.lines) >= MOST_LINES:
+            self.drop(strangers[0])
         line = Line(connection, self, pid)
         self.lines.add(line)
         self.reactor.watch(connection, line.readable)
@@ -95,6 +107,12 @@ class LineServer:
             for _ in range(100):  # one who never stops talking does not hold up the rest
                 if line.open and _readable(line.connection):
                     line.readable()
+
+    def complain(self) -> None:
+        """Tell of a message that was not understood; not of every one, or a job could fill the disk with them."""
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            traceback.print_exc()
 
     def drop(self, line: Line) -> None:
         if line in self.lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ class Journal:
         self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
         progress = run["spec"].get("progress")
         self.progress = ProgressReader(progress["pattern"], progress.get("total")) if progress else None
+        self.progress_at = time.monotonic()  # when it last got on: a new step, or any line where steps are not read
         self.several = False  # more than one worker prints: lines say whose they are
 
     def output(self, member: Member, lines: list[bytes]) -> None:
@@ -28,8 +30,11 @@ class Journal:
         prefix = b"[%d] " % member.number if self.several else b""
         self.log.write(b"".join(prefix + line for line in lines))
         if self.progress is None or self.progress.given_up or self.status.hot:
+            self.progress_at = time.monotonic()
             return
         if report := self.progress.read(lines):
+            if report["step"] != self.status.report.get("step"):
+                self.progress_at = time.monotonic()
             self.status.take_report(report)
         if self.progress.given_up:
             self.status.tell("the progress pattern takes too long on this log; progress is no longer read")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import pwd
 import signal
 import time
 from pathlib import Path
@@ -16,24 +16,27 @@ from argosy.live.backends.local.cgroups import Cgroup
 from argosy.live.backends.local.conductor import Conductor
 from argosy.live.backends.local.control import Line, LineServer, Message
 from argosy.live.backends.local.journal import Journal
-from argosy.live.backends.local.nursery import Nursery
+from argosy.live.backends.local.nursery import WARM_LIMIT_S, Nursery
 from argosy.live.backends.local.places import Place, Places, rank_variables, read_assignment, slots, worker_request
 from argosy.live.backends.local.plans import Rules
 from argosy.live.backends.local.reactor import Reactor
 from argosy.live.backends.local.records import RunFolder, write_record
 from argosy.live.backends.local.remains import clean_up
+from argosy.live.backends.local.rendezvous import Rendezvous
 from argosy.live.backends.local.sockets import free_port, socket_folder
 from argosy.live.backends.local.status import StatusKeeper
-from argosy.live.backends.local.team import STORE, Team
+from argosy.live.backends.local.team import Team
 from argosy.live.backends.local.turns import Turns
 from argosy.live.backends.local.verdict import End, came_to_its_end, how_it_ended, stopped, verdict
 
 TICK_S = 0.25
+UNTOLD_S = 10.0  # so long after its processes are gone a run is over, whether or not anybody reports it
 
 
 class Supervisor:
     def __init__(self, folder: RunFolder, run: dict[str, Any]) -> None:
         self.folder, self.run = folder, run
+        self.uid: int = run.get("uid", os.getuid())  # whose processes its workers are
         self.reactor = Reactor()
         self.status = StatusKeeper(folder, run)
         self.target: Assignment = read_assignment(run["assignment"])
@@ -44,48 +47,59 @@ class Supervisor:
         self.failure: tuple[int, str] | None = None  # it can not go on: code and reason
         self.ends: list[End] = []  # of its workers
         self.master_port = free_port()
-        self.last_tick = time.monotonic()
+        self.last_tick = self.last_opened = time.monotonic()
+        self.warm_limit_s = float(run.get("settings", {}).get("warm_limit_s", WARM_LIMIT_S))
         self.started_after: float | None = None  # s; of a job without the SDK
         self.last_write, self.kill_at, self.finished = 0.0, 0.0, False
+        self.nobody_since = math.inf  # all were killed, and since then no process of the run is left
 
     # -- start
 
     def begin(self) -> None:
-        user = self.run.get("user")
-        uids = {os.getuid(), pwd.getpwnam(user).pw_uid} if user else {os.getuid()}
+        user, uids = self.run.get("user"), {os.getuid(), self.uid}
         self.sockets = socket_folder(self.folder.path, user)
         self.control = LineServer(self.reactor, self.sockets / "control", uids, self.hear)
         if user:
-            os.chown(self.control.path, pwd.getpwnam(user).pw_uid, -1)
+            os.chown(self.control.path, self.uid, -1, follow_symlinks=False)
         self.commands = LineServer(self.reactor, self.folder.path / "commands", {0, os.getuid()}, self.obey)
         self.cgroup = Cgroup.make(f"argosy-{self.run['marker']}", self.run.get("limits", {}))
+        self.rendezvous = Rendezvous(self.uid)
         me = processes.process(os.getpid())
         self.record = {
             "pid": os.getpid(), "started": me.started if me else 0, "sockets": str(self.sockets),
+            "rendezvous": str(self.rendezvous.folder),
             "cgroup": {k: str(v) for k, v in self.cgroup.folders.items()} if self.cgroup else {},
         }
-        write_record(self.folder.supervisor, self.record, durable=True)
+        try:
+            write_record(self.folder.supervisor, self.record, durable=True)
+        except OSError:  # a full disk: this run does not begin, and nobody else knows of its group
+            if self.cgroup is not None:
+                self.cgroup.remove()
+            raise
         self.open_nursery(self.run.get("zygote"))
         self.reactor.every(TICK_S, self.tick)
         self.status.write()
 
     def open_nursery(self, zygote: str | None) -> None:
-        nursery = Nursery.from_zygote(Path(zygote)) if zygote else None
+        nursery = Nursery.from_zygote(Path(zygote), self.uid) if zygote else None
         if nursery is None:
             if self.run.get("zygote"):
                 self.status.tell("there is no warm interpreter; the job starts cold")
-            nursery = Nursery.forked(self.run.get("user"))
+            nursery = Nursery.forked(self.run.get("user"), self.uid)
         nursery.on_message = self.from_nursery
         self.team = Team(self.reactor, nursery, self.cgroup, self.journal.output)
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
-        self.conductor = Conductor(self.run, self.places, self.team, self.status, rules, self.start_worker, self.fail)
+        rules.stuck_s = self.run["spec"].get("hang_after") or rules.stuck_s
+        self.conductor = Conductor(
+            self.run, self.places, self.team, self.rendezvous, self.status, rules, self.start_worker, self.fail
+        )
         self.turns = Turns(self.team, self.conductor, self.status, self.places)
-        self.reactor.watch(nursery.door.connection, nursery.readable)
+        self.reactor.watch(nursery.connection, nursery.readable)
 
     def from_nursery(self, message: dict[str, Any]) -> None:
         op = message["op"]
         if op == "nursery":
-            if self.cgroup is not None and not self.cgroup.add(message["pid"]):
+            if self.cgroup is not None and not self.cgroup.add(self.team.nursery.pid, self.uid):
                 self.cgroup.remove()
                 self.cgroup = self.team.cgroup = None
             with contextlib.suppress(OSError):  # on a full disk it is not known whom to kill, but it runs
@@ -93,21 +107,25 @@ class Supervisor:
             self.start_workers()
         elif op == "started":
             self.started(message["id"], message["pid"])
-        elif op == "store":
-            self.conductor.store_at(message["port"])
-        elif op == "ended" and message["id"] == STORE:
-            self.team.store_pid = 0
-            if self.stopping_since is None and not self.conductor.crew.ending:
-                self.status.tell("the rendezvous store died and is started again")
-                self.conductor.start_store()
+        elif op == "refused":
+            self.refuse(message["why"])
         elif op == "ended":
             self.ended(message["id"], message["code"])
         elif op == "gone":
             self.nursery_gone()
 
+    def refuse(self, why: str) -> None:
+        """What starts its workers cannot be trusted: end what belongs to the run, and nothing else."""
+        self.reactor.unwatch(self.team.nursery.connection)
+        for number in list(self.team.members):
+            self.team.ended(number)
+        interpreter = self.run["cold"]["argv"][0]
+        self.finish(1, f"{interpreter} {why}; it is no Python interpreter that can start workers, use another one")
+
     def nursery_gone(self) -> None:
-        """A zygote that could not get warm: start cold instead. Later: its workers died with it."""
-        self.reactor.unwatch(self.team.nursery.door.connection)
+        """A zygote that did not get warm: start cold instead. Later: its workers died with it."""
+        self.reactor.unwatch(self.team.nursery.connection)
+        self.team.nursery.close()
         if self.team.nursery.pid == 0 and self.team.nursery.warm and self.stopping_since is None:
             self.open_nursery(None)
             return
@@ -120,7 +138,6 @@ class Supervisor:
         self.turns.paused = self.target.paused
         self.in_force, self.status.version = wanted, self.target.version
         if self.status.hot:
-            self.conductor.start_store()
             self.conductor.want(wanted)
         elif self.run["spec"].get("processes") == "per-gpu":
             for slot in wanted:
@@ -135,8 +152,10 @@ class Supervisor:
         self.team.start(number, of, request)
 
     def started(self, number: int, pid: int) -> None:
-        self.team.started(number, pid)
-        if number == STORE:
+        if not self.team.started(number, pid):
+            self.refuse(f"calls process {pid} a worker that it has started, which it has not")
+            return
+        if number not in self.team.members:
             return
         if self.turns.paused:
             self.team.freeze(True)
@@ -160,20 +179,44 @@ class Supervisor:
         self.settle()
 
     def tick(self) -> None:
-        now = time.monotonic()
+        now, passed_from = time.monotonic(), self.last_tick
         if now - self.last_tick > 8 * TICK_S:  # this process was held up, so nobody could be heard
             self.conductor.crew.forgive(now)
         self.last_tick = now
         if self.turns.paused:
             self.conductor.crew.forgive(now)
+            self.journal.progress_at += now - passed_from
         elif self.stopping_since is None and self.status.hot:
             self.conductor.decide()
             self.turns.look()
-        if self.failure is not None or (self.stopping_since is not None and now > self.kill_at):
-            self.team.kill_all()
+        elif self.stopping_since is None:
+            self.look_for_a_hang(now)
+        if self.team.nursery.pid == 0 and self.team.nursery.warm and now - self.last_opened > self.warm_limit_s:
+            self.nursery_gone()
+        if (self.failure is not None or self.stopping_since is not None) and now > self.kill_at:
+            self.end_by_force(now)
+            if self.finished:
+                return
         self.settle()
         if self.status.changed or time.time() - self.last_write > 1.0:
             self.write_status()
+
+    def look_for_a_hang(self, now: float) -> None:
+        """Without the SDK there are no signs of life; where the job file sets a limit, its log has to get on."""
+        limit = self.run["spec"].get("hang_after")
+        reported_at = self.conductor.crew.progress_at or 0.0  # by a framework that cannot resize, but says where it is
+        got_on = max(self.journal.progress_at, reported_at)
+        if limit is not None and now - got_on > limit and self.failure is None:
+            what = "showed no new step in its log" if self.journal.progress else "printed nothing"
+            self.fail(1, f"it {what} for {limit:g} s (see hang_after:)")
+
+    def end_by_force(self, now: float) -> None:
+        """Kill all, and do not wait for ever to be told that nobody is left."""
+        if self.team.everybody() or self.nobody_since == math.inf:
+            self.nobody_since = now
+        self.team.kill_all()
+        if now - self.nobody_since > UNTOLD_S:
+            self.finish(*(self.failure or (-signal.SIGKILL, "killed: it did not leave in time")))
 
     def write_status(self) -> None:
         self.last_write = time.time()
@@ -265,6 +308,7 @@ class Supervisor:
             self.failure = (code, why or self.ends[-1].text)
             self.status.tell(f"the run fails: {self.failure[1]}")
             self.conductor.crew.ending = True
+            self.kill_at = time.monotonic()
         self.team.kill_all()
 
     def conclude(self) -> None:
@@ -288,7 +332,8 @@ class Supervisor:
         self.team.drain()
         self.team.kill_all()
         self.team.nursery.close()
-        clean_up(self.record, self.team.leaders, self.run["marker"])
+        clean_up(self.record, self.team.leaders, self.run["marker"], self.uid)
+        self.rendezvous.remove()
         self.journal.log.close()
         self.status.message, self.status.workers = message, []
         while not self.status.write_exit(code):

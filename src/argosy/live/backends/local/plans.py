@@ -10,6 +10,7 @@ done. A plan is a numbered list of members in rank order. Three rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -32,7 +33,6 @@ class Worker:
     step: int = -1
     has_state: bool = False
     waits: bool | None = None  # for the others, in a step; None: it has not said
-    same_since: float = 0.0  # since then it waits or works, whichever it is, and has completed no step
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ Action = Start | Publish | Kill | Fail
 @dataclass(slots=True)
 class Rules:
     hang_s: float = 30.0  # no sign of life for so long: the worker hangs
-    stuck_s: float = 7200.0  # lives, but completes no step for so long while another waits for it: it hangs too
+    stuck_s: float = 7200.0  # all give signs of life, but no step is completed for so long: the training hangs
     patience_s: float = 20.0  # go on without newcomers that are not ready by then
     leave_s: float = 10.0  # a leaver that has not gone by then is killed
     broken_s: float = 1.0  # a broken group in which nobody has died is formed again after this
@@ -84,12 +84,16 @@ class Crew:
     pending: set[int] = field(default_factory=set)  # members that have not taken up the newest plan
     ending: bool = False  # somebody has said that the training is done
     replaced: list[float] = field(default_factory=list)
+    progress_at: float | None = None  # when a step was completed that nobody had before; pauses do not count
     _next: int = 0
     _lost_slots: list[str] = field(default_factory=list)
     _waiting_since: float | None = None
     _broken_since: float | None = None
     _recovering: bool = False  # the newest plan is one to recover with
     _leaving_since: float | None = None
+    _best_step: int = 0
+    _looked_at: float | None = None  # when something was last decided or forgiven
+    _unstuck: bool = False  # without a step since then, something was done about it already
 
     # -- events
 
@@ -110,9 +114,9 @@ class Crew:
 
     def beat(self, number: int, step: int, now: float, waits: bool | None = None) -> None:
         if worker := self.workers.get(number):
-            if step > worker.step or (waits is not None and waits != worker.waits):
-                worker.same_since = now
             worker.heard, worker.step = now, max(step, worker.step)
+            if step > self._best_step:
+                self._best_step, self.progress_at, self._unstuck = step, now, False
             worker.waits = worker.waits if waits is None else waits
 
     def broken(self, number: int, version: int, now: float) -> None:
@@ -148,7 +152,10 @@ class Crew:
     def forgive(self, now: float) -> None:
         """They could not be heard, or could not speak: a pause, or this process itself was held up."""
         for worker in self.workers.values():
-            worker.heard = worker.same_since = now
+            worker.heard = now
+        if self.progress_at is not None and self._looked_at is not None:
+            self.progress_at += now - self._looked_at
+        self._looked_at = now
 
     # -- what is
 
@@ -162,9 +169,12 @@ class Crew:
     # -- what to do
 
     def decide(self, now: float) -> list[Action]:
+        self._looked_at = now
         if self.ending:
-            return list(self._silent(now))
+            return [*self._silent(now), *self._without_end(now)]
         actions: list[Action] = list(self._judge(now))
+        if any(isinstance(action, Fail) for action in actions):
+            return actions
         if self.version and (recovery := self._recover(now)):
             actions.append(recovery)
             if isinstance(recovery, Fail):
@@ -175,8 +185,8 @@ class Crew:
             actions.append(plan)
         return actions
 
-    def _judge(self, now: float) -> Iterable[Kill]:
-        """Workers that are silent, and leavers that do not leave."""
+    def _judge(self, now: float) -> Iterable[Kill | Fail]:
+        """Workers that are silent, leavers that do not leave, and a training that does not get on."""
         for worker in list(self.workers.values()):
             if worker.stage is Stage.LEAVING:
                 since = self._leaving_since
@@ -193,15 +203,34 @@ class Crew:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
 
-    def _stuck(self, now: float) -> Iterable[Kill]:
-        """Members that work on and complete no step, while another waits for them. (Its waits end now and then.)"""
-        members = [self.workers[number] for number in self.members if number in self.workers]
-        if not any(worker.waits and now - worker.same_since > self.rules.stuck_s / 8 for worker in members):
+    def _hangs(self, now: float) -> bool:
+        """Has no step been completed for too long? Signs of life are none of progress: they come from other threads."""
+        if self.progress_at is None:
+            self.progress_at = now
+        return now - self.progress_at > self.rules.stuck_s
+
+    def _stuck(self, now: float) -> Iterable[Kill | Fail]:
+        """Those for whom others wait are to blame; where all wait the group is formed again. That is tried once."""
+        if not self._hangs(now):
             return
+        members = [self.workers[number] for number in self.members if number in self.workers]
+        waiting = [worker for worker in members if worker.waits]
+        if self._unstuck or not waiting:
+            yield Fail(f"its workers live, but completed no step for {self.rules.stuck_s:g} s (see hang_after:)")
+            return
+        self._unstuck, self.progress_at = True, now
         for worker in members:
-            if worker.waits is False and now - worker.same_since > self.rules.stuck_s:
+            if not worker.waits:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"completed no step for {self.rules.stuck_s:g} s, and others wait for it,")
+        if len(waiting) == len(members):
+            self._broken_since = -math.inf
+
+    def _without_end(self, now: float) -> Iterable[Kill]:
+        """When the training is complete for one, the others cannot take much longer."""
+        for worker in list(self.workers.values()) if self._hangs(now) else ():
+            self.lost(worker.number)
+            yield Kill(worker.number, f"did not end for {self.rules.stuck_s:g} s after others had")
 
     def _recover(self, now: float) -> Publish | Fail | None:
         died = any(number not in self.workers for number in self.members)

@@ -1,4 +1,8 @@
-"""What /proc tells of processes, and how to kill all that belongs to a run."""
+"""What /proc tells of processes, and how to signal those of a run and no others.
+
+A supervisor of root's could signal anybody. So every signal names the user whose processes it is meant for, and goes
+through a descriptor of the process, which no other process that is given the same number can inherit.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ class Process(NamedTuple):
     pid: int
     state: str
     parent: int
+    group: int
     session: int
     started: int  # clock ticks after boot: with the pid it names a process for good
 
@@ -25,8 +30,17 @@ def process(pid: int) -> Process | None:
             fields = file.read().rsplit(b")", 1)[1].split()
     except (OSError, IndexError):
         return None
-    found = Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    found = Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
     return None if found.state in "ZX" else found
+
+
+def owner(pid: int) -> int | None:
+    """The user who started it, also if it has another's rights since; only that user may signal it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
+    except (OSError, StopIteration):
+        return None
 
 
 def is_same(pid: int, started: int) -> bool:
@@ -35,61 +49,67 @@ def is_same(pid: int, started: int) -> bool:
     return found is not None and found.started == started
 
 
-def all_processes() -> list[Process]:
-    return [found for name in os.listdir("/proc") if name.isdigit() and (found := process(int(name)))]
+def numbered(pids: Iterable[int]) -> set[Process]:
+    """The living processes of these numbers."""
+    return {found for pid in pids if (found := process(pid))}
 
 
-def descendants(ancestors: Iterable[int]) -> set[int]:
+def all_processes() -> set[Process]:
+    return numbered(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def descendants(ancestors: Iterable[int]) -> set[Process]:
     """All processes below these, without them."""
-    children: dict[int, list[int]] = {}
+    children: dict[int, list[Process]] = {}
     for found in all_processes():
-        children.setdefault(found.parent, []).append(found.pid)
-    below: set[int] = set()
+        children.setdefault(found.parent, []).append(found)
+    below: set[Process] = set()
     todo = list(ancestors)
     while todo:
-        for pid in children.get(todo.pop(), ()):
-            if pid not in below:
-                below.add(pid)
-                todo.append(pid)
+        for found in children.get(todo.pop(), ()):
+            if found not in below:
+                below.add(found)
+                todo.append(found.pid)
     return below
 
 
-def in_sessions(leaders: Iterable[tuple[int, int]]) -> set[int]:
-    """Processes of the sessions that these leaders (pid, started) opened, also when the leader has died."""
+def in_sessions(leaders: Iterable[tuple[int, int]], uid: int) -> set[Process]:
+    """This user's processes of the sessions that these leaders (pid, started) opened, also if the leader has died."""
     sessions = set()
     for pid, started in leaders:
         found = process(pid)
         if found is None or found.started == started:  # otherwise the number belongs to somebody else by now
             sessions.add(pid)
-    return {found.pid for found in all_processes() if found.session in sessions}
+    return {found for found in all_processes() if found.session in sessions and owner(found.pid) == uid}
 
 
-def with_variable(assignment: str) -> set[int]:
-    """Processes that were executed with this environment variable, such as "ARGOSY_RUN=…"."""
+def with_variable(assignment: str, uid: int) -> set[Process]:
+    """This user's processes that were executed with an environment variable, such as "ARGOSY_RUN=…"."""
     wanted, found = assignment.encode(), set()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
+                if wanted in file.read().split(b"\0") and owner(int(name)) == uid:
                     found.add(int(name))
-    return found
+    return numbered(found)
 
 
-def send(pids: Iterable[int], number: signal.Signals) -> None:
-    for pid in pids:
+def send(found: Iterable[Process], number: signal.Signals, uid: int) -> None:
+    """Signal those of them that live and are this user's."""
+    for one in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+            handle = os.pidfd_open(one.pid)
+            try:
+                if is_same(one.pid, one.started) and owner(one.pid) == uid:
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
 
 
-def send_to_group(leader: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
-
-
-def wait_gone(pids: Iterable[int], seconds: float) -> set[int]:
+def wait_gone(found: Iterable[Process], seconds: float) -> set[Process]:
     """Wait until they are dead; those that are not in time."""
-    end, left = time.monotonic() + seconds, set(pids)
-    while left := {pid for pid in left if process(pid)}:
+    end, left = time.monotonic() + seconds, set(found)
+    while left := {one for one in left if is_same(one.pid, one.started)}:
         if time.monotonic() > end:
             break
         time.sleep(0.01)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from argosy.live.safe_files import read_file
+
 MAX_BYTES = 4 << 20  # of a record: a job must not fill the daemon's memory through its reports
 
 
@@ -27,7 +29,7 @@ class RunFolder:
 
     def take_lock(self) -> int | None:
         """A locked descriptor, or None if a supervisor holds it."""
-        fd = os.open(self.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -50,7 +52,7 @@ class RunFolder:
 def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
     """Replace the file; `durable`: it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.new")
-    fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         data = json.dumps(content).encode()
         while data:  # on a disk that is nearly full a part is written, and the next call says so
@@ -71,8 +73,7 @@ def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> No
 def read_record(path: Path) -> dict[str, Any] | None:
     """What the file says, or None if there is none or it is no record."""
     try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(MAX_BYTES))
+        content = json.loads(read_file(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+TIMEOUT_S = 5.0
 LONGEST_PATH = 100  # of a socket that others open by its name; the system takes 107 bytes
 
 
@@ -23,8 +23,10 @@ def short_path(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def connect(path: Path) -> socket.socket:
+def connect(path: Path, timeout_s: float = TIMEOUT_S) -> socket.socket:
+    """A connection whose calls never wait longer; where too many wait for an answer already, there is none at once."""
     connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_s)
     try:
         with short_path(path) as short:
             connection.connect(short)
@@ -43,11 +45,13 @@ def free_port() -> int:
 
 
 def socket_folder(folder: Path, user: str | None) -> Path:
-    """Where the workers' socket lies: its path must be short, and the run's user must be able to reach it."""
+    """Where the workers' socket lies: its path must be short, and the run's user must be able to reach it.
+
+    The folder stays ours: whoever may change it could put a link in the place of the socket.
+    """
     if user is None and len(os.fsencode(folder)) + len("/control") <= LONGEST_PATH:
         return folder
     made = Path(tempfile.mkdtemp(prefix="argosy-"))
     if user is not None:
-        account = pwd.getpwnam(user)
-        os.chown(made, account.pw_uid, account.pw_gid)
+        made.chmod(0o711)
     return made

@@ -13,9 +13,8 @@ from argosy.live.backends.local.cgroups import Cgroup
 from argosy.live.backends.local.control import Line
 from argosy.live.backends.local.logs import Splitter
 from argosy.live.backends.local.nursery import Nursery
+from argosy.live.backends.local.processes import Process
 from argosy.live.backends.local.reactor import Reactor
-
-STORE = -1  # the name of the rendezvous store beside the workers' numbers
 
 
 @dataclass(slots=True)
@@ -46,7 +45,6 @@ class Team:
                  on_output: Callable[[Member, list[bytes]], None]) -> None:
         self.reactor, self.nursery, self.cgroup, self.on_output = reactor, nursery, cgroup, on_output
         self.members: dict[int, Member] = {}  # the living
-        self.store_pid = 0
         self.leaders: list[dict[str, Any]] = []  # every worker there has been: its session may outlive it
         self._readers: dict[int, Member] = {}
 
@@ -60,15 +58,19 @@ class Team:
         self.nursery.start({**request, "id": number}, writer)
         os.close(writer)
 
-    def started(self, number: int, pid: int) -> None:
-        if number == STORE:
-            self.store_pid = pid
-        elif member := self.members.get(number):
-            found = processes.process(pid)
-            member.pid, member.started = pid, found.started if found else 0
-            self.leaders = [*self.leaders[-999:], {"pid": pid, "started": member.started}]
+    def started(self, number: int, pid: int) -> bool:
+        """The nursery has forked a worker. False: that process is none of its children, so it lies."""
+        found = processes.process(pid)
+        if found is None:  # it has died already, and its end is about to be told
+            return True
+        if found.parent != self.nursery.pid or processes.owner(pid) != self.nursery.uid:
+            return False
+        if member := self.members.get(number):
+            member.pid, member.started = pid, found.started
+            self.leaders = [*self.leaders[-999:], {"pid": pid, "started": found.started}]
             if member.killed:
                 self.kill(number, member.killed)
+        return True
 
     def ended(self, number: int) -> Member | None:
         """Forget a worker that has died; the rest of its output is still read."""
@@ -109,39 +111,40 @@ class Team:
 
     # -- signals
 
-    def everybody(self) -> set[int]:
-        """All processes of the run, the nursery and the store excepted."""
+    def everybody(self) -> set[Process]:
+        """All processes of the run, the nursery excepted."""
         found = processes.descendants([self.nursery.pid]) if self.nursery.pid else set()
         if self.cgroup is not None:
-            found |= self.cgroup.members()
-        return found - {self.nursery.pid, self.store_pid, os.getpid()}
+            found |= processes.numbered(self.cgroup.members())
+        return {one for one in found if one.pid not in (self.nursery.pid, os.getpid())}
 
     def kill_all(self) -> None:
-        processes.send(self.everybody(), signal.SIGKILL)
+        self._send(self.everybody(), signal.SIGKILL)
+
+    def _send(self, found: set[Process], number: signal.Signals) -> None:
+        processes.send(found, number, self.nursery.uid)
 
     def kill(self, number: int, why: str) -> None:
         """One whose process is not known yet is killed when it is."""
         if member := self.members.get(number):
             member.killed = why
-            processes.send(_processes_of(member), signal.SIGKILL)
+            self._send(self._processes_of(member), signal.SIGKILL)
 
     def ask_to_end(self, member: Member, *, group: bool) -> None:
         """SIGTERM: to the whole group for commands, to the program alone where we run it ourselves."""
-        if member.pid and processes.is_same(member.pid, member.started):
-            if group:
-                processes.send_to_group(member.pid, signal.SIGTERM)
-            else:
-                processes.send([member.pid], signal.SIGTERM)
+        found = self._processes_of(member)
+        meant = {one for one in found if one.pid == member.pid or (group and one.group == member.pid)}
+        self._send(meant, signal.SIGTERM)
 
     def freeze(self, frozen: bool) -> None:
         for member in self.members.values():
-            processes.send(_processes_of(member), signal.SIGSTOP if frozen else signal.SIGCONT)
+            self._send(self._processes_of(member), signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def pin(self, number: int, cpus: list[int] | None) -> None:
         """Give a running worker other cores, with all its threads."""
         if cpus and (member := self.members.get(number)) and member.pid:
-            for pid in _processes_of(member):
-                for thread in _threads(pid):
+            for one in self._processes_of(member):
+                for thread in _threads(one.pid):
                     try:
                         os.sched_setaffinity(thread, cpus)
                     except OSError:
@@ -153,11 +156,12 @@ class Team:
             for member in self.members.values()
         ]
 
-
-def _processes_of(member: Member) -> set[int]:
-    """A worker with its children; one that was just forked may not have its session yet."""
-    found = processes.in_sessions([(member.pid, member.started)]) if member.pid else set()
-    return found | {member.pid} if processes.is_same(member.pid, member.started) else found
+    def _processes_of(self, member: Member) -> set[Process]:
+        """A worker with its children; one that was just forked may not have its session yet."""
+        if not member.pid:
+            return set()
+        leader = {one for one in processes.numbered([member.pid]) if one.started == member.started}
+        return leader | processes.in_sessions([(member.pid, member.started)], self.nursery.uid)
 
 
 def _threads(pid: int) -> list[int]:

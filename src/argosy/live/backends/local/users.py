@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pwd
+import select
+import signal
+import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from argosy.live.backends.base import LaunchError, Run
+from argosy.live.backends.local.detach import Identity
+from argosy.live.safe_files import folder, make_folder
+
+LOOK_S = 10.0
 
 
 def must_switch(user: str | None) -> str | None:
@@ -35,25 +47,97 @@ def environment_of(user: str | None) -> dict[str, str]:
     }
 
 
-def hand_over(run: Run, home: Path) -> None:
-    """The folder for its checkpoints, which belongs to the run's user and can be reached by that user."""
-    checkpoints = run.home / "checkpoints" / f"gen-{run.key.generation}"
-    checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
-    user = must_switch(run.user)
+def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `look` finds (plain JSON) with the rights of that user: nobody may see more through us than by himself.
+
+    It is done in a child of this process, so a folder that does not answer does not hold us up for ever either.
+    """
     if user is None:
-        return
-    account = pwd.getpwnam(user)
-    for folder in (run.home / "checkpoints", *(run.home / "checkpoints").iterdir()):
-        os.chown(folder, account.pw_uid, account.pw_gid)
-    _close_all_beside(run.home, home)
+        return look()
+    identity = Identity.of(user)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _answer(writer, identity, look)
+    os.close(writer)
+    try:
+        data = _read_all(reader, time.monotonic() + LOOK_S)
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not data:
+        raise LaunchError(f"the files of {user!r} did not answer within {LOOK_S:g} s; is a network disk down?")
+    answer: dict[str, Any] = json.loads(data)
+    if "refused" in answer:
+        raise LaunchError(answer["refused"])
+    found: dict[str, Any] = answer["found"]
+    return found
 
 
-def _close_all_beside(folder: Path, home: Path) -> None:
+def _read_all(reader: int, until: float) -> bytes:
+    """All that is written until the other end is closed; nothing if that takes longer: its user may stop the child."""
+    data = b""
+    ready = select.poll()  # select() knows no descriptor beyond 1,023
+    ready.register(reader, select.POLLIN)
+    while ready.poll(max(0.0, until - time.monotonic()) * 1000):
+        chunk = os.read(reader, 1 << 16)
+        if not chunk:
+            return data
+        data += chunk
+    return b""
+
+
+def _answer(writer: int, identity: Identity, look: Callable[[], dict[str, Any]]) -> None:
+    """In the child: become that user for good, look, and go."""
+    try:
+        identity.take_on()
+        try:
+            answer: dict[str, Any] = {"found": look()}
+        except (LaunchError, OSError) as refused:
+            answer = {"refused": str(refused)}
+        with os.fdopen(writer, "wb") as answers:
+            answers.write(json.dumps(answer).encode())
+    finally:
+        os._exit(0)
+
+
+def hand_over(run: Run, home: Path) -> None:
+    """Make the folder for its checkpoints, which belongs to the run's user and can be reached by that user.
+
+    The folders above it stay ours, so that no user can put anything else in the place of one.
+    """
+    user = must_switch(run.user)
+    account = pwd.getpwnam(user) if user is not None else None
+    owner = (account.pw_uid, account.pw_gid) if account else None
+    name = f"gen-{run.key.generation}"
+    try:
+        with folder(run.home) as job:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir("checkpoints", 0o700, dir_fd=job)
+            with folder("checkpoints", job) as checkpoints:
+                if owner is not None:
+                    os.fchown(checkpoints, os.geteuid(), os.getegid())
+                    os.fchmod(checkpoints, 0o711)
+                make_folder(name, checkpoints, owner)
+    except OSError as problem:
+        where, why = run.home / "checkpoints" / name, problem.strerror or problem
+        raise LaunchError(f"{where} cannot be made: {why}; something was put in its place, remove it") from None
+    if account is not None:
+        _open_the_way(run.home, home)
+
+
+def _open_the_way(to: Path, home: Path) -> None:
     """Others may pass through to this folder, but neither look around on the way nor read what lies beside it."""
-    path = folder.resolve()
+    path = to.resolve()
     while path.is_relative_to(home):
-        for beside in path.parent.iterdir() if path != home else ():
-            if beside != path and not beside.is_symlink() and beside.name != "jobs":
-                beside.chmod(beside.stat().st_mode & 0o7711 if beside.is_dir() else beside.stat().st_mode & 0o7700)
-        path.chmod((path.stat().st_mode & 0o7700) | 0o011)
+        with folder(path) as passed:
+            os.fchmod(passed, (os.fstat(passed).st_mode & 0o7700) | 0o011)
         path = path.parent
+    with folder(home) as top:
+        for name in os.listdir(top):  # job folders and all in them were closed when they were made
+            with contextlib.suppress(FileNotFoundError):  # a file that was only there for a moment
+                about = os.stat(name, dir_fd=top, follow_symlinks=False)
+                closed = stat.S_IMODE(about.st_mode) & (0o7711 if stat.S_ISDIR(about.st_mode) else 0o7700)
+                if not stat.S_ISLNK(about.st_mode) and closed != stat.S_IMODE(about.st_mode):
+                    os.chmod(name, closed, dir_fd=top)

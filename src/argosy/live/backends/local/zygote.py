@@ -23,11 +23,11 @@ import traceback
 
 if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.abspath(__file__))
-    from child import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, prctl  # type: ignore[import-not-found]
+    from child import PR_SET_CHILD_SUBREAPER, become_worker, prctl  # type: ignore[import-not-found]
 
     del sys.path[0]  # this folder's names must never hide the user's modules
 else:
-    from argosy.live.backends.local.child import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, prctl
+    from argosy.live.backends.local.child import PR_SET_CHILD_SUBREAPER, become_worker, prctl
 
 
 class Door:
@@ -92,8 +92,6 @@ class Nursery:
     def obey(self, message: dict) -> None:  # type: ignore[type-arg]
         if message["op"] == "start":
             self.fork(message["id"], lambda parent: become_worker(message, message["fds"][0], parent))
-        elif message["op"] == "store":
-            self.start_store(message["id"])
         for fd in message["fds"]:
             os.close(fd)
 
@@ -104,15 +102,6 @@ class Nursery:
             _run_and_leave(work, parent)
         self.names[pid] = name
         self.door.send({"op": "started", "id": name, "pid": pid})
-
-    def start_store(self, name: int) -> None:
-        """The run's rendezvous: one TCPStore server, on the loopback interface alone, outside the workers."""
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1024)
-        self.fork(name, lambda parent: _be_store(listener, parent))
-        self.door.send({"op": "store", "id": name, "port": listener.getsockname()[1]})
-        listener.close()
 
     def reap(self) -> None:
         while True:
@@ -187,21 +176,6 @@ def _leave(code: int) -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(code & 0xFF)
-
-
-def _be_store(listener: socket.socket, parent: int) -> None:
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.setsid()
-    signal.set_wakeup_fd(-1)
-    if os.getppid() != parent:
-        os._exit(1)
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # it is public, the stubs forgot it
-
-    port = listener.getsockname()[1]
-    fd = os.dup(listener.fileno())
-    store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=fd)
-    while store is not None:
-        signal.pause()
 
 
 def warm_up() -> str:

@@ -1,0 +1,47 @@
+"""Limits of users: what one person may queue, run and hold at once on a shared cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+EVERYBODY = "*"  # limits of those for whom nothing else is said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one user may do; None: no limit."""
+
+    queued: int | None = None  # jobs that wait
+    running: int | None = None  # jobs that run
+    gpus: float | None = None  # GPUs held at once
+    priority: float | None = None  # the highest that the user may give
+    queues: tuple[str, ...] | None = None  # those that the user may submit to
+    array: int | None = None  # copies in one array
+
+    @property
+    def bound_runs(self) -> bool:
+        """Do they reach beyond submission, to what may run at once?"""
+        return self.running is not None or self.gpus is not None
+
+
+NAMES = tuple(field.name for field in fields(Limits))
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What is said of one user, or of `EVERYBODY`: pairs of a limit's name and its value, None for "no limit"."""
+
+    owner: str
+    given: tuple[tuple[str, Any], ...]
+
+
+def merged(given: Iterable[Mapping[str, Any]]) -> Limits:
+    """Limits from what is given in several places; later ones overrule earlier ones, limit by limit."""
+    values: dict[str, Any] = {}
+    for one in given:
+        values |= one
+    if values.get("queues") is not None:
+        values["queues"] = tuple(values["queues"])
+    return Limits(**values)

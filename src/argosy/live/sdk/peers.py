@@ -1,0 +1,47 @@
+"""Who is at the other end of a connection on this machine: gloo asks nobody for a proof, the system knows it.
+
+Anybody with an account here can connect to the port on which a worker waits for the others of its group, and so could
+take the place of one of them. The kernel's table of connections names the owner of each end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+TABLE = Path("/proc/net/tcp")
+ESTABLISHED = "01"
+
+
+def strangers(descriptors: Iterable[int], table: Path = TABLE) -> set[int]:
+    """The users other than ours that are at the other ends of these sockets."""
+    ends = {end for descriptor in descriptors if (end := _other_end(descriptor)) is not None}
+    if not ends:
+        return set()
+    try:
+        lines = table.read_text().splitlines()[1:]
+    except OSError:  # no such table: not this system
+        return set()
+    found = set()
+    for line in lines:
+        _, local, remote, state, _, _, _, uid, *_ = line.split()
+        if (local, remote) in ends and state == ESTABLISHED:
+            found.add(int(uid))
+    return found - {os.getuid()}
+
+
+def _other_end(descriptor: int) -> tuple[str, str] | None:
+    """(its address, ours), as the table writes them; None if it is no connection of this kind."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as copy:
+            if copy.family != socket.AF_INET:
+                return None
+            return _written(*copy.getpeername()), _written(*copy.getsockname())
+    except OSError:
+        return None
+
+
+def _written(address: str, port: int) -> str:
+    return f"{socket.inet_aton(address)[::-1].hex().upper()}:{port:04X}"

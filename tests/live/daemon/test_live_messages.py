@@ -1,0 +1,43 @@
+"""An error without words of its own is told by its kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from live_cluster import CLUSTER, live, spec
+
+from argosy.live.backends.base import Run, Status
+from argosy.live.backends.fake import FakeBackend
+
+
+class Mute(FakeBackend):
+    """Fails without a word."""
+
+    polls_fail = launches_fail = False
+
+    async def poll(self) -> Sequence[Status]:
+        if self.polls_fail:
+            raise TimeoutError
+        return await super().poll()
+
+    async def launch(self, run: Run) -> None:
+        if self.launches_fail:
+            raise ConnectionResetError
+        await super().launch(run)
+
+
+def test_a_backend_that_fails_without_a_message_is_told_by_its_kind(tmp_path: Path) -> None:
+    async def play() -> None:
+        backend = Mute(CLUSTER.nodes)
+        async with live(tmp_path, backend=backend) as running:
+            backend.polls_fail = True
+            problem = running.service.standing
+            await running.until(lambda: problem.backend_problem == "fake: TimeoutError")
+            backend.polls_fail, backend.launches_fail = False, True
+            (number,) = running.submit(spec())
+            await running.until(lambda: problem.backend_problem == f"launch of job {number}: ConnectionResetError")
+            await running.until(lambda: "ConnectionResetError" in running.service.job(number).message)
+
+    asyncio.run(play())

@@ -1,0 +1,31 @@
+"""What workers say over their control socket, when it is nonsense."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from argosy.live.backends.local.control import MOST_COMPLAINTS, Line, LineServer, Message
+from argosy.live.backends.local.reactor import Reactor
+
+
+def test_nonsense_ends_no_supervisor_and_fills_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a message makes fail, the next one is heard; only the first few are complained of."""
+    heard: list[Message] = []
+
+    def hear(line: Line, message: Message) -> None:
+        heard.append(message)
+        float(message["number"])
+        [][message["number"]]
+
+    server = LineServer(Reactor(), tmp_path / "control", {os.getuid()}, hear)
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.connect(str(tmp_path / "control"))
+        worker.sendall(b'{"number": ' + b"9" * 400 + b'}\n{}\n{"number": 1}\n{"number": []}\n' * 50)
+        server.catch_up()
+    server.close()
+    assert len(heard) == 151
+    assert capsys.readouterr().err.count("Traceback") == MOST_COMPLAINTS
