@@ -6,6 +6,7 @@ python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks live                     # real jobs on this machine, some minutes
+python -m benchmarks reference                # every finish time against a slow, plain simulator, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -22,7 +23,7 @@ from argosy.errors import ArgosyError, InputError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, warm, write
 
 SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
-LONG = ("growth", "faithfulness", "learning", "live")
+LONG = ("growth", "faithfulness", "learning", "live", "reference")
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)
 
@@ -33,10 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     parser.add_argument("--parts", help="of learning or live: names separated by commas; default: all")
+    parser.add_argument("--minutes", type=float, help="of live's soak: how long; default: 30, with --quick 1")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
     try:
-        options = Options(data=find_data(given.data), quick=given.quick)
+        options = Options(data=find_data(given.data), quick=given.quick, minutes=given.minutes)
         for name in given.names or SPEED:
             if name not in NAMES:
                 raise UnknownName("benchmark", name, NAMES)

@@ -35,9 +35,9 @@ def row(
     at_least: float | None = None, at_most: float | None = None, remark: str = "",
 ) -> Json:  # fmt: skip
     """A claim about a ratio. It holds if its mean does; it holds surely if the whole interval does."""
-    from argosy.report.stats import interval
+    from argosy.report.stats import paired_ratio
 
-    mean, low, high = (float(np.exp(x)) for x in interval(np.log(ratios))[:3])
+    mean, low, high, _ = paired_ratio(ratios, np.ones(len(ratios)))
     found: Json = {
         "system": system, "claim": claim, "setting": setting, "published": published, "remark": remark,
         "ours": mean, "low": low if len(ratios) > 1 else None, "high": high if len(ratios) > 1 else None,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from argosy.report.stats import Interval, interval, paired_difference
+from argosy.report.stats import Interval, interval, paired_change, paired_ratio
 from benchmarks.harness import Json, Row
 from benchmarks.learning_policies import FLOOR
 
@@ -14,11 +12,14 @@ SPEEDS = {"rough": "shipped", "measured": "measured"}
 
 
 def lower(case: Json, policy: str, than: str) -> Interval:
-    """By how many per cent of the rival's mean JCT the policy's is lower; equal seeds are compared."""
-    theirs = case["policies"][than]["jct_h"]
-    mean, low, high, n = paired_difference(theirs, case["policies"][policy]["jct_h"])
-    whole = interval(theirs).mean / 100.0
-    return Interval(mean / whole, low / whole, high / whole, n)
+    """By how many per cent of the rival's JCT the policy's is lower: equal seeds are compared, geometric mean."""
+    return reduction(case["policies"][policy]["jct_h"], case["policies"][than]["jct_h"])
+
+
+def reduction(values: Sequence[float], than: Sequence[float]) -> Interval:
+    """By how many per cent values are lower than those they belong to."""
+    mean, low, high, n = paired_change(values, than)
+    return Interval(-100.0 * mean, -100.0 * high, -100.0 * low, n)
 
 
 def percent(value: Interval) -> str:
@@ -51,10 +52,7 @@ def absent(part: str, head: Row) -> list[Row]:
 
 def ratio(case: Json, label: str) -> Interval:
     """Mean JCT relative to the floor's: geometric mean over seeds, interval over logarithms."""
-    times, floor = (np.log(case["policies"][of]["jct_h"]) for of in (label, FLOOR))
-    found = paired_difference(times, floor)
-    mean, low, high = np.exp(found[:3]).tolist()
-    return Interval(mean, low, high, found.n)
+    return paired_ratio(case["policies"][label]["jct_h"], case["policies"][FLOOR]["jct_h"])
 
 
 def ordered(policies: Json) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from argosy.report.stats import interval
 from benchmarks.harness import Json, Row, verdict
-from benchmarks.learning_figures import absent, cases_of, hours, lower, percent
+from benchmarks.learning_figures import absent, cases_of, hours, lower, percent, reduction
 from benchmarks.learning_policies import FITTED, LEARNED
 
 WITHIN = 5.0  # per cent of its teacher
@@ -67,12 +67,11 @@ def ablation_table(figures: Json) -> Sequence[Row]:
     rows: list[Row] = [head]
     cases = cases_of(figures, "ablations")
     for case in cases:
-        last, full = np.array(case["last"]), np.array(cases[0]["last"])
-        change = interval(100.0 * (1.0 - last / full))
+        change = reduction(case["last"], cases[0]["last"])
         worse = case["arm"] in PUBLISHED
         direction = ("yes" if change.mean < 0 else "**no**") + ("" if change.excludes_zero() else ", not surely")
         seeds = ", ".join(f"{value:.3f}" for value in case["last"])
-        mean = f"{last.mean():.3f}"
+        mean = f"{np.mean(case['last']):.3f}"
         gap = "" if case is cases[0] else percent(change)
         rows.append((case["arm"], seeds, mean, gap, PUBLISHED.get(case["arm"], ""), direction if worse else ""))
     return rows if len(rows) > 1 else absent("ablations", head)

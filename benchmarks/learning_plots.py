@@ -15,7 +15,7 @@ import altair as alt
 import polars as pl
 
 from argosy.report.plots import PALETTE, rows, save_png
-from argosy.report.stats import Interval, interval
+from argosy.report.stats import Interval, interval, paired_ratio
 from benchmarks.harness import RESULTS, ROOT, Json
 from benchmarks.learning_figures import SPEEDS, cases_of, ordered, ratio
 from benchmarks.learning_policies import DRF, FITTED, FLOOR, FROM_DRF, LEARNED, LITERAL
@@ -32,10 +32,10 @@ def jct_chart(figures: Json) -> Chart | None:
     for case in cases_of(figures, "jct"):
         base = case["policies"][DRF]["jct_h"]
         for label in ordered(case["policies"]):
-            of = interval([100.0 * a / b for a, b in zip(case["policies"][label]["jct_h"], base)])
+            of = _bounds(paired_ratio(case["policies"][label]["jct_h"], base))
             kind = "learned" if label in (*LEARNED, FROM_DRF) else FLOOR if label == FLOOR else "hand-written"
             where = {"scenario": case["scenario"], "speeds": f"{SPEEDS[case['speeds']]} speeds"}
-            bounds = {name: max(value, 0.0) for name, value in _bounds(of).items()}
+            bounds = {name: 100.0 * value for name, value in of.items()}
             found.append({"policy": label, "kind": kind, **where, **bounds})
     if not found:
         return None

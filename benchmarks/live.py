@@ -5,7 +5,11 @@
     suspend  suspend, and resume in a warm and in a cold worker
     exact    the same bits whatever happens; the cost of exact mode; how far the default mode drifts
     daemon   submissions, answers and passes with 10,000 queued and 1,000 running jobs, on the fake backend
-    reliability  the tests that really kill: how often, and whether anything was lost
+    restart  `argosy serve` on a home in which 100,000 jobs have ended: how soon it answers
+    fuzz     10,000 steps of everything in any order, on the fake backend
+    kills    1,000 kills of the daemon on the fake backend, 100 kills of anything while real jobs resize
+    soak     half an hour of a mix of real jobs (--minutes): does anything of the daemon grow?
+    reliability  the other tests that really kill: how often, and whether anything was lost
 
     python -m benchmarks live                        # all of it, some minutes
     python -m benchmarks live --parts resize,kill    # the others stay as they were measured last
@@ -24,7 +28,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from argosy.errors import UnknownName
-from benchmarks import live_daemon, live_elastic, live_exact, live_reliability
+from benchmarks import live_daemon, live_elastic, live_exact, live_reliability, live_restart, live_soak
 from benchmarks.harness import RESULTS, Json, Options, Row, document, write
 from benchmarks.live_exact import SEEDS
 from benchmarks.live_tables import target_table
@@ -37,6 +41,10 @@ PARTS: dict[str, Callable[[Options], Json]] = {
     "suspend": live_elastic.suspend,
     "exact": live_exact.exact,
     "daemon": live_daemon.daemon,
+    "restart": live_restart.restart,
+    "fuzz": live_reliability.fuzz,
+    "kills": live_reliability.kills,
+    "soak": live_soak.soak,
     "reliability": live_reliability.reliability,
 }
 
@@ -46,7 +54,7 @@ def run(options: Options, parts: Sequence[str] = ()) -> Json:
     for name in parts:
         if name not in PARTS:
             raise UnknownName("part of the benchmark", name, PARTS)
-    figures = {} if options.quick else last_figures()
+    measured: Json = {}
     for name in parts or PARTS:
         began, load = time.perf_counter(), os.getloadavg()[0]
         found = PARTS[name](options)
@@ -55,11 +63,11 @@ def run(options: Options, parts: Sequence[str] = ()) -> Json:
             "load_average_before": load, "load_average_after": os.getloadavg()[0], "torch": version("torch"),
             "kernel": platform.release(),
         }  # fmt: skip
-        figures[name] = found
+        measured[name] = found
         print(f"{name}: {found['made']['seconds']:.0f} s", file=sys.stderr, flush=True)
-        if not options.quick:
-            write(RESULTS, document("live", figures, SEEDS, load))
-    return figures
+        if not options.quick:  # the others are read again: another part may have been measured meanwhile
+            write(RESULTS, document("live", last_figures() | measured, SEEDS, load))
+    return measured if options.quick else last_figures() | measured
 
 
 def last_figures() -> Json:

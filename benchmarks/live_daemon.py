@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import re
 import tempfile
@@ -14,8 +16,13 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from sys import executable
 
+from argosy.cluster.cluster import Cluster
 from argosy.errors import ArgosyError
 from argosy.live.client import Client, ClientError, find_address
+from argosy.live.home import Home
+from argosy.live.service import Service
+from argosy.live.spec import JobSpec
+from argosy.live.store import Store
 from benchmarks.harness import Json, Options
 from benchmarks.live_yard import typical
 
@@ -61,8 +68,35 @@ def _measure(client: Client, home: Path, queued: int, running: int, options: Opt
             "running": running, "queued": counts["pending"], "batch_submissions_per_s": in_batches,
             "single_submissions_per_s": one_by_one, "lost": lost, "clients": CLIENTS,
             "queue_s": _spread(answers), "waiting_s": _spread(waiting),
-            "pass_s": passes, "pass_with_queue_s": under_queue,
+            "pass_s": passes, "pass_with_queue_s": under_queue, "array_turn_s": _array_turn(20_000),
         }  # fmt: skip
+
+
+def _array_turn(count: int) -> float:
+    """CPU seconds of the longest turn of the loop in which so many jobs of two arrays are taken in."""
+
+    async def play(service: Service) -> float:
+        spec = JobSpec.model_validate({"run": "true", "array": count // 2})
+        taking = asyncio.create_task(service.take_in([spec, spec], "bench"))
+        longest, before = 0.0, time.thread_time()
+        while not taking.done():
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, before = max(longest, now - before), now
+        await taking
+        return longest
+
+    with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
+        home = Home(folder)
+        home.create()
+        store = Store(home.database)
+        gc.collect()
+        gc.freeze()  # as the daemon does
+        try:
+            return asyncio.run(play(Service(store, home, Cluster.uniform(1, 1))))
+        finally:
+            gc.unfreeze()
+            store.close()
 
 
 def _job(seconds: float) -> Json:
@@ -78,7 +112,7 @@ def _one_by_one(home: Path, seconds: float) -> tuple[float, int]:
     headers = {"Authorization": f"Bearer {where.token}", "Content-Type": "application/json"}
 
     def submit() -> None:
-        connection = HTTPConnection(where.url.removeprefix("http://"))
+        connection = HTTPConnection(Home(home).read(Home(home).address).removeprefix("http://"))
         while time.perf_counter() < until:
             connection.request("POST", "/v1/jobs", body, headers)
             answer = connection.getresponse()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +16,20 @@ from benchmarks.harness import ROOT, Json, Options
 
 LIVE = "tests/live"
 NOTHING_LOST = "no job lost, none twice at once, every result kept"
-PROOFS = {
+FUZZ = {
+    "everything that the API offers, clocks, lost messages, failing nodes, copies and kills, in any order": (
+        f"{NOTHING_LOST}; numbers never reused, limits kept, every change audited, no answer 5xx, every job ends",
+        f"{LIVE}/daemon/test_live_fuzz.py::test_anything_in_any_order"),
+}  # fmt: skip
+KILLS = {
     "`kill -9` of the daemon at random moments, fake backend": (
-        NOTHING_LOST, f"{LIVE}/daemon/test_live_kills.py::test_kill_the_daemon_at_random_moments[220]"),
+        NOTHING_LOST, f"{LIVE}/daemon/test_live_kills.py::test_kill_the_daemon_at_random_moments"),
+    "`kill -9` of the daemon, supervisors, workers, spawners and zygotes while jobs resize, real processes": (
+        f"{NOTHING_LOST}; every sample once in every epoch, exact mode the same bits",
+        f"{LIVE}/whole/test_whole_random_kills.py::test_kill_anything_while_jobs_resize"),
+}  # fmt: skip
+SIZES = {"ARGOSY_FUZZ_STEPS": "10000", "ARGOSY_KILLS": "1000", "ARGOSY_REAL_KILLS": "100"}
+PROOFS = {
     "`kill -9` of the daemon, workers and supervisors, real processes": (
         f"{NOTHING_LOST}; every sample once in every epoch",
         f"{LIVE}/whole/test_whole_kills.py::test_kill_everything_over_and_over"),
@@ -63,19 +76,33 @@ class Case:
 
 
 def reliability(options: Options) -> Json:
-    proofs = dict(list(PROOFS.items())[2:]) if options.quick else PROOFS
-    cases = _run([test for _, test in proofs.values()])
+    return _proven(dict(list(PROOFS.items())[1:]) if options.quick else PROOFS)
+
+
+def fuzz(options: Options) -> Json:
+    return _proven(FUZZ, {} if options.quick else SIZES)
+
+
+def kills(options: Options) -> Json:
+    return _proven(KILLS, {} if options.quick else SIZES)
+
+
+def _proven(proofs: Mapping[str, tuple[str, str]], sizes: Mapping[str, str] | None = None) -> Json:
+    cases = _run([test for _, test in proofs.values()], sizes or {})
     return {"cases": [{"what": what, "held": held, **_sum(test, cases)} for what, (held, test) in proofs.items()]}
 
 
-def _run(tests: list[str]) -> list[Case]:
+def _run(tests: list[str], sizes: Mapping[str, str]) -> list[Case]:
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
         report = Path(folder) / "report.xml"
         options = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
         words = [sys.executable, "-m", "pytest", *options, *tests]
-        done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        env = {**os.environ, **sizes}
+        done = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode not in (0, 1):  # 1: some have failed, which is a figure too
             raise ArgosyError(f"the tests did not run:\n{done.stdout[-2000:]}")
+        if done.returncode:
+            print(done.stdout[-20_000:], file=sys.stderr)
         return [_case(one) for one in ElementTree.parse(report).iter("testcase")]
 
 

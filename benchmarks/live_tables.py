@@ -14,7 +14,8 @@ def target_table(figures: Json) -> Sequence[Row]:
     """Every target of the design that has been measured."""
     rows: list[Row] = [HEAD]
     for part, make in (("resize", _resize), ("kill", _kill), ("suspend", _suspend), ("exact", _exact),
-                       ("daemon", _daemon)):  # fmt: skip
+                       ("daemon", _daemon), ("restart", _restart),
+                       ("soak", _soak)):  # fmt: skip
         if part in figures:
             made = figures[part]["made"]
             load = f"{made['load_average_before']:.1f} … {made['load_average_after']:.1f}"
@@ -39,7 +40,8 @@ def resize_table(figures: Json) -> Sequence[Row]:
 def reliability_table(figures: Json) -> Sequence[Row]:
     """What was done to it, and whether it held."""
     rows: list[Row] = [("what happens", "what must hold", "held", "how often")]
-    for case in figures["reliability"]["cases"]:
+    parts = [figures[part] for part in ("fuzz", "kills", "reliability") if part in figures]
+    for case in (case for part in parts for case in part["cases"]):
         held = case["tests"] > 0 and case["passed"] == case["tests"]
         told = [f"{value} {name}" for name, value in case["figures"].items()]
         tests = "" if case["tests"] == 1 else f"{case['tests']} tests"
@@ -128,7 +130,11 @@ def _exact(part: Json) -> Iterator[tuple[str, str, str, str]]:
 def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:
     batch, single = part["batch_submissions_per_s"], part["single_submissions_per_s"]
     yield "submissions in batches of 1,000", f"{batch:,.0f}/s", "≥ 1,000/s", _yes(batch >= 1000)
-    yield f"submissions one by one, {part['clients']} clients", f"{single:,.0f}/s", "", ""
+    yield f"submissions one by one, {part['clients']} clients", f"{single:,.0f}/s", "≥ 1,000/s", _yes(single >= 1000)
+    if "array_turn_s" in part:
+        turn = part["array_turn_s"]
+        shown = f"{turn * 1e3:.0f} ms of CPU"
+        yield "longest turn of the loop while an array of 20,000 is taken in", shown, "≤ 50 ms", _yes(turn <= 0.05)
     yield "jobs lost", str(part["lost"]), "0", _yes(part["lost"] == 0)
     queue = part["queue_s"]
     shown = f"median {queue['median'] * 1e3:.0f} ms, 99 % {queue['p99'] * 1e3:.0f} ms"
@@ -138,6 +144,41 @@ def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:
         shown = f"mean {found['mean'] * 1e3:.1f} ms, {found['within_20ms']:.0%} within 20 ms"
         yield f"a pass without the policy, {part['running']:,} running, {when}", shown, "≤ 20 ms", _yes(
             found["mean"] <= 0.02)
+
+
+def _restart(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    ended, empty = part["ended"]["starts"], part["empty"]["starts"]
+    times = [start["answered_s"] for start in ended]
+    shown = f"median {_s(typical(times))}, longest {_s(max(times))}"
+    cpu, of_empty = (_s(typical([start["cpu_s"] for start in starts])) for starts in (ended, empty))
+    usual = _s(typical([start["answered_s"] for start in empty]))
+    shown += f" ({cpu} of CPU; in an empty home: {usual}, {of_empty} of CPU)"
+    what = f"`argosy serve` with {part['ended']['jobs']:,} ended jobs, {len(times)} times: first answer"
+    yield what, shown, "≤ 3 s", _share(times, 3.0)
+    passes = [start["pass_s"] for start in ended]
+    yield "the same: first pass over all jobs", f"median {_s(typical(passes))}, longest {_s(max(passes))}", "≤ 3 s", (
+        _share(passes, 3.0))
+
+
+def _soak(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    grows = [name for name, found in part["trends"].items() if not found["flat"]]
+    memory = part["trends"]["daemon_rss_mib"]
+    shown = f"{len(part['trends']) - len(grows)} of {len(part['trends'])} quantities flat"
+    shown += f"; {', '.join(grows)} grow" if grows else ""
+    shown += f"; the daemon's memory {memory['growth']:+.1f} MiB of {memory['median']:.0f}"
+    what = f"{part['minutes']:g} minutes of {sum(part['jobs'].values()):,} mixed real jobs: what grows"
+    yield what, shown, "nothing", _yes(not grows)
+
+
+def soak_table(figures: Json) -> Sequence[Row]:
+    """Every quantity of the soak: how much there usually is, and how much it has grown."""
+    rows: list[Row] = [("what", "median", "growth", "95 % interval", "flat")]
+    for name, found in figures.get("soak", {"trends": {}})["trends"].items():
+        unit = " MiB" if name.endswith("_mib") else ""
+        what = name.removesuffix("_mib").replace("_", " ").replace("rss", "memory")
+        rows.append((what, f"{found['median']:.1f}{unit}", f"{found['growth']:+.1f}{unit}",
+                     f"{found['low']:+.1f} … {found['high']:+.1f}", _yes(found["flat"])))  # fmt: skip
+    return rows
 
 
 def _s(seconds: float) -> str:

@@ -69,6 +69,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "liveresizes": ("live", live.resize_table),
     "livedrift": ("live", live.drift_table),
     "livereliability": ("live", live.reliability_table),
+    "livesoak": ("live", live.soak_table),
 }
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),
@@ -94,9 +95,10 @@ def block(name: str, results: Path = RESULTS) -> str:
         raise InputError(f"no table is named {name!r}", hint=f"there are {', '.join(TABLES)}")
     source, rows = TABLES[name]
     path = results / f"{source}.json"
-    if not path.exists():
+    result: Json = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    made = rows(result["figures"]) if result else []
+    if len(made) < 2:  # a heading at most
         return f"<!-- {name} -->\nNot measured yet: `python -m benchmarks {source}`.\n<!-- end -->"
-    result: Json = json.loads(path.read_text("utf-8"))
     versions, machine = result["versions"], result["machine"]
     note = (
         f"`{result['command']}`, {'all' if source in WHOLE_MACHINE else 'one'} of {machine['cores']} cores"
@@ -104,7 +106,7 @@ def block(name: str, results: Path = RESULTS) -> str:
         f" Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']},"
         f" Polars {versions['polars']}; load average before: {result['load_average_before']:.2f}"
     )
-    return f"<!-- {name} -->\n{markdown(rows(result['figures']))}\n\n{note}\n<!-- end -->"
+    return f"<!-- {name} -->\n{markdown(made)}\n\n{note}\n<!-- end -->"
 
 
 def picture(file: str, caption: str) -> str:

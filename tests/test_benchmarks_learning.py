@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +64,13 @@ def whole_case(dl2_plus: list[float]) -> Json:
 
 
 class TestDifferences:
-    def test_per_cent_of_the_rivals_mean_with_equal_seeds_paired(self) -> None:
-        # differences 5 and 10, mean 7.5 of a mean of 15: 50 %
-        gain = learning_figures.lower(whole_case([5.0, 10.0]), "dl2+", DRF)
-        assert gain.mean == pytest.approx(50.0) and gain.n == 2
-        # half width: t(0.975, 1 degree) = 12.706 × 3.5355 / √2 = 31.77, of 15: 211.8 %
-        assert gain.half_width == pytest.approx(100 * 12.7062 * 2.5 / 15, rel=1e-4)
+    def test_per_cent_of_the_rivals_with_equal_seeds_paired(self) -> None:
+        # half of 10, a quarter of 20: geometric mean √(1/8)
+        gain = learning_figures.lower(whole_case([5.0, 5.0]), "dl2+", DRF)
+        assert gain.mean == pytest.approx(100 * (1 - 8**-0.5)) and gain.n == 2
+        # logarithms differ by ln 2; half of their interval is t(0.975, 1 degree) = 12.706 × ln 2 / 2
+        assert gain.high == pytest.approx(100 * (1 - 8**-0.5 * math.exp(-12.7062 * math.log(2) / 2)), rel=1e-4)
+        assert gain.high < 100
 
     def test_what_is_shorter_is_written_with_a_minus(self) -> None:
         gain = learning_figures.lower(whole_case([5.0, 10.0]), "dl2+", DRF)
@@ -172,7 +174,7 @@ class TestRunning:
 
 class TestTables:
     def test_a_target_beside_what_the_floor_allows(self) -> None:
-        figures = {"jct": {"cases": [whole_case([5.0, 10.0])]}}
+        figures = {"jct": {"cases": [whole_case([4.0, 12.5])]}}
         head, first, second = learning_tables.target_table(figures)
         assert first[2:5] == (DRF, "−44.1", "−60.0") and second[2:5] == (LITERAL, "−17.5", "−50.0")
         assert dict(zip(head, first))["dl2+"].startswith("−50.0") and first[-1] == "yes, not surely"
