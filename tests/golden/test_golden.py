@@ -1,0 +1,38 @@
+"""What Argosy decides is what it decided before: the same event logs, observations, actions and live decisions.
+
+A digest that must change because a fault was found is recorded again (`python tests/golden/golden.py`), and the commit
+says why.
+"""
+
+from __future__ import annotations
+
+import json
+
+import golden
+import pytest
+
+from argosy.policies.base import POLICIES
+from argosy.scenario import scenario_names
+
+RECORDED = json.loads(golden.DIGESTS.read_text("utf-8"))
+
+
+def test_everything_is_recorded() -> None:
+    assert set(RECORDED["event_logs"]) == set(scenario_names())
+    assert all(set(digests) == set(POLICIES) for digests in RECORDED["event_logs"].values())
+    assert set(RECORDED["planner"]) == set(POLICIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", RECORDED["event_logs"])
+def test_event_logs(scenario: str) -> None:
+    assert golden.event_logs(scenario) == RECORDED["event_logs"][scenario]
+
+
+@pytest.mark.parametrize("policy", RECORDED["environment"])
+def test_decisions_in_the_environment(policy: str) -> None:
+    assert golden.environment(policy) == RECORDED["environment"][policy]
+
+
+def test_decisions_of_the_planner() -> None:
+    assert {policy: golden.planner(policy) for policy in POLICIES} == RECORDED["planner"]
