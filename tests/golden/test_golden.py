@@ -1,14 +1,15 @@
 """What Argosy decides is what it decided before: the same event logs, observations, actions and live decisions.
 
-A digest that must change because a fault was found is recorded again (`python tests/golden/golden.py`), and the commit
-says why.
+A digest that must change because a fault was found is recorded again, and the commit says why:
+
+    python tests/golden/golden_digests.py
 """
 
 from __future__ import annotations
 
 import json
 
-import golden
+import golden_digests as golden
 import pytest
 
 from argosy.policies.base import POLICIES

@@ -3,7 +3,7 @@
 Three things are recorded: the event log of every registered policy in every scenario of the league (quick size, two
 seeds), what `dl2` and `dl2+` see and do in the environment, and what the live planner decides for a small trace.
 
-    python tests/golden/golden.py            # record them again, into digests.json
+    python tests/golden/golden_digests.py            # record them again, into digests.json
 """
 
 from __future__ import annotations
