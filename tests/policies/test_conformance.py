@@ -20,7 +20,7 @@ from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS, View
 from argosy.errors import UndeclaredInformation
 from argosy.perf import catalogue
 from argosy.perf.rigid import RigidModel
-from argosy.policies.base import POLICIES, Policy, create, decides, overrides
+from argosy.policies.base import POLICIES, Policy, create, decides
 from argosy.sim.engine import Engine
 from argosy.sim.result import Result
 from argosy.sim.settings import Settings
@@ -113,7 +113,7 @@ def decide(policy: Policy, view: View) -> None:
         policy.plan(view)
         return
     policy.rank(view)
-    if overrides(policy, "size"):
+    if "size" in policy.answers:
         policy.size(view)
     policy.wake_at(view)
 

@@ -18,7 +18,7 @@ from argosy.perf.catalogue import key_of
 from argosy.policies._needs import Needs, Surveyor
 from argosy.policies._networks import SCALE, Crowd, Grants, ScoreNetwork, TableNetwork
 from argosy.policies._slots import between_slots, check_slots, slot_at
-from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create, overrides
+from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create
 
 GUARD = 72.0  # slots, a day: after so many a job that waits is served before others
 MOST = 1e6  # slots in hundreds: nothing is larger
@@ -41,7 +41,7 @@ class UnitSizer(Policy):
         self.network, self.slot_s, self.newcomers, self.guard = network, slot_s, newcomers, guard
         self.under = create(under) if under else None
         if self.under is not None:
-            if overrides(self.under, "plan"):
+            if "plan" in self.under.answers:
                 hint = "choose one that ranks, or that ranks and sizes"
                 raise InputError(f"{self.name}: {under!r} decides everything at once, also sizes", hint=hint)
             self.uses = UnitSizer.uses | self.under.uses
@@ -138,14 +138,14 @@ class UnitSizer(Policy):
     def _under_another(self, view: View, under: Policy) -> Sizes:
         """Ours, for those whom the other policy wants to run, on the types and in the places that it says."""
         _, workers, servers = self._of_jobs(view).T
-        if not overrides(under, "size"):
+        if "size" not in under.answers:
             return Sizes(workers, servers)
         theirs = under.size(view)
         return Sizes(np.where(theirs.workers > 0, workers, 0), servers, theirs.types, theirs.places)
 
     def wake_at(self, view: View) -> float | None:
         under = self.under
-        wakes = under is not None and (overrides(under, "wake_at") or under.every_s < np.inf)
+        wakes = under is not None and ("wake_at" in under.answers or under.every_s < np.inf)
         times = [under.wake_at(view) if under is not None and wakes else None]
         times.append((self._slot + 1) * self.slot_s if len(view.jobs) else None)
         return min((t for t in times if t is not None), default=None)
@@ -165,7 +165,7 @@ class UnitSizer(Policy):
 
 def hears_events(under: str) -> bool:
     """Being told of every event is costly, so only a sizer over a policy that wants it asks for it."""
-    return bool(under) and overrides(create(under), "on_event")
+    return bool(under) and "on_event" in create(under).answers
 
 
 def tell(sizer: UnitSizer, event: Event) -> None:

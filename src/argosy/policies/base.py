@@ -73,16 +73,23 @@ class Event:
     info: float = 0.0  # seconds of overhead where a placement opens, GPU-seconds held in all where a job ends
 
 
+QUESTIONS = ("rank", "size", "place", "plan", "wake_at", "on_event")  # what a host may ask a policy
+
+
 class Policy:
     """Base class. Override `rank`; or `rank` and `size`; or `plan`.
 
     Class attributes say what the policy looks at and how the mechanism should treat it.
+
+    `answers` says which of `QUESTIONS` a host is to ask. A class answers those whose methods it overrides. An instance
+    that answers fewer, depending on its parameters, says so in its `__init__`: `self.answers -= {"on_event"}`.
     """
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     reference: ClassVar[str] = ""
 
+    answers: frozenset[str] = frozenset()  # of QUESTIONS; filled from what a class overrides
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
     preemptive: bool = False  # may running jobs be taken off in favour of better ranked ones?
     backfill: bool = True  # go on behind a job that does not fit?
@@ -91,6 +98,10 @@ class Policy:
     key: str = ""  # the job column that is its rank: the host may then look it up without asking
     every_s: float = np.inf  # how often it wants to be asked while somebody waits
     eager: bool = False  # need not be asked when nobody waits, or the only one who waits is new and fits
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.answers = frozenset(name for name in QUESTIONS if getattr(cls, name) is not getattr(Policy, name))
 
     def reset(self, context: Context) -> None:
         """A run begins."""
@@ -129,17 +140,11 @@ class Policy:
         """The counterpart of `state`."""
 
 
-def overrides(policy: Policy, method: str) -> bool:
-    return getattr(type(policy), method) is not getattr(Policy, method)
-
-
 def decides(policy: Policy | type[Policy]) -> str:
-    """Which of the three questions the policy answers itself."""
-    cls = policy if isinstance(policy, type) else type(policy)
-    if cls.plan is not Policy.plan:
+    """Which of order, size and place the policy decides itself; the mechanism decides the rest."""
+    if "plan" in policy.answers:
         return "order, size, place"
-    answers = [role for role in ("size", "place") if getattr(cls, role) is not getattr(Policy, role)]
-    return ", ".join(["order", *answers])
+    return ", ".join(["order", *(question for question in ("size", "place") if question in policy.answers)])
 
 
 def register(name: str, summary: str, reference: str = "") -> Callable[[type[Policy]], type[Policy]]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies.base import Event, Floats, Policy, create, decides, overrides, register
+from argosy.policies.base import Event, Floats, Policy, create, decides, register
 
 GROUPS = ("queue", "user", "app")
 LEAST_GPUS = 0.001  # what a CPU-only job counts as, so that those behind it in its group stay behind it
@@ -33,10 +33,6 @@ LEAST_GPUS = 0.001  # what a CPU-only job counts as, so that those behind it in 
 @register("fair", "fair share between queues or users, any order inside each", "Demers et al., SIGCOMM'89")
 class Fair(Policy):
     uses = frozenset({"demand", "placement"})
-
-    def __new__(cls, inner: str = "fifo", by: str = "queue") -> Fair:
-        """Being told of every event is costly, so only a policy around one that wants it asks for it."""
-        return super().__new__(AttentiveFair if overrides(create(inner), "on_event") else cls)
 
     def __init__(self, inner: str = "fifo", by: str = "queue") -> None:
         if by not in GROUPS:
@@ -47,6 +43,8 @@ class Fair(Policy):
             raise InputError(f"fair: {inner!r} decides {decides(self.inner)}", hint=hint)
         self.uses = Fair.uses | self.inner.uses
         self.preemptive, self.eager, self.placer = self.inner.preemptive, self.inner.eager, self.inner.placer
+        if "on_event" not in self.inner.answers:
+            self.answers -= {"on_event"}  # to be told of every event is costly
 
     def reset(self, context: Context) -> None:
         self.inner.reset(context)
@@ -72,15 +70,11 @@ class Fair(Policy):
     def wake_at(self, view: View) -> float | None:
         return self.inner.wake_at(view)
 
+    def on_event(self, event: Event) -> None:
+        self.inner.on_event(event)
+
     def state(self) -> dict[str, Any]:
         return self.inner.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         self.inner.restore(state)
-
-
-class AttentiveFair(Fair):
-    """Fair share around a policy with a memory."""
-
-    def on_event(self, event: Event) -> None:
-        self.inner.on_event(event)

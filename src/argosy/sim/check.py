@@ -19,7 +19,7 @@ from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS
 from argosy.errors import PolicyError
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.world import PLACERS
-from argosy.policies.base import Policy, create, overrides
+from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine
 from argosy.sim.result import Result
 from argosy.sim.settings import Settings
@@ -101,19 +101,19 @@ def check_declarations(policy: Policy) -> None:
 
     if not policy.name:
         refuse('has no name: decorate its class with @register("name", "what it does")')
-    if not (policy.key or any(overrides(policy, method) for method in ("rank", "plan"))):
+    if not (policy.key or any(method in policy.answers for method in ("rank", "plan"))):
         refuse("implements neither rank nor plan")
-    if overrides(policy, "size") and not (policy.key or overrides(policy, "rank")):
+    if "size" in policy.answers and not (policy.key or "rank" in policy.answers):
         refuse("implements size but not rank: sizes are served in the order of rank")
     if unknown := sorted(set(policy.uses) - set(INFORMATION)):
         refuse(f"uses unknown information {unknown}; there are {', '.join(INFORMATION)}")
     if policy.placer not in PLACERS:
         refuse(f"has an unknown placer {policy.placer!r}; there are {', '.join(PLACERS)}")
-    asks_again = [m for m in ("size", "place", "plan", "wake_at", "on_event") if overrides(policy, m)]
+    asks_again = [m for m in ("size", "place", "plan", "wake_at", "on_event") if m in policy.answers]
     if policy.static and (policy.preemptive or asks_again):
         why = f"implements {asks_again[0]}" if asks_again else "is preemptive"
         refuse(f"declares a static key but {why}: then it must be asked at every decision")
-    if policy.eager and (overrides(policy, "size") or overrides(policy, "plan")):
+    if policy.eager and ("size" in policy.answers or "plan" in policy.answers):
         refuse("declares eager, but newcomers would start at the size they ask for without it being asked")
 
 
@@ -148,7 +148,7 @@ def check_answer(engine: Engine) -> None:
     """After a decision: one finite number a job; sizes and plans the engine has checked itself."""
     world, policy = engine.world, engine.policy
     n = len(engine.view.jobs)
-    if overrides(policy, "plan"):
+    if "plan" in policy.answers:
         return  # the mechanism has checked it already, and carried it out
 
     def refuse(row: int, problem: str) -> None:

@@ -39,7 +39,7 @@ from argosy.perf import footprint
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import compile_tables
-from argosy.policies.base import Event, Place, Policy, Sizes, overrides
+from argosy.policies.base import Event, Place, Policy, Sizes
 from argosy.sim.outside import Outside
 from argosy.sim.planner import PlanWriter
 from argosy.sim.result import EventKind, Result
@@ -129,13 +129,13 @@ class Engine:
         self._parts, self._losses = lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
         self.view = self._make_view()
         self._writer = PlanWriter(itself)
-        self._elastic, self._plans = overrides(policy, "size"), overrides(policy, "plan")
-        self._wakes, self._listens = overrides(policy, "wake_at"), overrides(policy, "on_event")
+        self._elastic, self._plans = "size" in policy.answers, "plan" in policy.answers
+        self._wakes, self._listens = "wake_at" in policy.answers, "on_event" in policy.answers
         self._learns = not self._estimator.timeless and "estimate" in policy.uses
-        if overrides(policy, "place") and settings.placer == "policy":
+        if "place" in policy.answers and settings.placer == "policy":
             self._place_all()
         self._keyed = bool(policy.key) and not (
-            overrides(policy, "rank") or self._elastic or self._plans or self._wakes or self._listens or self._learns
+            "rank" in policy.answers or self._elastic or self._plans or self._wakes or self._listens or self._learns
             or watch is not None
         )  # fmt: skip
         self.static = self._prepare_static()
@@ -163,7 +163,7 @@ class Engine:
                 "estimate": L.D_EXPECTED}  # fmt: skip
         for name in policy.uses & bits.keys():
             si[L.DERIVE] |= bits[name]
-        si[L.ELASTIC] = overrides(policy, "size")
+        si[L.ELASTIC] = "size" in policy.answers
 
     def _refuse_impossible(self) -> None:
         """Jobs that can never run are an error, or refused and counted."""

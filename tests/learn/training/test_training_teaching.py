@@ -19,7 +19,7 @@ from argosy.learn.training.pupil import Pupil
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.teaching import demonstrate
 from argosy.mechanism.kernels import layout as L
-from argosy.policies.base import create, overrides
+from argosy.policies.base import create
 from argosy.seeding import stream
 from argosy.sim.engine import Engine
 
@@ -52,7 +52,7 @@ def test_the_steps_of_a_slot_lead_to_what_the_teacher_gave(monkeypatch: pytest.M
             slots.add(slot)
             order, world = np.argsort(jobs.index), engine.world
             wanted = world.ji[L.WANT], world.ji[L.WANT_PS]
-            workers, servers = wanted if overrides(policy, "size") else (world.jf[L.HELD], world.ji[L.PS_HELD])
+            workers, servers = wanted if "size" in policy.answers else (world.jf[L.HELD], world.ji[L.PS_HELD])
             given.append([(int(w), int(u)) for w, u in zip(workers[order], servers[order], strict=True)])
 
     policy = create(teacher)

@@ -17,7 +17,7 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.learn.envs.teachers import as_asked, as_planned
 from argosy.policies._needs import Needs
-from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, overrides
+from argosy.policies.base import Event, Floats, Ints, Policy, Sizes
 from argosy.policies.drf import as_it_is
 
 SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
@@ -34,12 +34,12 @@ class Seat(Policy):
 
         `slot_s`: be asked at least at the begin of each slot; 0: whenever something happens.
         """
-        if under is not None and overrides(under, "plan"):
+        if under is not None and "plan" in under.answers:
             raise InputError(
                 f"the policy {under.name} decides everything at once, and leaves a learner nothing",
                 hint="choose one that ranks, or let it drive with autopilot=True",
             )
-        if under is not None and not sizing and (under.preemptive or overrides(under, "size")):
+        if under is not None and not sizing and (under.preemptive or "size" in under.answers):
             raise InputError(
                 f"the policy {under.name} preempts or resizes, which a learner that picks jobs can not",
                 hint="choose one that does not, or let it drive with autopilot=True",
@@ -75,7 +75,7 @@ class Seat(Policy):
 
     def wake_at(self, view: View) -> float | None:
         under, wake = self.under, None
-        if under is not None and (overrides(under, "wake_at") or under.every_s < np.inf):
+        if under is not None and ("wake_at" in under.answers or under.every_s < np.inf):
             wake = under.wake_at(view)
         if self.slot_s and len(view.jobs):
             slot = (slot_at(view.now, self.slot_s) + 1) * self.slot_s
@@ -89,7 +89,7 @@ def slot_at(now: float, slot_s: float) -> int:
 
 
 def _size(seat: Seat, view: View) -> Sizes:
-    seat.advised = seat.under.size(view) if seat.under is not None and overrides(seat.under, "size") else None
+    seat.advised = seat.under.size(view) if seat.under is not None and "size" in seat.under.answers else None
     if seat.advised is None:
         return as_it_is(view)
     if seat.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
@@ -109,12 +109,12 @@ def _place(seat: Seat, view: View) -> Ints:
 
 def take_seat(under: Policy | None, *, slot_s: float, sizing: bool) -> Seat:
     """A seat with just the methods that are needed: the engine treats a policy by which ones it has."""
-    planner = under if sizing and under is not None and overrides(under, "plan") else None
+    planner = under if sizing and under is not None and "plan" in under.answers else None
     under = under if planner is None else None
     methods: dict[str, Any] = {"size": _size} if sizing else {}
-    if under is not None and overrides(under, "on_event"):
+    if under is not None and "on_event" in under.answers:
         methods["on_event"] = _on_event
-    if under is not None and overrides(under, "place"):
+    if under is not None and "place" in under.answers:
         methods["place"] = _place
     kind = cast(type[Seat], type("Seat", (Seat,), methods))
     return kind(under, slot_s=slot_s, sizing=sizing, planner=planner)

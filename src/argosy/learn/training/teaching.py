@@ -21,7 +21,7 @@ from argosy.learn.envs.sizing import Sizing
 from argosy.learn.envs.source import Source, type_codes
 from argosy.learn.training.pupil import Pupil
 from argosy.mechanism.kernels import layout as L
-from argosy.policies.base import Policy, Sizes, create, overrides
+from argosy.policies.base import Policy, Sizes, create
 
 JOB_SLOTS = 2000  # of an episode, about, that are looked at
 ASKED = 0.3  # of that where a network has to be asked
@@ -39,7 +39,7 @@ def demonstrate(pupil: Pupil, source: Source, seed: int, teacher: str, draws: np
     """Steps of an episode in which the teacher decides."""
     spec = source.spec(teacher)
     policy = create(spec)
-    if overrides(policy, "size") and not overrides(policy, "plan"):  # its answers stand where nobody replaces them
+    if "size" in policy.answers and "plan" not in policy.answers:  # its answers stand where nobody replaces them
         host, board = _begin(pupil, source, seed, spec, drives=False)
         return _episode(host, board, draws, _nothing, _nothing, None, 1.0)
     host, board = _begin(pupil, source, seed, spec, drives=True)

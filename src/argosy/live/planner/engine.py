@@ -20,7 +20,7 @@ from argosy.live.planner.guard import allowed
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import Floats, Ints, drop_narrow_types, impossible
-from argosy.policies.base import Policy, Sizes, overrides
+from argosy.policies.base import Policy, Sizes
 from argosy.sim.engine import CHORES, Engine
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
@@ -102,7 +102,7 @@ class LiveEngine(ExplainedEngine):
         never = np.zeros(n, bool)
         never[impossible(alone, True)] = True
         self._never_strict[index] = never
-        if overrides(self.policy, "place") and self.settings.placer == "policy":
+        if "place" in self.policy.answers and self.settings.placer == "policy":
             codes = np.asarray(self.policy.place(self._view_of(rows, index)))
             rows[L.STATIC_F + L.WANT_PLACE] = self._possible_places(codes, index)
         w.tr[:, index] = rows
