@@ -10,6 +10,7 @@ import pytest
 from argosy.cluster.view import Context, View
 from argosy.errors import PolicyError, UndeclaredInformation
 from argosy.policies.base import POLICIES, Event, Floats, Policy, Sizes
+from argosy.seeding import stream
 from argosy.sim.check import check_policy
 
 
@@ -77,6 +78,16 @@ class Forgetful(Good):
     def rank(self, view: View) -> Floats:
         self.calls += 1
         return view.jobs.index * (1.0 if self.calls % 7 else -1.0)
+
+
+class Drawing(Good):
+    """Draws random numbers and does not say so."""
+
+    def reset(self, context: Context) -> None:
+        self.seed = context.seed
+
+    def rank(self, view: View) -> Floats:
+        return stream(self.seed, "test").random(len(view.jobs))
 
 
 class FalselyStatic(Good):
@@ -161,6 +172,7 @@ class Elsewhere(Good):
         (Breaking, "ValueError"),
         (Scribbling, "read-only"),
         (Forgetful, "another result on the second run"),
+        (Drawing, "declare seeded = True"),
         (FalselyStatic, "declares static, but being asked at every decision changes the result"),
         (StaticAndPreemptive, "static key but is preemptive"),
         (EagerAndSizing, "declares eager"),

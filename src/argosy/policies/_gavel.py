@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from argosy.policies.base import Floats, Ints, Place, Sizes
 
 SOURCE = "Narayanan et al., OSDI'20"
 ONE_NODE, SEVERAL_NODES = 0, 2  # locality levels of the profile
-MIXED: dict[tuple[Any, Any], Any] = {}  # policies with additions
 UNKNOWN_S = 3600.0  # what is taken to be left where nobody's duration is known
 
 
@@ -82,8 +80,6 @@ class Gavel(SharePolicy):
             raise InputError(f"{self.name}: placement_aware needs to know how fast jobs are", hint="leave it out")
         self.placement_aware, self.partitions = placement_aware, partitions
         self.shuffles = not self.aware and not self.is_queue
-        if placement_aware:
-            self.__class__ = mixed(PlacementAware, type(self))
         if authors and not self.aware:
             self.uses = self.uses | {"profile"}  # whole steps of a round depend on the GPU type
 
@@ -146,28 +142,18 @@ class Gavel(SharePolicy):
         """What `solve` needs beside demands and speeds."""
         return {}
 
-
-class PlacementAware(Gavel):
-    """Mixed into a policy: jobs that have their turn on a consolidated column wait rather than be spread."""
-
     def size(self, view: View) -> Sizes:
-        return replace(super().size(view), places=self._places(view))
+        sizes = super().size(view)
+        return replace(sizes, places=self._places(view)) if self.placement_aware else sizes
 
     def _places(self, view: View) -> Ints:
+        """Jobs whose turn is on a consolidated column wait for one node, rather than be spread over several."""
         codes = np.full(len(view.jobs), int(Place.AS_USUAL), np.int64)
         row_of = {int(job): row for row, job in enumerate(view.jobs.index)}
         for (job, _), column in self.rounds.columns_of().items():
             if column % 2 == 0:
                 codes[row_of[job]] = Place.CONSOLIDATE + Place.STRICT
         return codes
-
-
-def mixed(addition: Any, cls: Any) -> Any:
-    """The policy with an addition; only then does it answer the questions that the addition answers."""
-    if (addition, cls) not in MIXED:
-        extras = {"__doc__": cls.__doc__, "__module__": cls.__module__}
-        MIXED[addition, cls] = type(cls.__name__, (addition, cls), extras)
-    return MIXED[addition, cls]
 
 
 class TimedGavel(Gavel):

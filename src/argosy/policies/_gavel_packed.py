@@ -11,7 +11,7 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.plan import Plan
 from argosy.perf.completion import estimate_pairs
-from argosy.policies._gavel import Gavel, mixed
+from argosy.policies._gavel import Gavel
 from argosy.policies._gavel_packing import JobPairs, plan_of_round
 from argosy.policies.base import Floats, Ints
 from argosy.seeding import stream
@@ -20,7 +20,11 @@ ESTIMATORS = ("oracle", "completion")  # what packed jobs lose: known, or estima
 
 
 class PackingGavel(Gavel):
-    """A policy that can pack, if it is told to."""
+    """A policy that lets jobs share GPUs if `packing` is set. Then it plans, since ranks and sizes cannot say that."""
+
+    answers = Gavel.answers  # "plan" only with `packing`
+    _beside: Floats | None
+    _pairs: JobPairs
 
     def __init__(
         self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
@@ -37,16 +41,11 @@ class PackingGavel(Gavel):
         self.packing, self.estimator, self.measured = packing, estimator, measured
         if packing:
             self.uses = self.uses | {"placement"}
-            self.__class__ = mixed(Packing, type(self))
-
-
-class Packing(PackingGavel):
-    """Mixed into a policy: jobs may share GPUs. Then it plans itself, since ranks and sizes can not say that."""
-
-    _beside: Floats | None
-    _pairs: JobPairs
+            self.answers |= {"plan"}
 
     def share(self, view: View, places: Ints, speed: Floats) -> Floats:
+        if not self.packing:
+            return super().share(view, places, speed)
         jobs = view.jobs
         if self._beside is None:
             kinds = np.arange(self._kinds)

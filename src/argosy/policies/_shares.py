@@ -32,6 +32,7 @@ class SharePolicy(Policy):
 
     uses = frozenset({"demand", "nodes"})
     preemptive = True
+    seeded = True
     is_queue = False  # shares are 0 or 1, nobody runs without one, and they follow every change at once
     shuffles = False  # looks at the GPU types in another order in each round
 

@@ -46,6 +46,7 @@ class UnitSizer(Policy):
                 raise InputError(f"{self.name}: {under!r} decides everything at once, also sizes", hint=hint)
             self.uses = UnitSizer.uses | self.under.uses
             self.backfill, self.placer, self.every_s = self.under.backfill, self.under.placer, self.under.every_s
+            self.seeded = self.under.seeded
 
     @classmethod
     def around(cls, network: TableNetwork | ScoreNetwork, slot_s: float = 1200.0, newcomers: str = "wait") -> Self:

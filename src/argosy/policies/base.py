@@ -81,15 +81,16 @@ class Policy:
 
     Class attributes say what the policy looks at and how the mechanism should treat it.
 
-    `answers` says which of `QUESTIONS` a host is to ask. A class answers those whose methods it overrides. An instance
-    that answers fewer, depending on its parameters, says so in its `__init__`: `self.answers -= {"on_event"}`.
+    `answers` says which of `QUESTIONS` a host asks. Unless a class sets it, a class answers what its bases answer and
+    the questions whose methods it overrides. An instance whose answers depend on its parameters says so in its
+    `__init__`: `self.answers -= {"on_event"}` or `self.answers |= {"plan"}`.
     """
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     reference: ClassVar[str] = ""
 
-    answers: frozenset[str] = frozenset()  # of QUESTIONS; filled from what a class overrides
+    answers: frozenset[str] = frozenset()  # of QUESTIONS; filled from what a class overrides, unless it is set
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
     preemptive: bool = False  # may running jobs be taken off in favour of better ranked ones?
     backfill: bool = True  # go on behind a job that does not fit?
@@ -98,10 +99,14 @@ class Policy:
     key: str = ""  # the job column that is its rank: the host may then look it up without asking
     every_s: float = np.inf  # how often it wants to be asked while somebody waits
     eager: bool = False  # need not be asked when nobody waits, or the only one who waits is new and fits
+    seeded: bool = False  # draws random numbers from `context.seed`: another seed may give another result
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.answers = frozenset(name for name in QUESTIONS if getattr(cls, name) is not getattr(Policy, name))
+        if "answers" not in vars(cls):
+            bases = [base for base in cls.__bases__ if issubclass(base, Policy)]
+            new = [name for name in QUESTIONS if all(getattr(cls, name) is not getattr(base, name) for base in bases)]
+            cls.answers = frozenset(new).union(*(base.answers for base in bases))
 
     def reset(self, context: Context) -> None:
         """A run begins."""

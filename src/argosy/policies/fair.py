@@ -43,6 +43,7 @@ class Fair(Policy):
             raise InputError(f"fair: {inner!r} decides {decides(self.inner)}", hint=hint)
         self.uses = Fair.uses | self.inner.uses
         self.preemptive, self.eager, self.placer = self.inner.preemptive, self.inner.eager, self.inner.placer
+        self.seeded = self.inner.seeded
         if "on_event" not in self.inner.answers:
             self.answers -= {"on_event"}  # to be told of every event is costly
 

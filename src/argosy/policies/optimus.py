@@ -55,6 +55,7 @@ REFIT = 20  # a curve is fitted anew when it is a twentieth longer
 class Optimus(Policy):
     uses = frozenset({"demand", "nodes", "placement", "profile", "rate", "loss"})
     preemptive = True
+    seeded = True
 
     def __init__(
         self, speeds: str = "fitted", work: str = "loss", form: str = "sync", newcomers: str = "start",

@@ -22,6 +22,7 @@ from argosy.seeding import stream
 class Random(Policy):
     static = True
     eager = True
+    seeded = True
 
     def reset(self, context: Context) -> None:
         self._seed = context.seed

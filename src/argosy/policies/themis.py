@@ -54,6 +54,7 @@ MEMORY = {"auctions": int, "seen_s": float, "app_s": float, "apps": np.int64, "s
 class Themis(Policy):
     uses = frozenset({"demand", "placement", "estimate", "profile", "nodes"})
     preemptive = True  # but a running lease stands before everybody else
+    seeded = True
 
     def __init__(self, f: float = 0.8, lease_s: float = 1200.0, finish: str = "last") -> None:
         if not 0 <= f <= 1:

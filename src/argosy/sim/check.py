@@ -120,8 +120,8 @@ def check_declarations(policy: Policy) -> None:
 def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> None:
     """One trace: every answer is well formed, everybody finishes, and running it again gives the same."""
 
-    def run(watch: Callable[[Engine], None] | None) -> Result:
-        return Engine(trace, cluster, policy, Settings.ideal(), watch=watch).run()
+    def run(watch: Callable[[Engine], None] | None, seed: int = 0) -> Result:
+        return Engine(trace, cluster, policy, Settings.ideal().with_seed(seed), watch=watch).run()
 
     def look(engine: Engine) -> None:
         check_answer(engine)
@@ -131,10 +131,17 @@ def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> N
 
     watched, plain = run(look), run(None)
     check_everybody_finishes(policy, plain)
+    draws = policy.seeded or policy.placer == "random"
+    by_seed = not draws and not plain.events.equals(run(None, seed=1).events)
     if not plain.events.equals(run(None).events):
         raise PolicyError(
             f"policy {policy.name!r} gives another result on the second run: let reset() forget everything,"
             " and draw random numbers from argosy.seeding.stream(context.seed, …)"
+        )
+    if by_seed:
+        raise PolicyError(
+            f"policy {policy.name!r} gives another result with another seed, but does not say that it draws random"
+            " numbers: declare seeded = True"
         )
     declared = [flag for flag in ("static", "eager") if getattr(policy, flag)]
     if declared and policy.placer != "random" and not plain.events.equals(watched.events):

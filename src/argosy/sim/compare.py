@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import Context
 from argosy.errors import ArgosyError, InputError
 from argosy.perf.tables import compile_tables
-from argosy.policies.base import Policy, create
-from argosy.sim.engine import Engine
+from argosy.policies.base import create
 from argosy.sim.metrics import Window, metrics
 from argosy.sim.pool import run_tasks
 from argosy.sim.result import EventKind, Result
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
 from argosy.workload.synth import generate
-from argosy.workload.trace import Job, Trace
+from argosy.workload.trace import Trace
 
 
 class Source(Protocol):
@@ -114,7 +112,7 @@ class Experiment:
         made = [create(spec) for spec in policies]
         if s.placer == "policy" and any(policy.placer == "random" for policy in made):
             return True
-        return any(_asks_for_seed(policy, self) for policy in made)
+        return any(policy.seeded for policy in made)
 
 
 def tasks(policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float] = ()) -> list[Task]:
@@ -164,22 +162,3 @@ def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
     if not load > 0:
         raise InputError(f"the jobs of {trace.name!r} ask for no GPU time: there is no load to vary")
     return load
-
-
-class _Watched(Context):
-    """A context that notes whether its seed is read."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "seed":
-            object.__setattr__(self, "asked", True)
-        return super().__getattribute__(name)
-
-
-def _asks_for_seed(policy: Policy, experiment: Experiment) -> bool:
-    """A policy that draws numbers takes its seed from the context, else its runs could not be repeated."""
-    small = Trace.of_jobs([Job("probe", 0.0, 1.0, 0, cpus=1.0)])
-    settings = replace(experiment.settings, oversized="skip")
-    context = Engine(small, experiment.cluster, policy, settings).context
-    watched = _Watched(**{f.name: getattr(context, f.name) for f in fields(Context)})
-    policy.reset(watched)
-    return getattr(watched, "asked", False)
