@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import UndeclaredInformation
+
+WHOLE = 1000  # thousandths of a device: `Part.milli` of a job that has the device for itself
+
+
+class JobState(IntEnum):
+    """Whether a job holds anything: the column `state` of the jobs."""
+
+    WAITING = 0
+    RUNNING = 1
+    PAUSED = 2  # it keeps its place in a time-sliced group, and it is another job's turn
+
+
+class NodeState(IntEnum):
+    """Whether a node takes jobs: the column `state` of the nodes."""
+
+    UP = 0
+    DRAINING = 1  # what runs goes on, nothing new starts
+    DOWN = 2
+
 
 INFORMATION: dict[str, str] = {
     "demand": "what was asked for: GPUs, CPUs, memory, range, queue, user, weight, priority, deadline",

@@ -182,7 +182,7 @@ def trace_rows(
     return rows, Names(queues, users, apps)
 
 
-ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "weight", "priority", "deadline_s", "ps")
+ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", *L.FROM_TRACE)
 
 
 def demand_rows(
@@ -206,9 +206,8 @@ def demand_rows(
     rows[L.CPU_UNIT], rows[L.MEM_UNIT] = rows[L.CPUS] / units, rows[L.MEMORY] / units
     rows[L.MIN_GPUS] = column("min_gpus", gpus)
     rows[L.MAX_GPUS] = column("max_gpus", gpus)
-    rows[L.WEIGHT] = column("weight", 1.0)
-    rows[L.PRIORITY] = column("priority", 50.0)
-    rows[L.DEADLINE] = column("deadline_s", np.inf)
+    for name, (row, default) in L.FROM_TRACE.items():
+        rows[row] = column(name, default)
     rows[L.WORK] = tables.work_s
     rows[L.EXPECTED] = expected_s
     rows[L.REFERENCE] = tables.reference

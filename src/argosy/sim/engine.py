@@ -31,7 +31,6 @@ from argosy.cluster.view import (
     View,
 )
 from argosy.errors import InputError, InvalidPlan, PolicyError, TraceError
-from argosy.mechanism.devices import joined
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.world import PLACERS, build, classify, drop_narrow_types, impossible, spread_out
@@ -40,6 +39,7 @@ from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.tables import compile_tables
 from argosy.policies.base import Event, Place, Policy, Sizes
+from argosy.sim.jobs import JobTable
 from argosy.sim.outside import Outside
 from argosy.sim.planner import PlanWriter
 from argosy.sim.result import EventKind, Result
@@ -55,19 +55,6 @@ PLACE_CODES = [Place.AS_USUAL, *(p + s for p in range(len(PLACERS)) for s in (0,
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
-JOB_ROWS_F = {
-    "submitted": L.SUBMIT, "gpus": L.GPUS, "cpus": L.CPUS, "memory_gib": L.MEMORY, "min_gpus": L.MIN_GPUS,
-    "max_gpus": L.MAX_GPUS, "weight": L.WEIGHT, "priority": L.PRIORITY, "deadline": L.DEADLINE,
-    "attained": L.NOW_ATTAINED, "executed_s": L.NOW_EXECUTED, "waiting_s": L.NOW_WAITING, "started": L.STARTED,
-    "held": L.HELD, "progress": L.NOW_PROGRESS, "measured_rate": L.RATE, "expected_s": L.EXPECTED,
-    "expected_left_s": L.NOW_EXPECTED_LEFT, "reference_rate": L.REFERENCE, "duration_s": L.WORK,
-    "remaining_s": L.NOW_LEFT,
-}  # fmt: skip
-JOB_ROWS_I = {
-    "index": L.ID, "ps": L.WANT_PS_ASKED, "queue": L.QUEUE, "user": L.USER, "app": L.APP, "types": L.TYPES,
-    "kind": L.CLASS, "ps_kind": L.PS_CLASS, "preemptions": L.PREEMPTIONS, "state": L.STATE, "servers": L.PS_HELD,
-    "level": L.LEVEL,
-}  # fmt: skip
 NODE_ROWS_F = {
     "free_cpus": L.CPU_FREE, "free_memory_gib": L.MEM_FREE, "cpus": L.CPU_TOTAL, "memory_gib": L.MEM_TOTAL,
     "speed": L.SPEED,
@@ -126,6 +113,7 @@ class Engine:
         self.context = self._make_context()
         policy.reset(self.context)
         itself = cast(Engine, weakref.proxy(self))  # no cycles: an engine goes, with its matrices, when nobody needs it
+        self.jobs = JobTable(itself)
         self._parts, self._losses = lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
         self.view = self._make_view()
         self._writer = PlanWriter(itself)
@@ -212,7 +200,7 @@ class Engine:
         return tuple(prices)
 
     def _job_rows(self, jf: NDArray[Any], ji: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return {n: jf[r] for n, r in JOB_ROWS_F.items()} | {n: ji[r] for n, r in JOB_ROWS_I.items()}
+        return {n: jf[r] for n, r in L.COLUMNS_F.items()} | {n: ji[r] for n, r in L.COLUMNS_I.items()}
 
     def _make_view(self) -> View:
         w, policy = self.world, self.policy
@@ -295,10 +283,10 @@ class Engine:
         policy, n = self.policy, tr.shape[1]
         zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
         rows: dict[str, NDArray[Any]] = {}
-        for name, r in JOB_ROWS_F.items():
+        for name, r in L.COLUMNS_F.items():
             rows[name] = tr[r] if r < L.STATIC_F else zeros
         rows["remaining_s"], rows["expected_left_s"] = tr[L.WORK], tr[L.EXPECTED]
-        for name, r in JOB_ROWS_I.items():
+        for name, r in L.COLUMNS_I.items():
             rows[name] = tr[L.STATIC_F + r].astype(np.int64) if r < L.STATIC_I else izeros
         rows["index"] = index
         jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
@@ -406,6 +394,27 @@ class Engine:
             else:
                 CHORES[code](self)
 
+    def apply(self) -> None:
+        """Carry out the last decision now, and let no time pass."""
+        self.kernel(L.OP_ADMIT)
+        if self.world.si[L.BAD_KEY]:
+            self._refuse_key(int(self.world.si[L.BAD_KEY]) - 1)
+
+    @property
+    def running(self) -> int:
+        """How many jobs run now."""
+        return int(self.world.si[L.RUNNING_N])
+
+    @property
+    def submit_times(self) -> NDArray[np.float64]:
+        """When each job that has arrived by now was submitted, by index."""
+        return self.world.tr[L.SUBMIT, : self.world.si[L.NEXT_JOB]]
+
+    @property
+    def finish_times(self) -> NDArray[np.float64]:
+        """When each job that has arrived by now ended, by index; NaN for those that have not."""
+        return self.world.rs[L.R_FINISH, : self.world.si[L.NEXT_JOB]]
+
     def _refuse_key(self, job: int) -> NoReturn:
         raise PolicyError(f"policy {self.policy.name!r} ranked job {self.trace.frame['job_id'][job]!r} as NaN")
 
@@ -488,7 +497,7 @@ class Engine:
         began = time.process_time()
         if self._keyed:
             self.policy.rank(self.view)  # refuses a column that it does not declare
-            self.world.si[L.KEY_ROW] = JOB_ROWS_F[self.policy.key]
+            self.world.si[L.KEY_ROW] = L.COLUMNS_F[self.policy.key]
         if self.static or self._keyed:
             self.advance(progress)
         else:
@@ -500,7 +509,7 @@ class Engine:
                     if progress is not None:
                         progress(int(self.world.si[L.FINISHED]), len(self.trace), self.now)
                 if self._watch is not None:
-                    self.kernel(L.OP_ADMIT)
+                    self.apply()
                     self._watch(self)
         self._final = self.result(cpu_s=time.process_time() - began)
         self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the result has it, and it is large
@@ -540,16 +549,7 @@ class Engine:
 
     def parts_of(self, row: int) -> list[Part]:
         """Where the job in this slot runs."""
-        en, parts = self.world.en, list[Part]()
-        e = int(self.world.ji[L.HEAD, row])
-        while e >= 0:
-            _, node, word, mask, milli, servers, e, *_ = en[e].tolist()
-            devices = joined(word, mask)
-            if parts and parts[-1].node == node:  # another word of it
-                last = parts.pop()
-                devices, milli, servers = last.devices | devices, max(last.milli, milli), last.servers + servers
-            parts.append(Part(node, devices, milli, servers))
-        return parts
+        return self.jobs.parts(row)
 
     @cached_property
     def _curves(self) -> Curves:

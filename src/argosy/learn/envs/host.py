@@ -9,7 +9,6 @@ from argosy.cluster.view import View
 from argosy.errors import InputError
 from argosy.learn.envs.seat import Seat, as_driver, slot_at, take_seat
 from argosy.learn.envs.source import Source
-from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import Floats, Policy, Sizes
 from argosy.sim.engine import Engine
 from argosy.sim.metrics import metrics
@@ -63,7 +62,7 @@ class Host:
 
     def apply(self) -> None:
         """Carry out the last answer now, and let no time pass."""
-        self.engine.kernel(L.OP_ADMIT)
+        self.engine.apply()
 
     # -- what time has brought -------------------------------------------------------------------------------------
 
@@ -77,32 +76,26 @@ class Host:
 
     def _total(self) -> float:
         """Normalised progress of all jobs, or minus the hours that all jobs have spent here so far."""
-        w = self.engine.world
-        come, active = int(w.si[L.NEXT_JOB]), int(w.si[L.ACTIVE])
-        here = self._present()
-        finish = w.rs[L.R_FINISH, :come]
+        engine, here = self.engine, self._present()
+        finish = engine.finish_times
         ended = ~np.isnan(finish)
         if self.reward_kind == "progress":
-            return float(np.count_nonzero(ended) + w.jf[L.NOW_PROGRESS, :active][here].sum())
-        spent = (finish - w.tr[L.SUBMIT, :come])[ended].sum()
-        return -float(spent + (w.sf[L.NOW] - w.jf[L.SUBMIT, :active][here]).sum()) / 3600.0
+            return float(np.count_nonzero(ended) + engine.jobs.progress[here].sum())
+        spent = (finish - engine.submit_times)[ended].sum()
+        return -float(spent + (engine.now - engine.jobs.submitted[here]).sum()) / 3600.0
 
     def gained(self) -> Floats:
         """The progress of each job of the trace since it was last asked for."""
-        w = self.engine.world
-        come, active = int(w.si[L.NEXT_JOB]), int(w.si[L.ACTIVE])
+        jobs, finish, here = self.engine.jobs, self.engine.finish_times, self._present()
         now = np.zeros(len(self._progress))
-        now[:come] = ~np.isnan(w.rs[L.R_FINISH, :come])
-        here = self._present()
-        now[w.ji[L.ID, :active][here]] = w.jf[L.NOW_PROGRESS, :active][here]
+        now[: len(finish)] = ~np.isnan(finish)
+        now[jobs.index[here]] = jobs.progress[here]
         gained, self._progress = now - self._progress, now
         return gained
 
     def _present(self) -> NDArray[np.bool_]:
         """Which slots hold a job; one that has just ended may still have its slot."""
-        w = self.engine.world
-        active = int(w.si[L.ACTIVE])
-        return np.asarray(w.so[w.ji[L.ID, :active]] == np.arange(active))
+        return self.engine.jobs.present()
 
     def result(self) -> Result:
         return self.engine.result()

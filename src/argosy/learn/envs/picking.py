@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from argosy.cluster.view import JobState
 from argosy.errors import InputError
 from argosy.learn.envs.board import MOST, SCALE, Board
 from argosy.learn.envs.host import Host
-from argosy.mechanism.kernels import layout as L
 from argosy.policies._needs import Needs
 from argosy.policies.base import Floats, Ints, Sizes
 from argosy.policies.drf import NO_GPU, as_it_is
@@ -45,7 +45,7 @@ class Picking(Board):
     def begin(self) -> bool:
         view = self.host.view
         jobs = view.jobs
-        waiting = np.flatnonzero(jobs.state == L.WAITING)
+        waiting = np.flatnonzero(jobs.state == JobState.WAITING)
         if not len(waiting) or self._is_full(waiting):
             return False  # the seat has answered: all who run go on, and nobody else can start
         self._waiting = waiting = waiting[np.argsort(jobs.index[waiting])]
@@ -128,7 +128,7 @@ class Picking(Board):
         self._rank[row] = CHOSEN
         self._hold()
         self.host.apply()
-        if self.host.engine.world.ji[L.STATE, row] == L.WAITING:
+        if self.host.engine.jobs.state[row] == JobState.WAITING:
             self._counts[row], self._helpers[row], self._rank[row] = 0, before, WAITS
             self._possible[k:, job] = False
             self._hold()
@@ -139,7 +139,7 @@ class Picking(Board):
     def _close(self) -> bool:
         """If nothing runs and nobody was started, nothing might ever happen: ask again later."""
         engine = self.host.engine
-        if self._here.any() and not engine.world.si[L.RUNNING_N]:
+        if self._here.any() and not engine.running:
             self._hold(engine.now + ASK_AGAIN_S)
         return True
 

@@ -20,7 +20,6 @@ from argosy.learn.envs.seat import take_seat
 from argosy.learn.envs.sizing import Sizing
 from argosy.learn.envs.source import Source, type_codes
 from argosy.learn.training.pupil import Pupil
-from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import Policy, Sizes, create
 
 JOB_SLOTS = 2000  # of an episode, about, that are looked at
@@ -47,8 +46,8 @@ def demonstrate(pupil: Pupil, source: Source, seed: int, teacher: str, draws: np
 
     def look() -> None:
         host.apply()
-        world, n = host.engine.world, len(host.view.jobs)
-        seat.advised = Sizes(np.ceil(world.jf[L.HELD, :n]).astype(np.int64), world.ji[L.PS_HELD, :n].copy())
+        jobs = host.engine.jobs
+        seat.advised = Sizes(np.ceil(jobs.held).astype(np.int64), jobs.servers.copy())
 
     return _episode(host, board, draws, look, _nothing, None, 1.0)
 

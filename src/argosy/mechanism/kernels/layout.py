@@ -79,7 +79,31 @@ STATIC_I = 9
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
  FORMER_LOG) = range(9, 30)  # the log row that says so
 JI_ROWS = 30
-WAITING, RUNNING, PAUSED = range(3)
+WAITING, RUNNING, PAUSED = range(3)  # argosy.cluster.view.JobState names them for everybody else
+
+# under which names these rows are read outside the kernels; those in argosy.cluster.view.JOB_COLUMNS reach policies
+COLUMNS_F = {
+    "submitted": SUBMIT, "gpus": GPUS, "cpus": CPUS, "memory_gib": MEMORY, "min_gpus": MIN_GPUS,
+    "max_gpus": MAX_GPUS, "weight": WEIGHT, "priority": PRIORITY, "deadline": DEADLINE, "attained": NOW_ATTAINED,
+    "executed_s": NOW_EXECUTED, "waiting_s": NOW_WAITING, "started": STARTED, "held": HELD, "progress": NOW_PROGRESS,
+    "measured_rate": RATE, "expected_s": EXPECTED, "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
+    "duration_s": WORK, "remaining_s": NOW_LEFT,
+    # for hosts, not for policies
+    "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
+    "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
+    "settled_executed_s": EXECUTED, "settled_useful": USEFUL, "saved_at": SAFE_AT, "saved_left_s": SAFE_LEFT,
+    "saved_useful": SAFE_USEFUL,
+}  # fmt: skip
+COLUMNS_I = {
+    "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
+    "ps_kind": PS_CLASS, "preemptions": PREEMPTIONS, "state": STATE, "servers": PS_HELD, "level": LEVEL,
+    # for hosts, not for policies
+    "group": GROUP, "peer": PEER, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
+    "guaranteed": GUARANTEED, "faults": FAULTS, "runs": RUNS, "placement_version": GEN,
+}  # fmt: skip
+
+# the columns of a trace that are copied as they are, and what stands for a value that is not given
+FROM_TRACE = {"weight": (WEIGHT, 1.0), "priority": (PRIORITY, 50.0), "deadline_s": (DEADLINE, np.inf)}
 
 TR_ROWS = STATIC_F + STATIC_I
 
