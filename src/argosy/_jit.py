@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # slow kernels that notice a wrong index: for debugging
 SOURCES = Path(__file__).parent / "mechanism" / "kernels"
-OF_POLICIES = Path(__file__).parent / "policies" / "kernels"
+OF_POLICIES = Path(__file__).parent / "policies" / "learned" / "kernels"
 
 
 @cache

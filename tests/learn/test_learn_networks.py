@@ -8,7 +8,7 @@ import torch
 
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.learn.networks import ScoreActor, TableActor
-from argosy.policies._networks import Crowd, ScoreNetwork
+from argosy.policies.learned.networks import Crowd, ScoreNetwork
 
 ROWS, TYPES, CAP = 6, 8, 16
 

@@ -10,10 +10,10 @@ import pytest
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
 from argosy.policies._needs import Needs
-from argosy.policies._networks import Crowd, Grants, Network, ScoreNetwork, TableNetwork
 from argosy.policies.base import create
-from argosy.policies.dl2 import Dl2
-from argosy.policies.dl2_plus import Dl2Plus
+from argosy.policies.learned.dl2 import Dl2
+from argosy.policies.learned.dl2_plus import Dl2Plus
+from argosy.policies.learned.networks import Crowd, Grants, Network, ScoreNetwork, TableNetwork
 from argosy.scenario import read_scenario
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings

@@ -1,4 +1,4 @@
-"""The networks of the learned sizers, for training: the same numbers as `argosy.policies._networks`, as torch modules.
+"""The networks of the learned sizers, for training: the same numbers as `policies.learned.networks`, as torch modules.
 
 An actor maps observations of the `size` mode, [batch, J, columns], to the logits of 3J + 1 actions; a critic maps them
 to values. Arrays go back and forth without loss, so that what was trained decides without torch.
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from argosy.policies._networks import CONTEXT, KINDS, SCALE, SIZE_FEATURES, ScoreNetwork, TableNetwork
+from argosy.policies.learned.networks import CONTEXT, KINDS, SCALE, SIZE_FEATURES, ScoreNetwork, TableNetwork
 
 COLUMNS = 5  # ran, left, share, workers, servers
 Arrays: TypeAlias = dict[str, NDArray[np.float32]]

@@ -27,8 +27,8 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.policies._needs import Needs, Surveyor
-from argosy.policies._slots import between_slots, check_slots, slot_at
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
+from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
 
 SLACK = 1e-9
 LAST = 1e9  # rank of jobs that get nothing

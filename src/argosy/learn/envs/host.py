@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.learn.envs.seat import Seat, as_driver, slot_at, take_seat
+from argosy.learn.envs.seat import Seat, as_driver, slot_at
 from argosy.learn.envs.source import Source
 from argosy.policies.base import Floats, Policy, Sizes
 from argosy.sim.engine import Engine
@@ -30,7 +30,7 @@ class Host:
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
-        self.seat: Seat | None = None if autopilot else take_seat(under, slot_s=slot_s, sizing=sizing)
+        self.seat: Seat | None = None if autopilot else Seat(under, slot_s=slot_s, sizing=sizing)
         policy = self.driver or self.seat
         assert policy is not None
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))

@@ -9,7 +9,6 @@ that plans can only advise a sizer: nothing of its plans is carried out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
@@ -29,11 +28,13 @@ class Seat(Policy):
 
     name = "environment"
 
-    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool, planner: Policy | None = None) -> None:
-        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is. `planner`: advises.
+    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool) -> None:
+        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is.
 
         `slot_s`: be asked at least at the begin of each slot; 0: whenever something happens.
         """
+        planner = under if sizing and under is not None and "plan" in under.answers else None
+        under = under if planner is None else None
         if under is not None and "plan" in under.answers:
             raise InputError(
                 f"the policy {under.name} decides everything at once, and leaves a learner nothing",
@@ -49,6 +50,8 @@ class Seat(Policy):
         self.preemptive = under.preemptive if under else sizing
         if under is not None:
             self.backfill, self.placer, self.every_s = under.backfill, under.placer, under.every_s
+        theirs = under.answers & {"place", "on_event"} if under is not None else frozenset()
+        self.answers = frozenset({"rank", "wake_at"} | ({"size"} if sizing else set())) | theirs
         self.advised_key: Floats = np.zeros(0)  # what the policy under it said last
         self.advised: Sizes | None = None
         self.wake: float | None = None
@@ -61,6 +64,22 @@ class Seat(Policy):
     def rank(self, view: View) -> Floats:
         self.advised_key = self.under.rank(view) if self.under is not None else view.jobs.submitted
         return self.advised_key
+
+    def size(self, view: View) -> Sizes:
+        self.advised = self.under.size(view) if self.under is not None and "size" in self.under.answers else None
+        if self.advised is None:
+            return as_it_is(view)
+        if self.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
+            self.advised = replace(self.advised, servers=view.jobs.ps)
+        return self.advised
+
+    def place(self, view: View) -> Ints:
+        assert self.under is not None
+        return self.under.place(view)
+
+    def on_event(self, event: Event) -> None:
+        assert self.under is not None
+        self.under.on_event(event)
 
     def wanted(self, view: View, needs: Needs, there: Floats) -> Sizes | None:
         """What the policy under it, or the planner, would give to each job now; None if there is neither."""
@@ -86,38 +105,6 @@ class Seat(Policy):
 
 def slot_at(now: float, slot_s: float) -> int:
     return int(now / slot_s + SLACK)
-
-
-def _size(seat: Seat, view: View) -> Sizes:
-    seat.advised = seat.under.size(view) if seat.under is not None and "size" in seat.under.answers else None
-    if seat.advised is None:
-        return as_it_is(view)
-    if seat.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
-        seat.advised = replace(seat.advised, servers=view.jobs.ps)
-    return seat.advised
-
-
-def _on_event(seat: Seat, event: Event) -> None:
-    assert seat.under is not None
-    seat.under.on_event(event)
-
-
-def _place(seat: Seat, view: View) -> Ints:
-    assert seat.under is not None
-    return seat.under.place(view)
-
-
-def take_seat(under: Policy | None, *, slot_s: float, sizing: bool) -> Seat:
-    """A seat with just the methods that are needed: the engine treats a policy by which ones it has."""
-    planner = under if sizing and under is not None and "plan" in under.answers else None
-    under = under if planner is None else None
-    methods: dict[str, Any] = {"size": _size} if sizing else {}
-    if under is not None and "on_event" in under.answers:
-        methods["on_event"] = _on_event
-    if under is not None and "place" in under.answers:
-        methods["place"] = _place
-    kind = cast(type[Seat], type("Seat", (Seat,), methods))
-    return kind(under, slot_s=slot_s, sizing=sizing, planner=planner)
 
 
 def as_driver(policy: Policy) -> Policy:

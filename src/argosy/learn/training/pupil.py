@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.learn.training.ground import Ground
 from argosy.learn.training.recipe import Recipe
-from argosy.policies._networks import ScoreNetwork, TableNetwork
 from argosy.policies.base import Policy
-from argosy.policies.dl2 import Dl2
-from argosy.policies.dl2_plus import Dl2Plus
+from argosy.policies.learned.dl2 import Dl2
+from argosy.policies.learned.dl2_plus import Dl2Plus
+from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 
 if TYPE_CHECKING:
     import torch
@@ -51,8 +51,8 @@ class Pupil:
     def policy(self, arrays: Mapping[str, NDArray[np.float32]]) -> Policy:
         """The policy with these weights."""
         if self.system == "dl2":
-            return Dl2.around(TableNetwork(arrays, self.seen_types, self.cap), self.slot_s)
-        return Dl2Plus.around(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s)
+            return Dl2(TableNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
+        return Dl2Plus(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
 
     def env(self, ground: Ground, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
         """The jobs of a seed as an environment with what this network sees; `slots`: truncate after so many."""

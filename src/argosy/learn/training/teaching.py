@@ -16,7 +16,7 @@ from argosy.learn.algorithms.acting import Act
 from argosy.learn.algorithms.record import Record, Step
 from argosy.learn.algorithms.rollout import Rollout
 from argosy.learn.envs.host import Host
-from argosy.learn.envs.seat import take_seat
+from argosy.learn.envs.seat import Seat
 from argosy.learn.envs.sizing import Sizing
 from argosy.learn.envs.source import Source, type_codes
 from argosy.learn.training.pupil import Pupil
@@ -42,7 +42,7 @@ def demonstrate(pupil: Pupil, source: Source, seed: int, teacher: str, draws: np
         host, board = _begin(pupil, source, seed, spec, drives=False)
         return _episode(host, board, draws, _nothing, _nothing, None, 1.0)
     host, board = _begin(pupil, source, seed, spec, drives=True)
-    host.seat = seat = take_seat(None, slot_s=pupil.slot_s, sizing=True)  # where the board reads what is wanted
+    host.seat = seat = Seat(None, slot_s=pupil.slot_s, sizing=True)  # where the board reads what is wanted
 
     def look() -> None:
         host.apply()

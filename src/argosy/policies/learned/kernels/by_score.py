@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from argosy._jit import door, kernel
-from argosy.policies.kernels.units import KINDS, Slot, possible, serve, smallest, take
+from argosy.policies.learned.kernels.units import KINDS, Slot, possible, serve, smallest, take
 
 LEAST = 1e-6  # score of the unit that makes a job run, at least
 

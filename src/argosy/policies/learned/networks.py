@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
 from argosy.policies._needs import Needs
-from argosy.zoo import Weights
+from argosy.zoo import Weights, find
 
 Matrix: TypeAlias = NDArray[np.float32]
 KINDS = 3  # one more worker, one more server, one of both
@@ -65,6 +65,16 @@ class Network:
         self.arrays = {name: np.ascontiguousarray(arrays[name], np.float32) for name in self.shapes}
 
     @classmethod
+    def of(cls, weights: Weights) -> Self:
+        """Return the network that these weights make; refuse those of another network."""
+        raise NotImplementedError
+
+    @classmethod
+    def find(cls, weights: str | Self) -> Self:
+        """Return the network of a file of weights or of shipped ones by name; a network stays as it is."""
+        return cls.of(find(weights)) if isinstance(weights, str) else weights
+
+    @classmethod
     def check(cls, weights: Weights) -> dict[str, int]:
         """The sizes by letter; refuses weights of another network."""
         hint = f"these arrays make a {cls.kind!r} network: {', '.join(f'{k} {v}' for k, v in cls.shapes.items())}"
@@ -95,7 +105,7 @@ class TableNetwork(Network):
         self.rows = (len(self.arrays["b3"]) - 1) // KINDS
 
     @classmethod
-    def of(cls, weights: Weights) -> TableNetwork:
+    def of(cls, weights: Weights) -> Self:
         sizes, types = cls.check(weights), tuple(weights.about.get("types", ()))
         rows, rest = divmod(sizes["a"] - 1, KINDS)
         if rest or sizes["i"] != rows * (len(types) + 2 + SHARE_WORKERS_SERVERS):
@@ -104,7 +114,7 @@ class TableNetwork(Network):
         return cls(weights.arrays, types, weights.about["cap"])
 
     def grant(self, crowd: Crowd, needs: Needs, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
-        from argosy.policies.kernels.by_table import fill_by_table
+        from argosy.policies.learned.kernels.by_table import fill_by_table
 
         n, a = len(needs.rows), self.arrays
         static = np.concatenate([crowd.one_hot(len(self.types)), crowd.times[:, :2]], axis=1)
@@ -126,7 +136,7 @@ class ScoreNetwork(Network):
     }  # fmt: skip
 
     @classmethod
-    def of(cls, weights: Weights) -> ScoreNetwork:
+    def of(cls, weights: Weights) -> Self:
         sizes, types = cls.check(weights), tuple(weights.about.get("types", ()))
         wanted = {"i": len(types) + 2 + CONTEXT, "s": SIZE_FEATURES, "k": KINDS}
         for letter, size in wanted.items():
@@ -137,7 +147,7 @@ class ScoreNetwork(Network):
 
     def embed(self, crowd: Crowd) -> Matrix:
         """What does not change within a slot, up to the first layer that sees the size: [job, hidden]."""
-        from argosy.policies.kernels.by_score import embed
+        from argosy.policies.learned.kernels.by_score import embed
 
         a, n = self.arrays, len(crowd.types)
         embedded = np.empty((n, len(a["b2"])), np.float32)
@@ -148,7 +158,7 @@ class ScoreNetwork(Network):
         return embedded
 
     def grant(self, crowd: Crowd, needs: Needs, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
-        from argosy.policies.kernels.by_score import fill_by_score
+        from argosy.policies.learned.kernels.by_score import fill_by_score
 
         n, a = len(needs.rows), self.arrays
         workers, servers, order, choice, heap = np.zeros((5, n), np.int64)

@@ -20,33 +20,24 @@ from __future__ import annotations
 import numpy as np
 
 from argosy.cluster.view import View
-from argosy.policies._networks import Grants, ScoreNetwork
-from argosy.policies._sizer import GUARD, LAST, UnitSizer, hears_events, tell
 from argosy.policies.base import Floats, Ints, register
-from argosy.zoo import find
+from argosy.policies.learned.networks import Grants, ScoreNetwork
+from argosy.policies.learned.sizer import GUARD, LAST, UnitSizer
 
 
 @register("dl2+", "a learned score for the next worker or server of every job", "after Peng et al., TPDS 2021")
 class Dl2Plus(UnitSizer):
-    def __new__(
-        cls, weights: str = "dl2+", slot_s: float = 1200.0, newcomers: str = "start", guard: float = GUARD,
-        under: str = "",
-    ) -> Dl2Plus:  # fmt: skip
-        return super().__new__(AttentiveDl2Plus if hears_events(under) else cls)
-
     def __init__(
-        self, weights: str = "dl2+", slot_s: float = 1200.0, newcomers: str = "start", guard: float = GUARD,
+        self,
+        weights: str | ScoreNetwork = "dl2+",
+        slot_s: float = 1200.0,
+        newcomers: str = "start",
+        guard: float = GUARD,
         under: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(ScoreNetwork.of(find(weights)), slot_s, newcomers, guard, under)
+    ) -> None:
+        super().__init__(ScoreNetwork.find(weights), slot_s, newcomers, guard, under)
 
     def _order(self, view: View, rows: Ints, grants: Grants) -> Floats:
         key = np.full(len(view.jobs), LAST)
         key[rows] = np.where(grants.order < len(rows), grants.order, LAST)
         return key
-
-
-class AttentiveDl2Plus(Dl2Plus):
-    """Over a policy with a memory."""
-
-    on_event = tell

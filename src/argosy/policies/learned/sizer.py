@@ -7,7 +7,7 @@ the sizes are the network's.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.perf.catalogue import key_of
 from argosy.policies._needs import Needs, Surveyor
-from argosy.policies._networks import SCALE, Crowd, Grants, ScoreNetwork, TableNetwork
-from argosy.policies._slots import between_slots, check_slots, slot_at
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create
+from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
+from argosy.policies.learned.networks import SCALE, Crowd, Grants, ScoreNetwork, TableNetwork
 
 GUARD = 72.0  # slots, a day: after so many a job that waits is served before others
 MOST = 1e6  # slots in hundreds: nothing is larger
@@ -48,12 +48,8 @@ class UnitSizer(Policy):
             self.backfill, self.placer, self.every_s = self.under.backfill, self.under.placer, self.under.every_s
             self.seeded = self.under.seeded
 
-    @classmethod
-    def around(cls, network: TableNetwork | ScoreNetwork, slot_s: float = 1200.0, newcomers: str = "wait") -> Self:
-        """A policy with a network that is in no file: for training."""
-        policy = object.__new__(cls)
-        UnitSizer.__init__(policy, network, slot_s, newcomers, GUARD, "")
-        return policy
+        if self.under is None or "on_event" not in self.under.answers:
+            self.answers -= {"on_event"}  # being told of every event is costly
 
     def reset(self, context: Context) -> None:
         self._surveyor = Surveyor(context, self.network.cap)
@@ -151,6 +147,10 @@ class UnitSizer(Policy):
         times.append((self._slot + 1) * self.slot_s if len(view.jobs) else None)
         return min((t for t in times if t is not None), default=None)
 
+    def on_event(self, event: Event) -> None:
+        assert self.under is not None
+        self.under.on_event(event)
+
     def state(self) -> dict[str, Any]:
         known = {str(i): self._known[i].tolist() for i in np.flatnonzero(self._known[:, 0]).tolist()}
         return {"slot": self._slot, "jobs": known, "under": self.under.state() if self.under is not None else {}}
@@ -162,14 +162,3 @@ class UnitSizer(Policy):
             self._known[int(i)] = row
         if self.under is not None:
             self.under.restore(state["under"])
-
-
-def hears_events(under: str) -> bool:
-    """Being told of every event is costly, so only a sizer over a policy that wants it asks for it."""
-    return bool(under) and "on_event" in create(under).answers
-
-
-def tell(sizer: UnitSizer, event: Event) -> None:
-    """The `on_event` of such a sizer."""
-    assert sizer.under is not None
-    sizer.under.on_event(event)

@@ -22,33 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.policies._needs import Needs
-from argosy.policies._networks import TableNetwork
-from argosy.policies._sizer import GUARD, UnitSizer, hears_events, tell
 from argosy.policies.base import Ints, register
-from argosy.zoo import find
+from argosy.policies.learned.networks import TableNetwork
+from argosy.policies.learned.sizer import GUARD, UnitSizer
 
 
 @register("dl2", "a learned network grants workers and servers one by one", "Peng et al., TPDS 2021")
 class Dl2(UnitSizer):
-    def __new__(
-        cls, weights: str = "dl2", slot_s: float = 1200.0, newcomers: str = "start", guard: float = GUARD,
-        under: str = "",
-    ) -> Dl2:  # fmt: skip
-        return super().__new__(AttentiveDl2 if hears_events(under) else cls)
-
     def __init__(
-        self, weights: str = "dl2", slot_s: float = 1200.0, newcomers: str = "start", guard: float = GUARD,
+        self,
+        weights: str | TableNetwork = "dl2",
+        slot_s: float = 1200.0,
+        newcomers: str = "start",
+        guard: float = GUARD,
         under: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(TableNetwork.of(find(weights)), slot_s, newcomers, guard, under)
+    ) -> None:
+        super().__init__(TableNetwork.find(weights), slot_s, newcomers, guard, under)
 
     def _must_run(self, needs: Needs, waits: Ints) -> NDArray[np.bool_]:
         """Also those that have one size only: there is nothing to decide for a network that sizes."""
         only = (needs.low == needs.high) & (needs.servers == 0)
         return np.asarray(super()._must_run(needs, waits) | only)
-
-
-class AttentiveDl2(Dl2):
-    """Over a policy with a memory."""
-
-    on_event = tell

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from argosy._jit import door, kernel
-from argosy.policies.kernels.units import KINDS, SERVER, WORKER, Slot, possible, serve, take
+from argosy.policies.learned.kernels.units import KINDS, SERVER, WORKER, Slot, possible, serve, take
 
 
 @door
