@@ -19,8 +19,8 @@ from sys import executable
 from argosy.cluster.cluster import Cluster
 from argosy.errors import ArgosyError
 from argosy.live.client import Client, ClientError, find_address
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.service import Service
 from argosy.live.spec import JobSpec
 from argosy.live.store import Store
 from benchmarks.harness import Json, Options

@@ -1,7 +1,7 @@
 """The dependency rule of the design: the right may import the left, never the reverse.
 
     types ← workload, cluster, perf, zoo ← mechanism, policies ← sim
-          ← scenario ← explain ← report ← learn, grow ← live ← league ← cli, dashboard
+          ← scenario ← explain ← report ← learn, grow ← sdk ← live ← league ← cli, dashboard
 
 Imports inside functions count too; those under TYPE_CHECKING do not, because they never run.
 """
@@ -24,6 +24,7 @@ TIERS = (
     {"explain"},
     {"report"},
     {"learn", "grow"},
+    {"sdk"},
     {"live"},
     {"league"},
     {"cli", "dashboard"},

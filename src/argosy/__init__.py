@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from argosy.cluster.cluster import Node as Node
     from argosy.cluster.view import View as View
     from argosy.errors import ArgosyError as ArgosyError
-    from argosy.live.sdk.job import job as job
     from argosy.mechanism.plan import Plan as Plan
     from argosy.policies.base import Policy as Policy
     from argosy.policies.base import Sizes as Sizes
     from argosy.policies.base import create as create
     from argosy.policies.base import register as register
+    from argosy.sdk.job import job as job
     from argosy.sim.metrics import metrics as metrics
     from argosy.sim.result import Result as Result
     from argosy.sim.run import simulate as simulate
@@ -49,7 +49,7 @@ _HOMES = {
     "View": "cluster.view",
     "create": "policies.base",
     "generate": "workload.synth",
-    "job": "live.sdk.job",
+    "job": "sdk.job",
     "metrics": "sim.metrics",
     "register": "policies.base",
     "simulate": "sim.run",

@@ -91,7 +91,7 @@ def _csv(entries: list[dict[str, Any]]) -> None:
     import csv
     import sys
 
-    from argosy.live.clean import cell
+    from argosy.live.sanitize import cell
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)

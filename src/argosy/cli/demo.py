@@ -34,10 +34,10 @@ def demo(
     """
     needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
     check_writable(report)
-    from argosy.live.demo.cast import usual
     from argosy.live.demo.outcome import HEAD, exactness
     from argosy.live.demo.page import overheads, write_page
-    from argosy.live.demo.play import ACTS, REPAIRS, Act, play
+    from argosy.live.demo.runner import ACTS, REPAIRS, Act, play
+    from argosy.live.demo.workload import usual
     from argosy.policies.base import create
 
     acts = ACTS if policy is None else [Act(policy)]

@@ -14,7 +14,7 @@ from argosy.cli._shared import say
 from argosy.errors import InputError
 
 if TYPE_CHECKING:
-    from argosy.live.restore import Restore
+    from argosy.live.store.restore import Restore
 
 SHOWN = 8  # numbers or ranges of numbers
 
@@ -46,7 +46,7 @@ def restore(
     """
     needs_live("pydantic")
     from argosy.live.home import Home
-    from argosy.live.restore import prepared
+    from argosy.live.store.restore import prepared
 
     with prepared(Home(home), file) as found:
         _tell(found, file)

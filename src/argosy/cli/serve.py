@@ -15,9 +15,9 @@ from argosy.errors import InputError
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
     from argosy.live.backends.base import Backend
-    from argosy.live.daemon import Daemon
+    from argosy.live.daemon.daemon import Daemon
     from argosy.live.home import Home
-    from argosy.live.tls import ServerTls
+    from argosy.live.http.tls import ServerTls
 
 NETWORK, LOCAL = "Who may call it", "The nodes of --cluster local or fake"
 BOUNDS = "How much they may ask"
@@ -99,11 +99,11 @@ def serve(
         at_least(option, 1, value)
     from argosy.config import parse_duration
     from argosy.live.api import create_app
-    from argosy.live.api.guard import allowed_host
-    from argosy.live.api.rates import Rate
-    from argosy.live.connections import ConnectionLimits
-    from argosy.live.daemon import Daemon
+    from argosy.live.api.rate_limits import Rate
+    from argosy.live.api.request_guard import allowed_host
+    from argosy.live.daemon.daemon import Daemon
     from argosy.live.home import Home
+    from argosy.live.http.connections import ConnectionLimits
     from argosy.policies.base import create
 
     most_s = parse_duration(max_grace)
@@ -179,7 +179,7 @@ def _backend(kind: str, home: Home, cluster: Cluster) -> Backend:
 def _tls(
     home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]
 ) -> ServerTls | None:
-    from argosy.live.tls import ServerTls, own_tls
+    from argosy.live.http.tls import ServerTls, own_tls
 
     if cert is not None or key is not None:
         if cert is None or key is None or own:
@@ -190,7 +190,7 @@ def _tls(
 
 
 def _log_to(log: Path) -> None:
-    from argosy.live.logs import set_up
+    from argosy.live.daemon_log import set_up
 
     set_up(file=None if str(log) == "-" else log)
 

@@ -1,1 +1,4 @@
-"""Argosy on a live cluster: the daemon, the backends that run jobs, and the SDK inside them."""
+"""Argosy on a live cluster: the daemon, its planner and database, the API, and the backends that run jobs.
+
+The modules here are shared by all rooms: job files (`spec`), states, errors, the home folder, files, sockets.
+"""

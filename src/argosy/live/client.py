@@ -19,10 +19,10 @@ import httpcore
 import httpx
 
 from argosy.errors import ArgosyError
-from argosy.live.backends.local.sockets import connect, short_path
 from argosy.live.home import Home
-from argosy.live.local_socket import check_peer
-from argosy.live.tls import client_context
+from argosy.live.http.local_socket import check_peer
+from argosy.live.http.tls import client_context
+from argosy.live.unix_sockets import connect, short_path
 
 Streamed = tuple[Mapping[str, str], Iterator[bytes]]
 LOCAL_URL = "http://localhost"  # what the daemon is called over a socket

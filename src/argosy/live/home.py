@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from argosy.errors import InputError
-from argosy.live.files import Identity, database_files, identity, sync_folder, write_durably
-from argosy.live.problems import AlreadyServed, NotFound
+from argosy.live.durable_files import Identity, database_files, identity, sync_folder, write_durably
+from argosy.live.errors import AlreadyServed, NotFound
 
 _GENERATION = re.compile(r"gen-(\d{1,9})")
 _NO_LOCKS = (errno.EBADF, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.ENOSYS)

@@ -16,11 +16,11 @@ import httpx
 from argosy.cluster.cluster import Cluster, Node
 from argosy.live.api import create_app
 from argosy.live.backends.base import Part
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.service import Service
+from argosy.live.http.server import Web
 from argosy.live.states import State
 from argosy.live.store import RunRow, Store
-from argosy.live.web import Web
 
 T = TypeVar("T")
 NODES = tuple(Node(f"n{i}", gpus=4, gpu_type="v100", cpus=16, memory_gib=64) for i in (1, 2))

@@ -14,9 +14,9 @@ import pytest
 from pydantic import ValidationError
 from serving import Serving
 
-from argosy.live.api.guard import MAX_BODY
 from argosy.live.api.models import Submission
-from argosy.live.service import Service
+from argosy.live.api.request_guard import MAX_BODY
+from argosy.live.daemon.service import Service
 
 JSON = {"content-type": "application/json"}
 

@@ -14,10 +14,10 @@ import httpx
 import pytest
 from serving import Serving
 
-from argosy.live.api.logs import MAX_FOLLOWERS
-from argosy.live.problems import NotFound
-from argosy.live.safe_files import open_below
+from argosy.live.api.log_routes import MAX_FOLLOWERS
+from argosy.live.errors import NotFound
 from argosy.live.states import State
+from argosy.live.untrusted_files import open_below
 
 
 def read(api: Serving, number: int, who: str = "ann", **query: object) -> httpx.Response:

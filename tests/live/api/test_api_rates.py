@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from serving import serving
 
-from argosy.live.api.rates import Buckets, Rate
-from argosy.live.logs import MOST_ALIKE, BoundedRate
+from argosy.live.api.rate_limits import Buckets, Rate
+from argosy.live.daemon_log import MOST_ALIKE, BoundedRate
 
 
 def test_a_bucket_fills_again() -> None:

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 from serving import Serving
 
 from argosy.live.api import create_app
-from argosy.live.service import Service
+from argosy.live.daemon.service import Service
 
 
 def document() -> dict[str, Any]:

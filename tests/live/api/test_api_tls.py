@@ -18,11 +18,11 @@ import pytest
 from serving import serving
 
 from argosy.errors import InputError
-from argosy.live import tls
 from argosy.live.client import Address, Client, NoDaemon, Untrusted
-from argosy.live.connections import ConnectionLimits
 from argosy.live.home import Home
-from argosy.live.tls import Authority, ServerTls, own_tls
+from argosy.live.http import tls
+from argosy.live.http.connections import ConnectionLimits
+from argosy.live.http.tls import Authority, ServerTls, own_tls
 
 
 @pytest.fixture

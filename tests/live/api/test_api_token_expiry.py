@@ -11,10 +11,10 @@ import pytest
 from serving import Serving, serving
 
 from argosy.live.client import Address, Client, Refused
+from argosy.live.daemon.tokens import DAY_S, EXPIRES_S, Tokens
+from argosy.live.errors import TokenExpired
 from argosy.live.home import Home
-from argosy.live.problems import TokenExpired
 from argosy.live.store import Store
-from argosy.live.tokens import DAY_S, EXPIRES_S, Tokens
 
 
 @pytest.fixture

@@ -21,17 +21,17 @@ from fastapi import FastAPI
 from random_planner import RandomPlanner
 
 from argosy.cluster.cluster import Cluster
-from argosy.live import restore
 from argosy.live.api import create_app
-from argosy.live.api.rates import Rate
+from argosy.live.api.rate_limits import Rate
 from argosy.live.backends.fake import FakeBackend
 from argosy.live.clock import Clock
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.daemon import Daemon
+from argosy.live.daemon.planner_client import Planner
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
 from argosy.live.planner.mirror import Mirror
-from argosy.live.planning import Planner
-from argosy.live.service import Service
+from argosy.live.store import restore
 
 ROUNDS = 6  # turns of the loop that let answers and orders arrive
 QUICK_TURNS = 100

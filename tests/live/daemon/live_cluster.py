@@ -12,7 +12,7 @@ from random_planner import RandomPlanner
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.backends.fake import FakeBackend
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.daemon import Daemon
 from argosy.live.home import Home
 from argosy.live.spec import JobSpec
 

@@ -14,12 +14,12 @@ from live_cluster import CLUSTER, spec
 from random_planner import RandomPlanner
 
 from argosy.errors import InputError
-from argosy.live.accounts import NOWHERE, Accounts
 from argosy.live.backends.fake import FakeBackend
 from argosy.live.backends.local.backend import LocalBackend
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.accounts import NOWHERE, Accounts
+from argosy.live.daemon.daemon import Daemon
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.service import Service
 from argosy.live.store import Store
 
 NAME = "argosytest"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from argosy.cluster.cluster import Cluster
+from argosy.live.daemon.service import Service
+from argosy.live.errors import NoSpace
 from argosy.live.home import Home
-from argosy.live.problems import NoSpace
-from argosy.live.service import Service
 from argosy.live.spec import JobSpec
 from argosy.live.store import Store
 

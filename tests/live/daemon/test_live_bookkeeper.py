@@ -13,12 +13,12 @@ from live_cluster import live, spec
 from argosy.cluster.cluster import Cluster
 from argosy.live.backends.base import Part, Phase, Run, RunKey, Status
 from argosy.live.backends.fake import FakeBackend
-from argosy.live.bookkeeper import MISSED_S, MISSES, Bookkeeper
 from argosy.live.clock import Clock
+from argosy.live.daemon.bookkeeper import MISSED_S, MISSES, Bookkeeper
+from argosy.live.daemon.reconcile import Call
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Share
-from argosy.live.reconcile import Call
-from argosy.live.service import Service
 from argosy.live.states import State
 from argosy.live.store import Store
 

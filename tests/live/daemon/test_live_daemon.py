@@ -216,7 +216,7 @@ def test_drained_nodes_take_nothing_new(tmp_path: Path) -> None:
 
 def test_jobs_are_stopped_with_the_daemon_if_asked(tmp_path: Path) -> None:
     async def scene() -> None:
-        from argosy.live.daemon import Daemon
+        from argosy.live.daemon.daemon import Daemon
         from argosy.live.home import Home
 
         backend = FakeBackend(CLUSTER.nodes)

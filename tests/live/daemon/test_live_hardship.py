@@ -20,8 +20,8 @@ from argosy.live.api import create_app
 from argosy.live.backends.base import RunKey, Status
 from argosy.live.backends.fake import FakeBackend
 from argosy.live.clock import Clock
+from argosy.live.errors import AlreadyServed, Conflict, NoSpace
 from argosy.live.home import Home
-from argosy.live.problems import AlreadyServed, Conflict, NoSpace
 
 
 @pytest.fixture

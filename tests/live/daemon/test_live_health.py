@@ -10,11 +10,11 @@ import httpx
 import pytest
 from live_cluster import CLUSTER, Live, live
 
-from argosy.live import standing
 from argosy.live.api import create_app
 from argosy.live.backends.base import Status
 from argosy.live.backends.fake import FakeBackend
-from argosy.live.standing import PASS_LIMIT_S, Standing
+from argosy.live.daemon import health
+from argosy.live.daemon.health import PASS_LIMIT_S, Standing
 
 
 class Hanging(FakeBackend):
@@ -38,7 +38,7 @@ async def probe(running: Live) -> tuple[int, int, dict[str, object]]:
 
 
 def test_health_fails_when_passes_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "PASS_LIMIT_S", 1.0)
+    monkeypatch.setattr(health, "PASS_LIMIT_S", 1.0)
 
     async def play() -> None:
         backend = Hanging(CLUSTER.nodes)

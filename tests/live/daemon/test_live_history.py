@@ -10,9 +10,9 @@ import pytest
 from live_cluster import spec
 
 from argosy.cluster.cluster import Cluster
+from argosy.live.daemon.service import Service
+from argosy.live.errors import NotFound
 from argosy.live.home import Home
-from argosy.live.problems import NotFound
-from argosy.live.service import Service
 from argosy.live.states import State
 from argosy.live.store import Store
 

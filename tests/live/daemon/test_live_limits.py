@@ -17,12 +17,12 @@ from random_planner import RandomPlanner
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.cluster.limits import EVERYBODY, Limits, UserLimits
 from argosy.errors import UnknownName
-from argosy.live.allowances import Allowances, Headroom, holds
 from argosy.live.backends.base import Part
+from argosy.live.daemon.limit_enforcement import Allowances, Headroom, holds
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.user_limits import LimitBook
+from argosy.live.errors import NotFound, OverLimit
 from argosy.live.home import Home
-from argosy.live.limits import LimitBook
-from argosy.live.problems import NotFound, OverLimit
-from argosy.live.service import Service
 from argosy.live.states import State
 from argosy.live.store import Actor, RunRow, Store
 

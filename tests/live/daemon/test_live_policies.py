@@ -17,7 +17,7 @@ from argosy.cluster.cluster import Cluster, Node
 from argosy.live.backends.base import RunKey
 from argosy.live.backends.fake import FakeBackend
 from argosy.live.clock import Clock
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.daemon import Daemon
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
 from argosy.live.planner.mirror import Mirror

@@ -10,7 +10,7 @@ import pytest
 from live_cluster import live, spec
 
 from argosy.live.backends.base import Part
-from argosy.live.pruning import Leftovers, candidates, leftovers, remove
+from argosy.live.daemon.pruning import Leftovers, candidates, leftovers, remove
 from argosy.live.states import State
 from argosy.live.store import Job, RunRow, Store
 
@@ -95,7 +95,7 @@ def test_links_lead_nowhere_and_other_folders_stay(tmp_path: Path) -> None:
 
 
 def test_the_daemon_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("argosy.live.daemon.FLUSH_EVERY_S", 0.05)
+    monkeypatch.setattr("argosy.live.daemon.daemon.FLUSH_EVERY_S", 0.05)
 
     async def scene() -> None:
         async with live(tmp_path) as here:

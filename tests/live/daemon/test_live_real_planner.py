@@ -9,7 +9,7 @@ from pathlib import Path
 from live_cluster import CLUSTER, LIMIT_S, Live, spec
 
 from argosy.live.backends.fake import FakeBackend
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.daemon import Daemon
 from argosy.live.home import Home
 
 

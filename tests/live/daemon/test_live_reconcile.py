@@ -10,8 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.live.backends.base import Part, Phase, RunKey, Status
-from argosy.live.observe import MAX_LOSSES, Moment, Seen, end, good_checkpoints, launch_failed, missing, observe, settle
-from argosy.live.reconcile import CHANGE_LIMIT_S, Call, Outcome, Placement, due, limits, reconcile
+from argosy.live.daemon.observe import (
+    MAX_LOSSES,
+    Moment,
+    Seen,
+    end,
+    good_checkpoints,
+    launch_failed,
+    missing,
+    observe,
+    settle,
+)
+from argosy.live.daemon.reconcile import CHANGE_LIMIT_S, Call, Outcome, Placement, due, limits, reconcile
 from argosy.live.spec import JobSpec
 from argosy.live.states import LEGAL, IllegalTransition, State, Stop, check
 from argosy.live.store import Job, RunRow

@@ -22,13 +22,13 @@ from argosy.errors import InputError
 from argosy.live.api import create_app
 from argosy.live.backends.base import Part
 from argosy.live.backends.local.backend import LocalBackend
-from argosy.live.daemon import Daemon
+from argosy.live.daemon.daemon import Daemon
+from argosy.live.errors import AlreadyServed, DatabaseLost, StoreError
 from argosy.live.home import Home
 from argosy.live.planner.messages import Share
-from argosy.live.problems import AlreadyServed, DatabaseLost, StoreError
-from argosy.live.restore import prepared
 from argosy.live.store import Store
-from argosy.live.store.numbers import JobNumbers
+from argosy.live.store.job_numbers import JobNumbers
+from argosy.live.store.restore import prepared
 
 
 def restore(home: Path, file: Path) -> None:

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError, UnknownName
 from argosy.live.backends.base import Part
+from argosy.live.daemon.reconcile import HURRY_S, grace_s
+from argosy.live.daemon.service import Service
+from argosy.live.errors import Conflict, NoSpace, NotFound
 from argosy.live.home import Home
-from argosy.live.problems import Conflict, NoSpace, NotFound
-from argosy.live.reconcile import HURRY_S, grace_s
-from argosy.live.service import Service
 from argosy.live.states import ACTIVE, State
 from argosy.live.store import RunRow, Store
 from argosy.perf.overhead import Overheads

@@ -10,9 +10,9 @@ from live_cluster import spec
 
 from argosy.cluster.cluster import Cluster, Node, Reservation
 from argosy.errors import UnknownName
-from argosy.live import clean
+from argosy.live import sanitize
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.service import Service
 from argosy.live.store import Store
 
 EVIL = "\x1b]0;owned\x07=cmd|' /C calc'!A0"
@@ -53,7 +53,7 @@ def test_names_in_tables_command_neither_terminals_nor_spreadsheets(service: Ser
      ("a\x1b[2Jb", "a\\x1b[2Jb"), ("", ""), ("\u202egnp", "\\u202egnp")],
 )  # fmt: skip
 def test_a_cell_is_plain_text(text: str, shown: str) -> None:
-    assert clean.cell(text) == shown
+    assert sanitize.cell(text) == shown
 
 
 @pytest.mark.parametrize("text", ["whatever", "Default", "\x1b[2J", ""])

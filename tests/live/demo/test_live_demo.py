@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from argosy.live.demo.cast import Cue, Role, job
+from argosy.live.demo.display import Screen
 from argosy.live.demo.outcome import Outcome, exactness, outcome
 from argosy.live.demo.page import overheads, page
-from argosy.live.demo.play import Act, play
 from argosy.live.demo.record import Line, Record, Stay, slots
-from argosy.live.demo.screen import Screen
+from argosy.live.demo.runner import Act, play
+from argosy.live.demo.workload import Cue, Role, job
 from argosy.live.spec import read_job_file
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "live"

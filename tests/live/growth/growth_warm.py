@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from argosy.live.sdk.growth_gardener import warm_up
+from argosy.sdk.growth.grower import warm_up
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sdk"))
 import sdk_crew

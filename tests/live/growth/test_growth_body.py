@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from argosy.grow import GrowError, Surgery, surgeries_of
-from argosy.live.sdk.growth_gardener import Gardener, Times
-from argosy.live.sdk.growth_lessons import Lessons, agreement, learned
-from argosy.live.sdk.growth_network import Body
+from argosy.sdk.growth.grower import Gardener, Times
+from argosy.sdk.growth.in_place_model import Body
+from argosy.sdk.growth.recent_inputs import Lessons, agreement, learned
 
 DEEPEN, WIDEN = Surgery("deepen", "features.0"), Surgery("widen", "features.0", 1.5)
 

@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import argosy
 from argosy.errors import InputError
-from argosy.live.sdk.checkpoint import steps
-from argosy.live.sdk.growth import consent
-from argosy.live.sdk.growth_network import Body
-from argosy.live.sdk.training import Backwards
+from argosy.sdk.checkpoints.files import steps
+from argosy.sdk.growth.growth import consent
+from argosy.sdk.growth.in_place_model import Body
+from argosy.sdk.training import Backwards
 
 
 def test_script_and_job_file_must_both_say_yes() -> None:

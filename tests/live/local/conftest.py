@@ -10,7 +10,7 @@ import pytest
 from strangers import public_folder
 from yard import Yard
 
-from argosy.live.backends.local.zygotes import Zygotes
+from argosy.live.backends.local.zygote_pool import Zygotes
 
 
 @pytest.fixture(scope="session")

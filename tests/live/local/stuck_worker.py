@@ -6,7 +6,7 @@ import threading
 import torch
 
 import argosy
-from argosy.live.sdk.group import GroupBroken
+from argosy.sdk.group.process_group import GroupBroken
 
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.backends.local.cgroups import Cgroup
-from argosy.live.backends.local.lifecycle import Supervisor
-from argosy.live.backends.local.records import RunFolder
-from argosy.live.backends.local.remains import clean_up
+from argosy.live.supervisor.cgroups import Cgroup
+from argosy.live.supervisor.cleanup import clean_up
+from argosy.live.supervisor.records import RunFolder
+from argosy.live.supervisor.supervisor import Supervisor
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_run_that_cannot_begin_on_a_full_disk_leaves_no_group(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("argosy.live.backends.local.lifecycle.write_record", full)
+    monkeypatch.setattr("argosy.live.supervisor.supervisor.write_record", full)
     supervisor = Supervisor(RunFolder(tmp_path), run_of(marker, tmp_path))
     with pytest.raises(OSError, match="No space"):
         supervisor.begin()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.backends.local.control import MOST_COMPLAINTS, Line, LineServer, Message
-from argosy.live.backends.local.reactor import Reactor
+from argosy.live.supervisor.message_server import MOST_COMPLAINTS, Line, LineServer, Message
+from argosy.live.supervisor.reactor import Reactor
 
 
 def test_nonsense_ends_no_supervisor_and_fills_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

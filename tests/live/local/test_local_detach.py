@@ -13,8 +13,9 @@ import pytest
 from strangers import ANN, as_root
 
 from argosy.live.backends.base import LaunchError
-from argosy.live.backends.local import processes, users
-from argosy.live.backends.local.detach import start_detached
+from argosy.live.backends.local import users
+from argosy.live.supervisor import process_table
+from argosy.live.supervisor.detach import start_detached
 
 
 def wait_for(true: Callable[[], object]) -> None:
@@ -38,7 +39,7 @@ def test_it_runs_alone_in_its_session_with_one_descriptor_of_ours(tmp_path: Path
     pid, session = start(["/bin/sh", "-c", "ls /proc/$$/fd; pwd; exec sleep 100"], {}, printed)
     try:
         wait_for(lambda: printed.read_text().endswith("/\n"))
-        found = processes.process(pid)
+        found = process_table.process(pid)
         assert found is not None and found.session == session != pid and found.parent != os.getpid()
         assert len(printed.read_text().split()) == 3 + 1 + 1  # streams, what it was given, and where it is
     finally:
@@ -51,12 +52,12 @@ def test_only_the_program_itself_gets_its_variables(tmp_path: Path) -> None:
     pid, _ = start(["/bin/sleep", "100"], {"LD_TRACE_LOADED_OBJECTS": "1"}, printed)
     assert pid > 0
     wait_for(lambda: "libc" in printed.read_text())  # what it does itself is its own business
-    wait_for(lambda: processes.process(pid) is None)
+    wait_for(lambda: process_table.process(pid) is None)
 
 
 def test_what_cannot_be_executed_is_only_gone(tmp_path: Path) -> None:
     pid, _ = start([str(tmp_path / "none")], {}, tmp_path / "printed")
-    wait_for(lambda: processes.process(pid) is None)
+    wait_for(lambda: process_table.process(pid) is None)
 
 
 @as_root

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from yard import PYTHON, SDK_WORKER, Yard, alive, kill, wait_until
 
 from argosy.live.backends.base import Phase, RunKey, Status
-from argosy.live.backends.local import processes
+from argosy.live.supervisor import process_table
 
 FOREVER = f"{PYTHON} {SDK_WORKER} 1000000"
 
@@ -77,7 +77,7 @@ def test_many_resizes_leave_nothing_behind(yard: Yard) -> None:
         if version % 2:
             counts.append([len(os.listdir(f"/proc/{record[who]}/fd")) for who in ("pid", "nursery")])
     assert all(last <= first + 4 for first, last in zip(counts[0], counts[-1]))  # some may just be closing
-    assert len(processes.descendants([record["nursery"]])) <= 2  # the worker, and the store where there is torch
+    assert len(process_table.descendants([record["nursery"]])) <= 2  # the worker, and the store where there is torch
 
 
 def test_one_that_somebody_else_asks_to_leave_is_not_taken_for_complete(yard: Yard) -> None:
@@ -260,7 +260,7 @@ def test_a_stale_wish_changes_nothing(yard: Yard) -> None:
 
 def test_the_death_of_the_zygote_disturbs_no_run(yard: Yard) -> None:
     key = start(yard, {"n1": [0]})
-    nursery = processes.process(yard.record(key, "supervisor")["nursery"])
+    nursery = process_table.process(yard.record(key, "supervisor")["nursery"])
     assert nursery is not None
     kill(nursery.parent)
     wait_until(lambda: not alive(nursery.parent))
@@ -280,7 +280,7 @@ def test_a_job_without_the_sdk_keeps_its_place_until_it_is_started_anew(yard: Ya
 
 
 def _state(pid: int) -> str:
-    found = processes.process(pid)
+    found = process_table.process(pid)
     return found.state if found else "gone"
 
 

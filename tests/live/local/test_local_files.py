@@ -12,9 +12,9 @@ from strangers import ANN, as_root, do_as, owner
 from yard import Yard
 
 from argosy.live.backends.base import LaunchError
-from argosy.live.backends.local.records import read_record
-from argosy.live.pruning import Leftovers, remove
-from argosy.live.safe_files import folder, make_folder, read_file, remove_tree
+from argosy.live.daemon.pruning import Leftovers, remove
+from argosy.live.supervisor.records import read_record
+from argosy.live.untrusted_files import folder, make_folder, read_file, remove_tree
 
 pytestmark = as_root
 

@@ -21,11 +21,12 @@ import pytest
 from yard import PATIENCE_S, PYTHON, Yard, alive, wait_until
 
 from argosy.live.backends.base import LaunchError, Phase, RunKey
-from argosy.live.backends.local import processes, zygotes
+from argosy.live.backends.local import zygote_pool
 from argosy.live.backends.local.backend import LocalBackend
-from argosy.live.backends.local.threads import Lanes, TooSlow
-from argosy.live.backends.local.zygotes import Zygotes
-from argosy.live.logs import LOGGER
+from argosy.live.backends.local.bounded_threads import Lanes, TooSlow
+from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.daemon_log import LOGGER
+from argosy.live.supervisor import process_table
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def hung(tmp_path: Path) -> Path:
 
 def of(zygotes: Zygotes) -> set[int]:
     """All processes of its zygotes."""
-    sessions = {record["session"] for record in warm_records(zygotes.folder)}
-    return {found.pid for found in processes.all_processes() if found.session in sessions}
+    sessions = {record["session"] for record in warm_records(zygote_pool.folder)}
+    return {found.pid for found in process_table.all_processes() if found.session in sessions}
 
 
 def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: Zygotes, hung: Path) -> None:
@@ -75,7 +76,7 @@ def test_an_interpreter_that_stops_answering_later_is_killed_too(warm: Zygotes) 
 
 
 def test_one_user_cannot_have_all_the_warm_interpreters(warm: Zygotes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zygotes, "MOST", 5)
+    monkeypatch.setattr(zygote_pool, "MOST", 5)
     mine = [warm.ensure(PYTHON, {"OMP_NUM_THREADS": str(n)}, dict(os.environ), None) for n in range(6)]
     assert [path is not None for path in mine] == [True] * 4 + [False] * 2
     some = {Path(str(n)): {"user": user} for n, user in enumerate(("ann", "ann", "bob"))}  # 5 among 2: 2 each
@@ -207,7 +208,7 @@ def test_the_interpreter_of_a_waiting_job_gets_warm_before_it_is_launched(yard: 
     assert record["interpreter"] == PYTHON
     wait_until(lambda: backend.zygotes.tend() or all(one["warm"] for one in warm_records(folder)))
     asyncio.run(backend.close())
-    wait_until(lambda: not processes.is_same(int(str(record["pid"])), int(str(record["started"]))))
+    wait_until(lambda: not process_table.is_same(int(str(record["pid"])), int(str(record["started"]))))
     again = LocalBackend(yard.home, zygotes=folder)  # the next daemon begins where this one ended
     asyncio.run(again.prepare(None, None))
     assert {one["interpreter"] for one in warm_records(folder)} == {PYTHON, sys.executable}
@@ -226,8 +227,8 @@ def test_an_interpreter_is_warmed_as_the_user_of_the_job(yard: Yard, tmp_path: P
         script.parent.chmod(0o755)
         asyncio.run(backend.prepare({"run": f"{script} x.py", "workdir": "/"}, user.pw_name))
         (record,) = warm_records(backend.zygotes.folder)
-        assert record["user"] == "nobody" and processes.owner(int(str(record["pid"]))) == user.pw_uid
+        assert record["user"] == "nobody" and process_table.owner(int(str(record["pid"]))) == user.pw_uid
         asyncio.run(backend.close())
-        wait_until(lambda: not processes.is_same(int(str(record["pid"])), int(str(record["started"]))))
+        wait_until(lambda: not process_table.is_same(int(str(record["pid"])), int(str(record["started"]))))
     finally:
         shutil.rmtree(script.parent)

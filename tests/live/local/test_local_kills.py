@@ -14,10 +14,10 @@ import pytest
 from yard import PYTHON, SDK_WORKER, Yard, alive, kill, wait_until
 
 from argosy.live.backends.base import Phase, RunKey
-from argosy.live.backends.local import processes
-from argosy.live.backends.local.calls import call
-from argosy.live.backends.local.cgroups import Cgroup
-from argosy.live.backends.local.records import RunFolder, write_record
+from argosy.live.backends.local.supervisor_client import call
+from argosy.live.supervisor import process_table
+from argosy.live.supervisor.cgroups import Cgroup
+from argosy.live.supervisor.records import RunFolder, write_record
 
 # Leaves a grandchild in a session of its own, with its output closed, whose parent is gone: as far away as one can get.
 ESCAPE = """
@@ -139,11 +139,11 @@ def test_a_number_that_was_given_to_another_process_is_not_killed(yard: Yard) ->
     write_record(yard.folder(key) / "supervisor.json", {**content, **ours}, durable=False)
     write_record(yard.folder(key) / "status.json", {**status, "workers": [ours]}, durable=False)
     assert yard.end(key).exit_code is None
-    assert not processes.is_same(os.getpid(), 1)
+    assert not process_table.is_same(os.getpid(), 1)
 
 
 def test_a_supervisor_that_hangs_is_killed_when_it_must_stop(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("argosy.live.backends.local.calls.WAIT_S", 0.5)
+    monkeypatch.setattr("argosy.live.backends.local.supervisor_client.WAIT_S", 0.5)
     key = yard.launch(["sleep", "600"])
     yard.wait(key, lambda status: status.phase is Phase.RUNNING)
     worker = yard.workers(key)[0]

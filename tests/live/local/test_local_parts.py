@@ -13,14 +13,14 @@ import pytest
 from argosy.cluster.cluster import Node
 from argosy.live.backends.base import Assignment, LaunchError, Part
 from argosy.live.backends.local import machine
-from argosy.live.backends.local.cgroups import Cgroup
 from argosy.live.backends.local.command import read_at_start, understand
-from argosy.live.backends.local.logs import LogFile, Splitter
-from argosy.live.backends.local.places import Places, slots
-from argosy.live.backends.local.progress import ProgressReader
-from argosy.live.backends.local.records import RunFolder, read_record, write_record
-from argosy.live.backends.local.status import StatusKeeper, plain
-from argosy.live.backends.local.verdict import End, verdict
+from argosy.live.supervisor.cgroups import Cgroup
+from argosy.live.supervisor.exit_status import End, verdict
+from argosy.live.supervisor.log_writer import LogFile, Splitter
+from argosy.live.supervisor.places import Places, slots
+from argosy.live.supervisor.progress import ProgressReader
+from argosy.live.supervisor.records import RunFolder, read_record, write_record
+from argosy.live.supervisor.status import StatusKeeper, plain
 
 
 @pytest.fixture

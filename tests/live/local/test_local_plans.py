@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from argosy.live.backends.local.plans import Action, Crew, Fail, Kill, Publish, Rules, Stage, Start
+from argosy.live.supervisor.membership import Action, Crew, Fail, Kill, Publish, Rules, Stage, Start
 
 
 def working(*slots: str, rules: Rules | None = None) -> Crew:

@@ -10,7 +10,7 @@ from strangers import ANN, BEN, SYSTEM_PYTHON, as_root, do_as, owner
 from yard import SDK_WORKER, Yard
 
 from argosy.live.backends.base import RunKey
-from argosy.live.backends.local.rendezvous import Rendezvous
+from argosy.live.supervisor.rendezvous import Rendezvous
 
 pytestmark = as_root
 

@@ -16,9 +16,9 @@ from strangers import ANN, BEN, SYSTEM_PYTHON, as_root
 from yard import Yard, alive
 
 from argosy.live.backends.base import Phase, RunKey, Status
-from argosy.live.backends.local import processes
-from argosy.live.backends.local.remains import clean_up
-from argosy.live.backends.local.zygotes import Zygotes
+from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.supervisor import process_table
+from argosy.live.supervisor.cleanup import clean_up
 
 pytestmark = as_root
 HOSTILE = Path(__file__).with_name("hostile_spawner.py")
@@ -104,7 +104,7 @@ def test_one_that_tells_no_end_can_be_cancelled(shared: Yard, place: Path) -> No
 
 def test_a_job_that_calls_itself_like_another_run_is_not_taken_for_it(victim: subprocess.Popen[bytes]) -> None:
     other = start_as(BEN, "sleep", "600", ARGOSY_RUN="ours-1-1")
-    found = processes.process(victim.pid)
+    found = process_table.process(victim.pid)
     assert found is not None
     try:
         mine = start_as(ANN, "sleep", "600", ARGOSY_RUN="ours-1-1")

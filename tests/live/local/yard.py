@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from argosy.live.backends.base import Assignment, Part, Phase, Run, RunKey, Status
-from argosy.live.backends.local import processes
 from argosy.live.backends.local.backend import LocalBackend
 from argosy.live.spec import JobSpec
+from argosy.live.supervisor import process_table
 
 PATIENCE_S = 60.0
 PYTHON = getattr(sys, "_base_executable", sys.executable)  # mostly without torch: its zygote is warm at once
@@ -128,7 +128,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def alive(pid: int) -> bool:
-    return processes.process(pid) is not None
+    return process_table.process(pid) is not None
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:

@@ -27,7 +27,7 @@ def warm_process() -> None:
 
     import torch
 
-    from argosy.live.sdk import job  # noqa: F401 (that it is imported is the point)
+    from argosy.sdk import job  # noqa: F401 (that it is imported is the point)
 
     torch.set_num_threads(1)
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)

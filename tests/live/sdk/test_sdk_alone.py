@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import argosy
-from argosy.live.sdk.membership import Leave
+from argosy.sdk.group.membership import Leave
 
 
 def parts(samples: int = 32) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[tuple[torch.Tensor, ...]]]:
@@ -216,7 +216,7 @@ def test_closures_and_scaled_gradients_work_as_ever() -> None:
 
 
 def test_two_setups_combine_once_for_each_backward(monkeypatch: pytest.MonkeyPatch) -> None:
-    from argosy.live.sdk.session import Session
+    from argosy.sdk.session import Session
 
     combined: list[int] = []
     inner = Session.combine

@@ -10,27 +10,27 @@ import pytest
 import sdk_crew
 import torch
 
-from argosy.live.sdk import checkpoint
+from argosy.sdk.checkpoints import files
 
 SCRIPT = Path(__file__).with_name("sdk_train.py")
 
 
 def test_saved_and_read_back(tmp_path: Path) -> None:
     state = {"weights": torch.arange(5.0), "groups": [{"betas": (0.9, 0.99), "lr": 0.1}], "name": "x"}
-    size = checkpoint.save(tmp_path / "step-3", state, step=3)
+    size = files.save(tmp_path / "step-3", state, step=3)
     assert size > 0
-    found = checkpoint.load(tmp_path / "step-3")
+    found = files.load(tmp_path / "step-3")
     assert torch.equal(found["weights"], state["weights"])
     assert found["groups"] == state["groups"]
-    assert checkpoint.checked(tmp_path / "step-3")["step"] == 3
+    assert files.checked(tmp_path / "step-3")["step"] == 3
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing", "no manifest", "empty manifest"])
 def test_damage_is_found_out(tmp_path: Path, damage: str) -> None:
     older, newer = tmp_path / "step-1", tmp_path / "step-2"
     for folder in (older, newer):
-        checkpoint.save(folder, {"weights": torch.zeros(100)}, step=1)
-    file = newer / checkpoint.STATE
+        files.save(folder, {"weights": torch.zeros(100)}, step=1)
+    file = newer / files.STATE
     data = bytearray(file.read_bytes())
     if damage == "flip":
         data[len(data) // 2] ^= 1
@@ -40,22 +40,22 @@ def test_damage_is_found_out(tmp_path: Path, damage: str) -> None:
     elif damage == "missing":
         file.unlink()
     elif damage == "no manifest":
-        (newer / checkpoint.MANIFEST).unlink()
+        (newer / files.MANIFEST).unlink()
     else:
-        (newer / checkpoint.MANIFEST).write_text("")
-    with pytest.raises(checkpoint.CheckpointDamaged):
-        checkpoint.load(newer)
-    whole, problems = checkpoint.newest_whole([newer, older])
+        (newer / files.MANIFEST).write_text("")
+    with pytest.raises(files.CheckpointDamaged):
+        files.load(newer)
+    whole, problems = files.newest_whole([newer, older])
     assert whole == older
     assert len(problems) == 1
 
 
 def test_what_fails_half_way_leaves_nothing_and_harms_nothing(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path / "step-1", {"a": 1}, step=1)
-    with pytest.raises(RuntimeError, match="power"), checkpoint.writing_folder(tmp_path / "step-1") as folder:
+    files.save(tmp_path / "step-1", {"a": 1}, step=1)
+    with pytest.raises(RuntimeError, match="power"), files.writing_folder(tmp_path / "step-1") as folder:
         (folder / "x").write_text("half")
         raise RuntimeError("no power")
-    assert checkpoint.load(tmp_path / "step-1") == {"a": 1}
+    assert files.load(tmp_path / "step-1") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
@@ -66,18 +66,18 @@ def test_nothing_but_data_is_read(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, ...]:
             return (Path.touch, (tmp_path / "ran",))
 
-    with checkpoint.writing_folder(tmp_path / "step-1") as folder:
-        torch.save({"a": Evil()}, folder / checkpoint.STATE)
-    with pytest.raises(checkpoint.CheckpointDamaged):
-        checkpoint.load(tmp_path / "step-1")
+    with files.writing_folder(tmp_path / "step-1") as folder:
+        torch.save({"a": Evil()}, folder / files.STATE)
+    with pytest.raises(files.CheckpointDamaged):
+        files.load(tmp_path / "step-1")
     assert not (tmp_path / "ran").exists()
 
 
 def test_the_last_two_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 10):
-        checkpoint.save(tmp_path / f"step-{step}", {"a": 1}, step=step)
-    checkpoint.prune(tmp_path)
-    assert [path.name for path in checkpoint.steps(tmp_path)] == ["step-10", "step-2"]
+        files.save(tmp_path / f"step-{step}", {"a": 1}, step=step)
+    files.prune(tmp_path)
+    assert [path.name for path in files.steps(tmp_path)] == ["step-10", "step-2"]
 
 
 @pytest.mark.parametrize("sharded", ["", "1"])
@@ -119,7 +119,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(crew_of: Callab
     assert crew.code(0) == 0
     second = crew.all("checkpoint")[-1]
     paths = [crew.folder / "checkpoints" / one["path"] for one in (second, first)]
-    (paths[0] / checkpoint.STATE).write_bytes(b"not what was written")
+    (paths[0] / files.STATE).write_bytes(b"not what was written")
     crew.next_generation()
     crew.begin(0, restore=paths)
     stories = [message["text"] for message in crew.all("story")]
@@ -153,7 +153,7 @@ def test_saved_in_parts_by_four_and_read_by_two(crew_of: Callable[..., sdk_crew.
     saved = crew.wait(0, "checkpoint")[1]
     folder = crew.folder / "checkpoints" / saved["path"]
     assert len(list(folder.glob("*.distcp"))) > 1  # more than one worker has written
-    state = checkpoint.load(folder)
+    state = files.load(folder)
     assert state["modules"][0]["0.weight"].shape == (1024, 512)
     assert state["optimizers"][0]["state"][0]["exp_avg"].abs().sum() > 0
     crew.next_generation()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.sdk import sockets
-from argosy.live.sdk.control import Control
+from argosy.sdk.control import Control
+from argosy.sdk.group import sockets
 
 
 class Line:

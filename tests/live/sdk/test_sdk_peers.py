@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.sdk.group import Group, GroupBroken
-from argosy.live.sdk.peers import strangers
+from argosy.sdk.group.peers import strangers
+from argosy.sdk.group.process_group import Group, GroupBroken
 
 CONNECT = """
 import socket, sys

@@ -13,10 +13,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from argosy.errors import InputError
-from argosy.live.sdk.combine import Piece
-from argosy.live.sdk.group import Group, GroupBroken
-from argosy.live.sdk.reduce import FlatReducer
-from argosy.live.sdk.votes import Votes
+from argosy.sdk.gradients.all_reduce import FlatReducer
+from argosy.sdk.gradients.combine import Piece
+from argosy.sdk.group.agreement import Votes
+from argosy.sdk.group.process_group import Group, GroupBroken
 
 
 def together(world: int, work: Callable[[Group], Any]) -> list[Any]:

@@ -11,10 +11,10 @@ import sdk_crew
 import torch
 from torch import nn
 
-from argosy.live.sdk.exact import ExactCombiner
-from argosy.live.sdk.reduce import FlatReducer
-from argosy.live.sdk.resting import Rest
-from argosy.live.sdk.training import Training
+from argosy.sdk.gradients.all_reduce import FlatReducer
+from argosy.sdk.gradients.exact import ExactCombiner
+from argosy.sdk.offload import Rest
+from argosy.sdk.training import Training
 
 SCRIPT = Path(__file__).with_name("sdk_train.py")
 ELSEWHERE = torch.device("meta")  # the only other device that there is everywhere

@@ -8,9 +8,9 @@ import pytest
 import torch
 from test_sdk_reduce import together
 
-from argosy.live.sdk.group import Group
-from argosy.live.sdk.packing import check_readable, digest, filled, holes, outline, plain
-from argosy.live.sdk.transfer import TransferError, hand_over
+from argosy.sdk.checkpoints.packing import check_readable, digest, filled, holes, outline, plain
+from argosy.sdk.checkpoints.transfer import TransferError, hand_over
+from argosy.sdk.group.process_group import Group
 
 
 class Holder:

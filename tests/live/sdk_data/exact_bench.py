@@ -23,11 +23,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from argosy.live.sdk.combine import Piece
-from argosy.live.sdk.exact import ExactCombiner, prepare
-from argosy.live.sdk.feed import Feed
-from argosy.live.sdk.group import Group, GroupBroken
-from argosy.live.sdk.order import Order, Position
+from argosy.sdk.data.feed import Feed
+from argosy.sdk.data.order import Order, Position
+from argosy.sdk.gradients.combine import Piece
+from argosy.sdk.gradients.exact import ExactCombiner, prepare
+from argosy.sdk.group.process_group import Group, GroupBroken
 
 VIRTUAL, BATCH = 4, 14  # 14 samples for 4 virtual ranks: uneven slices
 

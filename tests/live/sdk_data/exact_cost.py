@@ -19,12 +19,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from argosy.live.sdk.combine import Combiner, Piece
-from argosy.live.sdk.exact import ExactCombiner, prepare
-from argosy.live.sdk.feed import Feed
-from argosy.live.sdk.group import Group
-from argosy.live.sdk.order import Order, Position
-from argosy.live.sdk.reduce import FlatReducer
+from argosy.sdk.data.feed import Feed
+from argosy.sdk.data.order import Order, Position
+from argosy.sdk.gradients.all_reduce import FlatReducer
+from argosy.sdk.gradients.combine import Combiner, Piece
+from argosy.sdk.gradients.exact import ExactCombiner, prepare
+from argosy.sdk.group.process_group import Group
 
 STEPS = 2
 NO_VOTES = torch.zeros(3, dtype=torch.float64)

@@ -7,7 +7,7 @@ import warnings
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from argosy.live.sdk.adapters.huggingface import ArgosyCallback
+from argosy.sdk.adapters.huggingface import ArgosyCallback
 
 warnings.simplefilter("ignore")
 

@@ -9,7 +9,7 @@ import lightning
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from argosy.live.sdk.adapters.lightning import ArgosyCallback
+from argosy.sdk.adapters.lightning import ArgosyCallback
 
 warnings.simplefilter("ignore")
 

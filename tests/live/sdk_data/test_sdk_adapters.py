@@ -58,7 +58,7 @@ class Bench:
 @pytest.fixture(scope="module", params=["lightning", "huggingface"])
 def warm(request: pytest.FixtureRequest) -> Iterator[Warm]:
     library = {"lightning": "lightning", "huggingface": "transformers.trainer"}[request.param]
-    process = Warm(library, f"argosy.live.sdk.adapters.{request.param}")
+    process = Warm(library, f"argosy.sdk.adapters.{request.param}")
     process.framework = request.param  # type: ignore[attr-defined]
     yield process
     process.close()

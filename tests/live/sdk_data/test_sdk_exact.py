@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from argosy.errors import InputError
-from argosy.live.sdk.combine import Piece
-from argosy.live.sdk.exact import ExactCombiner
-from argosy.live.sdk.group import Group
-from argosy.live.sdk.noise import NoiseScale
+from argosy.sdk.gradients.combine import Piece
+from argosy.sdk.gradients.exact import ExactCombiner
+from argosy.sdk.gradients.noise import NoiseScale
+from argosy.sdk.group.process_group import Group
 
 BENCH = Path(__file__).with_name("exact_bench.py")
 STEPS = 9

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from argosy.live.sdk.feed import Feed
-from argosy.live.sdk.order import IDLE, Order, Position
+from argosy.sdk.data.feed import Feed
+from argosy.sdk.data.order import IDLE, Order, Position
 
 
 class Augmented(Dataset[tuple[int, float]]):

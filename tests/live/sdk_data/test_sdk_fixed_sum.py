@@ -10,8 +10,8 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.live.sdk.fixed_sum import FixedSum, block, branches, parting
-from argosy.live.sdk.group import Group
+from argosy.sdk.gradients.fixed_sum import FixedSum, block, branches, parting
+from argosy.sdk.group.process_group import Group
 
 
 def summed(vectors: torch.Tensor, group: Group, small: int) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from argosy.live.sdk.noise import NoiseScale
+from argosy.sdk.gradients.noise import NoiseScale
 
 LENGTH, SPREAD = 50, 3.0
 

@@ -21,7 +21,7 @@ from torch.utils.data import (
 )
 
 from argosy.errors import InputError
-from argosy.live.sdk.order import BatchMode, Order, Position
+from argosy.sdk.data.order import BatchMode, Order, Position
 
 
 def loader_of(samples: int, **options: object) -> DataLoader[object]:

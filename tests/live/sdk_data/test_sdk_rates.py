@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from argosy.errors import UnknownName
-from argosy.live.sdk.rates import Rule, scaled
 from argosy.perf.goodput import gain
+from argosy.sdk.gradients.learning_rate import Rule, scaled
 
 
 def test_rules() -> None:

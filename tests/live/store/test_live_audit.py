@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live import audit as auditing
-from argosy.live.audit import Audit
 from argosy.live.clock import Clock
-from argosy.live.problems import StoreError
+from argosy.live.daemon import audit as auditing
+from argosy.live.daemon.audit import Audit
+from argosy.live.errors import StoreError
 from argosy.live.store import Actor, Store, schema
 
 ANN = Actor("ann", "user", "10.0.0.7", 3)

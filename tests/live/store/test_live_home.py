@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from argosy.errors import InputError
+from argosy.live.daemon.tokens import Tokens
+from argosy.live.errors import AlreadyServed, NotFound
 from argosy.live.home import Home, default_home
-from argosy.live.problems import AlreadyServed, NotFound
 from argosy.live.states import State
 from argosy.live.store import Job, RunRow, Store
-from argosy.live.tokens import Tokens
 
 
 def mode(path: Path) -> int:

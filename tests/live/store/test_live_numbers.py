@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.files import database_files, identity
-from argosy.live.problems import StoreError
+from argosy.live.durable_files import database_files, identity
+from argosy.live.errors import StoreError
 from argosy.live.store import Job, Store
 
 JOB = Job(0, "a", "ann", "default", 50.0, '{"run":"true"}', "/tmp", None, None, (), 1.0, 2.0, 0.0, 0.0)

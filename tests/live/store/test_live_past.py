@@ -8,10 +8,10 @@ import pytest
 from benchmarks.live_restart import fill
 
 from argosy.cluster.cluster import Cluster
-from argosy.live import tidings
-from argosy.live.bookkeeper import Bookkeeper
+from argosy.live.daemon import planner_feed
+from argosy.live.daemon.bookkeeper import Bookkeeper
+from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.service import Service
 from argosy.live.store import Store
 
 ENDED = 300
@@ -44,7 +44,7 @@ def test_no_question_at_the_start_reads_or_sorts_a_whole_table(tmp_path: Path) -
 
 def test_a_new_planner_learns_from_the_jobs_that_ended_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, ENDED)
-    monkeypatch.setattr(tidings, "TEACHING", 3)
+    monkeypatch.setattr(planner_feed, "TEACHING", 3)
     store = Store(tmp_path / "argosy.db")
     snapshot = start(Home(tmp_path), store).tidings.snapshot(None)
     assert [one.facts.id for one in snapshot.ended] == [ENDED - 2, ENDED - 1, ENDED]

@@ -13,7 +13,7 @@ import pytest
 
 from argosy.live.backends.base import Part
 from argosy.live.clock import Clock
-from argosy.live.problems import NoSpace, StoreError
+from argosy.live.errors import NoSpace, StoreError
 from argosy.live.states import IllegalTransition, State, Stop
 from argosy.live.store import Job, RunRow, Store, database, schema
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.problems import DatabaseLost
+from argosy.live.errors import DatabaseLost
 from argosy.live.store import Job, Store
 
 JOB = Job(0, "a", "ann", "default", 50.0, '{"run":"true"}', "/tmp", None, None, (), 1.0, 2.0, 0.0, 0.0)

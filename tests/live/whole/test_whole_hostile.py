@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from whole_stage import Stage
 
-from argosy.live.backends.local.sockets import short_path
 from argosy.live.client import ClientError
+from argosy.live.unix_sockets import short_path
 
 POLICY = "fifo"
 STUBBORN = """trap "" TERM; echo ready; while true; do sleep 0.2; done"""

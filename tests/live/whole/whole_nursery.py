@@ -12,7 +12,7 @@ from pathlib import Path
 
 import argosy.live.api
 import argosy.live.backends.local.backend
-import argosy.live.daemon  # noqa: F401
+import argosy.live.daemon.daemon  # noqa: F401
 from argosy.cli.serve import serve
 
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from argosy.live.backends.local import processes
 from argosy.live.backends.local.backend import LocalBackend
-from argosy.live.backends.local.records import read_record
 from argosy.live.client import Client, ClientError, find_address
+from argosy.live.supervisor import process_table
+from argosy.live.supervisor.records import read_record
 
 PATIENCE_S = 120.0
 HERE = Path(__file__).parent
@@ -128,12 +128,13 @@ class Stage:
         """The process that forks the workers of a run: the parent of one of them."""
         return self._kill_one(
             "spawners", "status.json",
-            lambda record: [found.parent for one in record["workers"] if (found := processes.process(one["pid"]))],
+            lambda record: [found.parent for one in record["workers"] if (found := process_table.process(one["pid"]))],
         )  # fmt: skip
 
     def kill_a_zygote(self) -> bool:
         records = [read_record(path) for path in sorted((self.home / "local" / "zygotes").glob("*.json"))]
-        pids = [record["pid"] for record in records if record and processes.is_same(record["pid"], record["started"])]
+        alive = [one for one in records if one and process_table.is_same(one["pid"], one["started"])]
+        pids = [record["pid"] for record in alive]
         return self._kill_any("zygotes", pids)
 
     def _kill_one(self, whom: str, name: str, pids: Callable[[dict[str, Any]], list[int]]) -> bool:
@@ -145,7 +146,7 @@ class Stage:
             path = self.home / "jobs" / str(job) / f"gen-{generation}" / name
             if path.exists() and not path.with_name("exit.json").exists():
                 found += [pid for pid in pids(json.loads(path.read_text())) if pid]
-        return self._kill_any(whom, [pid for pid in found if pid > 1 and processes.process(pid) is not None])
+        return self._kill_any(whom, [pid for pid in found if pid > 1 and process_table.process(pid) is not None])
 
     def _kill_any(self, whom: str, pids: list[int]) -> bool:
         if pids:

@@ -15,12 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
 
 from argosy.cluster.limits import EVERYBODY
-from argosy.live.allowances import usage
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, Operator, Person, actor
 from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, service_of
-from argosy.live.limits import LimitRow
-from argosy.live.service import Service
+from argosy.live.daemon.limit_enforcement import usage
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.user_limits import LimitRow
 from argosy.live.store import Token
 
 LimitOwner = Annotated[m.Text, Path(description="a user's name, or * for everybody")]

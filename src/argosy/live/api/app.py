@@ -9,15 +9,15 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from argosy import __version__
-from argosy.live.api import admin, cluster, jobs, logs, problems, reports
+from argosy.live.api import admin, cluster, error_responses, jobs, log_routes, reports
 from argosy.live.api.callers import Caller
-from argosy.live.api.direct import DirectSubmission
-from argosy.live.api.guard import MAX_BODY, USER_RATE, Guard, Limits
-from argosy.live.api.rates import Rate
-from argosy.live.api.recorder import Recorder
-from argosy.live.service import Service
+from argosy.live.api.fast_submit import DirectSubmission
+from argosy.live.api.rate_limits import Rate
+from argosy.live.api.refusals import Recorder
+from argosy.live.api.request_guard import MAX_BODY, USER_RATE, Guard, Limits
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.tokens import ends_soon
 from argosy.live.store import Actor
-from argosy.live.tokens import ends_soon
 
 
 def create_app(
@@ -52,8 +52,8 @@ def create_app(
     )
     app.state.service = service
     app.state.followers = Counter[str]()
-    problems.install(app)
-    for part in (jobs, logs, reports, cluster, admin):
+    error_responses.install(app)
+    for part in (jobs, log_routes, reports, cluster, admin):
         app.include_router(part.router)
     return app
 

@@ -11,9 +11,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, Caller, Operator, Person, actor
+from argosy.live.api.display import clean
 from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, service_of
-from argosy.live.api.shown import clean
-from argosy.live.service import Service
+from argosy.live.daemon.service import Service
 
 NodeName = Annotated[m.Text, Path(description="name of a node")]
 FIGURES, TRACE = not_json("text/plain", "figures"), not_json("text/csv", "a trace")

@@ -11,13 +11,13 @@ from fastapi import APIRouter, Path, Query, Request
 from argosy.errors import InputError
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, Caller, Person, actor
-from argosy.live.api.shown import clean
-from argosy.live.api.submission import admitted, check_sizes
-from argosy.live.problems import NotFound
-from argosy.live.service import Service
+from argosy.live.api.display import clean
+from argosy.live.api.submission_checks import admitted, check_sizes
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.views import JobView
+from argosy.live.errors import NotFound
 from argosy.live.states import State
 from argosy.live.store import Actor
-from argosy.live.views import JobView
 
 Responses = dict[int | str, dict[str, Any]]
 _REFUSALS = {

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from argosy.config import BoundedModel
-from argosy.live.api.shown import clean, clean_text
-from argosy.live.api.submission import is_text
+from argosy.live.api.display import clean, clean_text
+from argosy.live.api.submission_checks import is_text
+from argosy.live.daemon.tokens import DAY_S, EXPIRES_S
 from argosy.live.spec import JobSpec
-from argosy.live.tokens import DAY_S, EXPIRES_S
 
 MAX_JOBS_IN_A_REQUEST = 1000
 MAX_LIMIT = 1000

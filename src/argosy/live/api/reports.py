@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, JobItself
 from argosy.live.api.jobs import REFUSALS, JobNumber, service_of
-from argosy.live.problems import NotFound
+from argosy.live.errors import NotFound
 
 router = APIRouter(prefix="/v1/jobs", tags=["reports"], responses=REFUSALS, dependencies=[BEARER])
 

@@ -1,1 +1,4 @@
-"""Where jobs really run. Each backend does the same five things (`base`) with other means."""
+"""Where jobs really run. Each backend implements the protocol in `base`.
+
+`fake` computes what runs would do; `local` starts processes on this machine.
+"""

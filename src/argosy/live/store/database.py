@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from argosy.errors import InputError
-from argosy.live.problems import NoSpace, StoreError
+from argosy.live.errors import NoSpace, StoreError
 from argosy.live.store.schema import migrate
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from argosy.live.problems import StoreError
+from argosy.live.errors import StoreError
 
 FIRST = """
 CREATE TABLE jobs (

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from argosy.live.clock import Clock
-from argosy.live.problems import DatabaseLost, NoSpace, StoreError
+from argosy.live.errors import DatabaseLost, NoSpace, StoreError
 from argosy.live.states import ACTIVE, State, check
 from argosy.live.store import codec, database
-from argosy.live.store.numbers import JobNumbers
+from argosy.live.store.file_watch import FileWatch
+from argosy.live.store.job_numbers import JobNumbers
 from argosy.live.store.rows import Actor, Checkpoint, Job, RunRow
-from argosy.live.store.watch import FileWatch
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back to if it is damaged
 INSERT_EVENT = "INSERT INTO events (job, generation, t_s, at, kind, text) VALUES (?, ?, ?, ?, ?, ?)"

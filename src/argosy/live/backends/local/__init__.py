@@ -1,1 +1,1 @@
-"""Processes on this machine: one supervisor for each run, workers forked from warm interpreters."""
+"""The local backend: nodes of this machine, one supervisor process for each run, and a pool of warm interpreters."""

@@ -19,17 +19,18 @@ from typing import Any
 
 from argosy.cluster.cluster import Node
 from argosy.live.backends.base import LaunchError, NodeStatus, Phase, Run, RunKey, Status
-from argosy.live.backends.local import machine, processes, rendezvous
-from argosy.live.backends.local.calls import call
+from argosy.live.backends.local import machine
+from argosy.live.backends.local.bounded_threads import Lanes, in_thread
 from argosy.live.backends.local.command import Command, read_at_start, understand
-from argosy.live.backends.local.detach import start_detached
-from argosy.live.backends.local.nursery import WARM_LIMIT_S
-from argosy.live.backends.local.records import RunFolder, read_record, write_record
-from argosy.live.backends.local.registry import Registry
-from argosy.live.backends.local.remains import clean_up
-from argosy.live.backends.local.threads import Lanes, in_thread
+from argosy.live.backends.local.run_registry import Registry
+from argosy.live.backends.local.supervisor_client import call
 from argosy.live.backends.local.users import environment_of, hand_over, look_as, must_switch
-from argosy.live.backends.local.zygotes import Zygotes
+from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.supervisor import process_table, rendezvous
+from argosy.live.supervisor.cleanup import clean_up
+from argosy.live.supervisor.detach import start_detached
+from argosy.live.supervisor.records import RunFolder, read_record, write_record
+from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S
 
 FRESH_S = 1.5  # a supervisor writes at least every second
 LAUNCHES, LAUNCH_LIMIT_S = 4, 90.0  # of one user at a time; and how long one may take
@@ -197,7 +198,7 @@ class LocalBackend:
 
     def _supervise(self, folder: RunFolder, lock: int) -> None:
         """Start the supervisor. It is born with the lock, so there is no moment at which a second one could be."""
-        words = [sys.executable, "-m", "argosy.live.backends.local.supervisor", str(folder.run), str(lock)]
+        words = [sys.executable, "-m", "argosy.live.supervisor", str(folder.run), str(lock)]
         with folder.complaints.open("ab") as complaints:
             start_detached(words, environment_of(None), lock, complaints.fileno())
 
@@ -221,8 +222,8 @@ class LocalBackend:
     def _kill_supervisor(self, folder: RunFolder) -> None:
         record = read_record(folder.supervisor)
         if record is not None:
-            found = {one for one in processes.numbered([record["pid"]]) if one.started == record["started"]}
-            processes.send(found, signal.SIGKILL, os.getuid())
+            found = {one for one in process_table.numbered([record["pid"]]) if one.started == record["started"]}
+            process_table.send(found, signal.SIGKILL, os.getuid())
 
     def _wait_for_end(self, key: RunKey, seconds: float = 30.0) -> None:
         end = time.monotonic() + seconds

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from argosy.cluster.cluster import Node
-from argosy.live.backends.local.places import Place
+from argosy.live.supervisor.places import Place
 
 
 def default_nodes(nodes: int = 2, slots: int = 2) -> tuple[tuple[Node, ...], bool]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from argosy.live.backends.base import LaunchError, Run
-from argosy.live.backends.local.detach import Identity
-from argosy.live.safe_files import folder, make_folder
+from argosy.live.supervisor.detach import Identity
+from argosy.live.untrusted_files import folder, make_folder
 
 LOOK_S = 10.0
 

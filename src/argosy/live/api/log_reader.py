@@ -1,0 +1,95 @@
+"""A log as one text, although it lies in two files: when `log` is full it becomes `log.1`, and a new one begins."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from argosy.live.errors import NotFound
+from argosy.live.untrusted_files import open_below
+
+CHUNK = 64 * 1024
+
+
+class LogFile:
+    """Reads a log that may not be there yet, and may be rotated away while it is read.
+
+    It is read in other threads than the one that closes it, and what is closed stays closed: the number of a closed
+    file soon belongs to another.
+    """
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self._root, self._path = root, path
+        self._older = self._file = -1
+        self._older_size = 0
+        self._lock, self._closed = threading.Lock(), False
+        self.at = 0
+
+    def open(self) -> bool:
+        """Is there a log? From the first time there is, both its files stay open."""
+        with self._lock:
+            return self._open()
+
+    def _open(self) -> bool:
+        if self._file < 0 and not self._closed:
+            with suppress(NotFound):
+                self._file = open_below(self._root, self._path)
+            if self._file >= 0:
+                self._open_older()
+        return self._file >= 0
+
+    def _open_older(self) -> None:
+        with suppress(NotFound):
+            older = open_below(self._root, self._path.with_name(f"{self._path.name}.1"))
+            if os.path.samestat(os.fstat(older), os.fstat(self._file)):  # rotated at this very moment
+                os.close(older)
+            else:
+                self._older, self._older_size = older, os.fstat(older).st_size
+
+    def size(self) -> int:
+        return self._older_size + os.fstat(self._file).st_size if self._file >= 0 else 0
+
+    def read(self) -> bytes:
+        """The next bytes; none: there are no more at the moment."""
+        with self._lock:
+            if not self._open():
+                return b""
+            if self.at < self._older_size:
+                chunk = os.pread(self._older, min(CHUNK, self._older_size - self.at), self.at)
+            else:
+                chunk = os.pread(self._file, CHUNK, self.at - self._older_size)
+            self.at += len(chunk)
+            return chunk
+
+    def renewed(self) -> bool:
+        """Has a new log taken its place? Then go on at the start of that."""
+        with self._lock:
+            if self._file < 0:
+                return False
+            try:
+                fresh = open_below(self._root, self._path)
+            except NotFound:
+                return False
+            if os.path.samestat(os.fstat(fresh), os.fstat(self._file)):
+                os.close(fresh)
+                return False
+            self._close_files()
+            self._file, self.at = fresh, 0
+            return True
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for file in (self._older, self._file):
+            if file >= 0:
+                os.close(file)
+        self._older = self._file = -1
+        self._older_size = 0
+
+    def __del__(self) -> None:  # whoever leaves before the first byte never asks for the content, nor ends it
+        self.close()

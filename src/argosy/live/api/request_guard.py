@@ -1,0 +1,166 @@
+"""The door of the API: who asks, from where, and how much. Nothing behind it sees a request that fails here.
+
+It stands before the framework, because that reads and parses a body before it asks who sent it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from argosy.live.api.callers import Caller
+from argosy.live.api.error_responses import problem
+from argosy.live.api.rate_limits import Buckets, Rate
+from argosy.live.errors import TokenExpired
+
+MAX_BODY = 4 * 2**20
+USER_RATE = Rate(200.0, 1000.0)  # of one owner's tokens; operators have no limit
+JOB_RATE = Rate(20.0, 200.0)  # of one job's own token
+WRONG_TOKEN_RATE = Rate(5.0, 100.0)  # requests without a valid token, of one address
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_PORT = re.compile(r":\d{1,5}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    hosts: frozenset[str] = frozenset()  # names by which the daemon may be called, besides this machine's own
+    origins: frozenset[str] = frozenset()  # web pages that may call it
+    max_body: int = MAX_BODY
+    user_rate: Rate = USER_RATE
+    job_rate: Rate = JOB_RATE
+    wrong_token_rate: Rate = WRONG_TOKEN_RATE
+
+
+class Guard:
+    """Checks Host, Origin, token, the rate of requests and the size of the body, in this order."""
+
+    def __init__(self, app: ASGIApp, *, find: Callable[[str], Caller | None], limits: Limits) -> None:
+        self.app, self.find, self.limits = app, find, limits
+        self._users, self._jobs = Buckets(limits.user_rate), Buckets(limits.job_rate)
+        self._strangers = Buckets(limits.wrong_token_rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        most = self.limits.max_body
+        refused = self._refused(scope)
+        body = await read_body(receive, most if refused is None else 0, give_up_at=4 * most)
+        if refused is None and body.content is None:
+            hint = f"send less than {most // 2**20} MiB, in several requests"
+            refused = problem(413, "the request is too large", hint=hint)
+        if refused is None:
+            await self.app(scope, replay(body.content or b"", receive), send)
+            return
+        if not body.at_end:
+            refused.headers["connection"] = "close"  # or the server would go on reading what is still to come
+        await refused(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        """Why this request goes no further; otherwise who sent it stands in the scope."""
+        hosts, origins = headers(scope, b"host"), headers(scope, b"origin")
+        if len(hosts) != 1 or not allowed_host(hosts[0], self.limits.hosts):
+            hint = "call it as 127.0.0.1 or localhost, or give its name: argosy serve --allow-host NAME"
+            return problem(421, "this daemon does not answer to that host name", ", ".join(hosts), hint)
+        if any(origin not in self.limits.origins for origin in origins):
+            hint = "use the command line, or allow that page: argosy serve --allow-origin ORIGIN"
+            return problem(403, "web pages may not call this daemon", ", ".join(origins), hint)
+        if scope["path"] in OPEN_PATHS:
+            return None
+        try:
+            caller = self._caller(headers(scope, b"authorization"))
+        except TokenExpired as over:
+            return problem(401, over.what, hint=over.hint, headers={"www-authenticate": "Bearer"})
+        if caller is None:
+            hint = "send `Authorization: Bearer TOKEN`; the first token is in the file `token` of the daemon's home"
+            if wait_s := self._strangers.take((scope.get("client") or ("",))[0]):
+                return _too_many("too many requests without a valid token", hint, wait_s)
+            return problem(401, "no valid token", hint=hint, headers={"www-authenticate": "Bearer"})
+        if wait_s := self._over_rate(caller):
+            return _too_many("too many requests", "ask less often, or submit many jobs in one request", wait_s)
+        scope.setdefault("state", {})["caller"] = caller
+        return None
+
+    def _over_rate(self, caller: Caller) -> float:
+        """Seconds until this caller may ask again; 0: now."""
+        if caller.job is not None:
+            return self._jobs.take(caller.job)
+        return 0.0 if caller.operates else self._users.take(caller.owner)
+
+    def _caller(self, given: list[str]) -> Caller | None:
+        if len(given) != 1:
+            return None
+        scheme, _, secret = given[0].partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer" or not 0 < len(secret) <= 200 or not secret.isascii():
+            return None
+        return self.find(secret)
+
+
+def _too_many(what: str, hint: str, wait_s: float) -> Response:
+    return problem(429, what, hint=hint, headers={"retry-after": str(max(1, math.ceil(wait_s)))})
+
+
+def headers(scope: Scope, name: bytes) -> list[str]:
+    """All values of a header."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+
+
+def allowed_host(host: str, names: Collection[str]) -> bool:
+    """Is this a name of ours? A page of somebody else's whose name leads here must not reach the daemon."""
+    name = _PORT.sub("", host).lower()
+    if name == "localhost" or name in names:
+        return True
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    content: bytes | None  # None: it is too large
+    at_end: bool
+
+
+async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
+    """The whole body, if it is not too large. What is too much is thrown away, up to a point: a client that is still
+    sending would otherwise see a broken connection instead of the answer."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return Body(None, at_end=True)
+        size += len(message.get("body", b""))
+        if size <= limit:
+            chunks.append(message.get("body", b""))
+        else:
+            chunks.clear()
+        if not message.get("more_body", False):
+            return Body(b"".join(chunks) if size <= limit else None, at_end=True)
+        if size > give_up_at:
+            return Body(None, at_end=False)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Hand out the body once, then whatever comes next, such as the end of the connection."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

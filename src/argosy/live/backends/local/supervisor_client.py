@@ -1,0 +1,29 @@
+"""One request to a supervisor, and its answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.live.supervisor.records import RunFolder
+from argosy.live.unix_sockets import connect
+
+WAIT_S = 10.0
+
+
+def call(folder: RunFolder, message: Mapping[str, Any], wait_s: float | None = None) -> bool:
+    """Was it heard? One that has just been started gets a while to open its door; one that has gone says no."""
+    end = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
+    while folder.supervised() and not folder.exit.exists():
+        try:
+            with connect(folder.path / "commands") as connection:
+                connection.settimeout(max(0.1, end - time.monotonic()))
+                connection.sendall(json.dumps(message).encode() + b"\n")
+                return bool(connection.recv(4096))
+        except OSError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+    return True  # it has ended by itself

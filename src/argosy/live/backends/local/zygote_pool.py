@@ -1,0 +1,239 @@
+"""The warm zygotes of this home: one for each user, interpreter, and set of variables read at its start.
+
+A zygote listens on a socket that its starter has opened, so a client can connect while it is still importing, and two
+starters cannot both have one. It is a program of a user's choice, so nothing here ever waits for it: a connection is
+made at once or not at all. One that does not answer in time is killed, and not started again for a while; its jobs
+start cold. No user can have more than a share of them. A zygote ends when nobody has asked for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import pwd
+import signal
+import socket
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from argosy.live.daemon_log import note
+from argosy.live.supervisor import process_table, zygote
+from argosy.live.supervisor.detach import start_detached
+from argosy.live.supervisor.records import read_record, write_record
+from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S
+from argosy.live.unix_sockets import connect, short_path
+
+IDLE_S = 900.0
+AGAIN_S = 600.0  # an interpreter that did not get warm is not tried again so soon
+KEPT_S = 4 * 3600.0  # one that no job has used for so long is no longer kept from ending
+MOST, MOST_EACH = 24, 4  # in all and of one user: each holds some hundred megabytes
+_ZYGOTE = zygote.__file__  # it is run by its path, with the user's interpreter
+Questions = dict[Path, tuple[socket.socket | None, float]]  # unanswered: by socket, and until when to wait
+
+
+class Zygotes:
+    """`<key>.sock` is where a zygote listens, `<key>.json` says which it is, which process, and whether it is warm."""
+
+    def __init__(self, folder: Path, idle_s: float = IDLE_S, warm_limit_s: float = WARM_LIMIT_S) -> None:
+        self.folder, self.idle_s, self.warm_limit_s = folder, idle_s, warm_limit_s
+        self._visited = float("-inf")
+        self._asked: Questions = {}
+        weakref.finalize(self, _hang_up, self._asked)  # also where nobody calls `end`
+        self._cold_until: dict[Path, float] = {}  # those that did not get warm
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def ensure(self, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str],
+               user: str | None) -> Path | None:
+        """The socket of a zygote for these, started if need be; None if its user may have no more, or it did not work.
+
+        `distinct` are the variables that tell zygotes apart; `env` is all that a new one is started with.
+        """
+        key = hashlib.sha256(json.dumps([interpreter, sorted(distinct.items()), user]).encode()).hexdigest()[:16]
+        path = self.folder / f"{key}.sock"
+        with self._locked():
+            if self._cold_until.get(path, 0.0) > time.monotonic():
+                return None
+            living = self._living()
+            if path in living:
+                os.utime(_record(path))
+            elif self._has_room(user, living):
+                self._start(path, interpreter, distinct, env, user)
+            else:
+                return None
+            self._ask(path)
+        return path
+
+    def tend(self) -> None:
+        """Kill those that do not answer, and visit the others now and then, so that none in use goes. Never waits."""
+        now = time.monotonic()
+        visit = now - self._visited > self.idle_s / 3
+        if not visit and not self._asked:
+            return
+        with self._locked(wait=False) as mine:
+            if not mine:
+                return
+            for path, (connection, until) in list(self._asked.items()):
+                if connection is None:
+                    del self._asked[path]
+                    self._ask(path, until)
+                elif _was_answered(connection):
+                    self._answered(path)
+                elif now > until:
+                    self._give_up(path)
+            if visit:
+                self._visited = now
+                for path in self._living():
+                    if time.time() - _record(path).stat().st_mtime < KEPT_S:
+                        self._ask(path)
+
+    def recall(self) -> list[dict[str, Any]]:
+        """Those of a former daemon that were in use when it ended, to be warmed again: interpreter, distinct, user."""
+        with self._locked():
+            living = self._living(sweep=False)
+            found = []
+            for path in sorted(self.folder.glob("*.json")):
+                record = read_record(path)
+                if record and path.with_suffix(".sock") not in living and time.time() - path.stat().st_mtime < KEPT_S:
+                    found.append(record)
+            self._living()
+        return found
+
+    def end(self) -> None:
+        """Ask all to end, and kill those that are not warm; the runs that came from them go on."""
+        with self._locked():
+            for path, record in self._living(sweep=False).items():
+                if not record.get("warm") and not self._is_warm(path):
+                    _kill(record)
+                    continue
+                with contextlib.suppress(OSError), connect(path) as connection:
+                    connection.sendall(b"end\n")
+            _hang_up(self._asked)
+
+    def _has_room(self, user: str | None, living: Mapping[Path, Mapping[str, Any]]) -> bool:
+        """Everybody may have one, whoever was here before; many only as long as there is room for all."""
+        users = [record["user"] for record in living.values()]
+        share = max(1, min(MOST_EACH, MOST // len({*users, user})))
+        return users.count(user) < share
+
+    def _start(self, path: Path, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str],
+               user: str | None) -> None:
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            with short_path(path) as short:
+                listener.bind(short)
+            listener.listen(64)
+            words = [interpreter, _ZYGOTE, str(listener.fileno()), str(self.idle_s)]
+            # what it prints goes nowhere: a file here would be one that a user can fill the disk with
+            pid, session = start_detached(words, {**env, **distinct}, listener.fileno(), None, user)
+        found = process_table.process(pid)
+        which = {"interpreter": interpreter, "distinct": dict(distinct), "user": user}
+        record = {**which, "pid": pid, "started": found.started if found else 0, "session": session, "warm": False}
+        write_record(_record(path), record, durable=False)
+
+    def _living(self, *, sweep: bool = True) -> dict[Path, dict[str, Any]]:
+        """What is known of each that lives; with `sweep` what the others left is removed."""
+        found = {}
+        names = {path.stem for suffix in ("sock", "json") for path in self.folder.glob(f"*.{suffix}")}
+        for path in (self.folder / f"{name}.sock" for name in sorted(names)):
+            record = read_record(_record(path))
+            if record is not None and process_table.is_same(record["pid"], record["started"]):
+                found[path] = record
+            elif sweep:
+                self._remove(path)
+        return found
+
+    def _remove(self, path: Path) -> None:
+        connection, _ = self._asked.pop(path, (None, 0.0))
+        if connection is not None:
+            connection.close()
+        path.unlink(missing_ok=True)
+        _record(path).unlink(missing_ok=True)
+
+    # -- is it warm?
+
+    def _ask(self, path: Path, until: float | None = None) -> None:
+        """A zygote that is warm closes a connection that wants nothing of it; the question also counts as a visit."""
+        if path in self._asked:
+            return
+        connection = None
+        try:
+            connection = connect(path)
+            connection.sendall(b"warm?\n")
+            connection.setblocking(False)
+        except BlockingIOError:  # too many wait for it already: try again
+            connection = None
+        except OSError:  # it has just ended
+            if connection is not None:
+                connection.close()
+            return
+        self._asked[path] = connection, time.monotonic() + self.warm_limit_s if until is None else until
+
+    def _answered(self, path: Path) -> None:
+        connection, _ = self._asked.pop(path)
+        assert connection is not None
+        connection.close()
+        record = read_record(_record(path))
+        if record is not None and not record["warm"]:
+            used = _record(path).stat().st_mtime
+            write_record(_record(path), {**record, "warm": True}, durable=False)
+            os.utime(_record(path), (used, used))
+
+    def _is_warm(self, path: Path) -> bool:
+        connection, _ = self._asked.get(path, (None, 0.0))
+        return connection is not None and _was_answered(connection)
+
+    def _give_up(self, path: Path) -> None:
+        """It hangs, or is no interpreter at all."""
+        record = read_record(_record(path))
+        if record is not None:
+            note("an interpreter did not answer in time and is killed", logging.WARNING,
+                 interpreter=record["interpreter"], user=record["user"], seconds=self.warm_limit_s)  # fmt: skip
+            _kill(record)
+        self._cold_until[path] = time.monotonic() + AGAIN_S
+        self._remove(path)
+
+    @contextlib.contextmanager
+    def _locked(self, *, wait: bool = True) -> Iterator[bool]:
+        """Held for moments only. Without `wait` it may be that somebody else has it: False."""
+        with (self.folder / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+
+def _record(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _hang_up(questions: Questions) -> None:
+    for connection, _ in questions.values():
+        if connection is not None:
+            connection.close()
+    questions.clear()
+
+
+def _was_answered(connection: socket.socket) -> bool:
+    try:
+        connection.recv(64)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _kill(record: Mapping[str, Any]) -> None:
+    """Kill a zygote with what it started itself. Runs are not among them: their nurseries have left its session."""
+    uid = os.getuid() if record["user"] is None else pwd.getpwnam(record["user"]).pw_uid
+    found = process_table.in_sessions([(record["session"], -1)], uid)  # its leader, a shell, ended long ago
+    process_table.send(found, signal.SIGKILL, uid)

@@ -1,0 +1,336 @@
+"""The daemon: one asyncio process with the store, the API, a planner and a backend.
+
+Several times a second, and at once when something happens, it makes a pass: what does the backend report, what does the
+policy want, what is to be ordered. It may be killed at any moment: all that matters is in the database, and the next
+one adopts what still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from typing import Any
+
+from argosy.cluster.cluster import Cluster
+from argosy.errors import message_of
+from argosy.live.backends.base import Backend, Phase, Run
+from argosy.live.clock import Clock
+from argosy.live.daemon import pruning
+from argosy.live.daemon.accounts import Accounts
+from argosy.live.daemon.admission import MAX_GRACE_S
+from argosy.live.daemon.bookkeeper import Bookkeeper
+from argosy.live.daemon.dispatcher import Failure, Outbox
+from argosy.live.daemon.planner_client import Planner, PlannerFactory, Planning
+from argosy.live.daemon.reconcile import grace_s
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.submissions import MIN_FREE_BYTES
+from argosy.live.daemon_log import LOGGER, note
+from argosy.live.durable_files import identity
+from argosy.live.errors import DatabaseLost, NoSpace, TokenExpired
+from argosy.live.home import Home
+from argosy.live.http import local_socket
+from argosy.live.http.connections import ConnectionLimits, most_connections, raise_descriptor_limit
+from argosy.live.http.server import Server, Web
+from argosy.live.http.tls import ServerTls
+from argosy.live.planner.messages import NodeState, Setup, Snapshot
+from argosy.live.planner.process import PlannerProcess
+from argosy.live.states import State
+from argosy.live.store import Job, RunRow, Store, database
+
+POLL_S = 0.25
+NODES_EVERY_S = 2.0
+FLUSH_EVERY_S = 5.0
+POLL_LIMIT_S = 30.0
+MOST_PRUNED = 200  # jobs at a time
+OWNERS_CONNECTIONS = 100  # at the socket in the home, beside those of the network
+MOST_PREPARED = 4  # kinds of jobs of one owner in a pass
+
+Application = Callable[..., Any]  # ASGI
+
+
+class Daemon:
+    """`await run()` serves until `stop()` or a signal; jobs go on. `app` makes the API from the service."""
+
+    def __init__(self, home: Home, cluster: Cluster, policy: str, backend: Backend, *,
+                 planner: PlannerFactory | None = None, app: Callable[[Service], Application] | None = None,
+                 host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None, poll_s: float = POLL_S,
+                 switch_users: bool | None = None, min_free_bytes: int = MIN_FREE_BYTES,
+                 new_database: bool = False, max_grace_s: float = MAX_GRACE_S,
+                 connections: ConnectionLimits | None = None, tls: ServerTls | None = None) -> None:
+        self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
+        self._make_planner = planner or self._planner_process
+        self._app, self._host, self._port, self._poll_s = app, host, port, poll_s
+        switches = os.geteuid() == 0 and backend.runs_as_owners if switch_users is None else switch_users
+        self._accounts = Accounts(switches)
+        self._min_free_bytes, self._new_database, self._max_grace_s = min_free_bytes, new_database, max_grace_s
+        self._connections, self._tls = connections or ConnectionLimits(), tls
+        self._clock = clock or Clock()
+        self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self._pruning: asyncio.Task[None] | None = None
+        self._preparing: set[asyncio.Task[None]] = set()
+        self._nodes_s = self._flushed_s = float("-inf")
+        self.address = ""
+        self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
+        self.service: Service
+        self.keeper: Bookkeeper
+
+    def stop(self) -> None:
+        """End in order; may be called from a signal handler."""
+        self._stop.set()
+        self._wake.set()
+
+    async def run(self, stop_jobs: bool = False) -> None:
+        """Serve. With `stop_jobs` every run is asked to save its work and leave before the daemon ends."""
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            note("serving", address=self.address, home=str(self.home.folder), policy=self.policy)
+            self.ready.set()
+            try:
+                await self._loop(lambda: self._stop.is_set())
+                if stop_jobs:
+                    self.keeper.stop_everything()
+                    await self._loop(lambda: not self.service.store.runs, ask=False)
+            except DatabaseLost as lost:
+                raise self._leave(lost) from None
+            note("ending; jobs go on" if self.service.store.runs else "ending")
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.home.create()
+        self.home.lock()
+        stack.callback(self.home.unlock)
+        if self._new_database:
+            self.home.make_way()
+        create = self._new_database or not self.home.has_history()
+        store = Store(self.home.database, self._clock, create=create)
+        stack.callback(store.close)
+        self.service = Service(store, self.home, self.cluster, changed=self._wake.set,
+                               min_free_bytes=self._min_free_bytes, accounts=self._accounts,
+                               max_grace_s=self._max_grace_s)  # fmt: skip
+        self.service.standing.policy, self.service.standing.backend = self.policy, self.backend.name
+        self.service.standing.began_s = store.clock.now()
+        self._write_queues(store)
+        self._first_token()
+        self.keeper = Bookkeeper(store, self.service.standing, self.service.metrics,
+                                 getattr(self.backend, "pauses_cold", True), self.service.limits)  # fmt: skip
+        self.keeper.taken = self.home.newest_generations(store.jobs)
+        stack.push_async_callback(self.backend.close)
+        self._outbox = Outbox(self.backend, self._make_run, self._grace, store.clock.now)
+        self._planning = Planning(self._make_planner, self.policy, store, self.keeper, self._wake)
+        self.service.ask_policy = self._planning.explain
+        stack.push_async_callback(self._planning.close)
+        stack.push_async_callback(self._outbox.close)
+        if self._app is not None:
+            app = self._app(self.service)
+            total = most_connections(raise_descriptor_limit(), self._connections.total)
+            limits = replace(self._connections, total=total)
+            web = Web(app, self._host, self._port, limits=limits, tls=self._tls)
+            self.address = web.address
+            own = replace(limits, total=min(total, OWNERS_CONNECTIONS))
+            local = Server(app, local_socket.listen(self.home.socket), limits=own)
+            for server in (web, local):
+                await server.start()
+                stack.push_async_callback(server.stop)
+            stack.callback(self.home.remove_own, self.home.socket, identity(self.home.socket))
+            self.home.write_secret(self.home.address, web.address)
+            stack.callback(self.home.remove_own, self.home.address, web.address)
+        await self._adopt(store)
+        self._prepare(None, None)
+        loop = asyncio.get_running_loop()
+        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
+                stack.callback(loop.remove_signal_handler, number)
+
+    def _leave(self, lost: DatabaseLost) -> DatabaseLost:
+        """Say what became of the database. Nobody may go on with a part of it: what is left is moved away."""
+        self.service.standing.fault = lost.what
+        folder = self.home.make_replaced()
+        saved = self.service.store.leave(lost, folder)
+        kept = f"what it knew is in {saved}" if saved else f"what is left of it is in {folder}"
+        hint = f"go back to it: argosy restore {saved}" if saved else "go back to a copy: argosy restore FILE"
+        note("the database is lost; ending, jobs go on", logging.ERROR, why=lost.what, kept=kept)
+        return DatabaseLost(f"{lost.what}; the daemon has ended, jobs go on, {kept}", hint)
+
+    def _planner_process(self, snapshot: Callable[[], Snapshot]) -> Planner:
+        return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
+
+    async def _adopt(self, store: Store) -> None:
+        """Find again what ran when the former daemon ended."""
+        runs = [self._make_run(run) for run in store.runs.values()]
+        statuses = await self.backend.adopt(runs)
+        distrusted = {status.key for status in statuses if store.is_replaced and status.phase is not Phase.EXITED}
+        if distrusted:  # they may have been sent elsewhere since the copy was made: nobody knows what they hold
+            statuses = await self.backend.adopt([run for run in runs if run.key not in distrusted])
+            note("runs were ended: the database was restored, and does not know where they are", runs=len(distrusted))
+        restored = Failure("it was ended: the database was restored, and did not know where it was", final=False)
+        self.keeper.take_in(statuses, dict.fromkeys(distrusted, restored), adopted=True)
+        if store.is_replaced:
+            store.trust()
+        found = sum(status.key.job in store.runs for status in statuses)
+        note("adopted", runs=found, lost=len(runs) - found)
+
+    async def _loop(self, done: Callable[[], bool], ask: bool = True) -> None:
+        while not done():
+            self._wake.clear()
+            began = time.perf_counter()
+            await self._pass(ask)
+            if done():
+                break
+            # requests need time, too: four fifths of it, when there is always something new
+            await asyncio.sleep(min(self._poll_s, 4 * (time.perf_counter() - began)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._pause())
+
+    def _pause(self) -> float:
+        next_s = self._planning.next_s
+        if next_s is None:
+            return self._poll_s
+        return min(self._poll_s, max(0.01, next_s - self.service.store.clock.now()))
+
+    async def _pass(self, ask: bool = True) -> None:
+        """One look at everything. Whatever goes wrong is told in `health`, and tried again with the next."""
+        standing, store = self.service.standing, self.service.store
+        store.check()
+        failures = self._outbox.take_failures()
+        try:
+            statuses = await asyncio.wait_for(self.backend.poll(), POLL_LIMIT_S)
+            await self._look_at_nodes()
+            standing.backend_problem = self._outbox.problem
+        except Exception as problem:  # whatever a backend raises must not end the daemon
+            standing.backend_problem = f"{self.backend.name}: {message_of(problem)}"
+            self.service.metrics.errors.labels("backend").inc()
+            self._outbox.failures = failures | self._outbox.failures
+            return
+        begin = time.perf_counter()
+        try:
+            self.keeper.take_in(statuses, failures, self._outbox.under_way)
+            self._prepare_waiting(store)
+            if ask:
+                self._planning.step()
+            calls = self.keeper.act()
+            self._now_and_then(store)
+        except NoSpace as problem:
+            if not standing.disk_problem:
+                note("the disk is full; nothing is lost, it goes on when there is room", logging.ERROR)
+            standing.disk_problem = problem.what
+            self.service.metrics.errors.labels("disk").inc()
+            await asyncio.sleep(self._poll_s)
+            return
+        except DatabaseLost:
+            raise
+        except Exception as problem:  # a fault of ours: nothing of this pass was written; running jobs must not suffer
+            standing.fault, standing.faults = f"{type(problem).__name__}: {problem}", standing.faults + 1
+            LOGGER.exception("a pass failed")
+            self.service.metrics.errors.labels("own").inc()
+            await asyncio.sleep(self._poll_s)
+            return
+        standing.fault = ""
+        self._outbox.send(calls, store.runs)
+        standing.passes += 1
+        standing.last_pass_s = store.clock.now()
+        self.service.metrics.passes.inc()
+        self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
+
+    def _prepare_waiting(self, store: Store) -> None:
+        """Let the backend get ready for jobs that have just come, while the policy thinks; for a few of each owner."""
+        numbers, self.keeper.newly_waiting = self.keeper.newly_waiting, set()
+        kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array is one
+        for number in sorted(numbers):
+            job = store.jobs.get(number)
+            if job is not None and job.state is State.PENDING:
+                kinds.setdefault(job.owner, {}).setdefault(job.spec_json, job)
+        for owner, found in kinds.items():
+            for job in list(found.values())[:MOST_PREPARED]:
+                self._prepare({**job.spec, "workdir": job.workdir}, self._accounts.user(owner))
+
+    def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        task = asyncio.create_task(self._try_to_prepare(spec, user))
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+
+    async def _try_to_prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        try:
+            await self.backend.prepare(spec, user)
+        except Exception as problem:  # what is wrong with a job is told when it starts
+            note("nothing was prepared", logging.DEBUG, problem=str(problem), user=user)
+
+    def _now_and_then(self, store: Store) -> None:
+        now = store.clock.now()
+        if now - self._flushed_s < FLUSH_EVERY_S:
+            return
+        self._flushed_s = now
+        self._prune(store)
+        store.flush_reports()
+        self.service.tokens.flush()
+        store.mark_clock()
+        free = database.free_bytes(self.home.folder)
+        low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
+        self.service.standing.disk_problem = low if free < self._min_free_bytes else ""
+
+    def _prune(self, store: Store) -> None:
+        """Remove checkpoints that nobody needs, beside everything else: a large one takes its time."""
+        if not self.keeper.prunable or (self._pruning is not None and not self._pruning.done()):
+            return
+        numbers = sorted(self.keeper.prunable)[:MOST_PRUNED]
+        self.keeper.prunable.difference_update(numbers)
+        work = [(self.home.checkpoints(number), pruning.leftovers(store, number)) for number in numbers]
+        self._pruning = asyncio.create_task(asyncio.to_thread(pruning.remove_all, work))
+
+    async def _look_at_nodes(self) -> None:
+        now = self.service.store.clock.now()
+        if now - self._nodes_s < NODES_EVERY_S and not self._wake.is_set():
+            return
+        self._nodes_s = now
+        drained = self.service.drained()
+        states: dict[str, NodeState] = {}
+        for status in await self.backend.nodes():
+            name = status.node.name
+            self.service.standing.nodes[name] = status
+            gone = not status.up or drained.get(name, False)  # to a policy, one that is emptied is as good as down
+            states[name] = "down" if gone else "draining" if name in drained else "up"
+        self.keeper.tidings.nodes = states
+
+    def _make_run(self, row: RunRow) -> Run:
+        job = self.service.store.jobs[row.job]
+        env = {"ARGOSY_API": self.address, "ARGOSY_TOKEN": self.service.tokens.for_run(job.id, row.generation)}
+        if job.array_index is not None:
+            env["ARGOSY_ARRAY_INDEX"] = str(job.array_index)
+        restore = tuple(found.path for found in self.service.store.checkpoints(job.id))
+        spec = {**job.spec, "workdir": job.workdir, "grace": min(job.parsed.grace, self._max_grace_s)}
+        folder = self.home.make_job_folder(job.id)
+        return Run(row.key, row.assignment, spec, folder, restore, self._accounts.user(job.owner), env, job.hot)
+
+    def _grace(self, run: RunRow) -> float:
+        job = self.service.store.jobs.get(run.job)
+        return grace_s(job, run, self._max_grace_s) if job is not None else 0.0
+
+    def _first_token(self) -> None:
+        """The first operator is who starts the daemon; this token does not expire."""
+        with suppress(TokenExpired):  # it was rotated, and the file was not
+            if self.home.token.exists() and self.service.tokens.find(self.home.token.read_text().strip()) is not None:
+                return
+        _, secret = self.service.tokens.add(_whoami(), "operator", expires_s=None)
+        self.home.write_secret(self.home.token, secret)
+
+    def _write_queues(self, store: Store) -> None:
+        with store.transaction() as changes:
+            changes.execute("DELETE FROM queues")
+            for queue in self.cluster.queues:
+                values = (queue.name, queue.quota_gpus, queue.limit_gpus, queue.weight)
+                changes.execute("INSERT INTO queues VALUES (?, ?, ?, ?)", values)
+
+
+def _whoami() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid{os.geteuid()}"
+
+

@@ -1,0 +1,211 @@
+"""What users may run at once, where there are limits on their GPUs or jobs.
+
+Two things see to it. `Allowances` shows the policy only as much of a user's queue as the limits allow: what runs, then
+the waiting jobs by priority and number, as far as they fit; what is left goes to elastic ones, so that all of them
+together could never hold more. `Headroom` is asked before anything starts or grows, whatever the policy decided: its
+decision may be older than the news.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from argosy.cluster.limits import Limits
+from argosy.live.backends.base import Part
+from argosy.live.daemon.user_limits import LimitBook
+from argosy.live.daemon.views import held
+from argosy.live.planner.messages import JobFacts
+from argosy.live.states import State
+from argosy.live.store import Job, RunRow, Store
+
+TINY = 1e-9
+
+
+def holds(run: RunRow) -> float:
+    """GPUs of a run; while it changes, the more of what it had and what it gets. Paused ones keep their place."""
+    return max(held(run.parts), held(run.former or ()))
+
+
+@dataclass(slots=True)
+class Queue:
+    """The jobs of a user with limits."""
+
+    running: set[int] = field(default_factory=set)
+    waiting: list[tuple[float, int]] = field(default_factory=list)  # by priority, then number
+    keys: dict[int, tuple[float, int]] = field(default_factory=dict)  # of those that wait
+    shown: dict[int, float] = field(default_factory=dict)  # to the policy; by job: the GPUs that it may have at most
+    held_gpus: float = 0.0
+    first: int | None = None  # of those that wait, the first that is shown
+
+    def put(self, number: int, job: Job | None, eligible: bool) -> None:
+        """Take up what became of a job."""
+        key = self.keys.pop(number, None)
+        if key is not None:
+            del self.waiting[bisect_left(self.waiting, key)]
+        self.running.discard(number)
+        if job is None:
+            return
+        if job.state is not State.PENDING:
+            self.running.add(number)
+        elif eligible:
+            key = self.keys[number] = (-job.priority, number)
+            insort(self.waiting, key)
+
+
+class Allowances:
+    """`eligible` says of a waiting job whether it could run now, as far as it is not for its owner's limits."""
+
+    def __init__(self, store: Store, limits: LimitBook, eligible: Callable[[Job], bool]) -> None:
+        self._store, self._limits, self._eligible = store, limits, eligible
+        self._queues: dict[str, Queue] = {}  # by user; only of users whose runs are bounded
+        self._owners: dict[int, str] = {}
+        self._changed: set[str] = set()
+        self._version = limits.version
+
+    def touch(self, numbers: Iterable[int]) -> None:
+        """Something happened to these jobs."""
+        for number in numbers:
+            job = self._store.jobs.get(number)
+            owner = job.owner if job is not None else self._owners.pop(number, None)
+            if owner is None or not self._limits.of(owner).bound_runs:
+                continue
+            if job is not None:
+                self._owners[number] = owner
+            self._queues.setdefault(owner, Queue()).put(number, job, job is not None and self._eligible(job))
+            self._changed.add(owner)
+
+    def settle(self) -> set[int]:
+        """Decide anew who is shown, where something has changed; the jobs for which the answer is another now."""
+        news = self._start_over() if self._version != self._limits.version else set()
+        for owner in sorted(self._changed):
+            queue = self._queues[owner]
+            before, queue.shown = queue.shown, self._plan(queue, self._limits.of(owner))
+            news |= {number for number in before.keys() | queue.shown if before.get(number) != queue.shown.get(number)}
+        self._changed.clear()
+        return news
+
+    def shows(self, job: Job) -> bool:
+        """May the policy know of this waiting job?"""
+        if not self._limits.of(job.owner).bound_runs:
+            return True
+        queue = self._queues.get(job.owner)
+        return queue is not None and job.id in queue.shown
+
+    def most_gpus(self, job: Job) -> float:
+        """How many GPUs the policy may give a job at most, by its owner's limits; infinite without."""
+        queue = self._queues.get(job.owner)
+        return math.inf if queue is None else queue.shown.get(job.id, math.inf)
+
+    def reason(self, job: Job) -> dict[str, Any] | None:
+        """Why its owner's limits keep a job back; None if they do not."""
+        queue = self._queues.get(job.owner)
+        if queue is None or job.id not in queue.keys or job.id in queue.shown:
+            return None
+        owner, limits, runs, first = job.owner, self._limits.of(job.owner), len(queue.running), queue.first
+        gpus, needs = queue.held_gpus, _sizes(job)[0]
+        change = f"ask an operator: argosy limits set {owner} --gpus {gpus + needs:g}"
+        if limits.gpus is not None and needs > limits.gpus:
+            text = f"it needs {needs:g} GPUs, {owner} may hold {limits.gpus:g} at once"
+            change = f"ask an operator: argosy limits set {owner} --gpus {needs:g}"
+        elif limits.running is not None and runs >= limits.running:
+            text = f"{owner} runs {runs} of {limits.running} jobs allowed at once"
+            change = f"ask an operator: argosy limits set {owner} --running {runs + 1}"
+        elif limits.gpus is not None and gpus + needs > limits.gpus + TINY:
+            text = f"{owner} holds {gpus:g} of {limits.gpus:g} GPUs allowed"
+            text += f", and it needs {needs:g}" if gpus < limits.gpus else ""
+        else:
+            of_gpus = "" if limits.gpus is None else f"hold {limits.gpus:g} GPUs"
+            of_jobs = "" if limits.running is None else f"run {limits.running} jobs"
+            text = f"{owner} may {' and '.join(filter(None, (of_gpus, of_jobs)))} at once"
+            text += "" if first is None else f", and job {first} comes first"
+        evidence = {"held_gpus": gpus, "running": runs, "behind": [] if first is None else [first]}
+        return {"category": "limit", "text": text, "evidence": evidence, "change": change}
+
+    def _plan(self, queue: Queue, limits: Limits) -> dict[int, float]:
+        gpus = math.inf if limits.gpus is None else limits.gpus
+        jobs = math.inf if limits.running is None else float(limits.running)
+        shown: dict[int, float] = {}
+        queue.held_gpus, queue.first = 0.0, None
+        for number in sorted(queue.running):
+            job, run = self._store.jobs[number], self._store.runs.get(number)
+            now = holds(run) if run is not None else 0.0
+            shown[number] = max(_sizes(job)[1], now)
+            queue.held_gpus += now
+            gpus, jobs = gpus - shown[number], jobs - 1
+        most = math.inf if limits.gpus is None else limits.gpus
+        for _, number in queue.waiting:
+            low, asked, _ = _sizes(self._store.jobs[number])
+            size = max(low, asked if asked <= most else math.floor(most))
+            if size > gpus + TINY or jobs < 1:
+                break  # nobody overtakes: a large job would wait for ever
+            shown[number] = size
+            queue.first = queue.first or number
+            gpus, jobs = gpus - size, jobs - 1
+        for number, size in shown.items():
+            more = min(_sizes(self._store.jobs[number])[2] - size, gpus)
+            if more >= 1:
+                shown[number] = size + math.floor(more)
+                gpus -= math.floor(more)
+        return shown
+
+    def _start_over(self) -> set[int]:
+        """The limits have changed: everybody may be another's equal now."""
+        self._version = self._limits.version
+        news = {number for queue in self._queues.values() for number in queue.keys.keys() | queue.shown}
+        self._queues, self._owners, self._changed = {}, {}, set()
+        self.touch(list(self._store.jobs))
+        news |= {number for queue in self._queues.values() for number in queue.keys.keys() | queue.running}
+        return news
+
+
+def _sizes(job: Job) -> tuple[float, float, float]:
+    """GPUs: the least, what it asks for, the most."""
+    facts = JobFacts.of(job.parsed, job.id, submitted_s=job.submitted_s)
+    return facts.min_gpus or 0.0, facts.gpus, facts.max_gpus or 0.0
+
+
+def usage(store: Store) -> dict[str, tuple[float, int]]:
+    """GPUs held and jobs running now, by user."""
+    return _usage(store.jobs, store.runs)
+
+
+def _usage(jobs: Mapping[int, Job], runs: Mapping[int, RunRow]) -> dict[str, tuple[float, int]]:
+    used: dict[str, tuple[float, int]] = {}
+    for run in runs.values():
+        gpus, count = used.get(jobs[run.job].owner, (0.0, 0))
+        used[jobs[run.job].owner] = gpus + holds(run), count + 1
+    return used
+
+
+class Headroom:
+    """What users may still take in one pass. Counted when it is first asked for a user with limits."""
+
+    def __init__(self, limits: Callable[[str], Limits], jobs: Mapping[int, Job], runs: Mapping[int, RunRow]) -> None:
+        self._limits, self._jobs, self._runs = limits, jobs, runs
+        self._used: dict[str, tuple[float, int]] | None = None
+
+    def allows(self, job: Job, parts: tuple[Part, ...], run: RunRow | None = None) -> bool:
+        """May this job start with these parts, or its run change to them? Nobody is made smaller by it."""
+        limits = self._limits(job.owner)
+        if not limits.bound_runs:
+            return True
+        gpus, jobs = self._of(job.owner)
+        more = held(parts) - (holds(run) if run is not None else 0.0)
+        too_many = run is None and limits.running is not None and jobs + 1 > limits.running
+        return not too_many and (limits.gpus is None or more <= 0 or gpus + more <= limits.gpus + TINY)
+
+    def take(self, job: Job, parts: tuple[Part, ...], run: RunRow | None = None) -> None:
+        """It does so."""
+        if self._used is not None:
+            gpus, jobs = self._of(job.owner)
+            more = max(0.0, held(parts) - (holds(run) if run is not None else 0.0))
+            self._used[job.owner] = gpus + more, jobs + (run is None)
+
+    def _of(self, owner: str) -> tuple[float, int]:
+        if self._used is None:
+            self._used = _usage(self._jobs, self._runs)
+        return self._used.get(owner, (0.0, 0))

@@ -1,0 +1,82 @@
+"""Why a job is where it is, in words: what it waits for outside the policy, then the policy's own reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.live.daemon.health import Standing
+from argosy.live.daemon.views import place
+from argosy.live.states import State, Stop
+from argosy.live.store import Job, Store
+
+STOPS = {
+    Stop.PREEMPTED: "the policy gives its place to another job",
+    Stop.MOVED: "it goes on in another place or size",
+    Stop.BUDGET: "its time budget is used up",
+    Stop.LIMIT: "its max_duration is used up",
+    Stop.CANCELLED: "it is cancelled",
+    Stop.HURRIED: "it is cancelled, and has a few seconds left",
+    Stop.KILLED: "it is being killed",
+}
+
+
+def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
+    """(category, text) of what keeps a job from being shown to the policy at all."""
+    open_ones = [n for n in job.after if store.job_state(n) is not State.SUCCEEDED]
+    if open_ones:
+        return "dependency", f"waits for job {', '.join(map(str, open_ones))} to succeed"
+    left = job.not_before_s - store.clock.now()
+    if left > 0:
+        count = job.failures + job.losses
+        return "back-off", f"run {job.generation} ended too early ({count} so far); tried again in {left:.1f} s"
+    return None
+
+
+def explanation(job: Job, store: Store, standing: Standing) -> dict[str, Any]:
+    """As a plain mapping: job, state, category, text, evidence, change."""
+    told: dict[str, Any] = {"job": job.id, "state": job.state.value, "evidence": {}, "change": ""}
+    if job.state.ended:
+        ended = "it was cancelled" if job.state is State.CANCELLED else job.message or f"it has {job.state.value}"
+        return told | {"category": "ended", "text": ended}
+    run = store.runs.get(job.id)
+    if run is not None:
+        return told | {"category": "stopping" if run.stop else "held", "text": _of_run(job, store)}
+    outside = waits_outside(job, store)
+    if outside is not None:
+        return told | {"category": outside[0], "text": outside[1]}
+    limited = standing.limited(job)
+    if limited is not None:
+        return told | dict(limited)
+    if standing.planner_problem:
+        return told | {"category": "policy-failed", "text": f"held: the policy failed: {standing.planner_problem}"}
+    if job.id in standing.starts:
+        return told | dict(standing.starts[job.id])
+    reason = standing.waiting.get(job.id)
+    if reason is None:
+        return told | {"category": "new", "text": "the policy has not been asked since it came"}
+    return told | dict(reason)
+
+
+def one_line(job: Job, store: Store, standing: Standing) -> str:
+    if job.state is State.RUNNING:
+        return ""
+    text: str = explanation(job, store, standing)["text"]
+    return text.partition("\n")[0]
+
+
+def _of_run(job: Job, store: Store) -> str:
+    run = store.runs[job.id]
+    where = " ".join(place(part) for part in run.parts) or "no device"
+    if run.stop is not None:
+        return f"stopping on {where}: {STOPS[run.stop]}"
+    if run.paused:
+        return f"paused on {where}: another job of its group has its turn"
+    if job.state is State.STARTING:
+        return f"starting on {where}"
+    return f"running on {where}"
+
+
+def reason(category: str, text: str, evidence: Mapping[str, Any] | None = None, change: str = "") -> dict[str, Any]:
+    """A reason in the form that `explanation` passes on."""
+    return {"category": category, "text": text, "evidence": dict(evidence or {}), "change": change}

@@ -1,0 +1,145 @@
+"""Asking the planner: one question at a time, never waited for. If it fails, what runs runs on, and it is asked again.
+
+A planner that failed has lost its picture of the cluster, so the next question begins with all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Protocol
+
+from argosy.errors import message_of
+from argosy.live.daemon.bookkeeper import Bookkeeper
+from argosy.live.daemon_log import note
+from argosy.live.planner.messages import Decision, Snapshot, Told, Update
+from argosy.live.states import State
+from argosy.live.store import Store
+
+LEAST_S = 0.05  # between two questions that only the planner itself wanted
+REPORT_EVERY_S = 2.0  # progress alone is told so often
+REMEMBER_EVERY_S = 10.0  # the policy's memory is written down so often
+EXPLAIN_EVERY_S = 2.0  # reasons of those who wait are refreshed so often …
+EXPLAINED = 50  # … for so many
+FIRST_WAIT_S, LAST_WAIT_S = 0.5, 30.0  # after a failure
+
+
+class Planner(Protocol):
+    """What hosts the policy: see `argosy.live.planner.process.PlannerProcess`.
+
+    Whenever it starts, and starts again after a failure, it asks for all that is known, and heeds of the update that it
+    was given only the time.
+    """
+
+    async def plan(self, update: Update) -> Decision: ...
+
+    async def why(self, jobs: Sequence[int]) -> Mapping[int, Told]: ...
+
+    async def close(self) -> None: ...
+
+
+PlannerFactory = Callable[[Callable[[], Snapshot]], Planner]
+
+
+class Planning:
+    def __init__(self, make: PlannerFactory, policy: str, store: Store, keeper: Bookkeeper,
+                 wake: asyncio.Event) -> None:
+        self._planner = make(self._snapshot)
+        self._policy, self._store, self._keeper, self._wake = policy, store, keeper, wake
+        self._asking: asyncio.Task[Decision] | None = None
+        self._explaining: asyncio.Task[None] | None = None
+        self._asked_s = self._remembered_s = self._explained_s = store.clock.now()
+        self._wake_at_s: float | None = self._asked_s  # the first question is due now
+        self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
+
+    def step(self) -> None:
+        """Take an answer that has come; ask if there is something to ask."""
+        if self._asking is not None:
+            if not self._asking.done():
+                return
+            self._take(self._asking)
+            self._asking = None
+        now = self._store.clock.now()
+        if now < self._not_before_s:
+            return
+        due = self.next_s is not None and now >= self.next_s
+        quiet = bool(self._keeper.tidings.said) and now - self._asked_s >= REPORT_EVERY_S
+        if due or quiet or self._keeper.tidings.pressing:
+            self._ask(now, due)
+        elif self._stale_reasons(now):
+            self._explaining = asyncio.create_task(self._explain_queue())
+
+    @property
+    def next_s(self) -> float | None:
+        """When the planner wants to be asked again, unless it is being asked."""
+        if self._asking is not None or self._wake_at_s is None:
+            return None
+        return max(self._wake_at_s, self._not_before_s, self._asked_s + LEAST_S)
+
+    def _snapshot(self) -> Snapshot:
+        memory = self._store.query("SELECT state FROM planner WHERE policy = ?", (self._policy,))
+        return self._keeper.tidings.snapshot(memory[0][0] if memory else None)
+
+    def _ask(self, now: float, due: bool) -> None:
+        remember = now - self._remembered_s >= REMEMBER_EVERY_S
+        self._asked_s = now
+        self._asking = asyncio.create_task(self._planner.plan(self._keeper.tidings.update(due, remember)))
+        self._asking.add_done_callback(lambda _: self._wake.set())
+
+    def _take(self, answer: asyncio.Task[Decision]) -> None:
+        standing, metrics, now = self._keeper.standing, self._keeper.metrics, self._store.clock.now()
+        try:
+            decision = answer.result()
+        except Exception as problem:  # whatever a policy does must not end the daemon
+            self._wake_at_s = now
+            self._not_before_s, self._wait_s = now + self._wait_s, min(2 * self._wait_s, LAST_WAIT_S)
+            standing.planner_problem = message_of(problem)
+            metrics.errors.labels("planner").inc()
+            note("the policy failed; what runs runs on", logging.ERROR, problem=standing.planner_problem,
+                 details=getattr(problem, "details", ""))  # fmt: skip
+            return
+        metrics.decisions.inc()
+        metrics.decision_seconds.observe(now - self._asked_s)
+        self._wait_s, standing.planner_problem = FIRST_WAIT_S, ""
+        self._wake_at_s = decision.wake_at_s
+        for text in decision.notes:
+            note(text, logging.WARNING)
+        self._keeper.decide(decision)
+        if decision.memory is not None:
+            self._remembered_s = now
+            with self._store.transaction() as changes:
+                values = (self._policy, decision.memory, now)
+                changes.execute("INSERT OR REPLACE INTO planner (policy, state, t_s) VALUES (?, ?, ?)", values)
+
+    async def explain(self, jobs: Sequence[int]) -> None:
+        """Let the policy say why these jobs wait; what it says stands in `Standing.waiting`."""
+        known = [number for number in jobs if number in self._keeper.tidings.known]
+        if known and not self._keeper.standing.planner_problem:
+            for number, told in (await self._planner.why(known)).items():
+                self._keeper.standing.waiting[number] = told.as_dict()
+
+    def _stale_reasons(self, now: float) -> bool:
+        decided = self._keeper.standing.decided_s
+        idle = self._explaining is None or self._explaining.done()
+        return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + EXPLAIN_EVERY_S
+
+    async def _explain_queue(self) -> None:
+        """Reasons for those at the head of the queue, for whoever looks at it."""
+        self._explained_s = self._store.clock.now()
+        jobs = self._store.jobs
+        head = list(islice((n for n, job in jobs.items() if job.state is State.PENDING), EXPLAINED))
+        waiting = self._keeper.standing.waiting
+        for number in [n for n in waiting if n not in jobs or jobs[n].state is not State.PENDING]:
+            del waiting[number]
+        with suppress(Exception):  # a planner that fails says so when it is asked for a plan
+            await self.explain(head)
+
+    async def close(self) -> None:
+        under_way = [task for task in (self._asking, self._explaining) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await self._planner.close()

@@ -1,0 +1,281 @@
+"""What the planner is told: all of it when it starts, then only what has changed.
+
+The planner sees jobs that could run: those that wait for other jobs, or for the end of a back-off, are not shown to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from argosy.live import sanitize
+from argosy.live.backends.base import Part, RunKey
+from argosy.live.daemon.observe import settle
+from argosy.live.daemon.views import progress
+from argosy.live.planner.messages import Account, Active, Ended, How, JobFacts, NodeState, Report, Snapshot, Update
+from argosy.live.states import State, Stop
+from argosy.live.store import Job, RunRow, Store, codec
+
+TEACHING = 2000  # ended jobs that a new planner learns durations from
+MOST_NEWS = 2000  # jobs in one update: a flood must not hold up the loop
+LATE_S = 2.0  # who must leave and has not by then is told to the planner as somebody who stays
+FOREVER_S = 1e12
+NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # as the index `jobs_by_end` has them: sorting all would take long
+RATE_SPAN_S = 3.0  # a speed is measured over at least this long
+HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a run gets on at its present size."""
+
+    generation: int
+    version: int
+    since_s: float
+    progress: float
+    rate: float | None = None
+
+
+@dataclass
+class Tidings:
+    """`known` is what the planner has in its mirror: by job, how often it went wrong, its priority, and its
+    owner's limit on it."""
+
+    store: Store
+    shows: Callable[[Job], bool]  # could this waiting job run now?
+    most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
+    known: dict[int, tuple[int, float, float]] = field(default_factory=dict)
+    touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    said: set[int] = field(default_factory=set)  # jobs with news of progress
+    blocked: Mapping[int, set[int]] = field(default_factory=dict)  # by waiting job: who is still in its place
+    _leaving: dict[RunKey, float] = field(default_factory=dict)  # runs that must leave, and since when
+    _remnants: dict[int, RunKey] = field(default_factory=dict)  # told: by negative number, what late leavers hold
+    _pace: dict[int, Pace] = field(default_factory=dict)
+    _saved: dict[int, float] = field(default_factory=dict)
+    _nodes_told: dict[str, NodeState] = field(default_factory=dict)
+    _overheads_told: dict[str | None, dict[str, float]] = field(default_factory=dict)
+
+    def snapshot(self, memory: str | None) -> Snapshot:
+        """Everything, for a planner that starts; what was not yet told is told with it."""
+        store = self.store
+        self.touched.clear()
+        self.said.clear()
+        shown = [job for job in store.jobs.values() if self._visible(job)]
+        self.known = {job.id: self._marks(job) for job in shown}
+        self._nodes_told, self._overheads_told = dict(self.nodes), overheads(store)
+        late = self._late()
+        self._remnants = {number: run.key for number, run in late.items()}
+        jobs = (*map(self._active, shown), *map(self._remnant, late.values()))
+        return Snapshot(
+            store.clock.now(), jobs, tuple(_ended(store)), dict(self.nodes), self._overheads_told, memory
+        )
+
+    def update(self, ask: bool = False, remember: bool = False) -> Update:
+        """What has changed since the last one."""
+        store = self.store
+        arrived: list[Active] = []
+        ended: dict[int, How] = {}
+        stopped: list[int] = []
+        priorities: dict[int, float] = {}
+        most_gpus: dict[int, float] = {}
+        told = sorted(self.touched)[:MOST_NEWS]
+        for number in told:
+            job, before = store.jobs.get(number), self.known.get(number)
+            if job is None or not self._visible(job):
+                if before is not None:
+                    ended[number] = self._how(number)
+                    self._forget(number)
+                continue
+            marks = self.known[number] = self._marks(job)
+            if before is None:
+                arrived.append(self._active(job))
+                continue
+            if before[0] != marks[0]:
+                stopped.append(number)
+            if before[1] != marks[1]:
+                priorities[number] = marks[1]
+            if before[2] != marks[2]:
+                most_gpus[number] = self._facts(job).max_gpus or 0.0
+        self.touched.difference_update(told)
+        late = self._late()
+        for number, key in self._remnants.items():
+            if number not in late or late[number].key != key:
+                ended[number] = "withdrawn"
+        for number, run in late.items():
+            if self._remnants.get(number) != run.key:
+                arrived.append(self._remnant(run))
+                stopped += [n for n, others in self.blocked.items() if run.job in others and n in self.known]
+        self._remnants = {number: run.key for number, run in late.items()}
+        nodes = {name: state for name, state in self.nodes.items() if self._nodes_told.get(name) != state}
+        self._nodes_told = dict(self.nodes)
+        measured = overheads(store) if ask or self.said else self._overheads_told
+        news = {model: kinds for model, kinds in measured.items() if self._overheads_told.get(model) != kinds}
+        self._overheads_told = measured
+        reports = tuple(self._report(n) for n in sorted(self.said) if n in self.known and n in store.runs)
+        self.said.clear()
+        return Update(
+            store.clock.now(), tuple(arrived), ended, tuple(dict.fromkeys(stopped)), nodes, reports, news, priorities,
+            remember, ask, most_gpus,
+        )  # fmt: skip
+
+    @property
+    def pressing(self) -> bool:
+        """Is there news that the policy should hear at once?"""
+        self.touched = {number for number in self.touched if self._news(number)}
+        late = {number: run.key for number, run in self._late().items()}
+        return bool(self.touched) or self.nodes != self._nodes_told or late != self._remnants
+
+    def overtaken(self) -> set[int]:
+        """Jobs to which something happened that the planner has not heard of yet."""
+        return {number for number in self.touched | self.store.touched if self._news(number)}
+
+    def _news(self, number: int) -> bool:
+        job = self.store.jobs.get(number)
+        if job is None or not self._visible(job):
+            return number in self.known
+        return self.known.get(number) != self._marks(job)
+
+    def heard(self, number: int, run: RunRow, report: Mapping[str, Any], now: float) -> None:
+        """A job told its progress: measure its pace."""
+        self.said.add(number)
+        share = progress(report)
+        if share is None:
+            return
+        pace = self._pace.get(number)
+        if pace is None or (pace.generation, pace.version) != (run.generation, run.version) or share < pace.progress:
+            self._pace[number] = Pace(run.generation, run.version, now, share)
+        elif now - pace.since_s >= RATE_SPAN_S:
+            pace.rate = (share - pace.progress) / (now - pace.since_s)
+
+    def saved(self, number: int, now: float) -> None:
+        self._saved[number] = now
+        self.said.add(number)
+
+    def look_for_leavers(self, now: float) -> None:
+        """Note which runs must leave; who does so soon is nobody's concern."""
+        stopping = [run.key for run in self.store.runs.values() if run.stop is not None]
+        self._leaving = {key: self._leaving.get(key, now) for key in stopping}
+
+    def _late(self) -> dict[int, RunRow]:
+        """Runs that should have left by now, by the negative number of their job.
+
+        On a node that is down nothing is planned anyway.
+        """
+        now, found = self.store.clock.now(), {}
+        for key, since in self._leaving.items():
+            run = self.store.runs.get(key.job)
+            if now - since < LATE_S or run is None or run.key != key:
+                continue
+            held = _held(run)
+            if held and all(self.nodes.get(part.node, "up") != "down" for part in held):
+                found[-run.job] = run
+        return found
+
+    def _remnant(self, run: RunRow) -> Active:
+        """What it holds, as a job that nobody may stop: the policy then looks for other places."""
+        job, held, now = self.store.jobs[run.job], _held(run), self.store.clock.now()
+        known = facts(job, self.store)
+        gpus = float(sum(len(part.devices) for part in held))
+        scale = gpus / known.gpus if known.gpus else 1.0
+        kept = replace(
+            known, id=-job.id, gpus=gpus, min_gpus=gpus, max_gpus=gpus, min_runtime_s=FOREVER_S, app=None,
+            cpus=None if known.cpus is None else known.cpus * scale,
+            memory_gib=None if known.memory_gib is None else known.memory_gib * scale,
+        )  # fmt: skip
+        return Active(kept, Account(runs=1), held, False, now)
+
+    def _visible(self, job: Job) -> bool:
+        run = self.store.runs.get(job.id)
+        if run is None:
+            return self.shows(job)
+        return run.stop in (None, Stop.PREEMPTED, Stop.MOVED)  # any other stop is its last
+
+    def _how(self, number: int) -> How:
+        state = self.store.job_state(number)
+        run = self.store.runs.get(number)
+        if run is not None and run.stop is not None and run.stop.cancels:
+            return "cancelled"
+        if run is not None and run.stop in (Stop.LIMIT, Stop.BUDGET):
+            return "killed"
+        return HOW.get(state, "withdrawn") if state is not None else "withdrawn"
+
+    def _forget(self, number: int) -> None:
+        self.known.pop(number, None)
+        self._pace.pop(number, None)
+        self._saved.pop(number, None)
+
+    def _active(self, job: Job) -> Active:
+        run, now = self.store.runs.get(job.id), self.store.clock.now()
+        said = self.store.reports.get(job.id, job.report)
+        account = Account(
+            job.gpu_s + (settle(run, now).gpu_s if run else 0.0), job.run_s + (settle(run, now).run_s if run else 0.0),
+            job.generation, job.preemptions, job.failures + job.losses, progress(said),
+        )  # fmt: skip
+        if run is None or run.stop is not None:
+            return Active(self._facts(job), account)
+        return Active(
+            self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id)
+        )
+
+    def _facts(self, job: Job) -> JobFacts:
+        """As its owner's limits let it be; it is never made smaller than its least size."""
+        said, most = facts(job, self.store), self.most_gpus(job)
+        if said.max_gpus is None or said.max_gpus <= most:
+            return said
+        gpus = min(said.gpus, most)
+        share = max(gpus, 1.0) / max(said.gpus, 1.0)
+        return replace(said, gpus=gpus, max_gpus=most, cpus=None if said.cpus is None else said.cpus * share,
+                       memory_gib=None if said.memory_gib is None else said.memory_gib * share)  # fmt: skip
+
+    def _marks(self, job: Job) -> tuple[int, float, float]:
+        return job.failures + job.losses, job.priority, self.most_gpus(job)
+
+    def _report(self, number: int) -> Report:
+        said = self.store.reports.get(number, self.store.jobs[number].report)
+        metrics = said.get("metrics")
+        loss = metrics.get("loss") if isinstance(metrics, Mapping) else None
+        pace = self._pace.get(number)
+        return Report(
+            number, progress(said), pace.rate if pace else None, sanitize.number(said.get("epoch")),
+            sanitize.number(loss), self._saved.get(number),
+        )  # fmt: skip
+
+
+def facts(job: Job, store: Store) -> JobFacts:
+    spec = job.parsed
+    deadline = spec.deadline_at
+    if deadline is not None:  # told by the wall clock, kept by ours
+        deadline += store.clock.now() - store.clock.wall()
+    app = None if job.array_id is None else f"array-{job.array_id}"
+    said = JobFacts.of(spec, job.id, submitted_s=job.submitted_s, user=job.owner, deadline_s=deadline, app=app)
+    return replace(said, priority=job.priority)
+
+
+def overheads(store: Store) -> dict[str | None, dict[str, float]]:
+    """Mean of what was measured lately, by model and kind."""
+    found: dict[str | None, dict[str, float]] = {}
+    for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
+        found.setdefault(model or None, {})[kind] = seconds
+    return found
+
+
+def _held(run: RunRow) -> tuple[Part, ...]:
+    """Where a run may still be; a place that is shared with others is not told."""
+    devices: dict[str, set[int]] = {}
+    parts = (() if run.paused else run.parts) + (run.former or ())
+    for part in parts:
+        devices.setdefault(part.node, set()).update(part.devices)
+    if any(part.milli != 1000 for part in parts) or not any(devices.values()):
+        return ()
+    return tuple(Part(node, tuple(sorted(found))) for node, found in devices.items() if found)
+
+
+def _ended(store: Store) -> Iterable[Ended]:
+    sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE ended_s IS NOT NULL AND generation > 0 {NEWEST}"
+    for row in reversed(store.query(sql, (TEACHING,))):
+        job = codec.job_of(row)
+        asked = job.parsed.resources.gpus.asked
+        yield Ended(facts(job, store), job.gpu_s / asked if asked else job.run_s, job.gpu_s)

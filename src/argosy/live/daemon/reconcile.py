@@ -1,0 +1,242 @@
+"""From what is to what should be: pure, and idempotent. What comes out is written first, then carried out.
+
+`limits` ends what has used up its time, `reconcile` compares the runs with the policy's placements, `due` compares the
+rows with what the backend reports and says which calls are outstanding. `due` needs no memory: after a crash the same
+rows give the same calls.
+
+A device is given out only when nobody may still be there: a run holds its old and its new place until the change is in
+force, and a stopped run holds its place until the backend says that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from argosy.cluster.limits import Limits
+from argosy.live.backends.base import Part, Phase, RunKey, Status
+from argosy.live.daemon.limit_enforcement import Headroom
+from argosy.live.daemon.observe import Moment, Seen, settle
+from argosy.live.daemon.views import place
+from argosy.live.states import State, Stop
+from argosy.live.store import Job, RunRow
+
+CHANGE_LIMIT_S = 120.0  # a change that is not in force by then is made by a restart
+HURRY_S = 5.0  # what a job that is cancelled a second time still has
+START_LIMIT_S = 30.0  # a run is not taken away while it starts, unless that takes longer
+Device = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the policy wants a job now."""
+
+    parts: tuple[Part, ...]
+    paused: bool = False
+
+
+class Holders:
+    """Who may be computing on which device, in thousandths. Most passes need not know, so it is found when asked."""
+
+    def __init__(self, runs: Iterable[RunRow], strays: Iterable[RunRow] = ()) -> None:
+        self._unread, self._strays = list(runs), list(strays)
+        self._by_device: dict[Device, dict[int, int]] = {}
+
+    def put(self, run: RunRow) -> None:
+        self._unread.append(run)
+
+    def _read(self) -> None:
+        """A run holds what its row says; a paused one lets others compute."""
+        for run in self._unread:
+            self._add(run.job, (() if run.paused else run.parts) + (run.former or ()))
+        for number, stray in enumerate(self._strays, 1):  # runs that should be over but still are there
+            self._add(-number, stray.parts + (stray.former or ()))
+        self._unread, self._strays = [], []
+
+    def _add(self, holder: int, parts: tuple[Part, ...]) -> None:
+        for part in parts:
+            for device in part.devices:
+                held = self._by_device.setdefault((part.node, device), {})
+                held[holder] = max(held.get(holder, 0), part.milli)
+
+    def blockers(self, job: int, parts: tuple[Part, ...]) -> set[int]:
+        """Others without whose leaving these parts do not fit."""
+        self._read()
+        found: set[int] = set()
+        for part in parts:
+            for device in part.devices:
+                held = self._by_device.get((part.node, device))
+                if held:
+                    others = {holder: milli for holder, milli in held.items() if holder != job}
+                    if sum(others.values()) + part.milli > 1000:
+                        found |= others.keys()
+        return found
+
+
+@dataclass
+class Outcome:
+    """Rows to write, and for each start that has to wait the jobs in its way (none: its owner's limits are)."""
+
+    seen: list[Seen] = field(default_factory=list)
+    blocked: dict[int, set[int]] = field(default_factory=dict)
+
+
+def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: Mapping[int, Placement],
+              untouched: set[int], hot: set[int], strays: Iterable[RunRow], at: Moment,
+              pauses_cold: bool = True, taken: Mapping[int, int] | None = None,
+              headroom: Headroom | None = None) -> Outcome:
+    """Stops, changes and starts that lead to the placements.
+
+    `untouched` are jobs of which the policy did not know the newest when it decided; `hot` those whose workers can
+    change without a restart; with `pauses_cold` the others can at least be paused. `taken` are generations, by job,
+    that were used already: a database that was restored may not know them. `headroom` knows what users may still take.
+    """
+    headroom = headroom or Headroom(lambda owner: Limits(), jobs, runs)
+    strays = list(strays)
+    out, holders = Outcome(), Holders(runs.values(), strays)
+    haunted = {stray.job for stray in strays}  # an earlier generation is still there
+    leaving: set[int] = set()  # they will give something up without further doing
+    stuck: dict[int, set[int]] = {}  # changes that wait for others
+    for number, run in runs.items():
+        job, wanted = jobs[number], placements.get(number)
+        if run.stop is not None:
+            leaving.add(number)
+        elif number in untouched or (job.state is State.STARTING and wanted is not None):
+            continue
+        elif run.former is not None:
+            leaving.add(number)
+            if at.now - run.settled_s > CHANGE_LIMIT_S:
+                out.seen.append(stop(job, run, Stop.MOVED, at))
+        elif wanted is None:
+            leaving.add(number)
+            runs_since = run.launched_s + START_LIMIT_S if run.running_s is None else run.running_s
+            if at.now - runs_since >= job.parsed.min_runtime:
+                out.seen.append(stop(job, run, Stop.PREEMPTED, at))
+        elif same_place(wanted, run) or not headroom.allows(job, wanted.parts, run):
+            continue
+        elif number not in hot and (wanted.parts != run.parts or (wanted.paused and not pauses_cold)):
+            leaving.add(number)
+            out.seen.append(stop(job, run, Stop.MOVED, at))
+        else:
+            in_the_way = set() if wanted.paused else holders.blockers(number, wanted.parts)
+            if in_the_way:
+                stuck[number] = in_the_way
+            else:
+                leaving.add(number)
+                headroom.take(job, wanted.parts, run)
+                changed = change(job, run, wanted, at)
+                holders.put(changed.run)
+                out.seen.append(changed)
+    for number in _never_free(stuck, leaving):
+        out.seen.append(stop(jobs[number], runs[number], Stop.MOVED, at))
+    for number, wanted in placements.items():
+        waiting = jobs.get(number)
+        if waiting is None or waiting.state is not State.PENDING or number in untouched or wanted.paused:
+            continue
+        in_the_way = {number} if number in haunted else holders.blockers(number, wanted.parts)
+        if in_the_way or not headroom.allows(waiting, wanted.parts):
+            out.blocked[number] = in_the_way
+        else:
+            headroom.take(waiting, wanted.parts)
+            started = start(waiting, wanted, at, (taken or {}).get(number, 0))
+            holders.put(started.run)
+            out.seen.append(started)
+    return out
+
+
+def same_place(wanted: Placement, run: RunRow) -> bool:
+    return wanted.paused == run.paused and wanted.parts == run.parts
+
+
+def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
+    """Runs that wait for each other in a circle; one of each circle must leave its place first."""
+    left, going = dict(stuck), set(leaving)
+    while True:
+        free = [number for number, others in left.items() if others <= going]
+        for number in free:
+            going.add(number)
+            del left[number]
+        if not free:
+            break
+    circle = [number for number, others in left.items() if others & left.keys()]
+    return circle[:1]
+
+
+def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> Seen:
+    generation = max(job.generation, taken) + 1
+    run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
+    started = replace(job, state=State.STARTING, generation=generation,
+                      started_s=at.now if job.started_s is None else job.started_s,
+                      started_at=at.wall if job.started_at is None else job.started_at)  # fmt: skip
+    where = " ".join(place(p) for p in wanted.parts) or "no device"
+    waited = f", {at.now - job.submitted_s:.1f} s after it was submitted" if generation == 1 else ""
+    return Seen(started, run, (("starting", f"run {generation} starts on {where}{waited}"),))
+
+
+def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> Seen:
+    """Another size, other devices, a pause or its end, in the same generation."""
+    moved = replace(settle(run, at.now), version=run.version + 1, parts=wanted.parts, paused=wanted.paused,
+                    former=() if run.paused else run.parts)  # fmt: skip
+    where = " ".join(place(p) for p in wanted.parts)
+    before, after = (sum(len(p.devices) for p in parts) for parts in (run.parts, wanted.parts))
+    if wanted.paused and not run.paused:
+        return Seen(job, moved, (("pausing", "is paused: another job has its turn"),))
+    if wanted.parts == run.parts:
+        return Seen(job, moved, (("continuing", "goes on after its pause"),))
+    if before != after:
+        resized = replace(job, resizes=job.resizes + 1)
+        return Seen(resized, moved, (("resizing", f"from {before} to {after} GPUs: {where}"),))
+    return Seen(replace(job, moves=job.moves + 1), moved, (("moving", f"moves to {where}"),))
+
+
+def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> Seen:
+    return Seen(replace(job, state=State.STOPPING), replace(run, stop=why), (("stopping", f"asked to leave: {why}"),))
+
+
+def grace_s(job: Job, run: RunRow, most_s: float) -> float:
+    """How long a run that must leave may take: what its job file says, up to the operator's limit, or less."""
+    if run.stop is Stop.KILLED:
+        return 0.0
+    return min(job.parsed.grace, most_s, HURRY_S if run.stop is Stop.HURRIED else most_s)
+
+
+def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:
+    """Has it used up its time budget or its longest run time?"""
+    spec = job.parsed
+    why = None
+    if spec.time_budget is not None and job.started_s is not None and at.now - job.started_s >= spec.time_budget:
+        why = Stop.BUDGET
+    if spec.max_duration is not None and run is not None:
+        ran = job.run_s + run.run_s + (0.0 if run.paused else at.now - run.settled_s)
+        why = Stop.LIMIT if ran >= spec.max_duration else why
+    if why is not None and run is not None and not why.overrules(run.stop):
+        return None
+    return why
+
+
+class Call(StrEnum):
+    LAUNCH = "launch"
+    STOP = "stop"
+    KILL = "kill"
+    FORGET = "forget"
+
+
+def due(runs: Mapping[int, RunRow], statuses: Mapping[RunKey, Status]) -> dict[RunKey, Call]:
+    """Calls to the backend that the rows ask for and the backend has not yet followed."""
+    calls: dict[RunKey, Call] = {}
+    for run in runs.values():
+        status = statuses.get(run.key)
+        if run.stop is not None:
+            if status is not None and status.phase is not Phase.EXITED:
+                calls[run.key] = Call.STOP
+        elif status is None:
+            if run.running_s is None:  # a run that was there and is gone is lost, and never starts again
+                calls[run.key] = Call.LAUNCH
+        elif status.version < run.version and status.phase is not Phase.EXITED:
+            calls[run.key] = Call.LAUNCH
+    for key, status in statuses.items():
+        current = runs.get(key.job)
+        if current is None or current.generation != key.generation:
+            calls[key] = Call.FORGET if status.phase is Phase.EXITED else Call.KILL
+    return calls

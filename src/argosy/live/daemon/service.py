@@ -1,0 +1,320 @@
+"""What the daemon does for people: all that the API calls. Every call is quick and is made in the daemon's own thread.
+
+Nothing here touches a process or a policy: a change is written into the database, and the daemon's loop is woken to
+act on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from argosy.cluster.cluster import Cluster, Queue
+from argosy.errors import ArgosyError, InputError
+from argosy.live import sanitize
+from argosy.live.daemon import history
+from argosy.live.daemon.accounts import Accounts
+from argosy.live.daemon.admission import MAX_GRACE_S
+from argosy.live.daemon.audit import DAEMON, Audit
+from argosy.live.daemon.health import Standing
+from argosy.live.daemon.metrics import Metrics
+from argosy.live.daemon.pending_reason import explanation, one_line
+from argosy.live.daemon.reconcile import HURRY_S
+from argosy.live.daemon.submissions import MIN_FREE_BYTES, Batch, Submissions
+from argosy.live.daemon.tokens import Tokens
+from argosy.live.daemon.user_limits import LimitBook, LimitRow
+from argosy.live.daemon.views import JobView, NodeView, held, job_view
+from argosy.live.errors import Conflict, NotFound
+from argosy.live.home import Home
+from argosy.live.spec import JobSpec
+from argosy.live.states import State, Stop
+from argosy.live.store import Actor, Event, Job, RunRow, Store, Token, database
+
+MAX_REPORT = 16_000  # characters of a report
+CANCELLING = {
+    Stop.CANCELLED: "to be cancelled: asked to save its work and leave",
+    Stop.HURRIED: f"cancelled again: it is killed if it has not left within {HURRY_S:g} s",
+    Stop.KILLED: "cancelled at once: it is killed",
+}
+
+
+class Service:
+    """`changed` is called after every change that the loop should know of."""
+
+    def __init__(self, store: Store, home: Home, cluster: Cluster, standing: Standing | None = None,
+                 metrics: Metrics | None = None, changed: Callable[[], None] = lambda: None,
+                 min_free_bytes: int = MIN_FREE_BYTES, accounts: Accounts | None = None,
+                 max_grace_s: float = MAX_GRACE_S) -> None:
+        self.store, self.home, self.cluster, self.changed = store, home, cluster, changed
+        self.accounts, self.audit = accounts or Accounts(), Audit(store)
+        self.standing = standing or Standing()
+        self.metrics = metrics or Metrics()
+        self.limits = LimitBook(store, cluster)
+        self._submissions = Submissions(store, cluster, self.standing, self.metrics, self._tell, min_free_bytes,
+                                        self.limits, max_grace_s)  # fmt: skip
+        self.tokens = Tokens(store, home.key())
+        self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `Standing.waiting`
+
+    # jobs
+
+    def submit(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
+               by: Actor | None = None) -> list[int]:
+        """Take jobs in, all or none; the numbers of an array come one after the other."""
+        return self._submissions.now([self._batch(specs, owner, workdir, by)])[0]
+
+    async def take_in(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
+                      by: Actor | None = None) -> list[int]:
+        """The same for callers at the same time: what they submit is written together, so that none waits for each."""
+        return await self._submissions.soon(self._batch(specs, owner, workdir, by))
+
+    def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
+        self.accounts.check(owner)
+        return Batch(specs, owner, str(workdir or self.accounts.folder(owner)), by or Actor(owner, "user"))
+
+    def job(self, number: int) -> JobView:
+        return self._view(self._job(number))
+
+    def jobs(self, owner: str | None = None, states: Iterable[State] | None = None, queue: str | None = None,
+             name: str | None = None, limit: int = 100, before: int | None = None,
+             ids: Sequence[int] | None = None, after: int | None = None, oldest_first: bool = False) -> list[JobView]:
+        """A page of jobs, newest or oldest first; only those with numbers before or after the given ones."""
+        where, values = _conditions(owner=owner, queue=queue, name=name)
+        where += self.store.conditions()
+        if states is not None:
+            wanted = sorted(states)
+            where.append(f"state IN ({', '.join('?' * len(wanted))})")
+            values += [state.value for state in wanted]
+        if ids is not None:
+            where.append("id IN (SELECT value FROM json_each(?))")
+            values.append(f"[{', '.join(str(int(i)) for i in ids)}]")
+        for sign, bound in (("<", before), (">", after)):
+            if bound is not None:
+                where.append(f"id {sign} ?")
+                values.append(bound)
+        order = "ASC" if oldest_first else "DESC"
+        sql = f"SELECT id FROM jobs {_where(where)} ORDER BY id {order} LIMIT ?"
+        numbers = [row[0] for row in self.store.query(sql, (*values, limit))]
+        found = self.store.some_jobs(numbers)
+        return [self._view(found[number]) for number in numbers]
+
+    def counts(self, owner: str | None = None) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        where, values = _conditions(owner=owner)
+        where += self.store.conditions()
+        rows = self.store.query(f"SELECT state, count(*) FROM jobs {_where(where)} GROUP BY state", values)
+        return {state.value: 0 for state in State} | dict(rows)
+
+    def cancel(self, numbers: Sequence[int], by: Actor = DAEMON, *, at_once: bool = False) -> list[JobView]:
+        """End these jobs. Those that have ended stay as they are; one that runs is stopped, and saves its work.
+
+        One that is cancelled a second time gets a few seconds, and `at_once` none.
+        """
+        now, wall = self.store.clock.now(), self.store.clock.wall()
+        with self.store.transaction() as changes:
+            changes.audit(by, "cancel", jobs=numbers)
+            for number in numbers:
+                job = changes.job(number) or self._job(number)
+                if job.state is State.PENDING:
+                    changes.save(replace(job, state=State.CANCELLED, ended_s=now, ended_at=wall, message="cancelled"))
+                    changes.event(job, "cancelled", "cancelled while it waited")
+                elif not job.state.ended:
+                    run = changes.run(number)
+                    assert run is not None
+                    again = run.stop is not None and run.stop.cancels
+                    stop = Stop.KILLED if at_once else Stop.HURRIED if again else Stop.CANCELLED
+                    if stop.overrules(run.stop):
+                        changes.save(replace(job, state=State.STOPPING))
+                        changes.save_run(replace(run, stop=stop))
+                        changes.event(job, "cancelling", CANCELLING[stop])
+        self.changed()
+        return [self.job(number) for number in numbers]
+
+    def set_priority(self, number: int, priority: float, by: Actor = DAEMON) -> JobView:
+        if not 0 <= priority <= 100:
+            raise InputError(f"priority: {priority!r} is not in 0..100", hint="50 is the usual one, higher goes first")
+        job = self._job(number)
+        if job.state.ended:
+            raise Conflict(f"job {number} has ended", hint="submit it again with another priority")
+        if by.role == "user":  # an operator may lift a job above its owner's ceiling
+            self.limits.check_priority(job.owner, priority)
+        with self.store.transaction() as changes:
+            changes.save(replace(job, priority=priority))
+            changes.event(job, "priority", f"priority {job.priority:g} → {priority:g}")
+            changes.audit(by, "priority", jobs=[number], detail=f"{job.priority:g} → {priority:g}")
+        self.changed()
+        return self.job(number)
+
+    def events(self, number: int, after: int = 0, limit: int = 1000, newest: bool = False) -> list[Event]:
+        """The story of a job, oldest first; with `newest` its last `limit` lines."""
+        self._job(number)
+        sql = (
+            "SELECT id, job, generation, t_s, at, kind, text FROM events WHERE job = ? AND id > ?"
+            f" ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?"
+        )
+        found = [Event(*row) for row in self.store.query(sql, (number, after, limit))]
+        return found[::-1] if newest else found
+
+    def runs(self, number: int) -> list[RunRow]:
+        self._job(number)
+        return self.store.all_runs(number)
+
+    def explain(self, number: int) -> dict[str, Any]:
+        """Why a job is where it is: state, category, text, evidence, and the smallest change that would start it."""
+        return explanation(self._job(number), self.store, self.standing)
+
+    async def explain_now(self, number: int) -> dict[str, Any]:
+        """The same, after the policy was asked for its reason."""
+        if self._job(number).state is State.PENDING and self.ask_policy is not None:
+            with suppress(ArgosyError):  # a planner that fails is told of in the explanation itself
+                await self.ask_policy([number])
+        return self.explain(number)
+
+    def report(self, number: int, generation: int, payload: Mapping[str, Any]) -> None:
+        """What a run says of itself; of one that is over it changes nothing."""
+        job, run = self.store.jobs.get(number), self.store.runs.get(number)
+        if job is None or run is None or run.generation != generation:
+            raise Conflict(f"generation {generation} of job {number} is over", hint="its report was not taken")
+        if len(repr(payload)) > MAX_REPORT:
+            raise InputError(f"a report has at most {MAX_REPORT} characters", hint="report numbers, not tensors")
+        self.store.reports[number] = {**self.store.reports.get(number, job.report), **sanitize.report(payload)}
+
+    def log_path(self, number: int, generation: int | None = None) -> Path:
+        """Where the output of a run is, by default of the newest."""
+        job = self._job(number)
+        wanted = job.generation if generation is None else generation
+        if not 1 <= wanted <= job.generation:
+            raise NotFound(f"job {number} has no run {wanted}", hint=f"it has had {job.generation}")
+        return self.home.log(number, wanted)
+
+    # the cluster
+
+    def nodes(self) -> list[NodeView]:
+        drained = {row[0]: row[1:] for row in self.store.query("SELECT name, drained_by, emptied FROM nodes")}
+        used: dict[str, float] = {}
+        jobs: dict[str, list[int]] = {}
+        for run in self.store.runs.values():
+            for part in run.parts:
+                share = 0.0 if run.paused else held((part,))
+                used[part.node] = used.get(part.node, 0.0) + share
+                jobs.setdefault(part.node, []).append(run.job)
+        views = []
+        for node in self.cluster.nodes:
+            status = self.standing.nodes.get(node.name)
+            by, emptied = drained.get(node.name, (None, False))
+            state = "down" if status is not None and not status.up else "draining" if by else "up"
+            views.append(NodeView(
+                node.name, node.gpu_type, node.gpus, node.cpus, node.memory_gib, node.rack, state,
+                status.message if status else "", by, bool(emptied), used.get(node.name, 0.0),
+                tuple(jobs.get(node.name, ())),
+            ))  # fmt: skip
+        return views
+
+    def drain(self, name: str, by: Actor = DAEMON, emptied: bool = False) -> None:
+        """Nothing starts there any more; what runs there runs on, or has to leave at once."""
+        self._set_drained(name, by, True, emptied)
+
+    def undrain(self, name: str, by: Actor = DAEMON) -> None:
+        self._set_drained(name, by, False)
+
+    def drained(self) -> dict[str, bool]:
+        """Nodes on which nothing may start, and whether what runs there has to leave."""
+        rows = self.store.query("SELECT name, emptied FROM nodes WHERE drained_by IS NOT NULL")
+        return {name: bool(emptied) for name, emptied in rows}
+
+    def queues(self) -> list[Queue]:
+        return list(self.cluster.queues)
+
+    def set_limits(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
+        """Set limits of a user; what runs runs on, and nothing more starts beyond them."""
+        row = self.limits.set(owner, given, by)
+        self.changed()
+        return row
+
+    def clear_limits(self, owner: str, by: Actor = DAEMON) -> None:
+        """What the cluster file says of a user holds again."""
+        self.limits.clear(owner, by)
+        self.changed()
+
+    # tokens: see argosy.live.daemon.tokens
+
+    def rotate_token(self, number: int, keep_old_s: float = 0.0, by: Actor = DAEMON) -> tuple[Token, str]:
+        """A new secret; if it is the one in the home's `token` file, the file has the new one."""
+        local = self.home.token.exists() and self.tokens.is_secret_of(number, self.home.token.read_text().strip())
+        token, secret = self.tokens.rotate(number, keep_old_s, by)
+        if local:
+            self.home.write_secret(self.home.token, secret)
+        return token, secret
+
+    # looking back, looking after
+
+    def history(self, owner: str | None = None, limit: int = 100, before: int | None = None) -> list[dict[str, Any]]:
+        """Jobs that have ended, the last one first: completion times, waits, GPU-seconds, preemptions, resizes.
+
+        `before` is the number of a job: only those that ended before it.
+        """
+        found = self.store.some_jobs(numbers := history.page(self.store, owner, limit, before))
+        return [history.entry(self._view(found[number])) for number in numbers]
+
+    def history_csv(self, owner: str | None = None) -> str:
+        """Jobs that have ended as a trace that `argosy simulate` reads; may be called from another thread."""
+        return history.trace_csv(self.store.path, owner)
+
+    def overheads_csv(self, owner: str | None = None) -> str:
+        """What starts, stops, moves and resizes took here: `argosy simulate --overheads` reads it."""
+        return history.overheads_csv(self.store, owner)
+
+    def health(self) -> dict[str, Any]:
+        """Is all well? If not, what is wrong."""
+        now, s = self.store.clock.now(), self.standing
+        problems = [*s.problems(now), *self.store.problems()]
+        return {
+            "ok": not problems, "problems": problems, "policy": s.policy, "backend": s.backend, "passes": s.passes,
+            "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
+            "last_decision_age_s": None if s.decided_s is None else round(now - s.decided_s, 3),
+            "uptime_clock_s": round(now, 3),
+        }  # fmt: skip
+
+    def metrics_text(self) -> bytes:
+        self.metrics.observe(self.counts(), self.nodes(), self.health()["ok"])
+        return self.metrics.text()
+
+    def backup(self, target: Path) -> None:
+        """A copy of the database; has its own connection, so it may be called from another thread."""
+        database.backup(self.store.path, target)
+
+    def _job(self, number: int) -> Job:
+        job = self.store.job(number) if 0 < number < 2**62 else None
+        if job is None:
+            raise NotFound(f"there is no job {number}", hint="see argosy queue -a for the numbers")
+        return job
+
+    def _view(self, job: Job) -> JobView:
+        now = self.store.clock.now()
+        why = "" if job.state.ended else one_line(job, self.store, self.standing)
+        said = self.store.reports.get(job.id, job.report)
+        return job_view(job, self.store.runs.get(job.id), said, why, now)
+
+    def _tell(self) -> None:
+        self.changed()
+
+    def _set_drained(self, name: str, by: Actor, drained: bool, emptied: bool = False) -> None:
+        if all(node.name != name for node in self.cluster.nodes):
+            raise NotFound(f"there is no node {name[:100]!r}", hint="see argosy nodes for the names")
+        with self.store.transaction() as changes:
+            values = (name, by.who if drained else None, self.store.clock.wall() if drained else None, emptied)
+            sql = "INSERT OR REPLACE INTO nodes (name, drained_by, drained_at, emptied) VALUES (?, ?, ?, ?)"
+            changes.execute(sql, values)
+            changes.audit(by, "drain" if drained else "undrain", f"node {name}", detail="now" if emptied else "")
+        self.changed()
+
+
+def _conditions(**equal: str | None) -> tuple[list[str], list[Any]]:
+    given = {column: value for column, value in equal.items() if value is not None}
+    return [f"{column} = ?" for column in given], list(given.values())
+
+
+def _where(conditions: list[str]) -> str:
+    return f"WHERE {' AND '.join(conditions)}" if conditions else ""

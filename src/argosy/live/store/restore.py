@@ -1,0 +1,164 @@
+"""Going back to a copy of the database, as `argosy backup` makes them, with everything that can go wrong on the way.
+
+Putting the copy in the place of `argosy.db` by hand is not enough: the write-ahead log of the database that was there
+would be replayed into it. Here the copy is checked first; the database that is there is moved away with all its files,
+not removed; and numbers of jobs that it has given out are never given out again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.errors import InputError
+from argosy.live.durable_files import sync_folder
+from argosy.live.home import Home
+from argosy.live.store import database, schema
+from argosy.live.store.job_numbers import JobNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a database knows."""
+
+    jobs: frozenset[int]
+    ended: frozenset[int]
+    last_given_out: int  # the largest number of a job, also of one that is no longer there
+    last_event: int
+    written_at: float | None  # of the newest event
+    stamp: int
+
+
+NOTHING = Contents(frozenset(), frozenset(), 0, 0, None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What the present database knows and the copy does not."""
+
+    jobs: tuple[int, ...]  # they are forgotten
+    rerun: tuple[int, ...]  # jobs of the copy that have ended since: they run again
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A copy that was checked and waits in the home. `present` is None if the database there cannot be read."""
+
+    home: Home
+    copy: Path
+    found: Contents
+    present: Contents | None
+
+    @property
+    def loss(self) -> Loss | None:
+        """What will be lost; None if nobody can say."""
+        if self.present is None:
+            return None
+        forgotten = tuple(sorted(self.present.jobs - self.found.jobs))
+        rerun = tuple(sorted((self.present.ended - self.found.ended) & self.found.jobs))
+        return Loss(forgotten, rerun, max(0, self.present.last_event - self.found.last_event))
+
+    def carry_out(self) -> Path | None:
+        """Put the copy in its place; the folder in which the former database is now."""
+        former = self.present or NOTHING
+        JobNumbers(self.home.folder).settle(former.stamp, former.last_given_out)
+        aside = self.home.set_aside()
+        os.replace(self.copy, self.home.database)
+        sync_folder(self.home.folder)
+        return aside
+
+
+@contextmanager
+def prepared(home: Home, file: Path) -> Iterator[Restore]:
+    """Check the copy and compare it with what is there. No daemon can start on this home until the block ends."""
+    if not file.is_file():
+        raise InputError("there is no such file", where=str(file), hint="name a copy that argosy backup has made")
+    home.create()
+    home.lock()
+    try:
+        if home.database.exists() and file.samefile(home.database):
+            raise InputError("this is the database itself", where=str(file), hint="name a copy of it")
+        with tempfile.TemporaryDirectory(prefix=".restore-", dir=home.folder) as folder:
+            copy = Path(folder) / "argosy.db"
+            _copy(file, copy)
+            found = _checked(copy, file)
+            with open(copy, "rb+") as written:
+                os.fsync(written.fileno())
+            yield Restore(home, copy, found, _present(home.database))
+    finally:
+        home.unlock()
+
+
+def _copy(file: Path, copy: Path) -> None:
+    """Copy what a database says, with what is still in its write-ahead log."""
+    for suffix in ("-wal", "-journal"):  # SQLite believes what lies beside a database, whoever has put it there
+        beside = file.with_name(file.name + suffix)
+        if beside.exists() and beside.stat().st_uid != file.stat().st_uid:
+            raise InputError(f"{beside} belongs to another user", where=str(file), hint="remove it, if it is not yours")
+    try:
+        with closing(database.reader(file)) as source, closing(sqlite3.connect(copy)) as target:
+            database.copy_into(source, target)
+        copy.chmod(0o600)
+    except sqlite3.Error as problem:
+        if database.is_full(problem, copy.parent):
+            raise database.no_space(copy) from None
+        raise _unusable(file, f"it cannot be read as a database ({problem})") from None
+
+
+def _checked(copy: Path, file: Path) -> Contents:
+    try:
+        with closing(database.reader(copy)) as reading:
+            version = int(reading.execute("PRAGMA user_version").fetchone()[0])
+            if version > schema.VERSION:
+                what = f"it has version {version}, this Argosy knows versions up to {schema.VERSION}"
+                raise InputError(what, where=str(file), hint="use the Argosy that wrote it, or a newer one")
+            if version < 1 or _tables(reading) != _tables_of(version):
+                raise _unusable(file, "it is no database of Argosy's")
+            damage = [row[0] for row in reading.execute("PRAGMA integrity_check(3)")]
+            if damage != ["ok"]:
+                raise _unusable(file, f"it is damaged ({'; '.join(damage)})")
+            return _contents(reading)
+    except sqlite3.Error as problem:
+        raise _unusable(file, f"it is damaged ({problem})") from None
+
+
+def _unusable(file: Path, why: str) -> InputError:
+    return InputError(f"{why}; nothing was changed", where=str(file), hint="name a copy that argosy backup has made")
+
+
+def _tables(reading: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """All tables, indices and, which must not be there, triggers and views."""
+    sql = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    return set(reading.execute(sql))
+
+
+def _tables_of(version: int) -> set[tuple[str, str, str]]:
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        schema.migrate(fresh, schema.STEPS[:version])
+        return _tables(fresh)
+
+
+def _present(path: Path) -> Contents | None:
+    """What the database that is there knows: nothing if there is none, None if it cannot be read."""
+    if not path.exists():
+        return NOTHING
+    try:
+        with closing(database.reader(path)) as reading:
+            return _contents(reading)
+    except sqlite3.Error:
+        return None
+
+
+def _contents(reading: sqlite3.Connection) -> Contents:
+    rows = reading.execute("SELECT id, ended_s IS NOT NULL FROM jobs").fetchall()
+    jobs, ended = frozenset(row[0] for row in rows), frozenset(row[0] for row in rows if row[1])
+    given_out = reading.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
+    event, at = reading.execute("SELECT coalesce(max(id), 0), max(at) FROM events").fetchone()
+    (stamp,) = reading.execute("PRAGMA application_id").fetchone()
+    return Contents(jobs, ended, max([*jobs, *(given_out or ())], default=0), event, at, stamp)

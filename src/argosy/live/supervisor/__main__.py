@@ -1,0 +1,47 @@
+"""One process for each run, outliving the daemon: `python -m argosy.live.supervisor RUN.json [LOCK]`.
+
+It starts the workers, keeps their log, listens to them, replaces those that die, carries out the daemon's wishes and
+writes down how it all ended. Nothing of it is known to the daemon but the files of the run's folder. LOCK is a
+descriptor with the run's lock, from the one who started it; without, it takes the lock itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, prctl
+from argosy.live.supervisor.records import RunFolder, read_record
+from argosy.live.supervisor.supervisor import Supervisor
+
+
+def main() -> None:
+    path = Path(sys.argv[1]).resolve()
+    folder = RunFolder(path.parent)
+    lock = int(sys.argv[2]) if len(sys.argv) > 2 else folder.take_lock()
+    run = read_record(path)
+    if lock is None or run is None or folder.exit.exists():
+        sys.exit(3)  # somebody else has it, or there is nothing to do
+    os.set_inheritable(lock, False)
+    with contextlib.suppress(PermissionError):  # started by hand it may lead a group already
+        os.setsid()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    supervisor = Supervisor(folder, run)
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.reactor.later(0, lambda: supervisor.stop(run["spec"]["grace"])))
+    try:
+        supervisor.begin()
+        supervisor.reactor.run()
+    except BaseException:
+        traceback.print_exc()
+        supervisor.finish(70, f"the supervisor failed: {traceback.format_exc(limit=-1).strip().splitlines()[-1]}")
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Connections over Unix sockets: one JSON object a line, in both directions. Nothing here knows what they mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import traceback
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from argosy.live.supervisor.reactor import Reactor
+from argosy.live.unix_sockets import short_path
+
+MAX_LINE = 1 << 20
+MAX_FIRST_LINE = 1 << 12  # of one who has not said yet who he is
+MOST_LINES = 512
+MOST_COMPLAINTS = 20
+
+Message = dict[str, Any]
+
+
+def _readable(connection: socket.socket) -> bool:
+    poll = select.poll()  # select itself takes no descriptors above 1023
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Line:
+    """One connection, on the side that serves."""
+
+    def __init__(self, connection: socket.socket, server: LineServer, pid: int) -> None:
+        self.connection, self.server, self.pid = connection, server, pid
+        self.open = True
+        self.worker: int | None = None  # who speaks, once he has said so
+        self._bytes = b""
+        connection.settimeout(1.0)  # one that does not read must not hold up the others
+
+    def readable(self) -> None:
+        try:
+            data = self.connection.recv(1 << 16)
+        except OSError:
+            data = b""
+        *lines, self._bytes = (self._bytes + data).split(b"\n")
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # what is no message is not for us
+            if isinstance(message, dict) and self.open:
+                self._pass_on(message)
+        if not data or len(self._bytes) > (MAX_LINE if self.worker is not None else MAX_FIRST_LINE):
+            self.server.drop(self)
+
+    def _pass_on(self, message: Message) -> None:
+        """A message that we do not understand must not end the run of the one who sent it."""
+        try:
+            self.server.on_message(self, message)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            self.server.complain()
+
+    def send(self, message: Message) -> None:
+        try:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self.server.drop(self)
+
+
+class LineServer:
+    def __init__(self, reactor: Reactor, path: Path, uids: Collection[int],
+                 on_message: Callable[[Line, Message], None]) -> None:
+        self.reactor, self.path, self.uids, self.on_message = reactor, path, uids, on_message
+        self.lines: set[Line] = set()
+        self._complaints = 0
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        with short_path(path) as short:
+            self._listener.bind(short)
+        os.chmod(path, 0o600)
+        self._listener.listen(256)
+        reactor.watch(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # he has gone again
+            return
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        strangers = [line for line in self.lines if line.worker is None]
+        if uid not in self.uids or (len(self.lines) >= MOST_LINES and not strangers):
+            connection.close()
+            return
+        if len(self.lines) >= MOST_LINES:
+            self.drop(strangers[0])
+        line = Line(connection, self, pid)
+        self.lines.add(line)
+        self.reactor.watch(connection, line.readable)
+
+    def catch_up(self) -> None:
+        """Read all that has been said until now: what somebody said before he died comes before his death."""
+        while _readable(self._listener):
+            self._accept()
+        for line in list(self.lines):
+            for _ in range(100):  # one who never stops talking does not hold up the rest
+                if line.open and _readable(line.connection):
+                    line.readable()
+
+    def complain(self) -> None:
+        """Tell of a message that was not understood; not of every one, or a job could fill the disk with them."""
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            traceback.print_exc()
+
+    def drop(self, line: Line) -> None:
+        if line in self.lines:
+            self.lines.remove(line)
+            self.reactor.unwatch(line.connection)
+            line.connection.close()
+            line.open = False
+
+    def close(self) -> None:
+        for line in list(self.lines):
+            self.drop(line)
+        self.reactor.unwatch(self._listener)
+        self._listener.close()
+        self.path.unlink(missing_ok=True)

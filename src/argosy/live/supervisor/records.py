@@ -1,0 +1,79 @@
+"""The files of one run: what the supervisor leaves for the backend. All are JSON, and appear whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from argosy.live.untrusted_files import read_file
+
+MAX_BYTES = 4 << 20  # of a record: a job must not fill the daemon's memory through its reports
+
+
+class RunFolder:
+    """home/gen-<generation>, with the names of what lies in it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.run = self.path / "run.json"  # what is to be run, from the backend
+        self.lock = self.path / "lock"  # held by the supervisor as long as it lives
+        self.supervisor = self.path / "supervisor.json"  # who it is and where it listens
+        self.status = self.path / "status.json"  # how the run is
+        self.exit = self.path / "exit.json"  # how it ended
+        self.log = self.path / "log"
+        self.complaints = self.path / "supervisor.log"
+
+    def take_lock(self) -> int | None:
+        """A locked descriptor, or None if a supervisor holds it."""
+        fd = os.open(self.lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def supervised(self) -> bool:
+        """Does a supervisor live? The lock ends with its process, whatever ends that."""
+        try:
+            fd = self.take_lock()
+        except FileNotFoundError:
+            return False
+        if fd is None:
+            return True
+        os.close(fd)
+        return False
+
+
+def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
+    """Replace the file; `durable`: it is on the disk when this returns."""
+    beside = path.with_name(f".{path.name}.new")
+    fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        data = json.dumps(content).encode()
+        while data:  # on a disk that is nearly full a part is written, and the next call says so
+            data = data[os.write(fd, data) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    beside.replace(path)
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """What the file says, or None if there is none or it is no record."""
+    try:
+        content = json.loads(read_file(path, MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

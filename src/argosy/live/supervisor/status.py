@@ -1,0 +1,90 @@
+"""What a supervisor knows of its run, bounded in size, and written where the backend finds it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.live.backends.base import Phase
+from argosy.live.supervisor.records import RunFolder, write_record
+
+MOST_KEYS, LONGEST_TEXT, MOST_ENTRIES = 100, 500, 1000
+
+
+class StatusKeeper:
+    def __init__(self, folder: RunFolder, run: Mapping[str, Any]) -> None:
+        self.folder, self.generation = folder, run["generation"]
+        self.phase = Phase.STARTING
+        self.version: int = 0  # of the assignment that is in force
+        self.hot = bool(run.get("hot", False))
+        self.message = ""
+        self.report: dict[str, Any] = {}
+        self.checkpoints: deque[dict[str, Any]] = deque(maxlen=2)
+        self.overheads: list[dict[str, Any]] = []  # these two only grow, so that a reader may count what it has read
+        self.story: list[dict[str, Any]] = []
+        self.restarts = 0
+        self.workers: list[dict[str, Any]] = []
+        self.changed = True
+
+    def tell(self, text: str) -> None:
+        if len(self.story) < MOST_ENTRIES:
+            self.story.append({"t": time.time(), "text": text[:LONGEST_TEXT]})
+        self.changed = True
+
+    def measured(self, kind: str, seconds: float, **more: Any) -> None:
+        if len(self.overheads) < MOST_ENTRIES:
+            self.overheads.append({"t": time.time(), "kind": kind, "seconds": round(seconds, 4), **more})
+        self.changed = True
+
+    def take_report(self, message: Mapping[str, Any]) -> None:
+        self.report = {**self.report, **plain(message), "t": time.time()}
+        self.changed = True
+
+    def take_checkpoint(self, message: Mapping[str, Any]) -> None:
+        """Only those of this generation: a folder of another one is never ours to name."""
+        path = message.get("path")
+        if isinstance(path, str) and re.fullmatch(rf"gen-{self.generation}/step-\d{{1,18}}", path):
+            self.checkpoints.append(plain(message))
+            self.changed = True
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "t": time.time(), "phase": self.phase, "version": self.version, "hot": self.hot, "message": self.message,
+            "report": self.report, "checkpoints": list(self.checkpoints), "overheads": self.overheads,
+            "story": self.story, "restarts": self.restarts, "workers": self.workers,
+        }
+
+    def write(self) -> None:
+        """A full disk leaves the old file as it is; the next second tries again."""
+        try:
+            write_record(self.folder.status, self.content(), durable=False)
+            self.changed = False
+        except OSError:
+            self.changed = True
+
+    def write_exit(self, code: int | None) -> bool:
+        """The last word, on the disk when this returns True."""
+        self.phase = Phase.EXITED
+        try:
+            write_record(self.folder.exit, {**self.content(), "exit_code": code}, durable=True)
+        except OSError:
+            return False
+        return True
+
+
+def plain(message: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """What a job said, cut to numbers, short texts and short lists of them. "op" is the line's, not the job's."""
+    kept: dict[str, Any] = {}
+    for key, value in list(message.items())[:MOST_KEYS]:
+        if key == "op":
+            continue
+        if isinstance(value, dict) and depth == 0:
+            kept[key[:100]] = plain(value, 1)
+        elif isinstance(value, bool | int | float) or value is None:
+            kept[key[:100]] = value if value is None or abs(value) < 1e300 else None  # no nan, nothing endless
+        elif isinstance(value, str):
+            kept[key[:100]] = value[:LONGEST_TEXT]
+    return kept

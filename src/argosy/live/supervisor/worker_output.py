@@ -1,0 +1,40 @@
+"""What the workers print: kept in the log, and searched for progress where the job file says how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.live.supervisor.log_writer import LogFile
+from argosy.live.supervisor.processes import Member
+from argosy.live.supervisor.progress import ProgressReader
+from argosy.live.supervisor.records import RunFolder
+from argosy.live.supervisor.status import StatusKeeper
+
+LOG_BYTES = 64 << 20
+
+
+class Journal:
+    def __init__(self, folder: RunFolder, run: Mapping[str, Any], status: StatusKeeper) -> None:
+        self.status = status
+        self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
+        progress = run["spec"].get("progress")
+        self.progress = ProgressReader(progress["pattern"], progress.get("total")) if progress else None
+        self.progress_at = time.monotonic()  # when it last got on: a new step, or any line where steps are not read
+        self.several = False  # more than one worker prints: lines say whose they are
+
+    def output(self, member: Member, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        prefix = b"[%d] " % member.number if self.several else b""
+        self.log.write(b"".join(prefix + line for line in lines))
+        if self.progress is None or self.progress.given_up or self.status.hot:
+            self.progress_at = time.monotonic()
+            return
+        if report := self.progress.read(lines):
+            if report["step"] != self.status.report.get("step"):
+                self.progress_at = time.monotonic()
+            self.status.take_report(report)
+        if self.progress.given_up:
+            self.status.tell("the progress pattern takes too long on this log; progress is no longer read")

@@ -1,0 +1,228 @@
+"""A warm process that forks others: `<python> zygote.py LISTENING-FD IDLE-SECONDS`. Standard library only.
+
+It is run by the user's own interpreter, imports torch if there is any, and then waits. For each run it forks a
+*nursery*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, inherits
+the orphans they leave, and kills everything below it when the supervisor is gone. So a run needs the zygote only to
+begin.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+
+if __name__ == "__main__":
+    sys.path[0] = os.path.dirname(os.path.abspath(__file__))
+    from child import PR_SET_CHILD_SUBREAPER, become_worker, prctl  # type: ignore[import-not-found]
+
+    del sys.path[0]  # this folder's names must never hide the user's modules
+else:
+    from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, become_worker, prctl
+
+
+class Door:
+    """One end of a connection: JSON lines, with descriptors beside them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self._bytes, self._fds = connection, b"", []  # type: ignore[var-annotated]
+
+    def send(self, message: dict) -> None:  # type: ignore[type-arg]
+        with contextlib.suppress(OSError):  # the other end is gone: the next read says so
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list | None:  # type: ignore[type-arg]
+        """All messages that have come, each with its descriptors under "fds"; None at the end."""
+        room = socket.CMSG_SPACE(16 * array.array("i").itemsize)
+        try:
+            data, beside, _, _ = self.connection.recvmsg(1 << 16, room)
+        except OSError:
+            return None
+        for level, kind, content in beside:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds = array.array("i")
+                fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+                self._fds += list(fds)
+        if not data:
+            return None
+        *lines, self._bytes = (self._bytes + data).split(b"\n")
+        messages = [json.loads(line) for line in lines]
+        for message in messages:
+            message["fds"] = [self._fds.pop(0) for _ in range(message.get("fds", 0))]
+        return messages
+
+
+class Nursery:
+    """Forks the workers of one run."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.door, self.names = Door(connection), {}  # type: ignore[var-annotated]  # pid → the supervisor's name for it
+
+    def serve(self) -> None:
+        """Work until the supervisor is gone, then end with all children."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        bell, knocker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(knocker, warn_on_full_buffer=False)
+        line = self.door.connection.fileno()
+        self.door.send({"op": "nursery", "pid": os.getpid()})
+        while True:
+            ready, _, _ = select.select([line, bell], [], [])
+            if bell in ready:
+                os.read(bell, 4096)
+            self.reap()
+            if line in ready:
+                messages = self.door.receive()
+                if messages is None:
+                    self.kill_all()
+                    os._exit(0)
+                for message in messages:
+                    self.obey(message)
+
+    def obey(self, message: dict) -> None:  # type: ignore[type-arg]
+        if message["op"] == "start":
+            self.fork(message["id"], lambda parent: become_worker(message, message["fds"][0], parent))
+        for fd in message["fds"]:
+            os.close(fd)
+
+    def fork(self, name: int, work) -> None:  # type: ignore[no-untyped-def]  # any callable
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _run_and_leave(work, parent)
+        self.names[pid] = name
+        self.door.send({"op": "started", "id": name, "pid": pid})
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.names:
+                self.door.send({"op": "ended", "id": self.names.pop(pid), "pid": pid, "code": _code(status)})
+
+    def kill_all(self) -> None:
+        """Kill every descendant; orphans come to us one generation after the other, so go on until none is left."""
+        for _ in range(1000):
+            for pid in _children(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(0.01)
+
+
+def _children(parent: int) -> list:  # type: ignore[type-arg]
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/" + name + "/stat", "rb") as file:
+                    if int(file.read().rsplit(b")", 1)[1].split()[1]) == parent:
+                        found.append(int(name))
+            except (OSError, IndexError):
+                pass
+    return found
+
+
+def _code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _run_and_leave(work, parent: int) -> None:  # type: ignore[no-untyped-def]
+    """In a child: do the work and leave the process with the code that python itself would give."""
+    code = 0
+    try:
+        work(parent)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code == 1 and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException as problem:
+        trace = problem.__traceback__
+        while trace is not None and os.path.basename(trace.tb_frame.f_code.co_filename) in ("zygote.py", "child.py"):
+            trace = trace.tb_next  # the user's traceback begins with the user's file
+        sys.excepthook(type(problem), problem.with_traceback(trace), trace)
+        code = 1
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """Wait for threads, do what is registered, write what is buffered. Then go at once: to take a thousand modules
+    apart would copy all the memory that is shared with the zygote, which takes seconds."""
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
+def warm_up() -> str:
+    """Import what most workers need. The first optimizer imports hundreds of further modules, so one is built here."""
+    try:
+        import torch
+        import torch.distributed
+        import torch.utils.data
+
+        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        with contextlib.suppress(Exception):  # it need not be there for a job that does not use it
+            import argosy.sdk.job  # noqa: F401
+    except ImportError as problem:
+        return "no torch: " + str(problem)
+    except Exception:
+        return traceback.format_exc()
+    return "torch " + torch.__version__
+
+
+def main() -> None:
+    listener, idle_s = socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2])
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nurseries belong to their supervisors; nobody waits for them here
+    print("warm with", warm_up(), flush=True)
+    gc.collect()
+    gc.freeze()  # the collector would otherwise touch, and so copy, every page in every child
+    while select.select([listener], [], [], idle_s)[0]:
+        connection, _ = listener.accept()
+        uid = array.array("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid not in (0, os.getuid()):
+            connection.close()
+            continue
+        connection.settimeout(2.0)
+        try:
+            line = connection.recv(64)
+        except OSError:
+            line = b""
+        connection.settimeout(None)
+        if line == b"nursery\n" and os.fork() == 0:
+            listener.close()
+            os.setsid()
+            Nursery(connection).serve()
+        connection.close()
+        if line == b"end\n":
+            return
+
+
+if __name__ == "__main__":
+    main()

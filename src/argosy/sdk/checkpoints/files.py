@@ -1,0 +1,135 @@
+"""Checkpoints that are whole or not there: a folder is written beside its place, flushed to disk, then renamed.
+
+A manifest with the digest of every file is written last. Reading checks it first, so that a damaged checkpoint is found
+out before anything is taken from it, and the one before is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from argosy.errors import ArgosyError
+from argosy.sdk.checkpoints.packing import from_bytes, plain, to_bytes
+
+MANIFEST = "manifest.json"
+STATE = "state.pt"
+STEP = re.compile(r"step-(\d+)")
+KEEP = 2
+
+
+class CheckpointDamaged(ArgosyError):
+    """A checkpoint is not what was once written."""
+
+
+@contextmanager
+def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
+    """A folder to write files into; it becomes `target`, with a manifest, when the block ends without an error.
+
+    `about` goes into the manifest: step, epoch and the like, as plain JSON.
+    """
+    temporary = target.with_name(f".writing-{target.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        files = {}
+        for path in sorted(path for path in temporary.rglob("*") if path.is_file()):
+            files[str(path.relative_to(temporary))] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+            _flush(path)
+        manifest = temporary / MANIFEST
+        manifest.write_text(json.dumps({"format": 1, **about, "files": files}, indent=1), "utf-8")
+        _flush(manifest)
+        _flush(temporary)
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.rename(target)
+        _flush(target.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def checked(folder: Path) -> Mapping[str, Any]:
+    """The manifest of a checkpoint whose files are all as they were written."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        files = manifest["files"]
+        for name, known in files.items():
+            path = folder / name
+            if path.stat().st_size != known["bytes"] or _sha256(path) != known["sha256"]:
+                raise CheckpointDamaged(f"{folder.name}: {name} is not what was written")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise CheckpointDamaged(f"{folder.name}: {problem}") from None
+    if not isinstance(manifest, dict):
+        raise CheckpointDamaged(f"{folder.name}: no manifest")
+    return manifest
+
+
+def save(target: Path, state: Mapping[str, Any], **about: Any) -> int:
+    """Save a state as it is; returns its size in bytes."""
+    data = to_bytes(plain(dict(state)))
+    with writing_folder(target, **about) as folder:
+        (folder / STATE).write_bytes(data)
+    return len(data)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The state of a checkpoint, whole or in parts."""
+    manifest = checked(folder)
+    try:
+        if manifest.get("sharded"):
+            from argosy.sdk.checkpoints.sharded import load_sharded
+
+            return load_sharded(folder)
+        state = from_bytes((folder / STATE).read_bytes())
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as problem:
+        reason = str(problem).split("\n")[0]
+        raise CheckpointDamaged(f"{folder.name}: {reason}") from None
+    if not isinstance(state, dict):
+        raise CheckpointDamaged(f"{folder.name}: it holds no state")
+    return state
+
+
+def newest_whole(folders: Iterable[Path]) -> tuple[Path | None, list[str]]:
+    """The first that is whole, and what is wrong with those before it."""
+    problems = []
+    for folder in folders:
+        try:
+            checked(folder)
+        except CheckpointDamaged as problem:
+            problems.append(str(problem))
+        else:
+            return folder, problems
+    return None, problems
+
+
+def steps(folder: Path) -> list[Path]:
+    """Checkpoints in a folder, newest first."""
+    found = [(int(match[1]), path) for path in folder.glob("step-*") if (match := STEP.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def prune(folder: Path, keep: int = KEEP) -> None:
+    for path in steps(folder)[keep:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,91 @@
+"""Checkpoints in parts, for large states: every worker writes its share through torch.distributed.checkpoint.
+
+All workers hold the whole state, so torch deals the large tensors out among them; everything else is one small file.
+Any number of workers can read it again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from argosy.sdk.checkpoints.files import STATE, writing_folder
+from argosy.sdk.checkpoints.packing import filled, from_bytes, holes, outline, plain, to_bytes
+from argosy.sdk.group.process_group import Group, GroupBroken, dist, keep_for_ever
+
+
+def save_sharded(group: Group, target: Path, state: Mapping[str, Any], **about: Any) -> int:
+    """To be called by all workers of the group with equal states; rank 0's folder is everybody's."""
+    rest, large = outline(plain(dict(state)))
+    parts: dict[str, Any] = {f"tensor-{number:06d}": tensor for number, tensor in enumerate(large)}
+    if group.rank:
+        shared = group.broadcast_bytes(b"", 0).decode()
+        if not shared:
+            raise OSError("rank 0 could not begin to write")
+        _save(group, parts, Path(shared))
+    else:
+        begun = False
+        try:
+            with writing_folder(target, sharded=True, **about) as folder:
+                (folder / STATE).write_bytes(to_bytes(rest))
+                begun = True
+                group.broadcast_bytes(str(folder).encode(), 0)
+                _save(group, parts, folder)
+        except OSError:
+            if not begun:  # the others wait for a word
+                group.broadcast_bytes(b"", 0)
+            raise
+    return sum(tensor.nbytes for tensor in large)
+
+
+def load_sharded(folder: Path) -> dict[str, Any]:
+    dcp = _dcp()
+    rest = from_bytes((folder / STATE).read_bytes())
+    parts: dict[str, Any] = {f"tensor-{number:06d}": tensor for number, tensor in enumerate(holes(rest))}
+    if parts:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that there is no group, which is as it should be
+            dcp.load(parts, storage_reader=dcp.FileSystemReader(folder), no_dist=True)
+    state: dict[str, Any] = filled(rest, list(parts.values()))
+    return state
+
+
+def _save(group: Group, parts: dict[str, Any], folder: Path) -> None:
+    dcp = _dcp()
+    with _default_group(group), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        dcp.save(parts, storage_writer=dcp.FileSystemWriter(folder), no_dist=group.world == 1)
+
+
+def _dcp() -> Any:
+    """Takes a second to import, and is seldom needed."""
+    from torch.distributed import checkpoint
+
+    return checkpoint
+
+
+@contextmanager
+def _default_group(group: Group) -> Iterator[None]:
+    """torch's checkpoints want its global group: the script's own if it has one, else one for this moment.
+
+    A worker that can not write makes all of them raise torch's error for that, and the group is whole. Anything else
+    that goes wrong in there means that somebody is lost.
+    """
+    if group.world == 1 or dist.is_initialized():
+        yield
+        return
+    try:
+        with group.noting_sockets():
+            dist.init_process_group("gloo", store=group.store_for("sharded"), rank=group.rank, world_size=group.world)
+        yield
+    except RuntimeError as problem:
+        group.shut()
+        if dist.is_initialized():
+            keep_for_ever(dist.group.WORLD)
+        raise GroupBroken(str(problem).split("\n")[0]) from None
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()

@@ -1,0 +1,66 @@
+"""Hands the state of training from one worker to all others of its group, and checks that it has arrived.
+
+Small tensors and everything else travel in one message, large tensors each in its own, as they are. Afterwards all
+compare step and digest: a worker that trained on wrong weights in silence would be worse than one that stops.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from argosy.errors import ArgosyError
+from argosy.sdk.checkpoints.packing import digest, filled, from_bytes, holes, outline, plain, to_bytes
+from argosy.sdk.group.process_group import Group
+
+
+class TransferError(ArgosyError):
+    """State did not arrive as it was sent."""
+
+
+class Stateful(Protocol):
+    @property
+    def step(self) -> int: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load(self, state: dict[str, Any]) -> None: ...
+
+
+def hand_over(group: Group, source: int, training: Stateful) -> int:
+    """All take the state of `source`. Returns how many bytes of large tensors were sent."""
+    if group.rank == source:
+        state = plain(training.state())
+        rest, large = outline(state)
+        group.broadcast_bytes(to_bytes(rest), source)
+    else:
+        rest = from_bytes(group.broadcast_bytes(b"", source))
+        large = holes(rest)
+    for tensor in large:
+        _send(group, tensor, source)
+    if group.rank != source:
+        training.load(filled(rest, large))
+    _compare(group, source, training)
+    return sum(tensor.nbytes for tensor in large)
+
+
+def _compare(group: Group, source: int, training: Stateful) -> None:
+    mine = torch.tensor([training.step, digest(training.state())], dtype=torch.int64)
+    found = [(int(step), int(number)) for step, number in group.all_gather(mine)]
+    wrong = [rank for rank, theirs in enumerate(found) if theirs != found[source]]
+    if wrong:
+        raise TransferError(
+            f"the state that rank {source} handed over at step {found[source][0]} did not arrive whole at rank "
+            f"{', '.join(map(str, wrong))}: steps or digests differ"
+        )
+
+
+def _send(group: Group, tensor: Tensor, source: int) -> None:
+    """Through a contiguous view if there is one, else through a copy."""
+    if tensor.is_contiguous() and not tensor.is_cuda:
+        group.broadcast(tensor.detach().reshape(-1).view(torch.uint8), source)
+        return
+    copy = tensor.detach().cpu().contiguous()
+    group.broadcast(copy.reshape(-1).view(torch.uint8), source)

@@ -1,0 +1,205 @@
+"""A worker's end of the control socket: JSON lines to and from the supervisor of its run.
+
+Nothing here can hold training up. Two threads do the work: one reads what the supervisor wants, the other sends what
+the worker has to say, and a sign of life twice a second. A supervisor that is gone is told about once, and the job goes
+on with the workers it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from argosy.sdk.group import sockets
+
+BEAT_S = 0.5
+MAX_WAITING = 1000  # messages; beyond it reports are dropped, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who trains together from now on."""
+
+    version: int
+    members: tuple[int, ...]  # numbers of workers, in order of rank
+    store: str = ""  # the file in which its members meet; none: the only member meets nobody
+    recover: bool = False  # somebody is lost: switch at once
+
+
+class Control:
+    """The connection, and the newest wishes of the supervisor."""
+
+    def __init__(self, path: str, worker: int, hello: Mapping[str, Any]) -> None:
+        self.worker = worker
+        self.step = 0
+        self.busy = True
+        self.plans: dict[int, Plan] = {}
+        self.suspending = False
+        self.saving = False
+        self.rest = 0  # the number of the rest that the job should take; 0: none
+        self.newest_rest = 0  # the highest number heard; they only grow
+        self.lost = False
+        self.on_shut: Callable[[], None] = lambda: None
+        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
+        self._sending = False
+        self._changed = threading.Condition()
+        self._closing = False
+        self._socket = _connect(path)
+        sockets.keep_from_children(
+            {n: what for n, what in sockets.open_sockets().items() if n == self._socket.fileno()}
+        )
+        self.send("hello", worker=worker, pid=os.getpid(), **hello)
+        self._threads = [
+            threading.Thread(target=work, name=f"argosy-{work.__name__.strip('_')}", daemon=True)
+            for work in (self._read, self._write)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def from_environment(cls, **hello: Any) -> Control | None:
+        """None: nobody supervises this process."""
+        path = os.environ.get("ARGOSY_CONTROL")
+        return cls(path, int(os.environ.get("ARGOSY_WORKER", "0")), hello) if path else None
+
+    @property
+    def newest(self) -> int:
+        """The highest version of a plan seen so far; 0: none."""
+        return max(self.plans, default=0)
+
+    def recovering(self, version: int) -> bool:
+        """A plan after this version says that somebody is lost."""
+        with self._changed:
+            return any(plan.recover for number, plan in self.plans.items() if number > version)
+
+    def drop_plans_before(self, version: int) -> None:
+        with self._changed:
+            self.plans = {number: plan for number, plan in self.plans.items() if number >= version}
+
+    def suspend(self) -> None:
+        """Also what SIGTERM means. May be called from a signal handler: takes no lock."""
+        self.suspending = True
+
+    def send(self, op: str, **fields: Any) -> None:
+        line = json.dumps({"op": op, **fields}, allow_nan=False).encode() + b"\n"
+        with self._changed:
+            self._waiting.append(line)
+            self._changed.notify_all()
+
+    def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for something that a message can change, or for the supervisor's death."""
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            while not until() and not self.lost:
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, 0.2))  # a signal handler sets its flag without a lock
+            return until()
+
+    def flush(self, timeout_s: float = 5.0) -> None:
+        """Wait until everything is sent."""
+        self.wait(lambda: not self._waiting and not self._sending, timeout_s)
+
+    def close(self) -> None:
+        self.flush()
+        self._closing = True
+        sockets.forget([self._socket.fileno()])
+        with self._changed:
+            self._changed.notify_all()
+        with suppress(OSError):  # the other side may have been faster
+            self._socket.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(timeout=2)
+        self._socket.close()
+
+    def _read(self) -> None:
+        buffer = b""
+        while True:
+            try:
+                data = self._socket.recv(65536)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self._take(line)
+        self._lose()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            op = message["op"]
+            with self._changed:
+                if op == "plan":
+                    version = int(message["version"])
+                    members, store = tuple(message["members"]), str(message.get("store") or "")
+                    self.plans[version] = Plan(version, members, store, bool(message.get("recover")))
+                elif op == "suspend":
+                    self.suspending = True
+                elif op == "checkpoint":
+                    self.saving = True
+                elif op == "rest":
+                    self.rest = self.newest_rest = int(message["number"])
+                elif op == "wake":
+                    self.rest = 0
+                self._changed.notify_all()
+            if op == "shut":
+                self.on_shut()
+        except (ValueError, KeyError, TypeError) as problem:
+            print(f"argosy: the supervisor sent what can not be read: {problem}", file=sys.stderr, flush=True)
+
+    def _write(self) -> None:
+        next_beat = time.monotonic()
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing and (left := next_beat - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                lines = b"".join(self._waiting)
+                self._waiting.clear()
+                self._sending = True
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + BEAT_S
+                lines += json.dumps({"op": "beat", "step": self.step, "busy": self.busy}).encode() + b"\n"
+            try:
+                self._socket.sendall(lines)
+            except OSError:
+                self._lose()
+                return
+            with self._changed:
+                self._sending = False
+                self._changed.notify_all()
+            if self._closing:
+                return
+
+    def _lose(self) -> None:
+        with self._changed:
+            told, self.lost = self.lost or self._closing, True
+            self._waiting.clear()
+            self._changed.notify_all()
+        if not told:
+            print("argosy: the supervisor is gone; training goes on without it", file=sys.stderr, flush=True)
+
+
+def _connect(path: str) -> socket.socket:
+    """Paths of Unix sockets may have 107 bytes: a longer one is reached through its folder's descriptor."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if len(os.fsencode(path)) < 100:
+        connection.connect(path)
+        return connection
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    finally:
+        os.close(folder)
+    return connection

@@ -1,0 +1,178 @@
+"""The default way to combine gradients: one flat all-reduce, weighted by how many samples each worker had.
+
+In front of the gradients travels a header: votes (who has seen which plan, who wants to suspend), sample counts, and
+which parameters have a gradient at all. So agreeing costs no message of its own, and all act after the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from argosy.errors import InputError
+from argosy.sdk.gradients.combine import Piece
+from argosy.sdk.group.process_group import Group
+
+
+class Rider(Protocol):
+    """Something that is measured on gradients, and travels with them."""
+
+    size: int
+
+    def fill(self, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
+        """What this worker adds to the sums, from its own gradients: float64[size]."""
+
+    def take(self, summed: Tensor, gradients: Sequence[Tensor | None], samples: int, world: int) -> None:
+        """The sums over all workers, the mean gradients, and the samples of all workers together."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What is known now, for reports."""
+
+    def state(self) -> dict[str, Any]:
+        """What newcomers must know, equal on all workers."""
+
+    def load(self, state: dict[str, Any]) -> None: ...
+
+
+class FlatReducer:
+    """Every worker has one slice of the global batch; the mean over all samples is everybody's gradient."""
+
+    def __init__(self) -> None:
+        self.riders: list[Rider] = []
+        self._group = Group(None, 0, 1)
+        self._parameters: list[Parameter] = []
+        self._buffers: _Buffers | None = None
+
+    def bind(self, modules: Sequence[Module], parameters: Sequence[Parameter]) -> None:
+        self._parameters, self._buffers = list(parameters), None
+
+    def regroup(self, group: Group) -> None:
+        self._group = group
+
+    def slots(self) -> tuple[Sequence[int], int]:
+        return [self._group.rank], self._group.world
+
+    def begin(self, piece: Piece, step: int) -> None:
+        """Nothing: the script works on its slice as it would alone."""
+
+    def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
+        trained = [parameter for parameter in self._parameters if parameter.requires_grad]
+        local = [_checked(parameter) for parameter in trained]
+        riding = [rider.fill(local, piece.samples) for rider in self.riders]
+        if self._group.world == 1:
+            for rider, summed in zip(self.riders, riding):
+                rider.take(summed, local, piece.samples, 1)
+            return votes
+        present = torch.tensor([float(gradient is not None) for gradient in local], dtype=torch.float64)
+        samples = torch.tensor([float(piece.samples)], dtype=torch.float64)
+        header = torch.cat([votes, samples, present, *riding])
+        buffers = self._buffers_for(trained, len(header))
+        header = buffers.sum(self._group, header, local, piece.samples)
+        parts = torch.split(header, [len(votes), 1, len(present), *(rider.size for rider in self.riders)])
+        total = int(parts[1])
+        buffers.spread(max(total, 1), parts[2].tolist())
+        means = [parameter.grad for parameter in trained]
+        for rider, summed in zip(self.riders, parts[3:]):
+            rider.take(summed, means, total, self._group.world)
+        return parts[0]
+
+    def state(self) -> dict[str, Any]:
+        return {"riders": [rider.state() for rider in self.riders]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for rider, saved in zip(self.riders, state["riders"]):
+            rider.load(saved)
+
+    def _buffers_for(self, trained: Sequence[Parameter], header: int) -> _Buffers:
+        """The same ones again, unless something was frozen or the group has changed."""
+        if self._buffers is None or not self._buffers.fit(trained, header):
+            self._buffers = _Buffers(trained, header)
+        return self._buffers
+
+
+def _checked(parameter: Parameter) -> Tensor | None:
+    if parameter.grad is not None and parameter.grad.is_sparse:
+        raise InputError(
+            "a gradient is sparse, and workers can not be joined that way",
+            hint="make the embedding with sparse=False",
+        )
+    return parameter.grad
+
+
+class _Buffers:
+    """One flat buffer for each type of gradient, with a view for each parameter; half precision is summed in single."""
+
+    def __init__(self, parameters: Sequence[Parameter], header: int) -> None:
+        self._parameters, self._header = list(parameters), header
+        carrier = torch.float32, torch.device("cpu")
+        self._rides = any(_kind(parameter) == carrier for parameter in parameters)
+        sizes = {carrier: header} if self._rides else {}
+        places = []
+        for parameter in parameters:
+            key = _kind(parameter)
+            start = sizes.get(key, 0)
+            sizes[key] = start + _numel(parameter)
+            places.append((key, start))
+        self._flats = {key: torch.zeros(size, dtype=key[0], device=key[1]) for key, size in sizes.items()}
+        self._gradients = [flat[header if key == carrier else 0 :] for key, flat in self._flats.items()]
+        self._front = self._flats[carrier][:header] if self._rides else torch.zeros(0)
+        self._views = [
+            self._flats[key][start : start + _numel(parameter)].view(_real(parameter).shape)
+            for (key, start), parameter in zip(places, parameters)
+        ]
+
+    def fit(self, parameters: Sequence[Parameter], header: int) -> bool:
+        same = len(parameters) == len(self._parameters) and header == self._header
+        return same and all(one is other for one, other in zip(parameters, self._parameters))
+
+    @torch.no_grad()
+    def sum(self, group: Group, header: Tensor, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
+        """Add up gradients times samples, and the header: it rides in front of a buffer that is sent anyway."""
+        there = [(view, _real(one)) for view, one in zip(self._views, gradients) if one is not None and samples]
+        if len(there) < len(self._views):  # also what a stand-in found: it may be infinite, and must not count
+            for flat in self._gradients:
+                flat.zero_()
+        if there:
+            torch._foreach_copy_([view for view, _ in there], [one for _, one in there])
+        for flat in self._gradients:
+            flat.mul_(samples)
+        self._front.copy_(header[: len(self._front)])  # counts are whole in float32 up to 2**24
+        for flat in self._flats.values():
+            group.all_reduce(flat)
+        if not self._rides:
+            group.all_reduce(header)
+            return header
+        return self._front.to(torch.float64)
+
+    @torch.no_grad()
+    def spread(self, total: int, present: Sequence[float]) -> None:
+        """The sums become means, and every parameter's gradient; one that nobody had stays none."""
+        for flat in self._gradients:
+            flat.div_(total)
+        targets, sources = [], []
+        for parameter, view, somebody in zip(self._parameters, self._views, present):
+            if somebody:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                targets.append(_real(parameter.grad))
+                sources.append(view)
+        if targets:
+            torch._foreach_copy_(targets, sources)
+
+
+def _kind(parameter: Tensor) -> tuple[torch.dtype, torch.device]:
+    wide = parameter.dtype in (torch.float64, torch.complex128)
+    return torch.float64 if wide else torch.float32, parameter.device
+
+
+def _numel(parameter: Tensor) -> int:
+    return parameter.numel() * (2 if parameter.is_complex() else 1)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor

@@ -1,0 +1,302 @@
+"""A worker's place among others: joining a plan, switching to the next, finding together after a loss, leaving.
+
+All of it happens between two steps of the training. Whoever is in a group has the same state; newcomers get it from the
+member that has done the most steps, and the first worker of a run from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from argosy.errors import ArgosyError
+from argosy.sdk.checkpoints import random_state
+from argosy.sdk.checkpoints.manager import Keeper
+from argosy.sdk.checkpoints.transfer import hand_over
+from argosy.sdk.control import Control, Plan
+from argosy.sdk.data.seeds import derive, seed_all
+from argosy.sdk.group import rendezvous
+from argosy.sdk.group.process_group import Group, GroupBroken, dist
+from argosy.sdk.offload import Rest
+from argosy.sdk.settings import Settings
+from argosy.sdk.training import Training
+
+HEAR_S = 2.0  # what one worker has heard from the supervisor, all will soon
+LAST_PLAN_S = 3.0  # a survivor that must suspend waits so long for the others to find together
+
+
+class Leave(SystemExit):
+    """This worker's part is over, in order: the process ends with code 0."""
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__(code)
+
+
+class Membership:
+    def __init__(self, settings: Settings, training: Training, control: Control | None) -> None:
+        self.control, self.training = control, training
+        self.keeper = Keeper(settings, self.tell)
+        self.group = Group(None, 0, 1)
+        self.worker = control.worker if control else 0
+        self.plan = Plan(0, (self.worker,))
+        self.joined = False
+        self.gap_s: float | None = None  # how long training stood still for the plan that nobody has made a step in yet
+        self.resized: list[Callable[[], None]] = []
+        self._seed = settings.seed
+        self._has_state = False
+        self._restored = False
+        self._tried = 0  # the newest plan that was tried
+        self._rested = 0  # the newest rest that was taken, or over before it was
+
+    @property
+    def lost_somebody(self) -> bool:
+        """The supervisor says so; the group may not have noticed yet."""
+        return self.control is not None and self.control.recovering(self.plan.version)
+
+    def tell(self, op: str, **fields: Any) -> None:
+        if self.control is not None:
+            self.control.send(op, **fields)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While inside, the worker waits for others and is not busy."""
+        if self.control is None:
+            yield
+            return
+        self.control.busy = False
+        try:
+            yield
+        finally:
+            self.control.busy = True
+
+    def restore(self, early: bool = False) -> None:
+        """The first worker of a run reads the checkpoint, as early as all of the script's objects are known."""
+        if not self._restored:
+            self._restored = self.keeper.restore(self.training, early)
+
+    # -- coming
+
+    def join(self) -> None:
+        """Before the first batch: become a member, and get the state of the training."""
+        if self.joined:
+            return
+        if self.control is None:
+            self._gather_by_torchrun()
+            self._take_up(self.plan, self.group, time.monotonic())
+        else:
+            self.tell("ready")
+            self.settle()
+        self.joined = True
+
+    def switch(self, control: Control, version: int) -> bool:
+        """Everybody of the group has agreed on this plan. False: it can not be, and the newest is to be taken up."""
+        started = time.monotonic()
+        while version not in control.plans:  # somebody else has heard of it before us
+            if control.lost:
+                return True  # and what the supervisor wanted is lost with it
+            control.wait(lambda: version in control.plans, 1.0)
+        plan = control.plans[version]
+        self._tried = version
+        if self.worker not in plan.members:
+            self._go(plan)
+        old_group, leavers = self.group, [one for one in self.plan.members if one not in plan.members]
+        try:
+            with self.waiting():
+                group = rendezvous.meet(plan, self.worker, partial(self._outdated, version))
+                rendezvous.wait_for_leavers(plan, leavers)
+                old_group.close()
+                self._take_up(plan, group, started)
+        except rendezvous.PlanVoid:
+            old_group.bury()
+            return False
+        except GroupBroken as problem:
+            self.broke(problem)
+            return False
+        return True
+
+    def settle(self) -> None:
+        """Take part in the newest plan, whatever it is."""
+        started = time.monotonic()
+        while True:
+            plan = self._next_plan()
+            self._tried = plan.version
+            if self.worker not in plan.members:
+                if self._has_state:
+                    self._go(plan)
+                continue
+            try:
+                with self.waiting():
+                    group = rendezvous.meet(plan, self.worker, partial(self._outdated, plan.version))
+                    self._take_up(plan, group, started)
+                return
+            except rendezvous.PlanVoid:
+                continue
+            except GroupBroken as problem:
+                self.plan = plan
+                self.broke(problem)
+
+    def rest(self) -> None:
+        """Everybody of the group has agreed to let another job have its turn. Returns when it is ours again."""
+        control = self.control
+        if control is None:
+            return
+        with self.waiting():
+            # others may have heard of it before us
+            control.wait(lambda: control.newest_rest > self._rested or control.suspending, HEAR_S)
+            rest = self._lie_down(control)
+        if control.suspending:
+            self.suspend()  # from host memory: there may be no room elsewhere
+        if rest is not None:
+            rest.end()
+
+    def broke(self, problem: GroupBroken) -> None:
+        """The group is of no use any more."""
+        self.group.bury()
+        if self.control is None:
+            raise problem
+        if not self.lost_somebody:  # the supervisor knows
+            self.tell("broken", version=self.plan.version, step=self.training.step, error=str(problem)[:500])
+
+    def _gather_by_torchrun(self) -> None:
+        """No supervisor: alone, or in the fixed group that torchrun has made."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            store, rank, world = next(iter(dist.rendezvous("env://")))
+            self.plan = Plan(0, tuple(range(world)))
+            self.group = Group(dist.PrefixStore("argosy", store), rank, world)
+
+    def _take_up(self, plan: Plan, group: Group, started: float) -> None:
+        """The plan is in force: see that all have the same state."""
+        first = not self._has_state
+        self.plan, self.group = plan, group
+        self.training.combiner.regroup(group)
+        if self.control is not None:
+            self.control.on_shut = group.shut
+            self.control.drop_plans_before(plan.version)
+        self._share_state(plan.recover)
+        self.gap_s = 0.0 if first else time.monotonic() - started
+        for call in self.resized:
+            call()
+
+    def _share_state(self, recover: bool) -> None:
+        here = torch.tensor([int(self._has_state), self.training.step], dtype=torch.int64)
+        found = [(bool(has), int(step)) for has, step in self.group.all_gather(here)]
+        source = max(range(len(found)), key=lambda rank: (found[rank], -rank))
+        if not found[source][0]:  # all are new: the first one begins, from a checkpoint if there is one
+            source = 0
+            if self.group.rank == 0:
+                self.restore()
+        if self.group.world > 1 and (recover or not all(has for has, _ in found)):
+            hand_over(self.group, source, self.training)
+        elif len(set(found)) > 1:
+            raise ArgosyError(f"workers of one group have done different steps: {[step for _, step in found]}")
+        if not self._has_state:
+            self._draw_as_before()
+        self.training.random = []
+        self._has_state = True
+        if self.control is not None:
+            self.control.step = self.training.step
+
+    def _draw_as_before(self) -> None:
+        """Random numbers of this rank as they were saved; others than rank 0 must not draw what rank 0 does."""
+        saved, rank = self.training.random, self.group.rank
+        if rank < len(saved):
+            random_state.restore(saved[rank])
+        elif rank:
+            seed_all(derive(self._seed, "rank", rank, self.training.step))
+
+    def _outdated(self, version: int) -> bool:
+        """Is it in vain to wait for the others? Also if a newcomer is sent home before they have come."""
+        control = self.control
+        if control is None:
+            return False
+        return control.newest > version or control.lost or (control.suspending and not self._has_state)
+
+    def _next_plan(self) -> Plan:
+        """The newest plan, if it has not been tried; waits for one."""
+        control = self.control
+        if control is None:
+            raise GroupBroken("there is no supervisor to bring the workers together")
+        suspended: float | None = None
+        with self.waiting():
+            while control.newest <= self._tried:
+                if control.lost:
+                    return self._without_supervisor()
+                if rest := self._lie_down(control):
+                    rest.end()
+                if control.suspending:
+                    suspended = suspended or time.monotonic()
+                    if not self._has_state or time.monotonic() - suspended > LAST_PLAN_S:
+                        self.leave_alone()
+                    time.sleep(0.01)
+                control.wait(lambda: control.newest > self._tried or control.suspending or control.rest > 0, 0.2)
+        return control.plans[control.newest]
+
+    def _lie_down(self, control: Control) -> Rest | None:
+        """Make room, say so, and wait for our turn or the end. None: there is no reason to, or not any more.
+
+        One who hears of the next rest gets up as well: all have to agree on it.
+        """
+        number, self._rested = control.rest, control.newest_rest
+        if not number or control.lost:
+            return None
+        rest = Rest(self.training)
+        control.send("rested", number=number, step=self.training.step)
+        while not (control.rest != number or control.suspending or control.lost):
+            control.wait(lambda: control.rest != number or control.suspending, 60.0)
+        return rest
+
+    def _without_supervisor(self) -> Plan:
+        """The first worker goes on by itself if it has not begun; a torn group can not be mended."""
+        if self.worker == 0 and not self._has_state:
+            return Plan(self._tried + 1, (0,))
+        print("argosy: workers are lost and nobody can bring them together again", file=sys.stderr, flush=True)
+        raise Leave(1)
+
+    # -- going
+
+    def suspend(self) -> None:
+        """All workers are here, after the same step."""
+        try:
+            with self.waiting():
+                saved = self.keeper.save(self.group, self.training)
+        except GroupBroken as problem:
+            self.broke(problem)
+            self.leave_alone()
+        self._left(saved if self.group.rank == 0 else None)
+        raise Leave(0 if saved or self.group.rank or self.control else 143)
+
+    def leave_alone(self) -> None:
+        """Suspended while the others can not be reached: the old rank 0 saves what it has."""
+        first = self._has_state and self.group.rank == 0
+        self._left(self.keeper.save(Group(None, 0, 1), self.training) if first else None)
+        raise Leave
+
+    def finish(self) -> None:
+        """The script's work is done."""
+        if self.control is not None and not self.control.lost:
+            rendezvous.farewell(self.plan, self.group.rank)
+        self.tell("done")
+
+    def close(self, in_order: bool) -> None:
+        if self.control is not None:
+            self.control.close()
+        if in_order:
+            self.group.close()
+        else:  # an error may have come in the middle of a collective
+            self.group.bury()
+
+    def _go(self, plan: Plan) -> None:
+        """The others go on without this worker."""
+        rendezvous.say_out(plan, self.worker)
+        self.tell("left", version=plan.version)
+        raise Leave
+
+    def _left(self, saved: bool | None) -> None:
+        self.tell("left", version=self.plan.version, **({} if saved is None else {"saved": saved}))

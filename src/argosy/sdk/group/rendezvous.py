@@ -1,0 +1,96 @@
+"""How the members of a plan come together: through the run's store, before any of them connects to another.
+
+Everybody says that it is here; the last to come says `go`. Whoever sees a newer plan first says `void`. The first word
+counts for all, so a group is made by all of its members or by none. A worker that leaves says `out`, and stays until
+the others have gone on, so that nobody loses its last words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from argosy.sdk.control import Plan
+from argosy.sdk.group.process_group import Group, GroupBroken, Store, dist, store_at
+
+POLL_S = 0.002
+MEETING_S = 600.0
+FAREWELL_S = 3.0
+
+
+class PlanVoid(GroupBroken):
+    """A newer plan takes the place of this one."""
+
+
+def meet(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
+    """Make the plan's group. Raises `PlanVoid` when a newer plan came first."""
+    rank, world = plan.members.index(worker), len(plan.members)
+    if not plan.store:
+        if world > 1:
+            raise GroupBroken(f"plan {plan.version} has {world} members and names no store")
+        return Group(None, 0, 1)
+    store = _store(plan)
+    try:
+        if store.add("here", 1) == world:
+            word = store.compare_set("word", "", "go")
+        else:
+            word = _first_word(store, outdated)
+    except RuntimeError as problem:  # the store's own errors are of several kinds
+        raise GroupBroken(f"the store of the run does not answer: {problem}") from None
+    if word != b"go":
+        raise PlanVoid(f"plan {plan.version} was replaced before it was in force")
+    return Group(store, rank, world)
+
+
+def say_out(plan: Plan, worker: int) -> None:
+    """A worker that is no member of this plan has finished its last step; wait until the others are on their way."""
+    if plan.store:
+        with suppress(RuntimeError, GroupBroken):  # the store is gone, and with it everybody who could miss us
+            store = _store(plan)
+            store.set(f"out/{worker}", "1")
+            _until(lambda: bool(store.check(["word"])), FAREWELL_S)
+
+
+def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
+    """Their last step may need what is still on its way through the old group."""
+    if plan.store and leavers:
+        keys = [f"out/{worker}" for worker in leavers]
+        with suppress(RuntimeError, GroupBroken):  # the store is gone: the next meeting will tell
+            store = _store(plan)
+            _until(lambda: bool(store.check(keys)), FAREWELL_S)
+
+
+def farewell(plan: Plan, rank: int) -> None:
+    """The job is done here: wait a little for the others, who may still read what we sent."""
+    if plan.store and len(plan.members) > 1:
+        keys = [f"bye/{other}" for other in range(len(plan.members))]
+        with suppress(RuntimeError, GroupBroken):
+            store = _store(plan)
+            store.set(f"bye/{rank}", "1")
+            _until(lambda: bool(store.check(keys)), FAREWELL_S)
+
+
+def _first_word(store: Store, outdated: Callable[[], bool]) -> bytes:
+    end = time.monotonic() + MEETING_S
+    while not store.check(["word"]):
+        if outdated() or time.monotonic() > end:
+            return bytes(store.compare_set("word", "", "void"))
+        time.sleep(POLL_S)
+    return bytes(store.get("word"))
+
+
+def _store(plan: Plan) -> Store:
+    try:
+        return dist.PrefixStore(f"plan-{plan.version}", store_at(plan.store))
+    except RuntimeError as problem:
+        raise GroupBroken(f"the store of plan {plan.version} cannot be opened: {problem}") from None
+
+
+def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True

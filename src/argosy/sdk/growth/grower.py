@@ -1,0 +1,149 @@
+"""Grows a script's network as the growth agent says, and shrinks it again; tells in words what was done.
+
+Rank 0's does it. Everybody's knows what has been done, and builds the same network from that record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from argosy.grow import Agent, GrowError, Situation, Surgery, sites
+from argosy.grow.describe import describe
+from argosy.grow.training.choices import agent_of, options_of
+from argosy.sdk.data.seeds import untouched
+from argosy.sdk.growth.in_place_model import Body
+from argosy.sdk.growth.recent_inputs import Lessons, agreement, difference, learned
+
+DISTIL_SHARE = 0.005  # of the time that is left goes into distillation,
+DISTIL_S = 1.0, 10.0  # within these bounds
+EXAMPLE = 64  # samples that show the network to the agent, and calibrate what it adds
+KEPT = 2  # of them, in the record: enough to build the same network again
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """In seconds, as far as it can be known."""
+
+    left: float
+    budget: float
+    epoch: float | None
+
+
+class Gardener:
+    """Of one network and its optimizer. Raises GrowError if they can not grow."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
+        self._body = Body(model, optimizer)
+        self._lessons = Lessons()
+        self._lessons.watch(model)
+        self._agent: Agent | None = None
+        self._left: list[float] = []  # of the time, at each surgery
+        self._example: Tensor | None = None
+
+    def close(self) -> None:
+        self._lessons.look_away()
+
+    @property
+    def is_grown(self) -> bool:
+        return bool(self._body.surgeries)
+
+    def state(self) -> dict[str, Any]:
+        done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, self._body.surgeries, strict=True)]
+        return {"surgeries": done, "example": self._example}
+
+    def load(self, state: Mapping[str, Any]) -> bool:
+        """Build the network that this record is of. False: it is there already."""
+        example = state["example"]
+        if example is not None:
+            example = example.to(next(self._body.model.parameters()).device)
+        with self._in_private():
+            changed = self._body.rebuild([Surgery.from_dict(surgery) for _, surgery in state["surgeries"]], example)
+        self._left, self._example = [left for left, _ in state["surgeries"]], state["example"]
+        return changed
+
+    def grow(self, times: Times, gained: int) -> tuple[bool, str]:
+        """Ask the agent, and do what it says. Whether the network is another now, and the story."""
+        body, example, started = self._body, self._lessons.inputs[-1][:EXAMPLE], time.monotonic()
+        with self._in_private():
+            chosen, why = self._ask(example, times, gained)
+            if not chosen:
+                return False, f"the agent leaves the network as it is: {why}"
+            bigger = body.grown(chosen, example)
+            off, more = difference(body.model, bigger.model, example), bigger.size - body.size
+            body.become(bigger)
+        self._left += [times.left] * len(chosen)
+        self._example = example[:KEPT].cpu().clone()
+        kept = f"to {off:.0e}" if off else "exactly"
+        seconds = time.monotonic() - started
+        what = f"the agent {_words(chosen)} in {seconds:.1f} s (+{_short(more)} parameters)"
+        return True, f"{what}, outputs kept {kept}: {why}"
+
+    def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
+        """Distil what was learned into the network as it was before, unless there is a hurry."""
+        body, inputs, started = self._body, self._lessons.inputs, time.monotonic()
+        least, most = DISTIL_S
+        with self._in_private():
+            found = learned(body.model, body.original, inputs, min(max(DISTIL_SHARE * times.left, least), most), hurry)
+            if hurry():
+                return False, "its slots are about to change, so it stays as it is until then"
+            same, small = agreement(body.model, found, inputs), body.small(found)
+            fewer = body.size - small.size
+            body.become(small)
+        self._left, self._example = [], None
+        seconds = time.monotonic() - started
+        return True, f"distilled back in {seconds:.1f} s (−{_short(fewer)} parameters), agreement {same:.0%}"
+
+    def _ask(self, example: Tensor, times: Times, gained: int) -> tuple[tuple[Surgery, ...], str]:
+        if not times.left > 0:
+            raise GrowError("no time is left of its budget")
+        self._agent = self._agent or agent_of("pretrained")
+        assert self._agent is not None
+        situation = Situation(
+            graph=describe(self._body.original, example),
+            options=options_of(self._body.model, example),
+            time_left=times.left,
+            time_budget=times.budget,
+            done=tuple(zip(self._left, self._body.surgeries, strict=True)),
+            epoch_s=times.epoch,
+            gpus_gained=float(gained),
+        )
+        chosen = tuple(self._agent.decide(situation))
+        return chosen, str(getattr(self._agent, "why", "")) or f"it had {len(situation.options)} options"
+
+    @contextmanager
+    def _in_private(self) -> Iterator[None]:
+        """The script's random numbers are not touched, and what runs in here is nothing to learn from."""
+        self._lessons.look_away()
+        try:
+            with untouched():
+                yield
+        finally:
+            self._lessons.watch(self._body.model)
+
+
+def warm_up() -> None:
+    """Let torch import what surgery needs: later all workers would wait for it."""
+    with untouched():
+        sites(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)), torch.zeros(2, 1))
+
+
+def _words(chosen: tuple[Surgery, ...]) -> str:
+    verbs = {"deepen": "deepens at", "widen": "widens", "unfreeze": "unfreezes"}
+    return " and ".join(
+        f"{verbs.get(one.op, one.op)} {one.site}" + (f" x{one.factor:g}" if one.op == "widen" else "") for one in chosen
+    )
+
+
+def _short(number: int) -> str:
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)

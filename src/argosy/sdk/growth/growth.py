@@ -1,0 +1,223 @@
+"""A network that grows with its job: deeper or wider while there are spare slots, small again when they go.
+
+Both the job file (`grow: {allowed: true}`) and the script (`argosy.job(grow=True)`) must say yes. When more workers
+train than the job began with, rank 0 asks the growth agent; when they are gone, it distils what was learned into the
+network as it was. It changes its own network and then hands its state to the others, in the same way as to newcomers:
+the state tells how the network was grown, so whoever takes it, from a worker or from a checkpoint, builds the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.nn import Module, Parameter
+from torch.optim import Optimizer
+
+from argosy.errors import InputError
+from argosy.sdk.checkpoints.transfer import hand_over
+
+if TYPE_CHECKING:
+    from argosy.sdk.growth.grower import Gardener, Times
+    from argosy.sdk.session import Session
+
+GROW_AFTER = 5  # steps with more workers: by then rank 0, whoever it is, has seen how the network is called
+SHRINK_AFTER = 20  # steps with fewer: by then it has seen something to learn from
+ASK_EVERY = 5  # steps rank 0 is asked whether it is time
+SETTLED_S = 1.0  # a job that moves has more workers for a moment, which is no reason to grow
+
+Change = Callable[[], tuple[bool, str]]  # was the network changed, and what is there to tell
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How far the training is, in epochs; `of` is None if nobody has said how many there are."""
+
+    epochs: float = 0.0
+    of: int | None = None
+
+
+def consent(script: bool, environment: Mapping[str, str] = os.environ) -> bool:
+    """Do both the script and the job file allow it?"""
+    return script and bool(_said(environment).get("allowed"))
+
+
+class Growth:
+    """Decides when, sees that all workers do the same, and keeps the record that is part of the job's state."""
+
+    def __init__(
+        self,
+        session: Session,
+        watch: Callable[[Sequence[Parameter]], None],
+        done: Callable[[], Done],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        if session.settings.exact:
+            raise InputError(
+                "exact=True and grow=True exclude each other: when a network grows depends on what happens to the job",
+                hint="leave one of them out",
+            )
+        from argosy.sdk.growth.grower import warm_up
+
+        warm_up()
+        self._session, self._watch, self._done = session, watch, done
+        self._allowed = consent(True, environment)
+        self._budget_s: float | None = _said(environment).get("time_budget")
+        self._gardener: Gardener | None = None
+        self._refusal = "nothing was handed to job.setup"
+        self._began = time.time()  # the job, not this process: so it is no monotonic time
+        self._base = self._told = 0  # workers: when the job began, and the most it was decided for; 0: not yet begun
+        self._turns: int | None = None  # steps since the number of workers changed; None: what it means is decided
+        self._resized_at = 0.0
+        self._seen = 0
+        session.resized.append(self._resized)
+        session.between.append(self._between)
+
+    def take(self) -> None:
+        """The script has handed over its objects."""
+        from argosy.grow import GrowError
+        from argosy.sdk.growth.grower import Gardener
+
+        training = self._session.training
+        self._refusal = _refusal(training.modules, training.optimizers)
+        if self._gardener is not None:
+            if not self._refusal:
+                return  # setup was called again, for something else
+            self._gardener.close()
+            self._gardener = None
+        elif not self._refusal:
+            try:
+                self._gardener = Gardener(training.modules[0], training.optimizers[0])
+            except GrowError as problem:
+                self._refusal = str(problem)
+
+    # -- part of the job's state
+
+    def state(self) -> dict[str, Any]:
+        record = self._gardener.state() if self._gardener else {}
+        return {"began": self._began, "base": self._base, "told": self._told, **record}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Build the network that this state belongs to; its weights come afterwards."""
+        if not state:
+            return
+        self._began, self._base, self._told = state["began"], state["base"], state["told"]
+        if self._gardener is None:
+            if state.get("surgeries"):
+                raise InputError(
+                    f"the saved network has grown, and this one can not: {self._refusal}",
+                    hint="hand the same network and optimizer to job.setup as when it was saved",
+                )
+        elif "surgeries" in state and self._gardener.load(state):
+            self._train_what_is_there()
+
+    # -- when
+
+    def _resized(self) -> None:
+        """Other workers than before train together."""
+        if not self._base:
+            self._base = self._told = self._session.group.world
+        self._turns, self._resized_at, self._seen = 0, time.monotonic(), self._session.training.step
+
+    def _between(self) -> None:
+        """Called on all workers, at the same steps: so all act at the same one."""
+        step, world = self._session.training.step, self._session.group.world
+        if self._turns is None or step == self._seen:  # nothing new, or in the middle of a step of several batches
+            return
+        self._seen, self._turns = step, self._turns + 1
+        back = world <= self._base and self._gardener is not None and self._gardener.is_grown
+        if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
+            return
+        before, self._turns = max(self._told, self._base), None
+        if back:
+            if self._together(lambda: self._shrink(world)):
+                self._told = world
+            return
+        self._told = max(self._told, world) if world > self._base else world
+        if self._allowed and world > before:
+            self._together(lambda: self._grow(before, world))
+
+    def _settled(self) -> bool:
+        """Rank 0's clock counts for all."""
+        settled = time.monotonic() - self._resized_at >= SETTLED_S
+        return self._session.group.broadcast_bytes(b"yes" if settled else b"no", 0) == b"yes"
+
+    def _grow(self, before: int, world: int) -> tuple[bool, str]:
+        self._tell(f"spare slots: {before} → {world} workers; the growth agent is asked")
+        if self._gardener is None:
+            return False, f"the network stays as it is: {self._refusal}"
+        return self._gardener.grow(self._times(), world - self._base)
+
+    def _shrink(self, world: int) -> tuple[bool, str]:
+        workers = f"{world} worker{'s' if world > 1 else ''}"
+        self._tell(f"spare slots are gone: {workers}; what the network has learned is distilled into the small one")
+        assert self._gardener is not None
+        return self._gardener.shrink(self._times(), self._hurry)
+
+    def _together(self, change: Change) -> bool:
+        """Rank 0 changes its network, and everybody takes it over. False, on all of them: it stays as it is."""
+        group, changed = self._session.group, False
+        if group.rank == 0:
+            try:
+                changed, story = change()
+            except Exception as problem:  # of any kind: a script's network runs in there, and can train on as it is
+                reason = str(problem).strip().split("\n")[0][:300] or type(problem).__name__
+                story = f"the network stays as it is: {reason}"
+            self._tell(story)
+        if changed:
+            self._train_what_is_there()
+        changed = group.broadcast_bytes(b"changed" if changed else b"as before", 0) == b"changed"
+        if group.world > 1 and changed:
+            hand_over(group, 0, self._session.training)
+        return changed
+
+    def _train_what_is_there(self) -> None:
+        """The network has other parameters than before."""
+        training = self._session.training
+        self._watch(training.parameters)
+        training.combiner.bind(training.modules, training.parameters)
+
+    def _times(self) -> Times:
+        """By the job file's word; without one, by progress."""
+        from argosy.sdk.growth.grower import Times
+
+        spent, done = max(time.time() - self._began, 1e-3), self._done()
+        epoch_s = spent / done.epochs if done.epochs else None
+        budget = self._budget_s
+        if budget is None:
+            budget = epoch_s * done.of if epoch_s and done.of else 2 * spent  # nobody knows: as long again
+        return Times(max(budget - spent, 0.0), budget, epoch_s)
+
+    def _hurry(self) -> bool:
+        """The job is to leave its slots, or to get others: nobody should have to wait for it."""
+        control = self._session.control
+        if control is None:
+            return self._session.suspend_wish
+        return control.suspending or control.newest > self._session.members.plan.version
+
+    def _tell(self, text: str) -> None:
+        self._session.tell("story", text=text)
+        print(f"argosy: {text}", file=sys.stderr, flush=True)
+
+
+def _said(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The job file's word on growth."""
+    said = json.loads(environment.get("ARGOSY_GROW") or "{}")
+    return said if isinstance(said, dict) else {}
+
+
+def _refusal(modules: Sequence[Module], optimizers: Sequence[Optimizer]) -> str:
+    """Why this script's network can not grow; empty if it may."""
+    if len(modules) != 1 or len(optimizers) != 1:
+        return f"growth takes one network and one optimizer, job.setup was given {len(modules)} and {len(optimizers)}"
+    if hasattr(modules[0], "_orig_mod"):
+        return "it is compiled"
+    own = set(modules[0].parameters())
+    if not any(parameter in own for group in optimizers[0].param_groups for parameter in group["params"]):
+        return "its optimizer has none of its parameters"
+    return ""

@@ -1,0 +1,300 @@
+"""`argosy.job()`: a few lines make a training script elastic.
+
+    with argosy.job() as job:
+        model, opt = job.setup(model, opt)
+        for batch in job.batches(loader, epochs=90):
+            ...
+            opt.zero_grad(); loss.backward(); opt.step()
+            job.report(loss=loss.item())
+
+Under `argosy serve` the job is resized, suspended, moved and recovered while this loop runs. Started by hand, the same
+script trains in one process; under torchrun, in a group of fixed size.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from torch.utils.data import DataLoader
+
+from argosy.errors import InputError
+from argosy.sdk import signals
+from argosy.sdk.control import Control
+from argosy.sdk.data.feed import Feed
+from argosy.sdk.data.order import Order, Position
+from argosy.sdk.gradients.all_reduce import FlatReducer
+from argosy.sdk.gradients.combine import Combiner, Piece
+from argosy.sdk.gradients.learning_rate import Rule
+from argosy.sdk.gradients.noise import NoiseScale
+from argosy.sdk.group.membership import Leave
+from argosy.sdk.group.process_group import Group, GroupBroken
+from argosy.sdk.growth.growth import Done, Growth, consent
+from argosy.sdk.reports import Reports
+from argosy.sdk.session import Session
+from argosy.sdk.settings import Settings, folders
+from argosy.sdk.steps import Steps
+from argosy.sdk.training import Backwards
+
+
+class Job:
+    """What the script talks to. Use it as a context; see the module."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._noise = NoiseScale()
+        self._rule = Rule(settings.lr)
+        self._session: Session | None = None
+        self._signal_before: Any = None
+        self._accumulating = False
+        self._backwards = Backwards(self._backward_ended)
+        self._growth: Growth | None = None
+        self._feeds: dict[int, tuple[Order, Feed]] = {}
+        self._epochs: int | None = None
+
+    def __enter__(self) -> Self:
+        settings = self._settings
+        control = Control.from_environment(exact=settings.exact, grow=consent(settings.grow), rests=True)
+        if threads := os.environ.get("ARGOSY_THREADS"):
+            torch.set_num_threads(int(threads))  # the same everywhere, whoever started first
+        self._session = Session(settings, _combiner(settings, self._noise), control)
+        self._steps = Steps(self._session)
+        self._reports = Reports(self._session.tell)
+        if settings.grow:
+            self._growth = Growth(self._session, self._backwards.watch, self._done)
+            self._session.training.growth = self._growth
+        self._signal_before = signals.take_over(self._asked_to_stop)
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        problem: BaseException | None = what[1]
+        session, members = self._live, self._live.members
+        self._steps.let_go()
+        for order_and_feed in self._feeds.values():
+            order_and_feed[1].close()
+        if problem is None:
+            self._reports.send()
+            if session.save_wish and members.group.rank == 0:
+                members.keeper.save(Group(None, 0, 1), session.training)
+            members.finish()
+        members.close(in_order=problem is None or isinstance(problem, Leave))
+        if not isinstance(problem, Leave):  # one that leaves is not to be stopped by a second signal
+            signals.give_back(self._signal_before)
+        self._session = None
+
+    # -- where we are
+
+    @property
+    def rank(self) -> int:
+        return self._live.group.rank
+
+    @property
+    def world(self) -> int:
+        """How many workers train together now."""
+        return self._live.group.world
+
+    @property
+    def step(self) -> int:
+        """Steps completed."""
+        return self._live.training.step + self._live.stepped
+
+    @property
+    def epoch(self) -> int:
+        return self._live.training.position.epoch
+
+    @property
+    def stepped(self) -> bool:
+        """The optimizer has acted on this batch: false between the pieces of an exact step, and when a step failed."""
+        return self._live.stepped
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+    # -- what the script does
+
+    def setup(self, *objects: Any, **others: Any) -> Any:
+        """Take over networks, optimizers, and by name whatever else has a state (schedulers, averaged weights).
+
+        Returns networks and optimizers as they were given. The state of an earlier run is in them.
+        """
+        session = self._live
+        if session.members.joined:
+            raise InputError("setup comes too late: training has begun", hint="call job.setup before job.batches")
+        known = list(session.training.others)
+        session.training.add(objects, others, self.device)
+        self._backwards.watch(session.training.parameters)
+        if self._growth is not None:
+            self._growth.take()
+        for one in (*objects, *(one for name, one in session.training.others.items() if name not in known)):
+            self._steps.take_over(one)
+        if os.environ.get("ARGOSY_WORKER", "0") == "0" and int(os.environ.get("RANK", "0")) == 0:
+            session.members.restore(early=True)
+        return objects[0] if len(objects) == 1 else objects
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """For scripts with a loop over epochs: numbers of those that are left. Use `batches(loader)` inside."""
+        session, self._epochs = self._live, count
+        session.members.join()
+        while (epoch := self.epoch) < count:
+            yield epoch
+            if self.epoch == epoch:  # the script has not used all of it
+                session.training.position = Position(epoch + 1, 0, session.training.step)
+
+    def batches(self, loader: DataLoader[Any], epochs: int | None = None) -> Iterator[Any]:
+        """This worker's part of every batch; to the end of epoch number `epochs`, or of the present one.
+
+        Between two batches the job may be resized, suspended, moved, or go on without a worker that was lost.
+        """
+        session = self._live
+        if epochs is not None:
+            self._epochs = epochs
+        order, feed = self._feed(loader)
+        session.members.join()
+        training = session.training
+        cursor = training.position
+        last = cursor.epoch + 1 if epochs is None else epochs
+        while cursor.epoch < last:
+            if session.act():
+                cursor = training.position
+                continue
+            slots, of = training.combiner.slots()
+            if self._settings.batch == "scaled":
+                self._steps.factor = self._rule.factor(order.scale(cursor, of), self._noise.value, order.batch_size)
+            for number, slot in enumerate(slots):
+                samples = order.share(cursor, of, slot).count
+                batch = feed.take(cursor, of, slot, slots)
+                self._backwards.reset()
+                session.begin(Piece(batch, samples, slot, number == len(slots) - 1))
+                try:
+                    yield batch
+                finally:  # the script may also leave its loop here
+                    if session.stepped:
+                        training.position = order.after(cursor, of)
+                        session.end()
+                if session.failed:
+                    break
+            if session.failed:
+                session.drop()
+                cursor = training.position
+                continue
+            cursor = order.after(cursor, of)
+            session.end()
+        training.position = max(cursor, training.position)
+
+    def report(self, progress: float | None = None, **metrics: Any) -> None:
+        """Tell how it goes: any numbers, by name. Only rank 0 is heard, a few times a second."""
+        session = self._live
+        if self.rank or session.failed or session.withheld:
+            return
+        position = session.training.position
+        order = self._order
+        if progress is None and order is not None and self._epochs:
+            progress = order.progress(position, self._epochs)
+        samples = position.epoch * order.size(position.epoch) + position.taken if order else 0
+        metrics = self._noise.metrics | metrics
+        self._reports.note(metrics, progress, step=self.step, epoch=position.epoch, samples=samples)
+
+    def checkpoint(self) -> None:
+        """Save after the next step (at the end of the training: now)."""
+        self._live.save_wish = True
+
+    def on_resize(self, call: Callable[[Job], None]) -> None:
+        """Call this whenever other workers than before train together."""
+        self._live.resized.append(lambda: call(self))
+
+    def mean(self, value: float) -> float:
+        """The mean over all workers, equal everywhere; all must ask for it at the same place of the script."""
+        session, total = self._live, torch.tensor([float(value)], dtype=torch.float64)
+        try:
+            with session.members.waiting():
+                session.group.all_reduce(total)
+        except GroupBroken as problem:
+            session.fail(problem)
+            return float(value)
+        return float(total) / self.world
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes in here only add to the gradients; the next one outside combines them all."""
+        self._accumulating = True
+        try:
+            yield
+        finally:
+            self._accumulating = False
+
+    # -- inside
+
+    @property
+    def _live(self) -> Session:
+        if self._session is None:
+            raise InputError("the job is not open", hint="write: with argosy.job() as job:")
+        return self._session
+
+    def _feed(self, loader: DataLoader[Any]) -> tuple[Order, Feed]:
+        if id(loader) not in self._feeds:
+            order = Order(loader, self._settings.seed, self._settings.batch)
+            self._feeds[id(loader)] = order, Feed(order, self._epochs)
+        return self._feeds[id(loader)]
+
+    def _done(self) -> Done:
+        """How far the training is."""
+        position = self._live.training.position
+        part = position.taken / self._order.size(position.epoch) if self._order else 0.0
+        return Done(position.epoch + part, self._epochs)
+
+    @property
+    def _order(self) -> Order | None:
+        return next(iter(self._feeds.values()))[0] if self._feeds else None
+
+    def _backward_ended(self) -> None:
+        if not self._accumulating and self._session is not None:
+            self._session.combine()
+
+    def _asked_to_stop(self) -> None:
+        if self._session is not None:
+            self._session.suspend_wish = True
+            if self._session.control is not None:
+                self._session.control.suspend()
+
+
+def job(
+    *,
+    exact: bool = False,
+    virtual: int = 4,
+    batch: Literal["constant", "scaled"] = "constant",
+    lr: str = "linear",
+    seed: int = 0,
+    checkpoints: str | Path | None = None,
+    every: float | None = None,
+    sharded: bool | None = None,
+    grow: bool = False,
+) -> Job:
+    """A context in which a script trains elastically.
+
+    `exact`: final weights do not depend on what happened, through `virtual` ranks. `batch`: the global batch stays
+    constant, or is scaled with the workers (`lr`: the rule for learning rates). `checkpoints`, `every`: where and how
+    often (seconds) to save when nobody supervises; under Argosy the job file says so. `sharded`: save in parts.
+    `grow`: the network may grow when there are spare slots, if the job file allows it too.
+    """
+    folder, restore = folders(checkpoints, os.environ)
+    said = os.environ.get("ARGOSY_CHECKPOINT_EVERY")
+    every_s = float(said) if said else 600.0 if every is None else every
+    return Job(Settings(exact, virtual, batch, lr, seed, folder, restore, every_s, sharded, grow))
+
+
+def _combiner(settings: Settings, noise: NoiseScale) -> Combiner:
+    if not settings.exact:
+        reducer = FlatReducer()
+        reducer.riders.append(noise)
+        return reducer
+    from argosy.sdk.gradients.exact import ExactCombiner, prepare
+
+    prepare()
+    exact = ExactCombiner(virtual=settings.virtual, seed=settings.seed)
+    exact.riders.append(noise)
+    return exact

@@ -1,0 +1,51 @@
+"""What `argosy.job(…)` was asked for, and what the environment says about this worker."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from argosy.errors import InputError
+from argosy.sdk.checkpoints.files import steps
+
+BATCHES = ("constant", "scaled")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    exact: bool = False
+    virtual: int = 4
+    batch: Literal["constant", "scaled"] = "constant"
+    lr: str = "linear"  # the rule for learning rates when batches are scaled
+    seed: int = 0
+    checkpoints: Path | None = None  # where this generation saves
+    restore: tuple[Path, ...] = ()  # newest first
+    every_s: float = 600.0
+    sharded: bool | None = None  # None: when the state is large
+    grow: bool = False  # may the network grow when there are spare slots?
+
+    def __post_init__(self) -> None:
+        if self.batch not in BATCHES:
+            raise InputError(f"unknown batch mode {self.batch!r}", hint="use batch='constant' or batch='scaled'")
+        if self.virtual < 1:
+            raise InputError(f"virtual={self.virtual}: there must be at least one virtual rank", hint="use virtual=4")
+        if self.every_s <= 0:
+            raise InputError(f"every={self.every_s}: not a time in seconds", hint="use every=600")
+
+    @property
+    def supervised(self) -> bool:
+        return "ARGOSY_CONTROL" in os.environ
+
+
+def folders(checkpoints: str | Path | None, environment: Mapping[str, str]) -> tuple[Path | None, tuple[Path, ...]]:
+    """Where to save, and what to restore from: as the supervisor says, else as the script does."""
+    if "ARGOSY_CHECKPOINTS" in environment:
+        listed = json.loads(environment.get("ARGOSY_RESTORE") or "[]")
+        return Path(environment["ARGOSY_CHECKPOINTS"]), tuple(Path(folder) for folder in listed)
+    if checkpoints is None:
+        return None, ()
+    return Path(checkpoints), tuple(steps(Path(checkpoints)))
