@@ -12,8 +12,8 @@ from argosy.cluster.cluster import Cluster, Node
 from argosy.cluster.view import View
 from argosy.errors import InputError
 from argosy.mechanism.rounds import AFTERWARDS, IN_PLACE, NOBODY, Newcomers, Room, Rounds
-from argosy.policies._shares import SharePolicy
 from argosy.policies.base import Floats, Ints
+from argosy.policies.common.share_policy import SharePolicy
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
 from argosy.sim.timeline import placements

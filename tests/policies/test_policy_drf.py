@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError
-from argosy.policies._filling import fill
 from argosy.policies.base import create
+from argosy.policies.common.filling import fill
 from argosy.policies.drf import Drf
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings

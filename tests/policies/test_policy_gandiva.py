@@ -18,7 +18,7 @@ from by_hand import finish, gpus_by_node, starts
 
 from argosy.cluster.cluster import Cluster, Node, Queue, Reservation
 from argosy.errors import InputError
-from argosy.policies.gandiva import Gandiva
+from argosy.policies.gandiva.policy import Gandiva
 from argosy.sim.engine import Engine
 from argosy.sim.result import EventKind, Result
 from argosy.sim.settings import Settings

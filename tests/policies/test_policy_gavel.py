@@ -17,12 +17,12 @@ from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError
 from argosy.perf import catalogue
 from argosy.perf.table import Point, TableModel
-from argosy.policies._gavel import Problem
-from argosy.policies._gavel_lp import fairest, water_level
-from argosy.policies._gavel_packing import fairest_with_pairs, hand_out
-from argosy.policies._gavel_prices import Market, largest
 from argosy.policies.base import Floats, Place, create, decides
-from argosy.policies.gavel import isolated
+from argosy.policies.gavel.allocation import Problem
+from argosy.policies.gavel.fairness import isolated
+from argosy.policies.gavel.linear_program import fairest, water_level
+from argosy.policies.gavel.pairs import fairest_with_pairs, hand_out
+from argosy.policies.gavel.prices import Market, largest
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace

@@ -9,8 +9,8 @@ import pytest
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
-from argosy.policies._needs import Needs
 from argosy.policies.base import create
+from argosy.policies.common.demands import Demands
 from argosy.policies.learned.dl2 import Dl2
 from argosy.policies.learned.dl2_plus import Dl2Plus
 from argosy.policies.learned.networks import Crowd, Grants, Network, ScoreNetwork, TableNetwork
@@ -41,7 +41,7 @@ def _draw(kind: type[Network], sizes: dict[str, int], seed: int, scale: float) -
     return {name: (scale * rng.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
 
 
-def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Needs, np.ndarray, np.ndarray]:
+def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Demands, np.ndarray, np.ndarray]:
     """Jobs with and without servers, rigid ones among them, and a cluster that is too small for all they want."""
     rng = np.random.default_rng(seed)
     low = rng.integers(1, 3, n)
@@ -50,7 +50,7 @@ def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Needs, np.ndarray, np.ndarr
     worker = np.stack([np.ones(n), rng.integers(1, 3, n), np.zeros(n)], axis=1)
     server = worker * np.array([0.0, 1.0, 1.0])
     counts = np.stack([low, high, servers, np.zeros(n, np.int64)], axis=1).astype(np.int64)
-    needs = Needs(np.arange(n), counts, np.concatenate([worker * low[:, None], worker, server], axis=1))
+    needs = Demands(np.arange(n), counts, np.concatenate([worker * low[:, None], worker, server], axis=1))
     times = rng.random((n, 3)).astype(np.float32)
     crowd = Crowd(rng.integers(-1, len(TYPES), n), times, 0.4, 0.3, rng.random(n) < 0.2)
     free = np.array([9.0, 20.0, 5.0])
@@ -60,7 +60,7 @@ def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Needs, np.ndarray, np.ndarr
 class Plain:
     """The same division, step by step and without any short-cut."""
 
-    def __init__(self, crowd: Crowd, needs: Needs, free: np.ndarray) -> None:
+    def __init__(self, crowd: Crowd, needs: Demands, free: np.ndarray) -> None:
         self.crowd, self.needs, self.free = crowd, needs, free.copy()
         n = len(needs.rows)
         self.w, self.u, self.used = np.zeros(n, int), np.zeros(n, int), np.zeros((n, 3))
@@ -89,7 +89,7 @@ class Plain:
             self.order.append(j)
 
 
-def by_score(network: ScoreNetwork, crowd: Crowd, needs: Needs, free: np.ndarray) -> Plain:
+def by_score(network: ScoreNetwork, crowd: Crowd, needs: Demands, free: np.ndarray) -> Plain:
     plain, a = Plain(crowd, needs, free), network.arrays
     one_hot = crowd.one_hot(len(TYPES))
     share = np.tile([crowd.gpus_per_job, crowd.cpus_per_job], (len(one_hot), 1))
@@ -114,7 +114,7 @@ def by_score(network: ScoreNetwork, crowd: Crowd, needs: Needs, free: np.ndarray
         plain.take(best[1], best[2])
 
 
-def by_table(network: TableNetwork, crowd: Crowd, needs: Needs, free: np.ndarray, per_share: np.ndarray) -> Plain:
+def by_table(network: TableNetwork, crowd: Crowd, needs: Demands, free: np.ndarray, per_share: np.ndarray) -> Plain:
     plain, a, rows = Plain(crowd, needs, free), network.arrays, network.rows
     n = len(crowd.types)
     for start in range(0, n, rows):
@@ -167,7 +167,7 @@ def test_equal_jobs_in_another_order_get_the_same() -> None:
     free = free + 1000.0  # nobody is refused, so that the order does not matter
     order = np.random.default_rng(0).permutation(len(crowd.types))
     mixed = Crowd(crowd.types[order], crowd.times[order], crowd.gpus_per_job, crowd.cpus_per_job, crowd.guarded[order])
-    turned = Needs(np.arange(len(order)), needs.counts[order], needs.amounts[order])
+    turned = Demands(np.arange(len(order)), needs.counts[order], needs.amounts[order])
     before, after = network.grant(crowd, needs, free, per_share), network.grant(mixed, turned, free, per_share)
     assert before.workers[order].tolist() == after.workers.tolist()
     assert before.servers[order].tolist() == after.servers.tolist()

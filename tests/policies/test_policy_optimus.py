@@ -17,9 +17,10 @@ from argosy.errors import InputError
 from argosy.perf import catalogue
 from argosy.perf.convergence import Curves
 from argosy.perf.parameter_server import ParameterServerModel
-from argosy.policies._marginal import SERVER, WORKER, Bidder, Sites, grant, time_per_unit
-from argosy.policies._speeds import SpeedFits
 from argosy.policies.base import Policy, create
+from argosy.policies.common.marginal_gain import SERVER, WORKER, Bidder, grant, time_per_unit
+from argosy.policies.common.node_shapes import NodeShapes
+from argosy.policies.common.speeds import SpeedFits
 from argosy.policies.optimus import Optimus
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
@@ -331,8 +332,8 @@ def test_gangs_are_no_larger_than_the_empty_nodes_of_one_type_hold() -> None:
     types = np.array([0, 0, 1])
     view = view_of(policy, cluster, {"gpus": np.ones(2), "types": np.array([3, 2])}, nodes={"type": types})
     worker = np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
-    sites = Sites(2, np.array([4, 4, 2]), types)
-    assert sites.largest_gang(view, worker).tolist() == [6, 2]  # 4 + 2 of v100s: b has CPUs for two
+    shapes = NodeShapes(2)
+    assert shapes.largest_gang(view, worker).tolist() == [6, 2]  # 4 + 2 of v100s: b has CPUs for two
 
 
 def test_a_thousand_jobs_are_divided_quickly() -> None:

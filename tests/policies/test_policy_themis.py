@@ -14,10 +14,10 @@ from by_hand import finish, simulate, starts, view_of
 from argosy.cluster.cluster import Cluster, Node
 from argosy.cluster.view import Footprint, Profile
 from argosy.errors import InputError
-from argosy.policies._auction import partial_allocation
-from argosy.policies._fair_finish import options
 from argosy.policies.base import create
-from argosy.policies.themis import Themis
+from argosy.policies.themis.auction import partial_allocation
+from argosy.policies.themis.finish_time import options
+from argosy.policies.themis.policy import Themis
 from argosy.sim.metrics import metrics
 from argosy.sim.result import EventKind
 from argosy.workload.trace import Job
@@ -163,7 +163,7 @@ def test_rho_by_hand() -> None:
 
 
 def _claims(view: Any, competitors: float) -> Any:
-    from argosy.policies._fair_finish import Claims
+    from argosy.policies.themis.finish_time import Claims
 
     return Claims.of(view, np.full(len(view.jobs), competitors), 4)
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError
-from argosy.policies._gittins import Gittins
 from argosy.policies.base import Place, create
-from argosy.policies.tiresias import TiresiasGittins
+from argosy.policies.tiresias.gittins import Gittins
+from argosy.policies.tiresias.policy import TiresiasGittins
 from argosy.seeding import stream
 from argosy.sim.check import check_policy
 from argosy.sim.engine import Engine

@@ -28,11 +28,12 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._filling import SLACK, fill
-from argosy.policies._harmless import Harmless
-from argosy.policies.base import Floats, Ints, Policy, Sizes, register
-
-NO_GPU = np.array([[0.0], [1.0], [1.0]])
+from argosy.policies.base import Floats, Policy, Sizes, register
+from argosy.policies.common.demands import Units, cluster_totals, installed, size_range
+from argosy.policies.common.filling import SLACK, fill
+from argosy.policies.common.growth_limit import GrowthLimit
+from argosy.policies.common.node_shapes import NodeShapes
+from argosy.policies.common.sizes import current_sizes
 
 
 @register("drf", "equal dominant shares; elastic jobs grow and shrink", "Ghodsi et al., NSDI'11")
@@ -47,11 +48,10 @@ class Drf(Policy):
         self.uses = self.uses | ({"placement"} if slot_s else set()) | ({"profile"} if harmless else set())
 
     def reset(self, context: Context) -> None:
-        self._capacity = np.array([context.total_gpus, context.total_cpus, context.total_memory_gib])
-        self._types = len(context.gpu_types)
+        self._capacity = cluster_totals(context)
+        self._shapes = NodeShapes(len(context.gpu_types))
         self._slot = -1  # the last one that was divided
-        self._known_state = b""
-        self._limits = Harmless(context)
+        self._limits = GrowthLimit(context)
 
     def rank(self, view: View) -> Floats:
         """Filling serves everybody for the first time in the order of arrival."""
@@ -61,49 +61,28 @@ class Drf(Policy):
         if self.slot_s:
             slot = self._slot_at(view.now)
             if slot == self._slot:
-                return as_it_is(view)
+                return current_sizes(view)
             self._slot = slot
         return self.divide(view)
 
     def divide(self, view: View) -> Sizes:
         """Everything anew, from nothing."""
-        jobs, nodes = view.jobs, view.nodes
-        whole, with_servers = jobs.gpus >= 1, jobs.ps > 0
-        low = np.where(whole, np.maximum(np.ceil(jobs.min_gpus), 1), 1).astype(np.int64)
-        high = np.where(whole, np.floor(jobs.max_gpus), 1).astype(np.int64)
+        jobs, units, with_servers = view.jobs, Units.of(view), view.jobs.ps > 0
+        low, high = size_range(view)
         elastic = high > low
-        units = np.maximum(jobs.gpus, 1)
-        worker = np.stack([np.ones(len(jobs)), jobs.cpus / units, jobs.memory_gib / units])
-        server = worker * NO_GPU  # takes what a worker takes, but no GPU
-        first = worker * low + server * np.where(elastic, low * with_servers, jobs.ps)
-        first[0] = np.minimum(low, jobs.gpus)  # a share of a device, or none at all
-        step = worker + server * with_servers
-        up = nodes.state == 0
-        high = np.maximum(np.minimum(high, self._largest_gang(view, step)), low)
+        first = units.amounts(low, np.where(elastic, low * with_servers, jobs.ps))
+        step = units.worker + units.server * with_servers
+        high = np.maximum(np.minimum(high, self._shapes.largest_gang(view, step)), low)
         if self.harmless:
             high = self._limits.most(view, low, high)
-        there = np.array([nodes.gpus @ up, nodes.cpus @ up, nodes.memory_gib @ up])
         arrival = np.argsort(jobs.index)
         grants = np.empty_like(low)
         grants[arrival] = fill(
-            self._capacity, there, first[:, arrival], step[:, arrival], (high - low + 1)[arrival],
+            self._capacity, installed(view), first[:, arrival], step[:, arrival], (high - low + 1)[arrival],
             jobs.weight[arrival], stop_at_refusal=self.stop_at_refusal,
         )  # fmt: skip
         workers = np.where(grants > 0, low + grants - 1, 0)
         return Sizes(workers, np.where(elastic, workers * with_servers, jobs.ps))
-
-    def _largest_gang(self, view: View, step: Floats) -> Ints:
-        """How many units of each job the empty nodes hold, on the best GPU type that the job accepts."""
-        state = view.nodes.state.tobytes()
-        if state != self._known_state:  # nodes of one shape count together; only faults change shapes
-            self._known_state, self._shapes = state, shapes_of(view)
-        held = np.zeros((self._types, len(view.jobs)), np.int64)
-        for (gpu_type, *amounts), count in zip(*self._shapes):
-            room = np.full(step.shape, np.inf)
-            np.divide(np.array(amounts)[:, None], step, out=room, where=step > 0)
-            held[int(gpu_type)] += count * np.floor(room.min(axis=0) + SLACK).astype(np.int64)
-        accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
-        return np.asarray((held * accepted).max(axis=0))
 
     def wake_at(self, view: View) -> float | None:
         return (self._slot_at(view.now) + 1) * self.slot_s if self.slot_s and len(view.jobs) else None
@@ -116,19 +95,3 @@ class Drf(Policy):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._slot = int(state["slot"])
-
-
-def shapes_of(view: View) -> tuple[Floats, Ints]:
-    """(type, GPUs, CPUs, memory) of each kind of node that is up and has GPUs, and how many there are."""
-    nodes = view.nodes
-    there = (nodes.state == 0) & (nodes.gpus > 0)
-    rows = np.stack([nodes.type, nodes.gpus, nodes.cpus, nodes.memory_gib], axis=1)[there]
-    shapes, counts = np.unique(rows, axis=0, return_counts=True)
-    return shapes, counts
-
-
-def as_it_is(view: View) -> Sizes:
-    """What runs keeps its size, what waits goes on waiting."""
-    jobs = view.jobs
-    held = np.maximum(np.ceil(jobs.held), 1).astype(np.int64)  # 1 stands for a share, and for a CPU-only job
-    return Sizes(np.where(jobs.state == 1, held, 0), jobs.servers)

@@ -26,8 +26,8 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._needs import Needs, Surveyor
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
+from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
 
 SLACK = 1e-9
@@ -62,10 +62,8 @@ class FrontierPolicy(Policy):
         self.slot_s, self.newcomers, self.cap, self.urgency = slot_s, newcomers, cap, urgency
 
     def reset(self, context: Context) -> None:
-        self._surveyor = Surveyor(context, self.cap)
-        self._node_gpus = np.array([
-            context.node_gpus[context.node_types == t].max(initial=1) for t in range(len(context.gpu_types))
-        ])  # fmt: skip
+        self._demand_reader = DemandReader(context, self.cap)
+        self._types = len(context.gpu_types)
         self._frontiers: dict[tuple[Any, ...], Frontier] = {}
         self._slot = -1
 
@@ -75,7 +73,7 @@ class FrontierPolicy(Policy):
         self._slot = slot
         if fresh:
             return self._divide(view)
-        key, self._sized = between_slots(view, self._surveyor, self.newcomers)
+        key, self._sized = between_slots(view, self._demand_reader, self.newcomers)
         return key
 
     def size(self, view: View) -> Sizes:
@@ -84,7 +82,7 @@ class FrontierPolicy(Policy):
     def _divide(self, view: View) -> Floats:
         jobs = view.jobs
         rows = np.argsort(jobs.index)
-        needs = self._surveyor.needs(view, rows)
+        needs = self._demand_reader.read(view, rows)
         frontiers = [self._frontier(view, needs, i, row) for i, row in enumerate(rows.tolist())]
         best = np.array([f.best for f in frontiers])
         left = np.clip(jobs.expected_left_s[rows] * jobs.reference_rate[rows] / best, LEAST_S, MOST_S)
@@ -93,7 +91,7 @@ class FrontierPolicy(Policy):
         gain = np.concatenate([f.slope for f in frontiers]) / (left**self.urgency)[job] if len(rows) else np.zeros(0)
         place = np.arange(len(job)) - np.repeat(np.cumsum(steps) - steps, steps)
         bids = np.lexsort((place, job, -gain))
-        free = self._surveyor.there(view).tolist()
+        free = self._demand_reader.there(view).tolist()
         granted = self._grant(needs, frontiers, job[bids].tolist(), place[bids].tolist(), left, free)
         size, key = np.zeros((2, len(rows)), np.int64), np.full(len(rows), LAST)
         size[1, rows] = needs.fixed
@@ -106,7 +104,7 @@ class FrontierPolicy(Policy):
         return key
 
     def _grant(
-        self, needs: Needs, frontiers: list[Frontier], jobs: list[int], places: list[int], left: Floats,
+        self, needs: Demands, frontiers: list[Frontier], jobs: list[int], places: list[int], left: Floats,
         free: list[float],
     ) -> list[tuple[int, int, int]]:  # fmt: skip
         """Steps in turn, each after the one before it: job, and the workers and servers that it then has."""
@@ -128,7 +126,7 @@ class FrontierPolicy(Policy):
                 granted.append((i, low[i], int(servers[i])))
         return granted
 
-    def _frontier(self, view: View, needs: Needs, i: int, row: int) -> Frontier:
+    def _frontier(self, view: View, needs: Demands, i: int, row: int) -> Frontier:
         jobs = view.jobs
         of_kind = (int(jobs.ps_kind[row]), int(jobs.kind[row]), int(jobs.types[row]))
         key = (*of_kind, needs.counts[i].tobytes(), needs.amounts[i].tobytes())
@@ -136,7 +134,7 @@ class FrontierPolicy(Policy):
             self._frontiers[key] = self._find(view, needs, i, row)
         return self._frontiers[key]
 
-    def _find(self, view: View, needs: Needs, i: int, row: int) -> Frontier:
+    def _find(self, view: View, needs: Demands, i: int, row: int) -> Frontier:
         """The upper hull of speed over share, from nothing at all."""
         low, high, most, _ = needs.counts[i].tolist()
         w = np.arange(low, high + 1)
@@ -144,7 +142,7 @@ class FrontierPolicy(Policy):
         w, u = (grid.ravel() for grid in np.meshgrid(w, servers))
         speed = self._speeds(view, row, w, u)
         takes = needs.first[:, i] + np.outer(w - low, needs.worker[:, i]) + np.outer(u, needs.server[:, i])
-        share = np.maximum((takes * self._surveyor.per_share).max(axis=1), SLACK)
+        share = np.maximum((takes * self._demand_reader.per_share).max(axis=1), SLACK)
         best = max(float(speed.max()), SLACK)
         hull: list[int] = [-1]  # -1: nothing
         x = np.append(share, 0.0)
@@ -169,7 +167,7 @@ class FrontierPolicy(Policy):
             return np.asarray(profile.ps_rate(int(jobs.ps_kind[row]), asked, workers), np.float64)
         if jobs.gpus[row] < 1:
             return np.ones(len(workers))
-        accepted = [t for t in range(len(self._node_gpus)) if jobs.types[row] >> t & 1] or [0]
+        accepted = [t for t in range(self._types) if jobs.types[row] >> t & 1] or [0]
         rates = [profile.rate(int(jobs.kind[row]), t, workers) for t in accepted]
         return np.asarray(np.max(rates, axis=0), np.float64)
 

@@ -39,11 +39,14 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.perf.loss_fit import fit_losses, last_epoch
-from argosy.policies._marginal import SLACK, Bidder, Sites, Times, first_units, grant
-from argosy.policies._speeds import AllReduceSpeeds, Form, SpeedFits, profiled_times
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
-from argosy.policies.drf import NO_GPU, as_it_is
-from argosy.policies.tetris import within_reason
+from argosy.policies.common.demands import Units, cluster_totals, free, installed, size_range
+from argosy.policies.common.estimates import longest_where_unknown
+from argosy.policies.common.filling import SLACK
+from argosy.policies.common.marginal_gain import Bidder, Times, first_units, grant
+from argosy.policies.common.node_shapes import NodeShapes, largest_node_gpus
+from argosy.policies.common.sizes import current_sizes
+from argosy.policies.common.speeds import AllReduceSpeeds, Form, SpeedFits, profiled_times
 
 CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
            "newcomers": ("start", "wait")}  # fmt: skip
@@ -81,8 +84,8 @@ class Optimus(Policy):
         self.uses |= {"loss"} if work == "loss" else {"estimate"}
 
     def reset(self, context: Context) -> None:
-        self._capacity = np.array([context.total_gpus, context.total_cpus, context.total_memory_gib])
-        self._sites = Sites(len(context.gpu_types), context.node_gpus, context.node_types)
+        self._capacity, self._node_gpus = cluster_totals(context), largest_node_gpus(context)
+        self._shapes = NodeShapes(len(context.gpu_types))
         form: Form = "async" if self.form == "async" else "sync"
         self._fits = SpeedFits(form, self.cap, self.trials, self.largest_trial, self.verbatim, context.seed)
         self._profiled: dict[int, Times] = {}
@@ -99,7 +102,7 @@ class Optimus(Policy):
         self._slot = slot
         if self.speeds == "fitted":
             self._fits.observe(view)
-        sized = as_it_is(view)
+        sized = current_sizes(view)
         if anew or self.newcomers == "start":
             sized = self._divide(view, np.ones(len(jobs), bool) if anew else jobs.state == 0)
         if anew:
@@ -115,51 +118,40 @@ class Optimus(Policy):
 
     def _divide(self, view: View, asks: Any) -> Sizes:
         """What each job that asks gets; the others keep what they have."""
-        jobs, nodes = view.jobs, view.nodes
-        kept = as_it_is(view)
-        whole, up = jobs.gpus >= 1, nodes.state == 0
-        low = np.where(whole, np.maximum(np.ceil(jobs.min_gpus), 1), 1).astype(np.int64)
-        high = np.where(whole, np.floor(jobs.max_gpus), 1).astype(np.int64)
+        jobs, units, kept = view.jobs, Units.of(view), current_sizes(view)
+        low, high = size_range(view)
         both = (jobs.ps_kind >= 0) & (high > low)  # workers and servers are to be found
         tired = self._tired(view)
         low, high = np.where(tired, kept.workers, low), np.where(tired, kept.workers, high)
-        units = np.maximum(jobs.gpus, 1)
-        worker = np.stack([np.ones(len(jobs)), jobs.cpus / units, jobs.memory_gib / units])
-        server = worker * NO_GPU
         servers = np.where(both, np.where(tired, jobs.servers, 1), jobs.ps)
-        first = worker * low + server * servers
-        first[0] = np.minimum(low, np.where(whole, low, jobs.gpus))  # a share of a device, or none at all
+        first = units.amounts(low, servers)
         high = np.where(both, np.minimum(high, self.cap), high)
-        high = np.maximum(np.minimum(high, self._sites.largest_gang(view, worker)), low)
-        everyone = bool(asks.all())
-        there = (nodes.gpus, nodes.cpus, nodes.memory_gib)
-        left = there if everyone else (nodes.free, nodes.free_cpus, nodes.free_memory_gib)
-        free = np.array([amount @ up for amount in left]) + SLACK * self._capacity
+        high = np.maximum(np.minimum(high, self._shapes.largest_gang(view, units.worker)), low)
+        room = (installed(view) if asks.all() else free(view)) + SLACK * self._capacity
         order = np.argsort(jobs.index)
         order = order[asks[order]]
-        served, free = first_units(first[:, order], free)
+        served, room = first_units(first[:, order], room)
         rows = order[served & ((high > low) | both & ~tired)[order]]
-        bidders = self._bidders(view, rows, worker, server, low, high, both)
-        grant(bidders, free, stop_at_refusal=self.stop_at_refusal)
+        bidders = self._bidders(view, rows, units, low, high, both)
+        grant(bidders, room, stop_at_refusal=self.stop_at_refusal)
         workers, servers = np.where(asks, 0, kept.workers), np.where(asks, servers, jobs.servers)
         workers[order[served]] = low[order[served]]
         workers[rows] = [bidder.workers for bidder in bidders]
         servers[rows] = [bidder.servers if b else s for bidder, b, s in zip(bidders, both[rows], servers[rows])]
         return Sizes(workers, servers)
 
-    def _bidders(
-        self, view: View, rows: Ints, worker: Floats, server: Floats, low: Ints, high: Ints, both: Any
-    ) -> list[Bidder]:
+    def _bidders(self, view: View, rows: Ints, units: Units, low: Ints, high: Ints, both: Any) -> list[Bidder]:
         jobs, profile = view.jobs, view.profile
         if self._all_reduce is None:
-            self._all_reduce = AllReduceSpeeds(profile, self._sites.node_gpus)
+            self._all_reduce = AllReduceSpeeds(profile, self._node_gpus)
         work = self._work_left_s(view, rows) * jobs.reference_rate[rows]
         types = self._all_reduce.best_types(jobs.kind[rows], jobs.types[rows])
-        prices = self._prices(worker[:, rows]), self._prices(server[:, rows])
-        needs = zip(worker[:, rows].T.tolist(), server[:, rows].T.tolist(), prices[0].tolist(), prices[1].tolist())
+        worker, server = units.worker[:, rows], units.server[:, rows]
+        prices = self._prices(worker).tolist(), self._prices(server).tolist()
+        demands = zip(worker.T.tolist(), server.T.tolist(), *prices)
         bidders = []
         for row, gpu_type, left, (of_worker, of_server, worker_price, server_price) in zip(
-            rows.tolist(), types.tolist(), work.tolist(), needs
+            rows.tolist(), types.tolist(), work.tolist(), demands
         ):
             if both[row]:
                 times, servers, most = self._server_times(view, int(jobs.ps_kind[row])), 1, self.cap
@@ -185,7 +177,7 @@ class Optimus(Policy):
     def _work_left_s(self, view: View, rows: Ints) -> Floats:
         """Seconds at the reference speed."""
         if self.work == "estimate":
-            return np.asarray(within_reason(view.jobs.expected_left_s)[rows])
+            return np.asarray(longest_where_unknown(view.jobs.expected_left_s)[rows])
         reports = [view.losses(row) for row in rows.tolist()]
         index = view.jobs.index[rows].tolist()
         seen = [n - n % (1 + n // REFIT) for n in (len(r.epochs) for r in reports)]

@@ -26,10 +26,11 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._marginal import Bidder, grant
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
-from argosy.policies.drf import as_it_is
-from argosy.policies.tetris import within_reason
+from argosy.policies.common.demands import size_range
+from argosy.policies.common.estimates import longest_where_unknown
+from argosy.policies.common.marginal_gain import Bidder, grant
+from argosy.policies.common.sizes import current_sizes
 
 ONE_GPU, NOTHING = (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)
 NOTICED = 0.01  # relative change of a rate that counts as another rate
@@ -62,11 +63,10 @@ class Sidecar(Policy):
 
     def size(self, view: View) -> Sizes:
         jobs = view.jobs
-        self._view, self._sized = view, as_it_is(view).workers
-        self._low = np.where(jobs.gpus >= 1, np.maximum(np.ceil(jobs.min_gpus), 1), 1).astype(np.int64)
-        self._high = np.where(jobs.gpus >= 1, np.floor(jobs.max_gpus), 1).astype(np.int64)
+        self._view, self._sized = view, current_sizes(view).workers
+        self._low, self._high = size_range(view)
         self._elastic = self._high > self._low
-        self._left_s = (1.0 - jobs.progress) * within_reason(jobs.expected_s)
+        self._left_s = (1.0 - jobs.progress) * longest_where_unknown(jobs.expected_s)
         self._read_progress()
         nodes = view.nodes
         self._free = np.bincount(nodes.type, nodes.free * (nodes.state == 0), max(self._types, 1)).astype(np.int64)

@@ -24,6 +24,8 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.policies.base import Floats, Policy, register
+from argosy.policies.common.demands import cluster_totals, free
+from argosy.policies.common.estimates import longest_where_unknown
 
 
 @register("tetris", "best aligned with the free resources and short work first", "Grandl et al., SIGCOMM'14")
@@ -39,24 +41,16 @@ class Tetris(Policy):
             self.uses = frozenset({"demand", "nodes", "progress"})
 
     def reset(self, context: Context) -> None:
-        totals = np.array([context.total_gpus, context.total_cpus, context.total_memory_gib])
+        totals = cluster_totals(context)
         self._per_total = np.divide(1.0, totals, out=np.zeros(3), where=totals > 0)
 
     def rank(self, view: View) -> Floats:
-        jobs, nodes = view.jobs, view.nodes
-        up = nodes.state == 0
-        free = np.array([nodes.free @ up, nodes.free_cpus @ up, nodes.free_memory_gib @ up]) * self._per_total
+        jobs = view.jobs
         demand = np.stack([jobs.gpus, jobs.cpus, jobs.memory_gib])
-        alignment = (free * self._per_total) @ demand
+        alignment = (free(view) * self._per_total * self._per_total) @ demand
         size = self._per_total @ demand
         if self.dl2:
             return np.asarray(-(alignment + self.weight * size * (1.0 - jobs.progress)))
-        work = size * within_reason(jobs.expected_left_s)
+        work = size * longest_where_unknown(jobs.expected_left_s)
         scale = self.weight * alignment.sum() / total if (total := work.sum()) > 0 else 0.0
         return np.asarray(scale * work - alignment, np.float64)
-
-
-def within_reason(left_s: Floats) -> Floats:
-    """Times left, with the longest known one for jobs without an estimate (1 if nothing is known)."""
-    known = left_s[np.isfinite(left_s)]
-    return np.asarray(np.minimum(left_s, known.max(initial=1.0)))

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.learn.envs.host import Host
-from argosy.policies._needs import Surveyor
 from argosy.policies.base import Ints
+from argosy.policies.common.demands import DemandReader
 
 SCALE = 100.0  # slots (or hours) that count as 1 in an observation
 MOST = 1e6  # no entry is larger
@@ -29,7 +29,7 @@ class Board:
     def reset(self, host: Host, codes: Ints) -> None:
         """A run begins; `codes` are the types of its jobs."""
         self.host, self.codes = host, codes
-        self.surveyor = Surveyor(host.engine.context, self.cap)
+        self.demand_reader = DemandReader(host.engine.context, self.cap)
         self.faithful = True  # so far all answers were those of the policy under the learner
         self.clear()
 

@@ -21,9 +21,9 @@ from argosy.cluster.view import JobState
 from argosy.errors import InputError
 from argosy.learn.envs.board import MOST, SCALE, Board
 from argosy.learn.envs.host import Host
-from argosy.policies._needs import Needs
 from argosy.policies.base import Floats, Ints, Sizes
-from argosy.policies.drf import NO_GPU, as_it_is
+from argosy.policies.common.demands import NO_GPU, Demands
+from argosy.policies.common.sizes import current_sizes
 
 COLUMNS = 5  # after the types
 HOUR = 3600.0
@@ -40,7 +40,7 @@ class Picking(Board):
 
     def reset(self, host: Host, codes: Ints) -> None:
         super().reset(host, codes)
-        self._gpus = max(1.0, float(self.surveyor.capacity[0]))
+        self._gpus = max(1.0, float(self.demand_reader.capacity[0]))
 
     def begin(self) -> bool:
         view = self.host.view
@@ -49,12 +49,12 @@ class Picking(Board):
         if not len(waiting) or self._is_full(waiting):
             return False  # the seat has answered: all who run go on, and nobody else can start
         self._waiting = waiting = waiting[np.argsort(jobs.index[waiting])]
-        kept = as_it_is(view)
+        kept = current_sizes(view)
         assert kept.servers is not None
         self._counts, self._helpers = kept.workers.copy(), kept.servers.copy()
         self._rank = np.where(self._counts == 0, WAITS, RUNS)
         self._hold()
-        self._offer(self.surveyor.needs(view, waiting))
+        self._offer(self.demand_reader.read(view, waiting))
         self._table = self._rows()
         self._here = np.ones(len(waiting), bool)  # still waiting
         return not self._show()
@@ -65,7 +65,7 @@ class Picking(Board):
         least = float((view.jobs.min_gpus if self._joint else view.jobs.gpus)[waiting].min())
         return view.running > 0 and least >= 1 and least > view.free_gpus
 
-    def _offer(self, needs: Needs) -> None:
+    def _offer(self, needs: Demands) -> None:
         """Which sizes there are [size, job], with how many servers, and what they take [resource, size, job]."""
         jobs = self.host.view.jobs
         gpus = jobs.gpus[self._waiting]
@@ -90,7 +90,7 @@ class Picking(Board):
         self.show_types(table, view.jobs.index[waiting])
         table[:, types] = (view.now - view.jobs.submitted[waiting]) / (SCALE * HOUR)
         table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / (SCALE * HOUR), MOST)
-        table[:, types + 2] = (self._need[:, 0] * self.surveyor.per_share[:, None]).max(axis=0)
+        table[:, types + 2] = (self._need[:, 0] * self.demand_reader.per_share[:, None]).max(axis=0)
         return table
 
     def _hold(self, wake_at: float | None = None) -> None:
@@ -99,7 +99,7 @@ class Picking(Board):
 
     def _show(self) -> bool:
         """The jobs that wait now; True if none of them can be started."""
-        free = self.surveyor.free(self.host.view)
+        free = self.demand_reader.free(self.host.view)
         here = np.flatnonzero(self._here)
         self._window = window = here[: self.rows]
         self._fits = self._possible & self._here & self._room(free)

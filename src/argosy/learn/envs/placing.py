@@ -23,8 +23,8 @@ from argosy.learn.envs.board import MOST, SCALE
 from argosy.learn.envs.host import Host
 from argosy.learn.envs.picking import HOUR, RUNS, Picking
 from argosy.mechanism.plan import Plan
-from argosy.policies._filling import SLACK
 from argosy.policies.base import Floats, Ints
+from argosy.policies.common.filling import SLACK
 
 NODE_COLUMNS = 8  # beside the one-hot type
 

@@ -15,9 +15,9 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.learn.envs.teachers import as_asked, as_planned
-from argosy.policies._needs import Needs
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes
-from argosy.policies.drf import as_it_is
+from argosy.policies.common.demands import Demands
+from argosy.policies.common.sizes import current_sizes
 
 SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
 SLACK = 1e-9  # a slot that begins now has begun
@@ -68,7 +68,7 @@ class Seat(Policy):
     def size(self, view: View) -> Sizes:
         self.advised = self.under.size(view) if self.under is not None and "size" in self.under.answers else None
         if self.advised is None:
-            return as_it_is(view)
+            return current_sizes(view)
         if self.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
             self.advised = replace(self.advised, servers=view.jobs.ps)
         return self.advised
@@ -81,7 +81,7 @@ class Seat(Policy):
         assert self.under is not None
         self.under.on_event(event)
 
-    def wanted(self, view: View, needs: Needs, there: Floats) -> Sizes | None:
+    def wanted(self, view: View, needs: Demands, there: Floats) -> Sizes | None:
         """What the policy under it, or the planner, would give to each job now; None if there is neither."""
         under, planner = self.under, self.planner
         if planner is not None:

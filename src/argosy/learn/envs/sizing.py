@@ -43,11 +43,11 @@ class Sizing(Board):
 
     def begin(self) -> bool:
         view = self.host.view
-        self._needs = needs = self.surveyor.needs(view, np.argsort(view.jobs.index))
-        self._free = self.surveyor.there(view).tolist()
+        self._needs = needs = self.demand_reader.read(view, np.argsort(view.jobs.index))
+        self._free = self.demand_reader.there(view).tolist()
         self._low, self._high, self._most = needs.low.tolist(), needs.high.tolist(), needs.servers.tolist()
         self._first, self._worker, self._server = (m.T.tolist() for m in (needs.first, needs.worker, needs.server))
-        self._weigh = (self.surveyor.per_share * self.rows).tolist()
+        self._weigh = (self.demand_reader.per_share * self.rows).tolist()
         count = len(needs.rows)
         self._workers, self._servers = [0] * count, [0] * count
         self._used = [[0.0, 0.0, 0.0] for _ in range(count)]
@@ -182,7 +182,7 @@ class Sizing(Board):
     def _wanted(self) -> tuple[Ints, Ints]:
         if self._goal is None:
             seat, view = self.host.seat, self.host.view
-            sizes = None if seat is None else seat.wanted(view, self._needs, self.surveyor.there(view))
+            sizes = None if seat is None else seat.wanted(view, self._needs, self.demand_reader.there(view))
             if sizes is None:
                 raise InputError("there is no policy to follow", hint="name one: under='drf:slot_s=1200'")
             assert sizes.servers is not None

@@ -10,12 +10,12 @@ import numpy as np
 
 from argosy.cluster.view import View
 from argosy.mechanism.plan import Plan
-from argosy.policies._needs import Needs
 from argosy.policies.base import Floats, Sizes
-from argosy.policies.drf import as_it_is
+from argosy.policies.common.demands import Demands
+from argosy.policies.common.sizes import current_sizes
 
 
-def as_asked(view: View, key: Floats, needs: Needs, there: Floats, *, preemptive: bool, backfill: bool) -> Sizes:
+def as_asked(view: View, key: Floats, needs: Demands, there: Floats, *, preemptive: bool, backfill: bool) -> Sizes:
     """What was asked for, job by job in the order of `key`; behind those who run, where nobody is preempted."""
     jobs, rows = view.jobs, needs.rows
     workers = np.clip(jobs.gpus[rows], needs.low, needs.high).astype(np.int64)
@@ -34,7 +34,7 @@ def as_asked(view: View, key: Floats, needs: Needs, there: Floats, *, preemptive
 
 def as_planned(view: View, plan: Plan) -> Sizes:
     """What jobs would hold; those that share devices or take turns on them each count in full."""
-    wanted = np.stack([as_it_is(view).workers, view.jobs.servers]) * plan.keeps
+    wanted = np.stack([current_sizes(view).workers, view.jobs.servers]) * plan.keeps
     wanted[:, list(plan.stops)] = 0
     for row, placement in plan.placements.items():
         wanted[:, row] = max(sum(placement.gpus.values()), 1), sum(placement.servers.values())

@@ -1,1 +1,1 @@
-"""Parts that several policies share."""
+"""Parts that several policies share: demands, sizes, progressive filling, marginal gains, speeds, shares of time."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.policies._needs import Surveyor
 from argosy.policies.base import Floats, Sizes
-from argosy.policies.drf import as_it_is
+from argosy.policies.common.demands import DemandReader
+from argosy.policies.common.sizes import current_sizes
 
 NEWCOMERS = ("start", "wait")
 SLACK = 1e-9  # a slot that begins now has begun
@@ -25,12 +25,12 @@ def check_slots(policy: str, slot_s: float, newcomers: str) -> None:
         raise InputError(f"{policy}: newcomers must be one of {', '.join(NEWCOMERS)}, is {newcomers!r}")
 
 
-def between_slots(view: View, surveyor: Surveyor, newcomers: str) -> tuple[Floats, Sizes]:
+def between_slots(view: View, demand_reader: DemandReader, newcomers: str) -> tuple[Floats, Sizes]:
     """Ranks and sizes; who starts has the smallest size at which he runs, in the order of arrival."""
-    jobs, kept = view.jobs, as_it_is(view)
+    jobs, kept = view.jobs, current_sizes(view)
     if newcomers == "wait" or not view.waiting:
         return jobs.submitted, kept
-    needs = surveyor.needs(view, np.arange(len(jobs)))
+    needs = demand_reader.read(view, np.arange(len(jobs)))
     waits = jobs.state == 0
     smallest = np.where(needs.servers > 0, 1, needs.fixed)
     sizes = Sizes(np.where(waits, needs.low, kept.workers), np.where(waits, smallest, jobs.servers))

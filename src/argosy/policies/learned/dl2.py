@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.policies._needs import Needs
 from argosy.policies.base import Ints, register
+from argosy.policies.common.demands import Demands
 from argosy.policies.learned.networks import TableNetwork
 from argosy.policies.learned.sizer import GUARD, UnitSizer
 
@@ -39,7 +39,7 @@ class Dl2(UnitSizer):
     ) -> None:
         super().__init__(TableNetwork.find(weights), slot_s, newcomers, guard, under)
 
-    def _must_run(self, needs: Needs, waits: Ints) -> NDArray[np.bool_]:
+    def _must_run(self, needs: Demands, waits: Ints) -> NDArray[np.bool_]:
         """Also those that have one size only: there is nothing to decide for a network that sizes."""
         only = (needs.low == needs.high) & (needs.servers == 0)
         return np.asarray(super()._must_run(needs, waits) | only)

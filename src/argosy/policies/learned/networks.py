@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.policies._needs import Needs
+from argosy.policies.common.demands import Demands
 from argosy.zoo import Weights, find
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -113,7 +113,7 @@ class TableNetwork(Network):
             raise InputError(what, where=weights.source, hint="they were trained with other types: train again")
         return cls(weights.arrays, types, weights.about["cap"])
 
-    def grant(self, crowd: Crowd, needs: Needs, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
+    def grant(self, crowd: Crowd, needs: Demands, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
         from argosy.policies.learned.kernels.by_table import fill_by_table
 
         n, a = len(needs.rows), self.arrays
@@ -157,7 +157,7 @@ class ScoreNetwork(Network):
         )  # fmt: skip
         return embedded
 
-    def grant(self, crowd: Crowd, needs: Needs, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
+    def grant(self, crowd: Crowd, needs: Demands, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
         from argosy.policies.learned.kernels.by_score import fill_by_score
 
         n, a = len(needs.rows), self.arrays

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.perf.catalogue import key_of
-from argosy.policies._needs import Needs, Surveyor
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create
+from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
 from argosy.policies.learned.networks import SCALE, Crowd, Grants, ScoreNetwork, TableNetwork
 
@@ -52,7 +52,7 @@ class UnitSizer(Policy):
             self.answers -= {"on_event"}  # being told of every event is costly
 
     def reset(self, context: Context) -> None:
-        self._surveyor = Surveyor(context, self.network.cap)
+        self._demand_reader = DemandReader(context, self.network.cap)
         known = {key_of(name): i for i, name in enumerate(self.network.types)}
         self._types = np.array([known.get(key_of(name), -1) for name in context.ps_kinds] + [-1])
         self._all_reduce_types = np.array([known.get(key_of(name.partition("@")[0]), -1) for name in context.kinds])
@@ -68,7 +68,7 @@ class UnitSizer(Policy):
         if fresh:
             key = self._divide(view)
         else:
-            key, self._sized = between_slots(view, self._surveyor, self.newcomers)
+            key, self._sized = between_slots(view, self._demand_reader, self.newcomers)
         return self.under.rank(view) if self.under is not None else key
 
     def size(self, view: View) -> Sizes:
@@ -79,8 +79,8 @@ class UnitSizer(Policy):
     def _divide(self, view: View) -> Floats:
         jobs = view.jobs
         rows = np.argsort(jobs.index)
-        needs = self._surveyor.needs(view, rows)
-        there, per_share = self._surveyor.there(view), self._surveyor.per_share
+        needs = self._demand_reader.read(view, rows)
+        there, per_share = self._demand_reader.there(view), self._demand_reader.per_share
         grants = self.network.grant(self._crowd(view, needs), needs, there, per_share)
         both = needs.servers > 0
         runs = (grants.workers > 0) & ((grants.servers > 0) | ~both)
@@ -95,14 +95,14 @@ class UnitSizer(Policy):
         """In which order jobs are placed."""
         return view.jobs.submitted
 
-    def _must_run(self, needs: Needs, waits: Ints) -> NDArray[np.bool_]:
+    def _must_run(self, needs: Demands, waits: Ints) -> NDArray[np.bool_]:
         """Who is served before the network is asked: those who have waited for so many slots."""
         return waits >= self.guard
 
-    def _crowd(self, view: View, needs: Needs) -> Crowd:
+    def _crowd(self, view: View, needs: Demands) -> Crowd:
         jobs, rows, slots = view.jobs, needs.rows, SCALE * self.slot_s
         n = max(len(rows), 1)
-        gpus, cpus, _ = self._surveyor.there(view)
+        gpus, cpus, _ = self._demand_reader.there(view)
         known = self._of_jobs(view)[rows]
         times = np.empty((len(rows), 3), np.float32)
         times[:, 0] = jobs.executed_s[rows] / slots

@@ -11,7 +11,7 @@ from argosy._jit import kernel
 
 KINDS = 3
 WORKER, SERVER, BOTH = range(KINDS)
-LOW, HIGH, MOST = 0, 1, 2  # columns of counts, as in argosy.policies._needs
+LOW, HIGH, MOST = 0, 1, 2  # columns of counts, as in argosy.policies.common.demands
 FIRST, ONE_MORE, ONE_SERVER = 0, 3, 6  # and of amounts, where three resources of each begin
 RESOURCES = 3
 

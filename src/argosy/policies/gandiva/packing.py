@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from argosy.cluster.view import View
-from argosy.policies._gandiva_board import Board
+from argosy.policies.gandiva.usage import Board
 
 MOST_TRIED = 32  # hosts that a guest looks at in one decision
 

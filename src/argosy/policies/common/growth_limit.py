@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from argosy.cluster.view import Context, View
-from argosy.policies._marginal import Ints
-from argosy.policies._speeds import AllReduceSpeeds
+from argosy.policies.base import Ints
+from argosy.policies.common.node_shapes import largest_node_gpus
+from argosy.policies.common.speeds import AllReduceSpeeds
 
 LOSS = 1e-9  # of the speed: what rounding may take away
 
 
-class Harmless:
+class GrowthLimit:
     """Reads off the profile how fast a job is with as many servers as workers, or on GPUs alone."""
 
     def __init__(self, context: Context) -> None:
-        types = range(len(context.gpu_types))
-        self._node_gpus = np.array([context.node_gpus[context.node_types == t].max(initial=0) for t in types])
+        self._node_gpus = largest_node_gpus(context)
         self._known: dict[tuple[int, ...], int] = {}
 
     def most(self, view: View, low: Ints, high: Ints) -> Ints:

@@ -15,7 +15,7 @@ vertex a solver ends at. Without `authors`, GPUs that become free within a round
 round's choice jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
 sequence of programs instead of bisection, makespan by one instead of a binary search. Where all types look alike and
 everybody may use them, max-min is water filling. Of more than two hundred jobs that all differ, prices are found
-instead of a solution of the program (_gavel_prices.py).
+instead of a solution of the program (prices.py).
 References: Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20;
 code at stanford-futuredata/gavel; Narayanan et al., Solving large-scale granular resource allocation problems
 efficiently with POP, SOSP'21, for `partitions`.
@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 
 from argosy.cluster.view import Context
-from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
-from argosy.policies._gavel_lp import soonest, water_level
-from argosy.policies._gavel_packed import PackingGavel
 from argosy.policies.base import POLICIES, Floats, register
+from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem, TimedGavel
+from argosy.policies.gavel.linear_program import soonest, water_level
+from argosy.policies.gavel.packing import PackingGavel
 
 
 def isolated(problem: Problem) -> Floats:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.policies.base import Floats, Ints
+from argosy.policies.common.demands import size_range
 
 Bools = NDArray[np.bool_]
 UNKNOWN_S = 3600.0  # duration of a job when no estimate is known at all
@@ -37,9 +38,7 @@ class Claims(NamedTuple):
         duration_s = np.maximum(np.where(known, jobs.expected_s, longest), LEAST_S)
         left_s = np.where(known, jobs.expected_left_s, longest)
         stretch = np.maximum(jobs.gpus * competitors / max(total_gpus, 1), 1.0)
-        low = np.maximum(np.ceil(jobs.min_gpus), 1).astype(np.int64)
-        high = np.maximum(np.floor(jobs.max_gpus), low).astype(np.int64)
-        return cls(view.now - jobs.submitted, left_s, duration_s * stretch, low, high)
+        return cls(view.now - jobs.submitted, left_s, duration_s * stretch, *size_range(view))
 
 
 class Pool(NamedTuple):

@@ -10,10 +10,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from argosy.policies.base import Floats, Ints
 
 SLACK = 1e-9  # of the capacity, for sums of fractions
 HALVINGS = 30

@@ -16,7 +16,8 @@ import numpy as np
 from argosy.cluster.view import Profile, View
 from argosy.perf.fit import fit_speed_async, fit_speed_sync
 from argosy.perf.parameter_server import ParameterServerModel
-from argosy.policies._marginal import Floats, Times, time_per_unit
+from argosy.policies.base import Floats
+from argosy.policies.common.marginal_gain import Times, time_per_unit
 from argosy.seeding import stream
 
 Form = Literal["sync", "async"]

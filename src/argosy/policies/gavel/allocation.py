@@ -8,10 +8,11 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._gavel_lp import fairest
-from argosy.policies._gavel_packing import JobPairs, fairest_with_pairs
-from argosy.policies._shares import SharePolicy
 from argosy.policies.base import Floats, Ints, Place, Sizes
+from argosy.policies.common.node_shapes import largest_node_gpus
+from argosy.policies.common.share_policy import SharePolicy
+from argosy.policies.gavel.linear_program import fairest
+from argosy.policies.gavel.pairs import JobPairs, fairest_with_pairs
 
 SOURCE = "Narayanan et al., OSDI'20"
 ONE_NODE, SEVERAL_NODES = 0, 2  # locality levels of the profile
@@ -88,9 +89,7 @@ class Gavel(SharePolicy):
 
     def reset(self, context: Context) -> None:
         super().reset(context)
-        self.largest_node = np.array(
-            [context.node_gpus[context.node_types == t].max(initial=0) for t in range(len(context.gpu_types))]
-        )
+        self.largest_node = largest_node_gpus(context)
         self.column_type = np.array(self.column_types(len(context.gpu_types)))
 
     def column_types(self, types: int) -> list[int]:

@@ -14,13 +14,10 @@ from heapq import heapify, heappop, heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.cluster.view import View
+from argosy.policies.base import Floats
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Times = Sequence[Sequence[float]]  # [servers][workers]
 
-SLACK = 1e-9  # of the capacity, for sums of fractions
 ENDLESS = 1e15  # what a unit of work takes where nothing happens: finite, so that differences are numbers
 WORKER, SERVER = 0, 1
 
@@ -100,28 +97,3 @@ def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]
 def time_per_unit(rate: Floats) -> Floats:
     """The inverse of a speed; very long where there is none."""
     return np.asarray(np.divide(1.0, rate, out=np.full(rate.shape, ENDLESS), where=rate > 1.0 / ENDLESS))
-
-
-class Sites:
-    """What the GPU types of a cluster can hold at most; nodes of one shape count together."""
-
-    def __init__(self, types: int, node_gpus: Ints, node_types: Ints) -> None:
-        self._types = types
-        self._known = b""
-        self.node_gpus = np.array([node_gpus[node_types == t].max(initial=0) for t in range(types)])
-
-    def largest_gang(self, view: View, worker: Floats) -> Ints:
-        """Workers of each job (a column: GPUs, CPUs, memory of one) on the empty nodes of its best GPU type."""
-        nodes = view.nodes
-        state = nodes.state.tobytes()
-        if state != self._known:  # only faults change shapes
-            there = (nodes.state == 0) & (nodes.gpus > 0)
-            rows = np.stack([nodes.type, nodes.gpus, nodes.cpus, nodes.memory_gib], axis=1)[there]
-            self._known, self._shapes = state, np.unique(rows, axis=0, return_counts=True)
-        held = np.zeros((self._types, worker.shape[1]), np.int64)
-        for (gpu_type, *amounts), count in zip(*self._shapes):
-            room = np.full(worker.shape, np.inf)
-            np.divide(np.array(amounts)[:, None], worker, out=room, where=worker > 0)
-            held[int(gpu_type)] += count * np.floor(room.min(axis=0) + SLACK).astype(np.int64)
-        accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
-        return np.asarray((held * accepted).max(axis=0, initial=0))

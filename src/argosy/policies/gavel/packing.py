@@ -11,9 +11,9 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.plan import Plan
 from argosy.perf.completion import estimate_pairs
-from argosy.policies._gavel import Gavel
-from argosy.policies._gavel_packing import JobPairs, plan_of_round
 from argosy.policies.base import Floats, Ints
+from argosy.policies.gavel.allocation import Gavel
+from argosy.policies.gavel.pairs import JobPairs, plan_of_round
 from argosy.seeding import stream
 
 ESTIMATORS = ("oracle", "completion")  # what packed jobs lose: known, or estimated from some trials

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from argosy.policies._gandiva_board import Board, Seat
-from argosy.policies._gandiva_placement import find_free, pick
+from argosy.policies.gandiva.placement import find_free, pick
+from argosy.policies.gandiva.usage import Board, Seat
 
 May = Callable[[int], bool]
 

@@ -1,11 +1,11 @@
 """Gandiva: nobody waits long; what is over-subscribed takes turns, and placements are put right while jobs run.
 
-Decision: jobs are placed as they come (five steps, in `_gandiva_placement.py`): free GPUs of servers with jobs of the
+Decision: jobs are placed as they come (five steps, in `placement.py`): free GPUs of servers with jobs of the
 same size, of empty servers, of any servers; if none are free, jobs of one size take turns on the same GPUs, a quantum
 each. Under overload two jobs that take turns are packed on the same GPUs as a trial, those that use a GPU least first,
 and the pair is kept if together they do more than by taking turns. When GPUs become free, jobs that take turns move
 there, then packed ones; jobs that are split over servers are joined, small ones making room for them; elastic jobs
-grow into idle GPUs of their server, and shrink again when somebody needs them (`_gandiva_moves.py`).
+grow into idle GPUs of their server, and shrink again when somebody needs them (`moves.py`).
 State used: demands, placements, free devices, waiting and running times, measured speeds, and what a GPU shows of a job
 that has it for itself (utilisation, memory). No durations.
 Parameters: `quantum_s`, the length of a turn; `max_height`, how many jobs may take turns on a GPU; `profile_s`, how
@@ -32,11 +32,11 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.perf.footprint import gpu_memory_gib
-from argosy.policies import _gandiva_moves as moves
-from argosy.policies._gandiva_board import Board, Seat
-from argosy.policies._gandiva_packing import Packing
-from argosy.policies._gandiva_placement import find_crowd, find_free, why_it_waits
 from argosy.policies.base import Policy, register
+from argosy.policies.gandiva import moves
+from argosy.policies.gandiva.packing import Packing
+from argosy.policies.gandiva.placement import find_crowd, find_free, why_it_waits
+from argosy.policies.gandiva.usage import Board, Seat
 
 
 @register("gandiva", "time slices, packing by trial, migration; no durations needed", "Xiao et al., OSDI'18")

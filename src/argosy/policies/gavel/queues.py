@@ -24,9 +24,9 @@ import numpy as np
 
 from argosy.cluster.view import Context
 from argosy.errors import InputError
-from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
 from argosy.policies.base import Floats, Ints, register
-from argosy.policies.gavel import isolated
+from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem, TimedGavel
+from argosy.policies.gavel.fairness import isolated
 from argosy.seeding import stream
 
 SLACK = 1e-9

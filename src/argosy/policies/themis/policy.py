@@ -2,7 +2,7 @@
 
 Decision: GPUs that are free or whose lease is over are auctioned. Only the worst 1 − f of the applications may
 bid (of those with a job that holds no lease). An application bids for one of its jobs, with a table: so many GPUs,
-such a ρ. The partial allocation mechanism (_auction.py) finds the bundles that maximise the product of all 1/ρ,
+such a ρ. The partial allocation mechanism (auction.py) finds the bundles that maximise the product of all 1/ρ,
 and withholds a part of each as payment. What is left goes first to the applications outside the auction (to those
 that run already, then to the others in random order), last to the losers. What is won is leased; a lease that runs
 is never taken. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or if nobody else needs
@@ -36,9 +36,9 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._auction import partial_allocation
-from argosy.policies._fair_finish import Bools, Claims, Pool, looked_up, options, speed, time_shared
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
+from argosy.policies.themis.auction import partial_allocation
+from argosy.policies.themis.finish_time import Bools, Claims, Pool, looked_up, options, speed, time_shared
 from argosy.seeding import stream
 
 FINISHES = ("first", "last")

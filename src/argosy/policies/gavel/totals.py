@@ -28,9 +28,9 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._gavel import SOURCE, Gavel, Problem, TimedGavel
-from argosy.policies._gavel_lp import Program, grouped
 from argosy.policies.base import Floats, Ints, register
+from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem, TimedGavel
+from argosy.policies.gavel.linear_program import Program, grouped
 
 STEP = 1e-4  # how far the frozen are told from the others
 INNER = ("fairness", "fifo")

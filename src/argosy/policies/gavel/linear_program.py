@@ -7,7 +7,7 @@ Most objectives are one program: give every job at least t times what it is due,
 Jobs with equal rows are one variable with a multiplicity: an optimum in which they differ has one in which they do not.
 Time that is left when t is at its best goes where it adds most work, relative to what each job is due: by a second
 program, in which everybody keeps what the first gave him. Where very many jobs are all different, prices take the place
-of the program (_gavel_prices.py).
+of the program (prices.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from argosy.errors import PolicyError
-from argosy.policies._gavel_prices import Market, largest
 from argosy.policies.base import Floats, Ints
+from argosy.policies.gavel.prices import Market, largest
 
 MANY = 200  # rows from which prices are found faster than a program is solved
 LARGE = 4000  # rows from which the interior-point method is faster

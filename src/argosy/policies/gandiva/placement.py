@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from argosy.mechanism.plan import Reason, Why
-from argosy.policies._gandiva_board import WHOLE, Board, Seat
+from argosy.policies.gandiva.usage import WHOLE, Board, Seat
 
 
 def find_free(board: Board, row: int, *, may_split: bool, apart_from: Collection[int] = ()) -> Seat | None:

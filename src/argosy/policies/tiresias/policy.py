@@ -9,7 +9,7 @@ State used: GPU-time, run and waiting times, who runs, model names; for tiresias
 Parameters: `limits`, of all queues but the last, in GPU-seconds; `promote`, PROMOTEKNOB: a job that has waited this
 many times as long as it ran starts again in the top queue (0: never); `pack_limit`, the skew above which a model is
 consolidated; `unknown_skew`, that of models without a known one (negative: consolidated where possible, but they
-never wait for it); `authors`, the rules of the authors' simulator instead (see _tiresias_authors.py; for
+never wait for it); `authors`, the rules of the authors' simulator instead (see authors.py; for
 `Settings.ideal()` and whole seconds).
 For tiresias-gittins also: `history`, a file of GPU-times of earlier jobs (one a line, below a heading or not);
 `window`, how many of the latest ended jobs count beside those; `least`, with fewer samples the order is that
@@ -34,10 +34,10 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies._gittins import Gittins
-from argosy.policies._tiresias_authors import AuthorsGittins, AuthorsQueues, KeptList
-from argosy.policies._tiresias_queues import Queues
 from argosy.policies.base import Event, Floats, Ints, Place, Policy, register
+from argosy.policies.tiresias.authors import AuthorsGittins, AuthorsQueues, KeptList
+from argosy.policies.tiresias.gittins import Gittins
+from argosy.policies.tiresias.queues import Queues
 
 SKEWS = {  # largest tensor / model size
     "vgg11": 0.774, "vgg16": 0.744, "vgg19": 0.717, "alexnet": 0.611, "inception3": 0.138, "inceptionv3": 0.138,

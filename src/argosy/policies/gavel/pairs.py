@@ -13,8 +13,8 @@ from argosy.cluster.view import View
 from argosy.mechanism.compose import Claim, Walk
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.rounds import Rounds
-from argosy.policies._gavel_lp import Pairs, Program, grouped
 from argosy.policies.base import Floats, Ints
+from argosy.policies.gavel.linear_program import Pairs, Program, grouped
 
 ANYWHERE = -1  # in place of a GPU type
 WORTH_IT = 1.0  # speeds of both together, relative to each alone

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.view import View
-from argosy.policies._gittins import compiled
+from argosy.policies.tiresias.gittins import compiled
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,9 @@
+"""Gavel: shares of time on GPU types that suit jobs differently, from linear programs (Narayanan et al., OSDI'20).
+
+`allocation` has the problem that every policy solves and their base classes, `linear_program`, `prices` and `pairs`
+the solvers, and the modules imported here the policies.
+"""
+
+from argosy.policies.gavel import fairness, queues, totals
+
+__all__ = ["fairness", "queues", "totals"]
