@@ -124,6 +124,9 @@ class DemandReader:
     A job's demands are computed when it is first seen, and again when nodes come or go.
     """
 
+    _counts: Ints  # the tables of `Demands`, by the index of the job
+    _amounts: Floats
+
     def __init__(self, context: Context, cap: int) -> None:
         self.capacity = cluster_totals(context)
         self.per_share = np.divide(1.0, self.capacity, out=np.zeros(3), where=self.capacity > 0)
@@ -156,7 +159,7 @@ class DemandReader:
         return free(view) + SLACK * self.capacity
 
     def _forget(self) -> None:
-        self._counts = np.zeros((64, 4), np.int64)  # by index; a job that is not known has 0 workers at least
+        self._counts = np.zeros((64, 4), np.int64)  # a job that is not known has 0 workers at least
         self._amounts = np.zeros((64, 9))
 
     def _look_at_nodes(self, view: View) -> None:
