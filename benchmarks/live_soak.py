@@ -150,7 +150,7 @@ def measure(folder: Path, daemon: int) -> dict[str, float]:
         "processes": sum(map(len, kinds.values())), "files_beside_jobs": total - inside,
         "files_of_a_job": inside / max(ended, 1), "control_groups": control_groups(folder / "home"),
         "temporary_files": sum(len(files) + len(folders) for _, folders, files in os.walk(folder / "tmp")),
-        "shared_memory_files": len(os.listdir("/dev/shm")),
+        "shared_memory_files": len(shared_memory(kinds)),
     }  # fmt: skip
 
 
@@ -184,6 +184,19 @@ def processes_of(home: Path, daemon: int) -> dict[str, list[int]]:
             elif mark in (told := (entry / "environ").read_bytes()) or str(home.parent).encode() + b"/tmp" in told:
                 is_zygote = b"zygote.py" in words
                 found["zygotes" if is_zygote else "others"].append(int(entry.name))
+    return found
+
+
+def shared_memory(kinds: Mapping[str, Sequence[int]]) -> set[str]:
+    """Files in /dev/shm that this home's processes or nobody has mapped: what other programs of the machine use is
+    none of ours, and what nobody uses may have been left behind by us."""
+    ours = {str(pid) for pids in kinds.values() for pid in pids}
+    found = set(os.listdir("/dev/shm"))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name not in ours:
+            with suppress(OSError):
+                maps = (entry / "maps").read_text(errors="replace").splitlines()
+                found -= {line.rpartition("/")[2] for line in maps if "/dev/shm/" in line}
     return found
 
 
