@@ -19,7 +19,9 @@ from benchmarks import learning_tables as learning
 from benchmarks import live_tables as live
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning", "live"))
+PAGES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning", "live-figures")
+)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),

@@ -79,7 +79,7 @@ class Job:
         if problem is None:
             self._reports.send()
             if session.save_wish and members.group.rank == 0:
-                members.keeper.save(Group(None, 0, 1), session.training)
+                members.checkpoints.save(Group(None, 0, 1), session.training)
             members.finish()
         members.close(in_order=problem is None or isinstance(problem, Leave))
         if not isinstance(problem, Leave):  # one that leaves is not to be stopped by a second signal

@@ -18,7 +18,7 @@ from argosy.sdk.training import Training
 HOST = device("cpu")
 
 
-class Rest:
+class Offload:
     """The state of a training while it is away from its devices."""
 
     def __init__(self, training: Training, host: device = HOST) -> None:

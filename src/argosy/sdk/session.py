@@ -121,7 +121,7 @@ class Session:
             self.members.rest()
         elif due.save:
             self.save_wish = False
-            self._together(lambda: self.members.keeper.save(self.group, self.training))
+            self._together(lambda: self.members.checkpoints.save(self.group, self.training))
         for call in self.between:
             self._together(call)
         return self.training.step != step
@@ -144,7 +144,7 @@ class Session:
 
     def _votes(self) -> Votes:
         control = self.control
-        save = self.save_wish or (self.group.rank == 0 and self.members.keeper.due)
+        save = self.save_wish or (self.group.rank == 0 and self.members.checkpoints.due)
         if control is None:
             return Votes(0, self.suspend_wish, save)
         if control.saving:

@@ -131,7 +131,7 @@ def _serve(
         await web.start()
         ready.set_result(Serving(web.address, home, service, asyncio.get_running_loop(), tokens))
         while not stop.is_set():
-            service.standing.last_pass_s = store.clock.now()  # as the daemon's loop would
+            service.health.last_pass_s = store.clock.now()  # as the daemon's loop would
             await asyncio.sleep(0.02)
         await web.stop()
         store.close()

@@ -388,9 +388,9 @@ class DaemonMachine(RuleBasedStateMachine):
 
     def check_places(self) -> None:
         assert not self.live.backend.violations, self.live.backend.violations
-        standing = self.live.daemon.service.standing
-        assert standing.faults == 0, standing.fault
-        assert not standing.planner_problem, standing.planner_problem
+        health = self.live.daemon.service.health
+        assert health.faults == 0, health.fault
+        assert not health.planner_problem, health.planner_problem
 
     @invariant()
     def nothing_is_lost_or_changed(self) -> None:

@@ -46,7 +46,8 @@ class Live:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             jobs = [(j.id, j.state.value, j.why, j.message) for j in self.service.jobs()]
-            raise AssertionError(f"waited in vain for {what or true}: {jobs}, {self.service.health()}") from None
+            health = self.service.health_summary()
+            raise AssertionError(f"waited in vain for {what or true}: {jobs}, {health}") from None
 
     async def ended(self, *numbers: int) -> list[str]:
         await self.until(lambda: all(self.service.job(n).state.ended for n in numbers), f"the end of {numbers}")
@@ -73,4 +74,4 @@ async def live(home: Path, *, calm: bool = True, seed: int = 0, cluster: Cluster
         daemon.stop()
         await asyncio.wait_for(task, LIMIT_S)
         assert not backend.violations, backend.violations
-        assert daemon.service.standing.faults == 0
+        assert daemon.service.health.faults == 0

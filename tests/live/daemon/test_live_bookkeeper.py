@@ -34,22 +34,22 @@ class Desk:
         home.create()
         self.store = Store(home.database, Clock(lambda: self.time[0], lambda: 1e9 + self.time[0], "boot"))
         self.service = Service(self.store, home, Cluster.uniform(1, 2))
-        self.keeper = Bookkeeper(self.store, self.service.standing, self.service.metrics)
+        self.bookkeeper = Bookkeeper(self.store, self.service.health, self.service.metrics)
 
     def submit(self, **more: object) -> int:
         return self.service.submit([spec(**more)], "ann")[0]  # type: ignore[arg-type]
 
     def answer(self, *running: int) -> dict[RunKey, Call]:
-        self.keeper.decide(Decision(self.time[0], dict.fromkeys(running, PLACE)))
-        return self.keeper.act()
+        self.bookkeeper.decide(Decision(self.time[0], dict.fromkeys(running, PLACE)))
+        return self.bookkeeper.act()
 
     def run(self, number: int) -> None:
         """Have it planned, started and reported as running."""
-        self.keeper.take_in([])
-        self.keeper.tidings.update()
+        self.bookkeeper.take_in([])
+        self.bookkeeper.feed.update()
         self.answer(number)
-        self.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
-        self.keeper.act()
+        self.bookkeeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+        self.bookkeeper.act()
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_an_overtaken_answer_does_not_cut_a_back_off_short(desk: Desk) -> None:
     number = desk.submit(retry_wait=10)
     desk.run(number)
-    desk.keeper.tidings.update()  # the policy is asked, and thinks
-    desk.keeper.take_in([Status(RunKey(number, 1), Phase.EXITED, 1, 1)])
+    desk.bookkeeper.feed.update()  # the policy is asked, and thinks
+    desk.bookkeeper.take_in([Status(RunKey(number, 1), Phase.EXITED, 1, 1)])
     assert desk.answer(number) == {RunKey(number, 1): Call.FORGET}
     assert desk.store.jobs[number].state is State.PENDING
-    assert desk.keeper.tidings.update().ended == {number: "withdrawn"}
+    assert desk.bookkeeper.feed.update().ended == {number: "withdrawn"}
     desk.time[0] = 9.0
-    desk.keeper.take_in([])
-    assert desk.keeper.tidings.update().arrived == ()
+    desk.bookkeeper.take_in([])
+    assert desk.bookkeeper.feed.update().arrived == ()
     desk.time[0] = 10.5
-    desk.keeper.take_in([])
-    (back,) = desk.keeper.tidings.update().arrived
+    desk.bookkeeper.take_in([])
+    (back,) = desk.bookkeeper.feed.update().arrived
     assert back.facts.id == number and back.account.faults == 1
     assert desk.answer(number)[RunKey(number, 2)] is Call.LAUNCH
 
@@ -80,12 +80,12 @@ def test_an_overtaken_answer_does_not_cut_a_back_off_short(desk: Desk) -> None:
 def test_an_overtaken_answer_does_not_stop_what_it_did_not_know(desk: Desk) -> None:
     first = desk.submit()
     desk.run(first)
-    desk.keeper.tidings.update()
+    desk.bookkeeper.feed.update()
     desk.service.set_priority(first, 90)
     assert desk.answer() == {}, "it has not heard of the new priority yet"
     assert desk.store.jobs[first].state is State.RUNNING
-    desk.keeper.take_in([Status(RunKey(first, 1), Phase.RUNNING, 1)])
-    assert desk.keeper.tidings.update().priorities == {first: 90.0}
+    desk.bookkeeper.take_in([Status(RunKey(first, 1), Phase.RUNNING, 1)])
+    assert desk.bookkeeper.feed.update().priorities == {first: 90.0}
     assert desk.answer() == {RunKey(first, 1): Call.STOP}
 
 
@@ -93,21 +93,21 @@ def test_only_a_run_that_stays_away_is_lost(desk: Desk) -> None:
     number = desk.submit()
     desk.run(number)
     for _ in range(MISSES - 1):
-        desk.keeper.take_in([])
-    assert desk.store.jobs[number].state is State.RUNNING and desk.keeper.act() == {}
-    desk.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+        desk.bookkeeper.take_in([])
+    assert desk.store.jobs[number].state is State.RUNNING and desk.bookkeeper.act() == {}
+    desk.bookkeeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
     for _ in range(2 * MISSES):  # many polls in no time: the backend may be about to find it again
         assert desk.store.jobs[number].state is State.RUNNING
-        desk.keeper.take_in([])
+        desk.bookkeeper.take_in([])
     desk.time[0] += MISSED_S - 0.1
-    desk.keeper.take_in([])
+    desk.bookkeeper.take_in([])
     assert desk.store.jobs[number].state is State.RUNNING
-    desk.keeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
-    desk.keeper.take_in([])
+    desk.bookkeeper.take_in([Status(RunKey(number, 1), Phase.RUNNING, 1)])
+    desk.bookkeeper.take_in([])
     desk.time[0] += 10 * MISSED_S  # few polls in a long time: the daemon itself was held up
-    desk.keeper.take_in([])
+    desk.bookkeeper.take_in([])
     assert desk.store.jobs[number].state is State.RUNNING
-    desk.keeper.take_in([])
+    desk.bookkeeper.take_in([])
     assert desk.store.jobs[number].state is State.PENDING and desk.store.jobs[number].losses == 1
 
 
@@ -119,12 +119,12 @@ def test_what_a_run_tells_is_taken_over_once(desk: Desk) -> None:
         overheads=({"kind": "resize", "seconds": 0.25},), checkpoints=({"path": "gen-1/step-9", "step": 9},),
     )  # fmt: skip
     for _ in range(3):
-        desk.keeper.take_in([told])
-    again = Bookkeeper(desk.store, desk.service.standing, desk.service.metrics)  # a daemon that has been restarted
+        desk.bookkeeper.take_in([told])
+    again = Bookkeeper(desk.store, desk.service.health, desk.service.metrics)  # a daemon that has been restarted
     again.take_in([told], adopted=True)
     kinds = [event.kind for event in desk.service.events(number)]
     assert [kinds.count(kind) for kind in ("story", "measured", "saved")] == [1, 1, 1]
-    assert desk.keeper.tidings.update(ask=True).overheads == {"resnet50": {"resize": 0.25}}
+    assert desk.bookkeeper.feed.update(ask=True).overheads == {"resnet50": {"resize": 0.25}}
     assert desk.store.checkpoints(number)[0].step == 9
 
 

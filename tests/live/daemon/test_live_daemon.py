@@ -168,13 +168,13 @@ def test_a_failing_policy_stops_nobody(tmp_path: Path) -> None:
         await here.until(lambda: here.state(runs) == "running")
         here.planner.fails_with = ValueError("division by zero in rank")
         (waits,) = here.submit(spec())
-        await here.until(lambda: not here.service.health()["ok"])
+        await here.until(lambda: not here.service.health_summary()["ok"])
         assert "division by zero" in here.service.explain(waits)["text"]
         assert await here.ended(runs) == ["succeeded"]
         assert here.state(waits) == "pending"
         here.planner.fails_with = None
         assert await here.ended(waits) == ["succeeded"]
-        assert here.service.health()["ok"]
+        assert here.service.health_summary()["ok"]
         assert len(here.planner.snapshots) >= 2
 
     asyncio.run(_in(tmp_path, scene))

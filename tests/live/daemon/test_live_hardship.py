@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from live_cluster import CLUSTER, Live, live, spec
-from test_live_kills import gone, nursery, query, start
+from test_live_kills import daemon_parent, gone, query, start
 
 from argosy.live.api import create_app
 from argosy.live.backends.base import RunKey, Status
@@ -61,13 +61,13 @@ def test_a_full_disk(small_home: Path) -> None:
             filler = fill(small_home)
             with pytest.raises(NoSpace):
                 here.submit(spec())
-            await here.until(lambda: not here.service.health()["ok"])
+            await here.until(lambda: not here.service.health_summary()["ok"])
             await here.until(lambda: not any(run.alive for run in backend.runs.values()), "the runs to end")
             assert here.service.job(numbers[5]).state.value in ("pending", "starting", "running", "succeeded")
             filler.unlink()
             assert await here.ended(*numbers) == ["succeeded"] * 6
             assert [here.service.job(n).failures for n in numbers] == [0] * 6
-            await here.until(lambda: here.service.health()["ok"])
+            await here.until(lambda: here.service.health_summary()["ok"])
             here.submit(spec())
 
     asyncio.run(scene())
@@ -127,12 +127,12 @@ def test_a_backend_that_does_not_answer_loses_nothing(tmp_path: Path) -> None:
             (number,) = here.submit(spec("fake seconds=0.3"))
             await here.until(lambda: here.state(number) == "running")
             backend.deaf = True
-            await here.until(lambda: "no answer" in str(here.service.health()["problems"]))
+            await here.until(lambda: "no answer" in str(here.service.health_summary()["problems"]))
             await asyncio.sleep(0.5)
             assert here.state(number) == "running"
             backend.deaf = False
             assert await here.ended(number) == ["succeeded"] and here.service.job(number).generation == 1
-            await here.until(lambda: here.service.health()["ok"])
+            await here.until(lambda: here.service.health_summary()["ok"])
 
     asyncio.run(scene())
 
@@ -164,7 +164,7 @@ async def _in(home: Path, scene) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_sigterm_ends_the_daemon_and_not_the_jobs(tmp_path: Path) -> None:
-    with nursery(tmp_path, 6) as process:
+    with daemon_parent(tmp_path, 6) as process:
         daemon = start(process)
         state = tmp_path / "state"
         end = time.monotonic() + 60

@@ -22,8 +22,8 @@ LIMIT_S = 120.0
 
 
 @contextmanager
-def nursery(folder: Path, jobs: int) -> Iterator[subprocess.Popen[str]]:
-    script = Path(__file__).with_name("nursery.py")
+def daemon_parent(folder: Path, jobs: int) -> Iterator[subprocess.Popen[str]]:
+    script = Path(__file__).with_name("daemon_parent.py")
     words = [sys.executable, str(script), str(folder / "home"), str(folder / "state"), str(folder / "acks"), str(jobs)]
     with (folder / "errors").open("w") as errors:
         process = subprocess.Popen(
@@ -60,7 +60,7 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 def test_kill_the_daemon_at_random_moments(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     dice = random.Random(KILLS)
-    with nursery(tmp_path, JOBS) as process:
+    with daemon_parent(tmp_path, JOBS) as process:
         for _ in range(KILLS):
             daemon = start(process)
             time.sleep(dice.expovariate(1 / 0.12))

@@ -18,7 +18,7 @@ from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.cluster.limits import EVERYBODY, Limits, UserLimits
 from argosy.errors import UnknownName
 from argosy.live.backends.base import Part
-from argosy.live.daemon.limit_enforcement import Allowances, Headroom, holds
+from argosy.live.daemon.limit_enforcement import Headroom, LimitFilter, holds
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.user_limits import LimitBook
 from argosy.live.errors import NotFound, OverLimit
@@ -183,21 +183,21 @@ def test_elastic_jobs_do_not_grow_beyond_the_limit(tmp_path: Path) -> None:
 
 
 class Sandbox:
-    """Allowances and headroom alone, with starts, changes and ends at random."""
+    """LimitFilter and headroom alone, with starts, changes and ends at random."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.limits = store, LimitBook(store)
-        self.allowances = Allowances(store, self.limits, lambda job: True)
+        self.limit_filter = LimitFilter(store, self.limits, lambda job: True)
         self.service = Service(store, Home(store.path.parent), Cluster.uniform(8, 8), min_free_bytes=0)
 
     def settle(self) -> None:
         touched, self.store.touched = self.store.touched, set()
-        self.allowances.touch(touched)
-        self.allowances.settle()
+        self.limit_filter.touch(touched)
+        self.limit_filter.settle()
 
     def check_shown(self) -> None:
         """All that the policy could do with what it is shown stays within the limits."""
-        for owner, queue in self.allowances._queues.items():
+        for owner, queue in self.limit_filter._queues.items():
             limits = self.limits.of(owner)
             running = sum(holds(self.store.runs[n]) for n in queue.running)
             if limits.gpus is not None and any(n in queue.shown for n in queue.keys):

@@ -33,7 +33,7 @@ def test_a_backend_that_fails_without_a_message_is_told_by_its_kind(tmp_path: Pa
         backend = Mute(CLUSTER.nodes)
         async with live(tmp_path, backend=backend) as running:
             backend.polls_fail = True
-            problem = running.service.standing
+            problem = running.service.health
             await running.until(lambda: problem.backend_problem == "fake: TimeoutError")
             backend.polls_fail, backend.launches_fail = False, True
             (number,) = running.submit(spec())

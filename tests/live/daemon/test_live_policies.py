@@ -81,10 +81,10 @@ def test_it_drives_the_daemon(tmp_path: Path, policy: str) -> None:
             if key in backend.runs and backend.runs[key].alive:
                 backend.kill(key)
             assert set(await here.ended(*numbers)) == {"succeeded"}
-            assert here.service.health()["ok"], here.service.health()
+            assert here.service.health_summary()["ok"], here.service.health_summary()
         finally:
             daemon.stop()
             await asyncio.wait_for(task, 60)
-        assert not backend.violations and daemon.service.standing.faults == 0
+        assert not backend.violations and daemon.service.health.faults == 0
 
     asyncio.run(scene())

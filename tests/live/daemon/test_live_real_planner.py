@@ -32,7 +32,7 @@ def test_a_real_policy_drives_the_daemon(tmp_path: Path) -> None:
         first = here.submit(*[spec("fake seconds=6", resources={"gpus": 2}) for _ in range(2)])
         await here.until(lambda: all(here.state(n) == "running" for n in first))
         (waits,) = here.submit(spec("fake seconds=0.2"))
-        await here.until(lambda: waits in here.daemon.keeper.tidings.known)
+        await here.until(lambda: waits in here.daemon.bookkeeper.feed.known)
         told = await here.service.explain_now(waits)
         assert told["category"] not in ("new", "policy-failed") and told["text"], told
         here.service.cancel(first[:1])
@@ -96,7 +96,7 @@ def test_nobody_waits_for_one_who_does_not_leave_while_another_place_is_free(tmp
         here.service.cancel([next(n for n in others if n != waits)])
         await here.until(lambda: here.state(waits) == "running")
         assert here.state(stubborn) == "stopping"
-        await here.daemon._planning._planner.close()  # its successor hears of it, too
+        await here.daemon._planner_client._planner.close()  # its successor hears of it, too
         here.service.cancel([waits])
         (last,) = here.submit(spec("fake seconds=600"))
         await here.until(lambda: here.state(last) == "running")
@@ -119,7 +119,7 @@ def test_a_date_that_no_clock_can_count_to_holds_up_nobody(tmp_path: Path) -> No
         here.service.cancel([1])
         (other,) = here.submit(spec(), owner="ben")
         assert await here.ended(2, other) == ["succeeded"] * 2
-        assert here.service.health()["ok"]
+        assert here.service.health_summary()["ok"]
 
     asyncio.run(play(tmp_path, begin))
     asyncio.run(play(tmp_path, go_on))

@@ -13,7 +13,7 @@ from argosy.live.backends.base import Part, Phase, RunKey, Status
 from argosy.live.daemon.observe import (
     MAX_LOSSES,
     Moment,
-    Seen,
+    RowUpdate,
     end,
     good_checkpoints,
     launch_failed,
@@ -44,7 +44,7 @@ def at(*devices: int, paused: bool = False, milli: int = 1000) -> Placement:
     return Placement((Part("n0", devices, milli),), paused)
 
 
-def kinds(seen: list[Seen]) -> dict[int, str]:
+def kinds(seen: list[RowUpdate]) -> dict[int, str]:
     return {one.job.id: one.events[0][0] for one in seen}
 
 
@@ -60,32 +60,32 @@ RUNS = State.RUNNING
 
 def test_a_free_place_is_taken_and_a_held_one_waited_for() -> None:
     out = think([job(1, RUNS), job(2), job(3)], [run(1, 0)], {1: at(0), 2: at(0), 3: at(1)})
-    assert kinds(out.seen) == {3: "starting"} and out.blocked == {2: {1}}
-    new = out.seen[0]
+    assert kinds(out.updates) == {3: "starting"} and out.blocked == {2: {1}}
+    new = out.updates[0]
     assert new.job.generation == 2 and new.run.generation == 2 and new.job.state is State.STARTING
 
 
 def test_who_is_stopped_holds_its_place_until_it_is_gone() -> None:
     out = think([job(1, RUNS), job(2)], [run(1, 0)], {2: at(0)})
-    assert kinds(out.seen) == {1: "stopping"} and out.blocked == {2: {1}}
-    again = think([out.seen[0].job, job(2)], [out.seen[0].run], {2: at(0)})
-    assert again.seen == [] and again.blocked == {2: {1}}
+    assert kinds(out.updates) == {1: "stopping"} and out.blocked == {2: {1}}
+    again = think([out.updates[0].job, job(2)], [out.updates[0].run], {2: at(0)})
+    assert again.updates == [] and again.blocked == {2: {1}}
 
 
 def test_a_resize_holds_both_places_until_it_is_in_force() -> None:
     out = think([job(1, RUNS), job(2)], [run(1, 0, 1)], {1: at(0, 2), 2: at(1)})
-    assert kinds(out.seen) == {1: "moving"} and out.blocked == {2: {1}}
-    moved = out.seen[0].run
+    assert kinds(out.updates) == {1: "moving"} and out.blocked == {2: {1}}
+    moved = out.updates[0].run
     assert moved.version == 2 and moved.former == at(0, 1).parts
     seen = observe(job(1, RUNS), moved, Status(RunKey(1, 1), Phase.RUNNING, 2), AT)
     assert seen is not None and seen.run.former is None
-    assert kinds(think([job(1, RUNS), job(2)], [seen.run], {1: at(0, 2), 2: at(1)}).seen) == {2: "starting"}
+    assert kinds(think([job(1, RUNS), job(2)], [seen.run], {1: at(0, 2), 2: at(1)}).updates) == {2: "starting"}
 
 
 def test_without_the_sdk_a_change_is_a_stop() -> None:
     out = think([job(1, RUNS)], [run(1, 0)], {1: at(1)}, hot=False)
-    assert out.seen[0].run.stop is Stop.MOVED
-    assert kinds(think([job(1, RUNS)], [run(1, 0)], {1: at(0, paused=True)}, hot=False).seen) == {1: "pausing"}
+    assert out.updates[0].run.stop is Stop.MOVED
+    assert kinds(think([job(1, RUNS)], [run(1, 0)], {1: at(0, paused=True)}, hot=False).updates) == {1: "pausing"}
 
 
 def test_turns_on_one_device() -> None:
@@ -93,58 +93,58 @@ def test_turns_on_one_device() -> None:
     a, b = run(1, 0), run(2, 0, paused=True)
     jobs = [job(1, RUNS), job(2, RUNS)]
     out = think(jobs, [a, b], {1: at(0, paused=True), 2: at(0)})
-    assert kinds(out.seen) == {1: "pausing"}
-    paused = out.seen[0].run
-    assert think(jobs, [paused, b], {1: at(0, paused=True), 2: at(0)}).seen == []
+    assert kinds(out.updates) == {1: "pausing"}
+    paused = out.updates[0].run
+    assert think(jobs, [paused, b], {1: at(0, paused=True), 2: at(0)}).updates == []
     acknowledged = replace(paused, former=None)
-    assert kinds(think(jobs, [acknowledged, b], {1: at(0, paused=True), 2: at(0)}).seen) == {2: "continuing"}
+    assert kinds(think(jobs, [acknowledged, b], {1: at(0, paused=True), 2: at(0)}).updates) == {2: "continuing"}
 
 
 def test_two_that_want_each_others_place_do_not_wait_for_ever() -> None:
     out = think([job(1, RUNS), job(2, RUNS)], [run(1, 0), run(2, 1)], {1: at(1), 2: at(0)})
-    assert [one.run.stop for one in out.seen] == [Stop.MOVED]
+    assert [one.run.stop for one in out.updates] == [Stop.MOVED]
 
 
 def test_a_chain_of_moves_is_waited_for() -> None:
     """1 waits for 2, which waits for 3, which is leaving."""
     jobs = [job(1, RUNS), job(2, RUNS), job(3, State.STOPPING)]
     out = think(jobs, [run(1, 0), run(2, 1), run(3, 2, stop=Stop.PREEMPTED)], {1: at(1), 2: at(2)})
-    assert out.seen == []
+    assert out.updates == []
 
 
 def test_the_young_are_left_their_least_time() -> None:
     young = [job(1, RUNS, spec={"min_runtime": 95})]
-    assert think(young, [run(1, 0)], {}).seen == []
-    assert kinds(think(young, [run(1, 0)], {}, now=Moment(107.0, 1e9)).seen) == {1: "stopping"}
+    assert think(young, [run(1, 0)], {}).updates == []
+    assert kinds(think(young, [run(1, 0)], {}, now=Moment(107.0, 1e9)).updates) == {1: "stopping"}
 
 
 def test_one_that_never_gets_going_can_be_taken_too() -> None:
     starting = run(1, 0, running_s=None, launched_s=AT.now - 5)
-    assert think([job(1, State.STARTING)], [starting], {}).seen == []
+    assert think([job(1, State.STARTING)], [starting], {}).updates == []
     later = Moment(AT.now + 60, 1e9)
-    assert kinds(think([job(1, State.STARTING)], [starting], {}, now=later).seen) == {1: "stopping"}
+    assert kinds(think([job(1, State.STARTING)], [starting], {}, now=later).updates) == {1: "stopping"}
 
 
 def test_what_the_policy_has_not_heard_of_is_left_alone() -> None:
     out = think([job(1, RUNS), job(2)], [run(1, 0)], {2: at(1)}, untouched=(1, 2))
-    assert out.seen == [] and out.blocked == {}
+    assert out.updates == [] and out.blocked == {}
 
 
 def test_a_stray_keeps_its_device_and_its_job_from_starting() -> None:
     stray = run(2, 1)
     out = think([job(1), job(2)], [], {1: at(1), 2: at(0)}, strays=(stray,))
-    assert out.seen == [] and set(out.blocked) == {1, 2}
+    assert out.updates == [] and set(out.blocked) == {1, 2}
 
 
 def test_a_change_that_never_comes_into_force_becomes_a_restart() -> None:
     waiting = run(1, 0, former=at(1).parts, settled_s=AT.now - CHANGE_LIMIT_S - 1)
-    assert think([job(1, RUNS)], [waiting], {1: at(0)}).seen[0].run.stop is Stop.MOVED
+    assert think([job(1, RUNS)], [waiting], {1: at(0)}).updates[0].run.stop is Stop.MOVED
 
 
 def test_shares_add_up() -> None:
     half = [run(1, 0, parts=at(0, milli=500).parts)]
     out = think([job(1, RUNS), job(2), job(3)], half, {1: at(0, milli=500), 2: at(0, milli=500), 3: at(0, milli=500)})
-    assert kinds(out.seen) == {2: "starting"} and out.blocked == {3: {1, 2}}
+    assert kinds(out.updates) == {2: "starting"} and out.blocked == {3: {1, 2}}
 
 
 def test_orders_follow_from_rows_and_reports_alone() -> None:
@@ -276,12 +276,12 @@ def test_whatever_is_wanted_nobody_meets_and_the_same_again_changes_nothing(data
             wanted[row.id] = at(*sorted(chosen))
     hot = data.draw(st.booleans())
     out = think(jobs, runs, wanted, hot=hot)
-    now = {r.job: r for r in runs} | {one.run.job: one.run for one in out.seen}
+    now = {r.job: r for r in runs} | {one.run.job: one.run for one in out.updates}
     holders: dict[int, int] = {}
     for row in now.values():
         for device in {d for part in row.parts + (row.former or ()) for d in part.devices}:
             assert holders.setdefault(device, row.job) == row.job, f"device {device} is given out twice"
-    after = {j.id: j for j in jobs} | {one.job.id: one.job for one in out.seen}
-    for one in out.seen:
+    after = {j.id: j for j in jobs} | {one.job.id: one.job for one in out.updates}
+    for one in out.updates:
         check(one.job.id, next(j.state for j in jobs if j.id == one.job.id), one.job.state)
-    assert think(list(after.values()), list(now.values()), wanted, hot=hot).seen == []
+    assert think(list(after.values()), list(now.values()), wanted, hot=hot).updates == []

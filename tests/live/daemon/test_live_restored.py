@@ -180,7 +180,7 @@ def test_a_second_daemon_is_refused_though_the_lock_was_removed(tmp_path: Path) 
                 async with live(tmp_path, app=create_app):
                     pass
             assert {name: (tmp_path / name).read_bytes() for name in written} == written
-            assert (tmp_path / "socket").exists() and here.service.health()["ok"]
+            assert (tmp_path / "socket").exists() and here.service.health_summary()["ok"]
 
     asyncio.run(scene())
 

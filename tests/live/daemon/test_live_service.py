@@ -73,7 +73,7 @@ def test_a_nearly_full_disk_takes_nothing_in(service: Service, tmp_path: Path) -
     full = Service(service.store, service.home, CLUSTER, min_free_bytes=2**60)
     with pytest.raises(NoSpace, match="nearly full"):
         full.submit([spec()], "ann")
-    assert not full.health()["ok"] and service.submit([spec()], "ann") == [1]
+    assert not full.health_summary()["ok"] and service.submit([spec()], "ann") == [1]
 
 
 def test_what_is_submitted_at_the_same_time_is_written_together(service: Service) -> None:

@@ -80,6 +80,6 @@ def test_the_page_names_every_key_of_a_job_file(model: type[JobSpec]) -> None:
 
 
 def test_the_pages_code_for_a_backend_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks(DOCS / "live.md", "python")
-    exec(compile(code, "live.md", "exec"), {})
+    (code,) = blocks(DOCS / "write-a-backend.md", "python")
+    exec(compile(code, "write-a-backend.md", "exec"), {})
     assert "exited with code 0" in capsys.readouterr().out

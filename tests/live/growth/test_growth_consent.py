@@ -13,7 +13,7 @@ import argosy
 from argosy.errors import InputError
 from argosy.sdk.checkpoints.files import steps
 from argosy.sdk.growth.growth import consent
-from argosy.sdk.growth.in_place_model import Body
+from argosy.sdk.growth.in_place_model import InPlaceModel
 from argosy.sdk.training import Backwards
 
 
@@ -45,11 +45,11 @@ def test_a_grown_network_goes_on_by_hand_and_only_with_consent(tmp_path: Path) -
         model, optimizer = _objects()
         job.setup(model, optimizer)
         for (x,) in job.batches(_loader(), epochs=1):
-            gardener = job._growth._gardener if job._growth else None
-            assert gardener is not None
+            grower = job._growth._grower if job._growth else None
+            assert grower is not None
             if job.step == 1:  # by hand there are no spare slots: do what they would have brought about
-                _deepen(gardener._body)
-                gardener._left, gardener._example = [1.0], torch.randn(2, 2)
+                _deepen(grower._network)
+                grower._left, grower._example = [1.0], torch.randn(2, 2)
                 assert job._growth
                 job._growth._train_what_is_there()
             optimizer.zero_grad()
@@ -71,7 +71,7 @@ def _objects() -> tuple[nn.Module, torch.optim.Optimizer]:
     return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
-def _deepen(body: Body) -> None:
+def _deepen(body: InPlaceModel) -> None:
     from argosy.grow import Surgery
 
     body.become(body.grown([Surgery("deepen", "0")], torch.randn(4, 2)))

@@ -10,14 +10,14 @@ import pytest
 from strangers import public_folder
 from yard import Yard
 
-from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.backends.local.zygote_pool import ZygotePool
 
 
 @pytest.fixture(scope="session")
 def warm_interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("zygotes")
     yield folder
-    Zygotes(folder).end()
+    ZygotePool(folder).end()
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ with open(os.path.join(here, "says")) as file:
 listener = socket.socket(fileno=int(sys.argv[2]))
 while True:
     connection, _ = listener.accept()
-    if connection.recv(64) == b"nursery\n":
+    if connection.recv(64) == b"spawner\n":
         break
     connection.close()
 claimed = says.get("spawner", os.getpid())
-connection.sendall(json.dumps({"op": "nursery", "pid": claimed}).encode() + b"\n")
+connection.sendall(json.dumps({"op": "spawner", "pid": claimed}).encode() + b"\n")
 if "raw" in says:
     fds = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
     try:

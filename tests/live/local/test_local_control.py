@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.live.supervisor.message_server import MOST_COMPLAINTS, Line, LineServer, Message
+from argosy.live.supervisor.message_server import MOST_COMPLAINTS, Connection, Message, MessageServer
 from argosy.live.supervisor.reactor import Reactor
 
 
@@ -16,12 +16,12 @@ def test_nonsense_ends_no_supervisor_and_fills_no_disk(tmp_path: Path, capsys: p
     """Whatever a message makes fail, the next one is heard; only the first few are complained of."""
     heard: list[Message] = []
 
-    def hear(line: Line, message: Message) -> None:
+    def hear(line: Connection, message: Message) -> None:
         heard.append(message)
         float(message["number"])
         [][message["number"]]
 
-    server = LineServer(Reactor(), tmp_path / "control", {os.getuid()}, hear)
+    server = MessageServer(Reactor(), tmp_path / "control", {os.getuid()}, hear)
     with socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "control"))
         worker.sendall(b'{"number": ' + b"9" * 400 + b'}\n{}\n{"number": 1}\n{"number": []}\n' * 50)

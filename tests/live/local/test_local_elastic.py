@@ -75,9 +75,9 @@ def test_many_resizes_leave_nothing_behind(yard: Yard) -> None:
     for version in range(2, 22):
         resize(yard, key, version, {"n1": [0, 1]} if version % 2 == 0 else {"n1": [0]})
         if version % 2:
-            counts.append([len(os.listdir(f"/proc/{record[who]}/fd")) for who in ("pid", "nursery")])
+            counts.append([len(os.listdir(f"/proc/{record[who]}/fd")) for who in ("pid", "spawner")])
     assert all(last <= first + 4 for first, last in zip(counts[0], counts[-1]))  # some may just be closing
-    assert len(process_table.descendants([record["nursery"]])) <= 2  # the worker, and the store where there is torch
+    assert len(process_table.descendants([record["spawner"]])) <= 2  # the worker, and the store where there is torch
 
 
 def test_one_that_somebody_else_asks_to_leave_is_not_taken_for_complete(yard: Yard) -> None:
@@ -260,10 +260,10 @@ def test_a_stale_wish_changes_nothing(yard: Yard) -> None:
 
 def test_the_death_of_the_zygote_disturbs_no_run(yard: Yard) -> None:
     key = start(yard, {"n1": [0]})
-    nursery = process_table.process(yard.record(key, "supervisor")["nursery"])
-    assert nursery is not None
-    kill(nursery.parent)
-    wait_until(lambda: not alive(nursery.parent))
+    spawner = process_table.process(yard.record(key, "supervisor")["spawner"])
+    assert spawner is not None
+    kill(spawner.parent)
+    wait_until(lambda: not alive(spawner.parent))
     status = resize(yard, key, 2, {"n1": [0, 1]})
     assert status.hot and len(yard.workers(key)) == 2
     other = yard.launch(yard.script("print('warm again')"), job=2)

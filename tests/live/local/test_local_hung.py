@@ -23,15 +23,15 @@ from yard import PATIENCE_S, PYTHON, Yard, alive, wait_until
 from argosy.live.backends.base import LaunchError, Phase, RunKey
 from argosy.live.backends.local import zygote_pool
 from argosy.live.backends.local.backend import LocalBackend
-from argosy.live.backends.local.bounded_threads import Lanes, TooSlow
-from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.backends.local.bounded_threads import BoundedThreads, TooSlow
+from argosy.live.backends.local.zygote_pool import ZygotePool
 from argosy.live.daemon_log import LOGGER
 from argosy.live.supervisor import process_table
 
 
 @pytest.fixture
-def warm(tmp_path: Path) -> Iterator[Zygotes]:
-    made = Zygotes(tmp_path / "zygotes", warm_limit_s=5.0)
+def warm(tmp_path: Path) -> Iterator[ZygotePool]:
+    made = ZygotePool(tmp_path / "zygotes", warm_limit_s=5.0)
     yield made
     made.end()
 
@@ -45,13 +45,13 @@ def hung(tmp_path: Path) -> Path:
     return path
 
 
-def of(zygotes: Zygotes) -> set[int]:
+def of(zygotes: ZygotePool) -> set[int]:
     """All processes of its zygotes."""
     sessions = {record["session"] for record in warm_records(zygote_pool.folder)}
     return {found.pid for found in process_table.all_processes() if found.session in sessions}
 
 
-def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: Zygotes, hung: Path) -> None:
+def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: ZygotePool, hung: Path) -> None:
     began = time.monotonic()
     paths = {warm.ensure(str(hung), {}, {}, None) for _ in range(100)}
     assert len(paths) == 1 and None not in paths and time.monotonic() - began < 30
@@ -65,7 +65,7 @@ def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: Zygot
     wait_until(lambda: warm.tend() or '"warm": true' in other.with_suffix(".json").read_text())
 
 
-def test_an_interpreter_that_stops_answering_later_is_killed_too(warm: Zygotes) -> None:
+def test_an_interpreter_that_stops_answering_later_is_killed_too(warm: ZygotePool) -> None:
     path = warm.ensure(PYTHON, {}, dict(os.environ), None)
     assert path is not None
     wait_until(lambda: warm.tend() or '"warm": true' in path.with_suffix(".json").read_text())
@@ -75,7 +75,7 @@ def test_an_interpreter_that_stops_answering_later_is_killed_too(warm: Zygotes) 
     wait_until(lambda: warm.tend() or not alive(pid))
 
 
-def test_one_user_cannot_have_all_the_warm_interpreters(warm: Zygotes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_user_cannot_have_all_the_warm_interpreters(warm: ZygotePool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zygote_pool, "MOST", 5)
     mine = [warm.ensure(PYTHON, {"OMP_NUM_THREADS": str(n)}, dict(os.environ), None) for n in range(6)]
     assert [path is not None for path in mine] == [True] * 4 + [False] * 2
@@ -118,7 +118,7 @@ def test_polls_and_stops_go_on_while_launches_hang(yard: Yard, monkeypatch: pyte
 
 def test_who_hangs_holds_up_only_his_own() -> None:
     async def try_it() -> list[str]:
-        lanes = Lanes(2, 0.5)
+        lanes = BoundedThreads(2, 0.5)
         outcomes: list[str] = []
 
         async def call(user: str, seconds: float) -> None:
@@ -185,7 +185,7 @@ def test_a_supervisor_that_hangs_is_killed_with_all_it_has(yard: Yard) -> None:
 def test_a_run_ends_although_nobody_reports_the_ends_of_its_workers(yard: Yard) -> None:
     key = yard.launch(STUBBORN)
     runaway = int(yard.wait_log(key, "ready").split()[0])
-    os.kill(yard.record(key, "supervisor")["nursery"], signal.SIGSTOP)
+    os.kill(yard.record(key, "supervisor")["spawner"], signal.SIGSTOP)
     yard.stop(key, 0.0)
     assert "did not leave in time" in yard.end(key).message
     assert not alive(runaway)

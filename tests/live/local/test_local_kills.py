@@ -1,4 +1,4 @@
-"""Tests that really kill: supervisors, nurseries, escaped children; and daemons that come back and find their runs."""
+"""Tests that really kill: supervisors, spawners, escaped children; and daemons that come back and find their runs."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def test_a_killed_supervisor_leaves_nobody_behind_and_its_end_is_told(yard: Yard
     assert yard.poll()[key].phase is Phase.EXITED
 
 
-def test_a_killed_nursery_ends_the_run(yard: Yard) -> None:
+def test_a_killed_spawner_ends_the_run(yard: Yard) -> None:
     key = yard.launch(yard.script(ESCAPE + "time.sleep(600)"))
     yard.wait_log(key, "escaped")
     worker = yard.workers(key)[0]
-    kill(yard.record(key, "supervisor")["nursery"])
+    kill(yard.record(key, "supervisor")["spawner"])
     assert yard.end(key).exit_code is None
     wait_until(lambda: not alive(worker) and not alive(escaped(yard)))
 

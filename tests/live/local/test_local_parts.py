@@ -15,7 +15,7 @@ from argosy.live.backends.base import Assignment, LaunchError, Part
 from argosy.live.backends.local import machine
 from argosy.live.backends.local.command import read_at_start, understand
 from argosy.live.supervisor.cgroups import Cgroup
-from argosy.live.supervisor.exit_status import End, verdict
+from argosy.live.supervisor.exit_status import WorkerEnd, exit_status
 from argosy.live.supervisor.log_writer import LogFile, Splitter
 from argosy.live.supervisor.places import Places, slots
 from argosy.live.supervisor.progress import ProgressReader
@@ -155,7 +155,7 @@ def test_a_pattern_that_takes_too_long_is_given_up() -> None:
     assert reader.given_up and time.monotonic() - before < 30
 
 
-SEGV, KILL, ERROR, FINE = End(-11, "segv"), End(-9, "kill"), End(1, "error"), End(0, "")
+SEGV, KILL, ERROR, FINE = WorkerEnd(-11, "segv"), WorkerEnd(-9, "kill"), WorkerEnd(1, "error"), WorkerEnd(0, "")
 
 
 @pytest.mark.parametrize(
@@ -164,17 +164,17 @@ SEGV, KILL, ERROR, FINE = End(-11, "segv"), End(-9, "kill"), End(1, "error"), En
         ([FINE], False, 0),
         ([FINE, ERROR, KILL], False, 1),
         ([SEGV, KILL], False, -11),
-        ([KILL, End(0, "", done=True)], True, 0),  # one was lost and replaced
-        ([End(0, "", left=True), KILL], True, -9),  # one left on a resize, the last was killed
-        ([End(0, "", done=True), End(1, "evaluation", done=True)], True, 1),
-        ([End(0, "", done=True), KILL], True, 0),
-        ([End(-9, "", done=True)], True, -9),
+        ([KILL, WorkerEnd(0, "", done=True)], True, 0),  # one was lost and replaced
+        ([WorkerEnd(0, "", left=True), KILL], True, -9),  # one left on a resize, the last was killed
+        ([WorkerEnd(0, "", done=True), WorkerEnd(1, "evaluation", done=True)], True, 1),
+        ([WorkerEnd(0, "", done=True), KILL], True, 0),
+        ([WorkerEnd(-9, "", done=True)], True, -9),
         ([FINE], True, 0),  # it ended in order without the closing words
-        ([End(0, "", left=True)], True, -15),
+        ([WorkerEnd(0, "", left=True)], True, -15),
     ],
 )
-def test_the_end_of_a_run_follows_from_the_ends_of_its_workers(ends: list[End], hot: bool, code: int) -> None:
-    assert verdict(ends, hot=hot)[0] == code
+def test_the_end_of_a_run_follows_from_the_ends_of_its_workers(ends: list[WorkerEnd], hot: bool, code: int) -> None:
+    assert exit_status(ends, hot=hot)[0] == code
 
 
 def test_records_appear_whole_and_nonsense_is_none(tmp_path: Path) -> None:

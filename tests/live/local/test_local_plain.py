@@ -180,7 +180,7 @@ def test_nobody_inherits_our_descriptors(yard: Yard) -> None:
         key = yard.launch(yard.script("import time; print('here'); time.sleep(600)"))
         yard.wait_log(key, "here")
         record = yard.record(key, "supervisor")
-        for pid in (record["pid"], record["nursery"], yard.workers(key)[0]):
+        for pid in (record["pid"], record["spawner"], yard.workers(key)[0]):
             folder = f"/proc/{pid}/fd"
             open_files = {os.path.realpath(f"{folder}/{fd}") for fd in os.listdir(folder)}
             assert str(secret) not in open_files

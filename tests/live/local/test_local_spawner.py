@@ -16,7 +16,7 @@ from strangers import ANN, BEN, SYSTEM_PYTHON, as_root
 from yard import Yard, alive
 
 from argosy.live.backends.base import Phase, RunKey, Status
-from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.backends.local.zygote_pool import ZygotePool
 from argosy.live.supervisor import process_table
 from argosy.live.supervisor.cleanup import clean_up
 
@@ -30,7 +30,7 @@ def shared(make_yard: Callable[..., Yard], place: Path) -> Iterator[Yard]:
     yard.zygotes = yard.home / "zygotes"  # not to be shared with other tests
     yard.backend = yard.another_backend()
     yield yard
-    Zygotes(yard.zygotes).end()
+    ZygotePool(yard.zygotes).end()
     yard.clear()
 
 

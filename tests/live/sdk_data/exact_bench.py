@@ -89,7 +89,7 @@ class Worker:
             while self.position.step < until:
                 self.step(kill == self.number and self.position.step == until - 1)
         except GroupBroken:
-            group.bury()
+            group.abandon()
         else:
             group.close()
 

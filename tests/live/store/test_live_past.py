@@ -20,9 +20,9 @@ ENDED = 300
 def start(home: Home, store: Store) -> Bookkeeper:
     """What a daemon asks of the past before its first decision."""
     service = Service(store, home, Cluster.uniform(2, 2))
-    keeper = Bookkeeper(store, service.standing, service.metrics)
-    keeper.taken = home.newest_generations(store.jobs)
-    return keeper
+    bookkeeper = Bookkeeper(store, service.health, service.metrics)
+    bookkeeper.taken = home.newest_generations(store.jobs)
+    return bookkeeper
 
 
 def test_no_question_at_the_start_reads_or_sorts_a_whole_table(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_no_question_at_the_start_reads_or_sorts_a_whole_table(tmp_path: Path) -
     store = Store(home.database)
     store._db.set_trace_callback(asked.add)
     store._load()
-    start(home, store).tidings.snapshot(None)
+    start(home, store).feed.snapshot(None)
     store._db.set_trace_callback(None)
     plans = {sql: str(store.query(f"EXPLAIN QUERY PLAN {sql}")) for sql in asked if sql.startswith("SELECT")}
     for sql, plan in plans.items():
@@ -46,6 +46,6 @@ def test_a_new_planner_learns_from_the_jobs_that_ended_last(tmp_path: Path, monk
     fill(tmp_path, ENDED)
     monkeypatch.setattr(planner_feed, "TEACHING", 3)
     store = Store(tmp_path / "argosy.db")
-    snapshot = start(Home(tmp_path), store).tidings.snapshot(None)
+    snapshot = start(Home(tmp_path), store).feed.snapshot(None)
     assert [one.facts.id for one in snapshot.ended] == [ENDED - 2, ENDED - 1, ENDED]
     store.close()

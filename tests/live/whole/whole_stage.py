@@ -31,7 +31,7 @@ class Stage:
         self.work.mkdir()
         self._errors = (folder / "errors").open("w+")
         self._parent = subprocess.Popen(
-            [sys.executable, str(HERE / "whole_nursery.py"), str(self.home)], stdin=subprocess.PIPE,
+            [sys.executable, str(HERE / "whole_daemon_parent.py"), str(self.home)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True,
         )  # fmt: skip
         self.daemon = 0

@@ -37,7 +37,7 @@ async def alive() -> dict[str, str]:
 @router.get("/readyz", responses={503: {"model": m.Readiness, "description": "jobs are not being scheduled"}})
 async def ready(request: Request, response: Response) -> m.Readiness:
     """Does it schedule jobs? 503 if not; `/v1/health` says why to those who have a token."""
-    ok = service_of(request).health()["ok"]
+    ok = service_of(request).health_summary()["ok"]
     response.status_code = 200 if ok else 503
     return m.Readiness(status="ok" if ok else "not ready")
 
@@ -51,7 +51,7 @@ async def metrics(request: Request, caller: Person) -> Response:
 @guarded.get("/health")
 async def health(request: Request, caller: Person) -> dict[str, Any]:
     """Policy, planner, backend: how they do."""
-    told: dict[str, Any] = clean(service_of(request).health())
+    told: dict[str, Any] = clean(service_of(request).health_summary())
     return told
 
 

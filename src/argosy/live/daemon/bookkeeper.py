@@ -14,12 +14,12 @@ from argosy.live import sanitize
 from argosy.live.backends.base import Phase, RunKey, Status
 from argosy.live.daemon import observe, pruning
 from argosy.live.daemon.dispatcher import Failure
-from argosy.live.daemon.health import Standing
-from argosy.live.daemon.limit_enforcement import Allowances, Headroom
+from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.limit_enforcement import Headroom, LimitFilter
 from argosy.live.daemon.metrics import Metrics
-from argosy.live.daemon.observe import Moment, Seen
+from argosy.live.daemon.observe import Moment, RowUpdate
 from argosy.live.daemon.pending_reason import reason, waits_outside
-from argosy.live.daemon.planner_feed import Tidings
+from argosy.live.daemon.planner_feed import PlannerFeed
 from argosy.live.daemon.reconcile import Call, Placement, due, limits, reconcile, stop
 from argosy.live.daemon.user_limits import LimitBook
 from argosy.live.daemon.views import place
@@ -32,14 +32,14 @@ MISSES, MISSED_S = 3, 3.0  # a run counts as lost after so many polls in a row w
 
 
 class Bookkeeper:
-    def __init__(self, store: Store, standing: Standing, metrics: Metrics, pauses_cold: bool = True,
+    def __init__(self, store: Store, health: DaemonHealth, metrics: Metrics, pauses_cold: bool = True,
                  limits: LimitBook | None = None) -> None:
-        self.store, self.standing, self.metrics, self.pauses_cold = store, standing, metrics, pauses_cold
+        self.store, self.health, self.metrics, self.pauses_cold = store, health, metrics, pauses_cold
         self.limits = limits or LimitBook(store)
-        self.allowances = Allowances(store, self.limits, lambda job: waits_outside(job, store) is None)
-        standing.limited = self.allowances.reason
-        self.tidings = Tidings(store, lambda job: waits_outside(job, store) is None and self.allowances.shows(job),
-                               self.allowances.most_gpus)  # fmt: skip
+        self.limit_filter = LimitFilter(store, self.limits, lambda job: waits_outside(job, store) is None)
+        health.limited = self.limit_filter.reason
+        self.feed = PlannerFeed(store, lambda job: waits_outside(job, store) is None and self.limit_filter.shows(job),
+                               self.limit_filter.most_gpus)  # fmt: skip
         self.placements: dict[int, Placement] | None = None  # None: the policy has not spoken yet
         self._untouched: set[int] = set()
         self._statuses: dict[RunKey, Status] = {}
@@ -66,7 +66,7 @@ class Bookkeeper:
         failures = failures or {}
         self._statuses = {status.key: status for status in statuses}
         self._note_touched(at)
-        seen: list[tuple[Seen, Status | None]] = []
+        seen: list[tuple[RowUpdate, Status | None]] = []
         told: list[tuple[Job, RunRow, Status]] = []
         for number, run in store.runs.items():
             job, status = store.jobs[number], self._statuses.get(run.key)
@@ -77,7 +77,7 @@ class Bookkeeper:
                 if status.report and status.report != self._raw.get(number):
                     self._raw[number] = status.report
                     store.reports[number] = said = sanitize.report(status.report)
-                    self.tidings.heard(number, run, said, at.now)
+                    self.feed.heard(number, run, said, at.now)
                 if self._unread(status):
                     told.append((job, run, status))
                 new = observe.observe(job, run, status, at) or self._limited(job, run, at)
@@ -101,7 +101,7 @@ class Bookkeeper:
                 self._after(new)
         self._find_strays()
         self._note_touched(at)
-        self.tidings.look_for_leavers(at.now)
+        self.feed.look_for_leavers(at.now)
 
     # what should be
 
@@ -109,8 +109,8 @@ class Bookkeeper:
         """Take over the policy's answer. Jobs of which it did not know the newest are left as they are."""
         running = decision.running.items()
         self.placements = {number: Placement(share.parts, share.paused) for number, share in running if number > 0}
-        self._untouched = self.tidings.overtaken()
-        self.standing.decided_s = self.store.clock.now()
+        self._untouched = self.feed.overtaken()
+        self.health.decided_s = self.store.clock.now()
         at = self._moment()
         refused = [(self.store.jobs[n], why) for n, why in decision.refused.items() if n in self.store.jobs]
         waiting = [(job, why) for job, why in refused if job.state is State.PENDING]
@@ -130,14 +130,14 @@ class Bookkeeper:
             headroom = Headroom(self.limits.of, store.jobs, store.runs)
             outcome = reconcile(store.jobs, store.runs, self.placements, self._untouched, hot, self._strays.values(),
                                at, self.pauses_cold, self.taken, headroom)  # fmt: skip
-            if outcome.seen:
+            if outcome.updates:
                 with store.transaction() as changes:
-                    for new in outcome.seen:
+                    for new in outcome.updates:
                         self._save(changes, new)
-                for new in outcome.seen:
+                for new in outcome.updates:
                     self._count(new)
-            self.tidings.blocked = outcome.blocked
-            self.standing.starts = {number: self._blocked(number, others) for number, others in outcome.blocked.items()}
+            self.feed.blocked = outcome.blocked
+            self.health.starts = {number: self._blocked(number, others) for number, others in outcome.blocked.items()}
         return due(store.runs, self._statuses)
 
     def stop_everything(self) -> None:
@@ -153,13 +153,13 @@ class Bookkeeper:
     def _moment(self) -> Moment:
         return Moment(self.store.clock.now(), self.store.clock.wall())
 
-    def _save(self, changes: Transaction, new: Seen) -> None:
+    def _save(self, changes: Transaction, new: RowUpdate) -> None:
         changes.save(new.job)
         changes.save_run(new.run)
         for kind, text in new.events:
             changes.event(new.job, kind, text)
 
-    def _after(self, new: Seen) -> None:
+    def _after(self, new: RowUpdate) -> None:
         """Memory that goes with a run."""
         self._count(new)
         if new.run.ended_s is None:
@@ -172,7 +172,7 @@ class Bookkeeper:
         if self.placements is not None and not planned:
             self.placements.pop(new.job.id, None)  # the policy must hear of it before it runs again
 
-    def _count(self, new: Seen) -> None:
+    def _count(self, new: RowUpdate) -> None:
         for kind, text in new.events:
             counter = {
                 "starting": self.metrics.starts, "resizing": self.metrics.resizes, "moving": self.metrics.moves,
@@ -185,7 +185,7 @@ class Bookkeeper:
             note(text, logging.DEBUG, job=new.job.id, generation=new.run.generation, kind=kind)
 
     def _absent(self, job: Job, run: RunRow, failure: Failure | None, under_way: Callable[[RunKey], bool],
-                adopted: bool, at: Moment) -> Seen | None:
+                adopted: bool, at: Moment) -> RowUpdate | None:
         """The backend shows nothing of this run."""
         if under_way(run.key):
             return None
@@ -197,7 +197,7 @@ class Bookkeeper:
             return observe.missing(job, run, at)
         return None
 
-    def _limited(self, job: Job, run: RunRow, at: Moment) -> Seen | None:
+    def _limited(self, job: Job, run: RunRow, at: Moment) -> RowUpdate | None:
         why = limits(job, run, at)
         return None if why is None else stop(job, run, why, at)
 
@@ -237,8 +237,8 @@ class Bookkeeper:
                     self._budgeted.add(number)
         while self._back_off and self._back_off[0][0] <= at.now:
             fresh.add(heapq.heappop(self._back_off)[1])
-        self.allowances.touch(fresh)
-        self.tidings.touched |= fresh | self.allowances.settle()
+        self.limit_filter.touch(fresh)
+        self.feed.touched |= fresh | self.limit_filter.settle()
 
     def _unread(self, status: Status) -> bool:
         """Has this run told something that is not in the database?"""
@@ -273,7 +273,7 @@ class Bookkeeper:
     def _took_story(self, run: RunRow, status: Status, at: Moment) -> None:
         self._read[run.key] = len(status.story), len(status.overheads)
         if any(one.get("path") not in self._committed[run.key] for one in status.checkpoints):
-            self.tidings.saved(run.job, at.now)
+            self.feed.saved(run.job, at.now)
             self.prunable.add(run.job)
         self._committed[run.key] |= {str(one.get("path")) for one in status.checkpoints}
 

@@ -26,8 +26,8 @@ from argosy.live.daemon import pruning
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.bookkeeper import Bookkeeper
-from argosy.live.daemon.dispatcher import Failure, Outbox
-from argosy.live.daemon.planner_client import Planner, PlannerFactory, Planning
+from argosy.live.daemon.dispatcher import Dispatcher, Failure
+from argosy.live.daemon.planner_client import Planner, PlannerClient, PlannerFactory
 from argosy.live.daemon.reconcile import grace_s
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.submissions import MIN_FREE_BYTES
@@ -79,7 +79,7 @@ class Daemon:
         self.address = ""
         self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
         self.service: Service
-        self.keeper: Bookkeeper
+        self.bookkeeper: Bookkeeper
 
     def stop(self) -> None:
         """End in order; may be called from a signal handler."""
@@ -95,7 +95,7 @@ class Daemon:
             try:
                 await self._loop(lambda: self._stop.is_set())
                 if stop_jobs:
-                    self.keeper.stop_everything()
+                    self.bookkeeper.stop_everything()
                     await self._loop(lambda: not self.service.store.runs, ask=False)
             except DatabaseLost as lost:
                 raise self._leave(lost) from None
@@ -113,19 +113,19 @@ class Daemon:
         self.service = Service(store, self.home, self.cluster, changed=self._wake.set,
                                min_free_bytes=self._min_free_bytes, accounts=self._accounts,
                                max_grace_s=self._max_grace_s)  # fmt: skip
-        self.service.standing.policy, self.service.standing.backend = self.policy, self.backend.name
-        self.service.standing.began_s = store.clock.now()
+        self.service.health.policy, self.service.health.backend = self.policy, self.backend.name
+        self.service.health.began_s = store.clock.now()
         self._write_queues(store)
         self._first_token()
-        self.keeper = Bookkeeper(store, self.service.standing, self.service.metrics,
+        self.bookkeeper = Bookkeeper(store, self.service.health, self.service.metrics,
                                  getattr(self.backend, "pauses_cold", True), self.service.limits)  # fmt: skip
-        self.keeper.taken = self.home.newest_generations(store.jobs)
+        self.bookkeeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
-        self._outbox = Outbox(self.backend, self._make_run, self._grace, store.clock.now)
-        self._planning = Planning(self._make_planner, self.policy, store, self.keeper, self._wake)
-        self.service.ask_policy = self._planning.explain
-        stack.push_async_callback(self._planning.close)
-        stack.push_async_callback(self._outbox.close)
+        self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
+        self._planner_client = PlannerClient(self._make_planner, self.policy, store, self.bookkeeper, self._wake)
+        self.service.ask_policy = self._planner_client.explain
+        stack.push_async_callback(self._planner_client.close)
+        stack.push_async_callback(self._dispatcher.close)
         if self._app is not None:
             app = self._app(self.service)
             total = most_connections(raise_descriptor_limit(), self._connections.total)
@@ -150,7 +150,7 @@ class Daemon:
 
     def _leave(self, lost: DatabaseLost) -> DatabaseLost:
         """Say what became of the database. Nobody may go on with a part of it: what is left is moved away."""
-        self.service.standing.fault = lost.what
+        self.service.health.fault = lost.what
         folder = self.home.make_replaced()
         saved = self.service.store.leave(lost, folder)
         kept = f"what it knew is in {saved}" if saved else f"what is left of it is in {folder}"
@@ -170,7 +170,7 @@ class Daemon:
             statuses = await self.backend.adopt([run for run in runs if run.key not in distrusted])
             note("runs were ended: the database was restored, and does not know where they are", runs=len(distrusted))
         restored = Failure("it was ended: the database was restored, and did not know where it was", final=False)
-        self.keeper.take_in(statuses, dict.fromkeys(distrusted, restored), adopted=True)
+        self.bookkeeper.take_in(statuses, dict.fromkeys(distrusted, restored), adopted=True)
         if store.is_replaced:
             store.trust()
         found = sum(status.key.job in store.runs for status in statuses)
@@ -189,58 +189,58 @@ class Daemon:
                 await asyncio.wait_for(self._wake.wait(), self._pause())
 
     def _pause(self) -> float:
-        next_s = self._planning.next_s
+        next_s = self._planner_client.next_s
         if next_s is None:
             return self._poll_s
         return min(self._poll_s, max(0.01, next_s - self.service.store.clock.now()))
 
     async def _pass(self, ask: bool = True) -> None:
         """One look at everything. Whatever goes wrong is told in `health`, and tried again with the next."""
-        standing, store = self.service.standing, self.service.store
+        health, store = self.service.health, self.service.store
         store.check()
-        failures = self._outbox.take_failures()
+        failures = self._dispatcher.take_failures()
         try:
             statuses = await asyncio.wait_for(self.backend.poll(), POLL_LIMIT_S)
             await self._look_at_nodes()
-            standing.backend_problem = self._outbox.problem
+            health.backend_problem = self._dispatcher.problem
         except Exception as problem:  # whatever a backend raises must not end the daemon
-            standing.backend_problem = f"{self.backend.name}: {message_of(problem)}"
+            health.backend_problem = f"{self.backend.name}: {message_of(problem)}"
             self.service.metrics.errors.labels("backend").inc()
-            self._outbox.failures = failures | self._outbox.failures
+            self._dispatcher.failures = failures | self._dispatcher.failures
             return
         begin = time.perf_counter()
         try:
-            self.keeper.take_in(statuses, failures, self._outbox.under_way)
+            self.bookkeeper.take_in(statuses, failures, self._dispatcher.under_way)
             self._prepare_waiting(store)
             if ask:
-                self._planning.step()
-            calls = self.keeper.act()
+                self._planner_client.step()
+            calls = self.bookkeeper.act()
             self._now_and_then(store)
         except NoSpace as problem:
-            if not standing.disk_problem:
+            if not health.disk_problem:
                 note("the disk is full; nothing is lost, it goes on when there is room", logging.ERROR)
-            standing.disk_problem = problem.what
+            health.disk_problem = problem.what
             self.service.metrics.errors.labels("disk").inc()
             await asyncio.sleep(self._poll_s)
             return
         except DatabaseLost:
             raise
         except Exception as problem:  # a fault of ours: nothing of this pass was written; running jobs must not suffer
-            standing.fault, standing.faults = f"{type(problem).__name__}: {problem}", standing.faults + 1
+            health.fault, health.faults = f"{type(problem).__name__}: {problem}", health.faults + 1
             LOGGER.exception("a pass failed")
             self.service.metrics.errors.labels("own").inc()
             await asyncio.sleep(self._poll_s)
             return
-        standing.fault = ""
-        self._outbox.send(calls, store.runs)
-        standing.passes += 1
-        standing.last_pass_s = store.clock.now()
+        health.fault = ""
+        self._dispatcher.send(calls, store.runs)
+        health.passes += 1
+        health.last_pass_s = store.clock.now()
         self.service.metrics.passes.inc()
         self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
 
     def _prepare_waiting(self, store: Store) -> None:
         """Let the backend get ready for jobs that have just come, while the policy thinks; for a few of each owner."""
-        numbers, self.keeper.newly_waiting = self.keeper.newly_waiting, set()
+        numbers, self.bookkeeper.newly_waiting = self.bookkeeper.newly_waiting, set()
         kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array is one
         for number in sorted(numbers):
             job = store.jobs.get(number)
@@ -272,14 +272,14 @@ class Daemon:
         store.mark_clock()
         free = database.free_bytes(self.home.folder)
         low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
-        self.service.standing.disk_problem = low if free < self._min_free_bytes else ""
+        self.service.health.disk_problem = low if free < self._min_free_bytes else ""
 
     def _prune(self, store: Store) -> None:
         """Remove checkpoints that nobody needs, beside everything else: a large one takes its time."""
-        if not self.keeper.prunable or (self._pruning is not None and not self._pruning.done()):
+        if not self.bookkeeper.prunable or (self._pruning is not None and not self._pruning.done()):
             return
-        numbers = sorted(self.keeper.prunable)[:MOST_PRUNED]
-        self.keeper.prunable.difference_update(numbers)
+        numbers = sorted(self.bookkeeper.prunable)[:MOST_PRUNED]
+        self.bookkeeper.prunable.difference_update(numbers)
         work = [(self.home.checkpoints(number), pruning.leftovers(store, number)) for number in numbers]
         self._pruning = asyncio.create_task(asyncio.to_thread(pruning.remove_all, work))
 
@@ -292,10 +292,10 @@ class Daemon:
         states: dict[str, NodeState] = {}
         for status in await self.backend.nodes():
             name = status.node.name
-            self.service.standing.nodes[name] = status
+            self.service.health.nodes[name] = status
             gone = not status.up or drained.get(name, False)  # to a policy, one that is emptied is as good as down
             states[name] = "down" if gone else "draining" if name in drained else "up"
-        self.keeper.tidings.nodes = states
+        self.bookkeeper.feed.nodes = states
 
     def _make_run(self, row: RunRow) -> Run:
         job = self.service.store.jobs[row.job]

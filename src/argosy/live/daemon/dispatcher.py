@@ -1,6 +1,6 @@
-"""Orders on their way to the backend: one at a time for each run, repeated until it shows that it has followed.
+"""Sends orders to the backend: one at a time for each run, repeated until the run shows that it has followed.
 
-What is to be sent comes from the database (`reconcile.due`), so an outbox that is lost with its daemon loses nothing.
+The orders come from the database (`reconcile.due`), so a dispatcher that is lost with its daemon loses nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Failure:
     final: bool
 
 
-class Outbox:
+class Dispatcher:
     """`make_run` and `grace` turn a row into what the backend wants to know."""
 
     def __init__(self, backend: Backend, make_run: Callable[[RunRow], Run], grace: Callable[[RunRow], float],

@@ -16,7 +16,7 @@ PASS_LIMIT_S = 10.0  # passes are made several times a second; without one for s
 
 
 @dataclass
-class Standing:
+class DaemonHealth:
     policy: str = ""
     backend: str = ""
     nodes: dict[str, NodeStatus] = field(default_factory=dict)

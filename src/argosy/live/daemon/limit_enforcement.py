@@ -1,6 +1,6 @@
 """What users may run at once, where there are limits on their GPUs or jobs.
 
-Two things see to it. `Allowances` shows the policy only as much of a user's queue as the limits allow: what runs, then
+Two things see to it. `LimitFilter` shows the policy only as much of a user's queue as the limits allow: what runs, then
 the waiting jobs by priority and number, as far as they fit; what is left goes to elastic ones, so that all of them
 together could never hold more. `Headroom` is asked before anything starts or grows, whatever the policy decided: its
 decision may be older than the news.
@@ -56,7 +56,7 @@ class Queue:
             insort(self.waiting, key)
 
 
-class Allowances:
+class LimitFilter:
     """`eligible` says of a waiting job whether it could run now, as far as it is not for its owner's limits."""
 
     def __init__(self, store: Store, limits: LimitBook, eligible: Callable[[Job], bool]) -> None:

@@ -25,7 +25,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RowUpdate:
     """New rows, and what to tell about them."""
 
     job: Job
@@ -47,7 +47,7 @@ def settle(run: RunRow, now: float) -> RunRow:
     return replace(run, settled_s=now, run_s=run.run_s + passed, gpu_s=run.gpu_s + passed * held(run.parts))
 
 
-def observe(job: Job, run: RunRow, status: Status, at: Moment) -> Seen | None:
+def observe(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate | None:
     """What this status changes; None if nothing."""
     if status.phase is Phase.EXITED:
         return end(job, run, status, at)
@@ -67,10 +67,10 @@ def observe(job: Job, run: RunRow, status: Status, at: Moment) -> Seen | None:
         events.append(("worker-replaced", f"a worker was replaced in place ({status.restarts} so far)"))
     if new_job is job and new_run is run:
         return None
-    return Seen(new_job, new_run, tuple(events))
+    return RowUpdate(new_job, new_run, tuple(events))
 
 
-def end(job: Job, run: RunRow, status: Status, at: Moment) -> Seen:
+def end(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate:
     """The run is over. What becomes of the job?"""
     code, done = status.exit_code, status.exit_code == 0 and status.report.get("done") is True
     said = sanitize.text(status.message)
@@ -89,7 +89,7 @@ def end(job: Job, run: RunRow, status: Status, at: Moment) -> Seen:
     return _failed(job, over, code, said or exit_text(code), at)
 
 
-def missing(job: Job, run: RunRow, at: Moment) -> Seen:
+def missing(job: Job, run: RunRow, at: Moment) -> RowUpdate:
     """The backend knows nothing of a run that should be there."""
     over = replace(settle(run, at.now), ended_s=at.now, ended_at=at.wall, former=None, message="the backend lost it")
     job = replace(job, run_s=job.run_s + over.run_s, gpu_s=job.gpu_s + over.gpu_s)
@@ -98,7 +98,7 @@ def missing(job: Job, run: RunRow, at: Moment) -> Seen:
     return lost(job, over, "the backend lost it", at)
 
 
-def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) -> Seen:
+def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) -> RowUpdate:
     """It never ran."""
     over = replace(settle(run, at.now), ended_s=at.now, ended_at=at.wall, former=None, message=problem)
     if run.stop is not None:
@@ -108,7 +108,7 @@ def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) 
     return _again(replace(job, unlaunched=job.unlaunched + 1), over, f"the launch failed: {problem}", at)
 
 
-def lost(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
+def lost(job: Job, run: RunRow, why: str, at: Moment) -> RowUpdate:
     times = job.losses + 1 - job.unlaunched
     if times > MAX_LOSSES + job.run_s / 3600.0:
         text = f"{why}; {times} runs of it were lost, so it seems to bring down the place where it runs"
@@ -116,14 +116,14 @@ def lost(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
     return _again(job, run, why, at)
 
 
-def _again(job: Job, run: RunRow, why: str, at: Moment) -> Seen:
+def _again(job: Job, run: RunRow, why: str, at: Moment) -> RowUpdate:
     doublings = min(job.losses, MAX_LOSS_DOUBLINGS)
     wait = min(job.parsed.retry_wait * 2**doublings, MAX_WAIT_S)
     again = replace(job, state=State.PENDING, losses=job.losses + 1, not_before_s=at.now + wait, message=why)
-    return Seen(again, run, (("lost", f"run {run.generation} was lost: {why}; again in {wait:g} s"),))
+    return RowUpdate(again, run, (("lost", f"run {run.generation} was lost: {why}; again in {wait:g} s"),))
 
 
-def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> Seen:
+def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> RowUpdate:
     if stop.cancels:
         return _final(job, run, State.CANCELLED, run.exit_code, "cancelled", at)
     if stop is Stop.LIMIT:
@@ -134,10 +134,10 @@ def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> Seen:
         return _final(job, run, State.SUCCEEDED, run.exit_code, text, at)
     waits = replace(job, state=State.PENDING, preemptions=job.preemptions + (stop is Stop.PREEMPTED),
                     moves=job.moves + (stop is Stop.MOVED))  # fmt: skip
-    return Seen(waits, run, (("suspended", f"has left its place after {run.run_s:.1f} s: {stop}"),))
+    return RowUpdate(waits, run, (("suspended", f"has left its place after {run.run_s:.1f} s: {stop}"),))
 
 
-def _failed(job: Job, run: RunRow, code: int, why: str, at: Moment) -> Seen:
+def _failed(job: Job, run: RunRow, code: int, why: str, at: Moment) -> RowUpdate:
     failures, spec = job.failures + 1, job.parsed
     failed = replace(job, failures=failures)
     if failures > spec.retries:
@@ -145,12 +145,13 @@ def _failed(job: Job, run: RunRow, code: int, why: str, at: Moment) -> Seen:
         return _final(failed, run, State.FAILED, code, f"{why}{tries}", at)
     wait = min(spec.retry_wait * 2 ** min(failures - 1, 30), MAX_WAIT_S)
     again = replace(failed, state=State.PENDING, not_before_s=at.now + wait, exit_code=code, message=why)
-    return Seen(again, run, (("failed", f"run {run.generation} failed: {why}; try {failures} again in {wait:g} s"),))
+    text = f"run {run.generation} failed: {why}; try {failures} again in {wait:g} s"
+    return RowUpdate(again, run, (("failed", text),))
 
 
-def _final(job: Job, run: RunRow, state: State, code: int | None, message: str, at: Moment) -> Seen:
+def _final(job: Job, run: RunRow, state: State, code: int | None, message: str, at: Moment) -> RowUpdate:
     ended = replace(job, state=state, ended_s=at.now, ended_at=at.wall, exit_code=code, message=message)
-    return Seen(ended, run, ((state.value, message or f"done after {job.run_s:.1f} s of run time"),))
+    return RowUpdate(ended, run, ((state.value, message or f"done after {job.run_s:.1f} s of run time"),))
 
 
 def end_waiting(job: Job, state: State, message: str, at: Moment) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from argosy.live.daemon.health import Standing
+from argosy.live.daemon.health import DaemonHealth
 from argosy.live.daemon.views import place
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, Store
@@ -33,7 +33,7 @@ def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
     return None
 
 
-def explanation(job: Job, store: Store, standing: Standing) -> dict[str, Any]:
+def explanation(job: Job, store: Store, health: DaemonHealth) -> dict[str, Any]:
     """As a plain mapping: job, state, category, text, evidence, change."""
     told: dict[str, Any] = {"job": job.id, "state": job.state.value, "evidence": {}, "change": ""}
     if job.state.ended:
@@ -45,23 +45,23 @@ def explanation(job: Job, store: Store, standing: Standing) -> dict[str, Any]:
     outside = waits_outside(job, store)
     if outside is not None:
         return told | {"category": outside[0], "text": outside[1]}
-    limited = standing.limited(job)
+    limited = health.limited(job)
     if limited is not None:
         return told | dict(limited)
-    if standing.planner_problem:
-        return told | {"category": "policy-failed", "text": f"held: the policy failed: {standing.planner_problem}"}
-    if job.id in standing.starts:
-        return told | dict(standing.starts[job.id])
-    reason = standing.waiting.get(job.id)
+    if health.planner_problem:
+        return told | {"category": "policy-failed", "text": f"held: the policy failed: {health.planner_problem}"}
+    if job.id in health.starts:
+        return told | dict(health.starts[job.id])
+    reason = health.waiting.get(job.id)
     if reason is None:
         return told | {"category": "new", "text": "the policy has not been asked since it came"}
     return told | dict(reason)
 
 
-def one_line(job: Job, store: Store, standing: Standing) -> str:
+def one_line(job: Job, store: Store, health: DaemonHealth) -> str:
     if job.state is State.RUNNING:
         return ""
-    text: str = explanation(job, store, standing)["text"]
+    text: str = explanation(job, store, health)["text"]
     return text.partition("\n")[0]
 
 

@@ -44,11 +44,11 @@ class Planner(Protocol):
 PlannerFactory = Callable[[Callable[[], Snapshot]], Planner]
 
 
-class Planning:
-    def __init__(self, make: PlannerFactory, policy: str, store: Store, keeper: Bookkeeper,
+class PlannerClient:
+    def __init__(self, make: PlannerFactory, policy: str, store: Store, bookkeeper: Bookkeeper,
                  wake: asyncio.Event) -> None:
         self._planner = make(self._snapshot)
-        self._policy, self._store, self._keeper, self._wake = policy, store, keeper, wake
+        self._policy, self._store, self._bookkeeper, self._wake = policy, store, bookkeeper, wake
         self._asking: asyncio.Task[Decision] | None = None
         self._explaining: asyncio.Task[None] | None = None
         self._asked_s = self._remembered_s = self._explained_s = store.clock.now()
@@ -66,8 +66,8 @@ class Planning:
         if now < self._not_before_s:
             return
         due = self.next_s is not None and now >= self.next_s
-        quiet = bool(self._keeper.tidings.said) and now - self._asked_s >= REPORT_EVERY_S
-        if due or quiet or self._keeper.tidings.pressing:
+        quiet = bool(self._bookkeeper.feed.said) and now - self._asked_s >= REPORT_EVERY_S
+        if due or quiet or self._bookkeeper.feed.pressing:
             self._ask(now, due)
         elif self._stale_reasons(now):
             self._explaining = asyncio.create_task(self._explain_queue())
@@ -81,33 +81,33 @@ class Planning:
 
     def _snapshot(self) -> Snapshot:
         memory = self._store.query("SELECT state FROM planner WHERE policy = ?", (self._policy,))
-        return self._keeper.tidings.snapshot(memory[0][0] if memory else None)
+        return self._bookkeeper.feed.snapshot(memory[0][0] if memory else None)
 
     def _ask(self, now: float, due: bool) -> None:
         remember = now - self._remembered_s >= REMEMBER_EVERY_S
         self._asked_s = now
-        self._asking = asyncio.create_task(self._planner.plan(self._keeper.tidings.update(due, remember)))
+        self._asking = asyncio.create_task(self._planner.plan(self._bookkeeper.feed.update(due, remember)))
         self._asking.add_done_callback(lambda _: self._wake.set())
 
     def _take(self, answer: asyncio.Task[Decision]) -> None:
-        standing, metrics, now = self._keeper.standing, self._keeper.metrics, self._store.clock.now()
+        health, metrics, now = self._bookkeeper.health, self._bookkeeper.metrics, self._store.clock.now()
         try:
             decision = answer.result()
         except Exception as problem:  # whatever a policy does must not end the daemon
             self._wake_at_s = now
             self._not_before_s, self._wait_s = now + self._wait_s, min(2 * self._wait_s, LAST_WAIT_S)
-            standing.planner_problem = message_of(problem)
+            health.planner_problem = message_of(problem)
             metrics.errors.labels("planner").inc()
-            note("the policy failed; what runs runs on", logging.ERROR, problem=standing.planner_problem,
+            note("the policy failed; what runs runs on", logging.ERROR, problem=health.planner_problem,
                  details=getattr(problem, "details", ""))  # fmt: skip
             return
         metrics.decisions.inc()
         metrics.decision_seconds.observe(now - self._asked_s)
-        self._wait_s, standing.planner_problem = FIRST_WAIT_S, ""
+        self._wait_s, health.planner_problem = FIRST_WAIT_S, ""
         self._wake_at_s = decision.wake_at_s
         for text in decision.notes:
             note(text, logging.WARNING)
-        self._keeper.decide(decision)
+        self._bookkeeper.decide(decision)
         if decision.memory is not None:
             self._remembered_s = now
             with self._store.transaction() as changes:
@@ -115,14 +115,14 @@ class Planning:
                 changes.execute("INSERT OR REPLACE INTO planner (policy, state, t_s) VALUES (?, ?, ?)", values)
 
     async def explain(self, jobs: Sequence[int]) -> None:
-        """Let the policy say why these jobs wait; what it says stands in `Standing.waiting`."""
-        known = [number for number in jobs if number in self._keeper.tidings.known]
-        if known and not self._keeper.standing.planner_problem:
+        """Let the policy say why these jobs wait; what it says stands in `DaemonHealth.waiting`."""
+        known = [number for number in jobs if number in self._bookkeeper.feed.known]
+        if known and not self._bookkeeper.health.planner_problem:
             for number, told in (await self._planner.why(known)).items():
-                self._keeper.standing.waiting[number] = told.as_dict()
+                self._bookkeeper.health.waiting[number] = told.as_dict()
 
     def _stale_reasons(self, now: float) -> bool:
-        decided = self._keeper.standing.decided_s
+        decided = self._bookkeeper.health.decided_s
         idle = self._explaining is None or self._explaining.done()
         return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + EXPLAIN_EVERY_S
 
@@ -131,7 +131,7 @@ class Planning:
         self._explained_s = self._store.clock.now()
         jobs = self._store.jobs
         head = list(islice((n for n, job in jobs.items() if job.state is State.PENDING), EXPLAINED))
-        waiting = self._keeper.standing.waiting
+        waiting = self._bookkeeper.health.waiting
         for number in [n for n in waiting if n not in jobs or jobs[n].state is not State.PENDING]:
             del waiting[number]
         with suppress(Exception):  # a planner that fails says so when it is asked for a plan

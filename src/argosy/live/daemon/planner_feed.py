@@ -39,7 +39,7 @@ class Pace:
 
 
 @dataclass
-class Tidings:
+class PlannerFeed:
     """`known` is what the planner has in its mirror: by job, how often it went wrong, its priority, and its
     owner's limit on it."""
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from argosy.cluster.limits import Limits
 from argosy.live.backends.base import Part, Phase, RunKey, Status
 from argosy.live.daemon.limit_enforcement import Headroom
-from argosy.live.daemon.observe import Moment, Seen, settle
+from argosy.live.daemon.observe import Moment, RowUpdate, settle
 from argosy.live.daemon.views import place
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow
@@ -78,7 +78,7 @@ class Holders:
 class Outcome:
     """Rows to write, and for each start that has to wait the jobs in its way (none: its owner's limits are)."""
 
-    seen: list[Seen] = field(default_factory=list)
+    updates: list[RowUpdate] = field(default_factory=list)
     blocked: dict[int, set[int]] = field(default_factory=dict)
 
 
@@ -95,7 +95,7 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
     headroom = headroom or Headroom(lambda owner: Limits(), jobs, runs)
     strays = list(strays)
     out, holders = Outcome(), Holders(runs.values(), strays)
-    haunted = {stray.job for stray in strays}  # an earlier generation is still there
+    has_stray_run = {stray.job for stray in strays}  # an earlier generation is still there
     leaving: set[int] = set()  # they will give something up without further doing
     stuck: dict[int, set[int]] = {}  # changes that wait for others
     for number, run in runs.items():
@@ -107,17 +107,17 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
         elif run.former is not None:
             leaving.add(number)
             if at.now - run.settled_s > CHANGE_LIMIT_S:
-                out.seen.append(stop(job, run, Stop.MOVED, at))
+                out.updates.append(stop(job, run, Stop.MOVED, at))
         elif wanted is None:
             leaving.add(number)
             runs_since = run.launched_s + START_LIMIT_S if run.running_s is None else run.running_s
             if at.now - runs_since >= job.parsed.min_runtime:
-                out.seen.append(stop(job, run, Stop.PREEMPTED, at))
+                out.updates.append(stop(job, run, Stop.PREEMPTED, at))
         elif same_place(wanted, run) or not headroom.allows(job, wanted.parts, run):
             continue
         elif number not in hot and (wanted.parts != run.parts or (wanted.paused and not pauses_cold)):
             leaving.add(number)
-            out.seen.append(stop(job, run, Stop.MOVED, at))
+            out.updates.append(stop(job, run, Stop.MOVED, at))
         else:
             in_the_way = set() if wanted.paused else holders.blockers(number, wanted.parts)
             if in_the_way:
@@ -127,21 +127,21 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
                 headroom.take(job, wanted.parts, run)
                 changed = change(job, run, wanted, at)
                 holders.put(changed.run)
-                out.seen.append(changed)
+                out.updates.append(changed)
     for number in _never_free(stuck, leaving):
-        out.seen.append(stop(jobs[number], runs[number], Stop.MOVED, at))
+        out.updates.append(stop(jobs[number], runs[number], Stop.MOVED, at))
     for number, wanted in placements.items():
         waiting = jobs.get(number)
         if waiting is None or waiting.state is not State.PENDING or number in untouched or wanted.paused:
             continue
-        in_the_way = {number} if number in haunted else holders.blockers(number, wanted.parts)
+        in_the_way = {number} if number in has_stray_run else holders.blockers(number, wanted.parts)
         if in_the_way or not headroom.allows(waiting, wanted.parts):
             out.blocked[number] = in_the_way
         else:
             headroom.take(waiting, wanted.parts)
             started = start(waiting, wanted, at, (taken or {}).get(number, 0))
             holders.put(started.run)
-            out.seen.append(started)
+            out.updates.append(started)
     return out
 
 
@@ -163,7 +163,7 @@ def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
     return circle[:1]
 
 
-def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> Seen:
+def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
     generation = max(job.generation, taken) + 1
     run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
     started = replace(job, state=State.STARTING, generation=generation,
@@ -171,27 +171,28 @@ def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> Seen:
                       started_at=at.wall if job.started_at is None else job.started_at)  # fmt: skip
     where = " ".join(place(p) for p in wanted.parts) or "no device"
     waited = f", {at.now - job.submitted_s:.1f} s after it was submitted" if generation == 1 else ""
-    return Seen(started, run, (("starting", f"run {generation} starts on {where}{waited}"),))
+    return RowUpdate(started, run, (("starting", f"run {generation} starts on {where}{waited}"),))
 
 
-def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> Seen:
+def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
     """Another size, other devices, a pause or its end, in the same generation."""
     moved = replace(settle(run, at.now), version=run.version + 1, parts=wanted.parts, paused=wanted.paused,
                     former=() if run.paused else run.parts)  # fmt: skip
     where = " ".join(place(p) for p in wanted.parts)
     before, after = (sum(len(p.devices) for p in parts) for parts in (run.parts, wanted.parts))
     if wanted.paused and not run.paused:
-        return Seen(job, moved, (("pausing", "is paused: another job has its turn"),))
+        return RowUpdate(job, moved, (("pausing", "is paused: another job has its turn"),))
     if wanted.parts == run.parts:
-        return Seen(job, moved, (("continuing", "goes on after its pause"),))
+        return RowUpdate(job, moved, (("continuing", "goes on after its pause"),))
     if before != after:
         resized = replace(job, resizes=job.resizes + 1)
-        return Seen(resized, moved, (("resizing", f"from {before} to {after} GPUs: {where}"),))
-    return Seen(replace(job, moves=job.moves + 1), moved, (("moving", f"moves to {where}"),))
+        return RowUpdate(resized, moved, (("resizing", f"from {before} to {after} GPUs: {where}"),))
+    return RowUpdate(replace(job, moves=job.moves + 1), moved, (("moving", f"moves to {where}"),))
 
 
-def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> Seen:
-    return Seen(replace(job, state=State.STOPPING), replace(run, stop=why), (("stopping", f"asked to leave: {why}"),))
+def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> RowUpdate:
+    events = (("stopping", f"asked to leave: {why}"),)
+    return RowUpdate(replace(job, state=State.STOPPING), replace(run, stop=why), events)
 
 
 def grace_s(job: Job, run: RunRow, most_s: float) -> float:

@@ -19,7 +19,7 @@ from argosy.live.daemon import history
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.audit import DAEMON, Audit
-from argosy.live.daemon.health import Standing
+from argosy.live.daemon.health import DaemonHealth
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
 from argosy.live.daemon.reconcile import HURRY_S
@@ -44,19 +44,19 @@ CANCELLING = {
 class Service:
     """`changed` is called after every change that the loop should know of."""
 
-    def __init__(self, store: Store, home: Home, cluster: Cluster, standing: Standing | None = None,
+    def __init__(self, store: Store, home: Home, cluster: Cluster, health: DaemonHealth | None = None,
                  metrics: Metrics | None = None, changed: Callable[[], None] = lambda: None,
                  min_free_bytes: int = MIN_FREE_BYTES, accounts: Accounts | None = None,
                  max_grace_s: float = MAX_GRACE_S) -> None:
         self.store, self.home, self.cluster, self.changed = store, home, cluster, changed
         self.accounts, self.audit = accounts or Accounts(), Audit(store)
-        self.standing = standing or Standing()
+        self.health = health or DaemonHealth()
         self.metrics = metrics or Metrics()
         self.limits = LimitBook(store, cluster)
-        self._submissions = Submissions(store, cluster, self.standing, self.metrics, self._tell, min_free_bytes,
+        self._submissions = Submissions(store, cluster, self.health, self.metrics, self._tell, min_free_bytes,
                                         self.limits, max_grace_s)  # fmt: skip
         self.tokens = Tokens(store, home.key())
-        self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `Standing.waiting`
+        self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
 
@@ -163,7 +163,7 @@ class Service:
 
     def explain(self, number: int) -> dict[str, Any]:
         """Why a job is where it is: state, category, text, evidence, and the smallest change that would start it."""
-        return explanation(self._job(number), self.store, self.standing)
+        return explanation(self._job(number), self.store, self.health)
 
     async def explain_now(self, number: int) -> dict[str, Any]:
         """The same, after the policy was asked for its reason."""
@@ -202,7 +202,7 @@ class Service:
                 jobs.setdefault(part.node, []).append(run.job)
         views = []
         for node in self.cluster.nodes:
-            status = self.standing.nodes.get(node.name)
+            status = self.health.nodes.get(node.name)
             by, emptied = drained.get(node.name, (None, False))
             state = "down" if status is not None and not status.up else "draining" if by else "up"
             views.append(NodeView(
@@ -266,9 +266,9 @@ class Service:
         """What starts, stops, moves and resizes took here: `argosy simulate --overheads` reads it."""
         return history.overheads_csv(self.store, owner)
 
-    def health(self) -> dict[str, Any]:
+    def health_summary(self) -> dict[str, Any]:
         """Is all well? If not, what is wrong."""
-        now, s = self.store.clock.now(), self.standing
+        now, s = self.store.clock.now(), self.health
         problems = [*s.problems(now), *self.store.problems()]
         return {
             "ok": not problems, "problems": problems, "policy": s.policy, "backend": s.backend, "passes": s.passes,
@@ -278,7 +278,7 @@ class Service:
         }  # fmt: skip
 
     def metrics_text(self) -> bytes:
-        self.metrics.observe(self.counts(), self.nodes(), self.health()["ok"])
+        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"])
         return self.metrics.text()
 
     def backup(self, target: Path) -> None:
@@ -293,7 +293,7 @@ class Service:
 
     def _view(self, job: Job) -> JobView:
         now = self.store.clock.now()
-        why = "" if job.state.ended else one_line(job, self.store, self.standing)
+        why = "" if job.state.ended else one_line(job, self.store, self.health)
         said = self.store.reports.get(job.id, job.report)
         return job_view(job, self.store.runs.get(job.id), said, why, now)
 

@@ -16,7 +16,7 @@ from itertools import islice
 from argosy.cluster.cluster import Cluster
 from argosy.errors import ArgosyError, InputError
 from argosy.live.daemon.admission import MAX_GRACE_S, check_grace, check_possible
-from argosy.live.daemon.health import Standing
+from argosy.live.daemon.health import DaemonHealth
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.user_limits import LimitBook
 from argosy.live.errors import NoSpace
@@ -50,10 +50,10 @@ class Batch:
 
 
 class Submissions:
-    def __init__(self, store: Store, cluster: Cluster, standing: Standing, metrics: Metrics,
+    def __init__(self, store: Store, cluster: Cluster, health: DaemonHealth, metrics: Metrics,
                  changed: Callable[[], None], min_free_bytes: int = MIN_FREE_BYTES,
                  limits: LimitBook | None = None, max_grace_s: float = MAX_GRACE_S) -> None:
-        self._store, self._cluster, self._standing, self._metrics = store, cluster, standing, metrics
+        self._store, self._cluster, self._standing, self._metrics = store, cluster, health, metrics
         self._changed, self._min_free_bytes, self._max_grace_s = changed, min_free_bytes, max_grace_s
         self._limits = limits or LimitBook(store, cluster)
         self._coming: Counter[str] = Counter()  # jobs that are accepted and not written yet, by owner

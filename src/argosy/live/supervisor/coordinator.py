@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from argosy.live.backends.base import Phase
-from argosy.live.supervisor.membership import Crew, Fail, Kill, Publish, Rules, Stage, Start
-from argosy.live.supervisor.message_server import Line, Message
+from argosy.live.supervisor.membership import Fail, Kill, Membership, Publish, Rules, Start, WorkerState
+from argosy.live.supervisor.message_server import Connection, Message
 from argosy.live.supervisor.places import Places
-from argosy.live.supervisor.processes import Team
+from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.rendezvous import Rendezvous
 from argosy.live.supervisor.status import StatusKeeper
 
 
-class Conductor:
-    def __init__(self, run: Mapping[str, Any], places: Places, team: Team, rendezvous: Rendezvous,
+class Coordinator:
+    def __init__(self, run: Mapping[str, Any], places: Places, processes: WorkerProcesses, rendezvous: Rendezvous,
                  status: StatusKeeper, rules: Rules, start_worker: Callable[[int, tuple[str, ...]], None],
                  fail: Callable[[int, str], None]) -> None:
-        self.places, self.team, self.rendezvous, self.status = places, team, rendezvous, status
+        self.places, self.processes, self.rendezvous, self.status = places, processes, rendezvous, status
         self.start_worker, self.fail = start_worker, fail
         self.kind = "resume" if run["restore"] else "start"
         self.asked_at: float = run["asked_at"]
-        self.crew = Crew(rules)
+        self.membership = Membership(rules)
         self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and those before
         self._recovering_since: float | None = None
         self._worst_gap = 0.0
@@ -33,10 +33,10 @@ class Conductor:
     # -- what is wanted
 
     def want(self, slots: tuple[str, ...]) -> None:
-        if sorted(slots) != sorted(self.crew.wanted):
-            if self.crew.version and self._change is None:
-                self._change = (time.monotonic(), self.crew.wanted)
-            self.crew.want(slots, time.monotonic())
+        if sorted(slots) != sorted(self.membership.wanted):
+            if self.membership.version and self._change is None:
+                self._change = (time.monotonic(), self.membership.wanted)
+            self.membership.want(slots, time.monotonic())
         self.decide()
 
     def rest(self, number: int) -> None:
@@ -51,39 +51,40 @@ class Conductor:
     @property
     def rests(self) -> bool:
         """Everybody who can has made room; one that has not come to its first batch has not much."""
-        at_work = [n for n, worker in self.crew.workers.items() if worker.stage in (Stage.READY, Stage.MEMBER)]
-        members = [self.team.members[n] for n in at_work if n in self.team.members]
-        return all(one.rested == self._rest for one in members if one.rests and one.line is not None)
+        working = (WorkerState.READY, WorkerState.MEMBER)
+        at_work = [n for n, worker in self.membership.workers.items() if worker.state in working]
+        members = [self.processes.alive[n] for n in at_work if n in self.processes.alive]
+        return all(one.rested == self._rest for one in members if one.rests and one.open_connection is not None)
 
     def _tell_all(self, message: Message) -> None:
-        for member in self.team.members.values():
-            if member.line is not None and member.rests:
-                member.line.send(message)
+        for member in self.processes.alive.values():
+            if member.open_connection is not None and member.rests:
+                member.open_connection.send(message)
 
     # -- what workers say
 
-    def hear(self, line: Line, message: Message) -> None:
+    def hear(self, connection: Connection, message: Message) -> None:
         op, now = message.get("op"), time.monotonic()
         if op == "hello":
-            self._greet(line, message, now)
+            self._greet(connection, message, now)
             return
-        number = line.worker
-        if number is None or number not in self.team.members:
+        number = connection.worker
+        if number is None or number not in self.processes.alive:
             return
         if op == "beat":
             busy = message.get("busy")
-            self.crew.beat(number, whole(message.get("step")), now, not busy if isinstance(busy, bool) else None)
+            self.membership.beat(number, whole(message.get("step")), now, not busy if isinstance(busy, bool) else None)
             return
         if op == "report":
-            self.crew.beat(number, whole(message.get("step")), now)
+            self.membership.beat(number, whole(message.get("step")), now)
             self.status.take_report(message)
             return
         if op == "ready":
-            self.crew.ready(number, now)
+            self.membership.ready(number, now)
         elif op == "switched":
             self._note_switch(number, message, now)
         elif op == "broken":
-            self.crew.broken(number, whole(message.get("version")), now)
+            self.membership.broken(number, whole(message.get("version")), now)
         elif op == "checkpoint":
             self.status.take_checkpoint(message)
         elif op == "checkpoint_failed":
@@ -93,66 +94,68 @@ class Conductor:
         elif op == "story":
             self.status.tell(text(message, "text"))
         elif op == "rested":
-            self.team.members[number].rested = whole(message.get("number"))
+            self.processes.alive[number].rested = whole(message.get("number"))
         elif op == "left":
-            self.team.members[number].left = True
-            if number in self.crew.members:  # nobody told it to: a signal from somebody else, which all of them obey
-                self.crew.ending = True
-            self.crew.left(number)
+            self.processes.alive[number].left = True
+            if number in self.membership.members:  # we did not ask: a signal came from outside, and all workers obey it
+                self.membership.ending = True
+            self.membership.left(number)
         elif op == "done":
-            self.team.members[number].done = True
-            self.crew.done(number)
+            self.processes.alive[number].done = True
+            self.membership.done(number)
             self._dismiss()
         self.decide()
 
     def _dismiss(self) -> None:
         """The training is complete: those who had no part in it may go, also if they are members of the next plan."""
-        for number, member in self.team.members.items():
-            worker = self.crew.workers.get(number)
-            if number not in self.crew.members or (worker is not None and not worker.has_state):
-                if member.line is not None:
-                    member.line.send({"op": "suspend", "deadline_s": 1.0})
+        for number, member in self.processes.alive.items():
+            worker = self.membership.workers.get(number)
+            if number not in self.membership.members or (worker is not None and not worker.has_state):
+                if member.open_connection is not None:
+                    member.open_connection.send({"op": "suspend", "deadline_s": 1.0})
                 else:
-                    self.team.kill(number, "is no longer needed")
+                    self.processes.kill(number, "is no longer needed")
 
-    def _greet(self, line: Line, message: Message, now: float) -> None:
+    def _greet(self, connection: Connection, message: Message, now: float) -> None:
         number = whole(message.get("worker"))
-        member = self.team.members.get(number)
-        if member is None or member.line is not None or number not in self.crew.workers:
-            line.server.drop(line)
+        member = self.processes.alive.get(number)
+        if member is None or member.open_connection is not None or number not in self.membership.workers:
+            connection.server.drop(connection)
             return
-        line.worker, member.connection, member.rests = number, line, message.get("rests") is True
+        connection.worker, member.connection, member.rests = number, connection, message.get("rests") is True
         if message.get("fixed") is True:  # it reports and saves, but stays as it is: one that is started anew to resize
             return
         if not self.status.hot:
             self.status.hot, self.status.changed = True, True
-        self.crew.hello(number, now)
+        self.membership.hello(number, now)
         if self._rest and member.rests:
-            line.send({"op": "rest", "number": self._rest})
-        if self.crew.ending:
+            connection.send({"op": "rest", "number": self._rest})
+        if self.membership.ending:
             self._dismiss()
-        self.team.pin(number, self.places.cpus([self.crew.workers[number].slot]))
+        self.processes.pin(number, self.places.cpus([self.membership.workers[number].slot]))
 
     def _note_switch(self, number: int, message: Message, now: float) -> None:
-        self.crew.switched(number, whole(message.get("version")), now)
+        self.membership.switched(number, whole(message.get("version")), now)
         gap = message.get("gap_s")
         if isinstance(gap, int | float) and math.isfinite(gap):
             self._worst_gap = max(self._worst_gap, float(gap))
         if self.status.phase is Phase.STARTING:
             self.status.phase = Phase.RUNNING
-        if self.crew.pending:
+        if self.membership.pending:
             return
-        self.rendezvous.forget(self.crew.version - 1)
+        self.rendezvous.forget(self.membership.version - 1)
         gap_s = round(self._worst_gap, 4)
         if self.kind:
-            workers, warm = len(self.crew.members), self.team.nursery.warm
+            workers, warm = len(self.membership.members), self.processes.spawner.warm
             self.status.measured(self.kind, time.time() - self.asked_at, workers=workers, warm=warm)
             self.kind = ""
         if self._recovering_since is not None:
-            self.status.measured("recover", now - self._recovering_since, gap_s=gap_s, workers=len(self.crew.members))
+            workers = len(self.membership.members)
+            self.status.measured("recover", now - self._recovering_since, gap_s=gap_s, workers=workers)
             self._recovering_since = None
-        at_work = sorted(self.crew.workers[n].slot for n in self.crew.members if n in self.crew.workers)
-        if self._change is not None and at_work == sorted(self.crew.wanted):
+        known = self.membership.workers
+        at_work = sorted(known[n].slot for n in self.membership.members if n in known)
+        if self._change is not None and at_work == sorted(self.membership.wanted):
             since, before = self._change
             kind = "resize" if len(before) != len(at_work) else "migrate"
             counts = {"from": len(before), "to": len(at_work)}
@@ -165,17 +168,17 @@ class Conductor:
 
     def ended(self, number: int, code: int, *, gone: bool) -> None:
         """A worker has ended that we did not ask to. Fails the run where it can not go on."""
-        worker = self.crew.workers.get(number)
-        stage, has_state = (worker.stage, worker.has_state) if worker else (Stage.LEAVING, False)
-        if code == 0 and not gone and (stage is Stage.MEMBER or not self.crew.version):
-            self.crew.done()  # it ended in order, without the closing words
-        self.crew.lost(number)
-        if not self.team.members:  # that was the last one
+        worker = self.membership.workers.get(number)
+        state, has_state = (worker.state, worker.has_state) if worker else (WorkerState.LEAVING, False)
+        if code == 0 and not gone and (state is WorkerState.MEMBER or not self.membership.version):
+            self.membership.done()  # it ended in order, without the closing words
+        self.membership.lost(number)
+        if not self.processes.alive:  # that was the last one
             return
-        if gone or stage is Stage.LEAVING or self.crew.ending:
+        if gone or state is WorkerState.LEAVING or self.membership.ending:
             self.decide()
             return
-        if code > 0 and (has_state or not self.crew.version):  # an error of the program, not of the machine
+        if code > 0 and (has_state or not self.membership.version):  # an error of the program, not of the machine
             self.fail(code, "")
             return
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
@@ -184,7 +187,7 @@ class Conductor:
 
     def decide(self) -> None:
         now = time.monotonic()
-        for action in self.crew.decide(now) if self.status.hot else ():
+        for action in self.membership.decide(now) if self.status.hot else ():
             match action:
                 case Start(number, slot):
                     self.start_worker(number, (slot,))
@@ -194,30 +197,30 @@ class Conductor:
                     self._send_plan(action)
                 case Kill(number, why):
                     self.status.tell(f"worker {number} {why} and was killed")
-                    self.team.kill(number, why)
+                    self.processes.kill(number, why)
                 case Fail(why):
                     self.fail(1, why)
                     break
-        self.status.restarts = len(self.crew.replaced)
+        self.status.restarts = len(self.membership.replaced)
 
     def _send_plan(self, plan: Publish) -> None:
         devices = {
             str(number): None if self.places.devices(member.slots) is None else 0
             for number in plan.members
-            if (member := self.team.members.get(number))
+            if (member := self.processes.alive.get(number))
         }
         message = {
             "op": "plan", "version": plan.version, "members": list(plan.members), "recover": plan.recover,
             "store": self.rendezvous.place(plan.version),
             "devices": devices,
         }
-        told = [self.team.members[n] for n in (*plan.members, *plan.leavers) if n in self.team.members]
+        told = [self.processes.alive[n] for n in (*plan.members, *plan.leavers) if n in self.processes.alive]
         for member in told:
-            if member.line is not None and plan.recover:
-                member.line.send({"op": "shut"})
+            if member.open_connection is not None and plan.recover:
+                member.open_connection.send({"op": "shut"})
         for member in told:
-            if member.line is not None:
-                member.line.send(message)
+            if member.open_connection is not None:
+                member.open_connection.send(message)
 
 
 def whole(value: object) -> int:

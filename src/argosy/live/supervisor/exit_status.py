@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class End(NamedTuple):
+class WorkerEnd(NamedTuple):
     """Of one worker."""
 
     code: int  # negative: killed by that signal
@@ -16,7 +16,7 @@ class End(NamedTuple):
     left: bool = False  # it had handed over and left
 
 
-def verdict(ends: Sequence[End], *, hot: bool) -> tuple[int, str]:
+def exit_status(ends: Sequence[WorkerEnd], *, hot: bool) -> tuple[int, str]:
     """Exit code and message of a run that nobody stopped, the ends of its workers in the order of time.
 
     Without the SDK the first failure counts. With it workers may have been lost and replaced: then it counts whether
@@ -33,19 +33,19 @@ def verdict(ends: Sequence[End], *, hot: bool) -> tuple[int, str]:
     return (stayed[-1].code, stayed[-1].text) if stayed else (-signal.SIGTERM, "somebody else asked it to leave")
 
 
-def came_to_its_end(ends: Sequence[End]) -> bool:
+def completed(ends: Sequence[WorkerEnd]) -> bool:
     """Was it complete, although it was asked to stop?"""
     return any(end.done and end.code == 0 for end in ends) and not any(end.done and end.code > 0 for end in ends)
 
 
-def stopped(ends: Sequence[End], *, at_once: bool) -> tuple[int, str]:
+def stopped(ends: Sequence[WorkerEnd], *, at_once: bool) -> tuple[int, str]:
     """Exit code and message of a run that was asked to stop and did."""
     if ends[-1].code == -signal.SIGKILL:
         return -signal.SIGKILL, "killed" if at_once else "killed: it did not stop in time"
     return -signal.SIGTERM, "stopped"
 
 
-def how_it_ended(number: int, code: int, tail: bytes) -> str:
+def describe_end(number: int, code: int, tail: bytes) -> str:
     """One worker's end, with the last words of the log."""
     if code == 0:
         return f"worker {number} ended"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 
-class Stage(IntEnum):
+class WorkerState(IntEnum):
     STARTING = 0  # the process runs, the SDK has not been heard
     HELLO = 1
     READY = 2  # at its first batch
@@ -29,7 +29,7 @@ class Worker:
     number: int
     slot: str
     heard: float
-    stage: Stage = Stage.STARTING
+    state: WorkerState = WorkerState.STARTING
     step: int = -1
     has_state: bool = False
     waits: bool | None = None  # for the others, in a step; None: it has not said
@@ -75,7 +75,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Crew:
+class Membership:
     rules: Rules = field(default_factory=Rules)
     workers: dict[int, Worker] = field(default_factory=dict)  # the living
     wanted: tuple[str, ...] = ()  # slots
@@ -107,10 +107,10 @@ class Crew:
         return number
 
     def hello(self, number: int, now: float) -> None:
-        self._reach(number, Stage.HELLO, now)
+        self._reach(number, WorkerState.HELLO, now)
 
     def ready(self, number: int, now: float) -> None:
-        self._reach(number, Stage.READY, now)
+        self._reach(number, WorkerState.READY, now)
 
     def beat(self, number: int, step: int, now: float, waits: bool | None = None) -> None:
         if worker := self.workers.get(number):
@@ -144,7 +144,7 @@ class Crew:
     def lost(self, number: int) -> None:
         """It died, or is as good as dead."""
         worker = self.workers.pop(number, None)
-        if worker is not None and worker.stage is not Stage.LEAVING and worker.slot in self.wanted:
+        if worker is not None and worker.state is not WorkerState.LEAVING and worker.slot in self.wanted:
             self._lost_slots.append(worker.slot)
 
     left = lost
@@ -188,7 +188,7 @@ class Crew:
     def _judge(self, now: float) -> Iterable[Kill | Fail]:
         """Workers that are silent, leavers that do not leave, and a training that does not get on."""
         for worker in list(self.workers.values()):
-            if worker.stage is Stage.LEAVING:
+            if worker.state is WorkerState.LEAVING:
                 since = self._leaving_since
                 if not self.pending and since is not None and now - since > self.rules.leave_s:
                     self.lost(worker.number)
@@ -198,7 +198,7 @@ class Crew:
 
     def _silent(self, now: float) -> Iterable[Kill]:
         for worker in list(self.workers.values()):
-            at_work = worker.stage not in (Stage.STARTING, Stage.LEAVING)
+            at_work = worker.state not in (WorkerState.STARTING, WorkerState.LEAVING)
             if at_work and now - worker.heard > self.rules.hang_s:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
@@ -239,7 +239,8 @@ class Crew:
             return None
         alive = [number for number in self.members if number in self.workers]
         if not any(self.workers[number].has_state for number in alive):  # who was about to leave has it still
-            alive += [n for n, worker in self.workers.items() if worker.stage is Stage.LEAVING and worker.has_state]
+            leaving = [worker for worker in self.workers.values() if worker.state is WorkerState.LEAVING]
+            alive += [worker.number for worker in leaving if worker.has_state]
         if self.version == 1 and self.pending and alive:
             pass  # nobody has taken a step yet: there is no state to lose
         elif not any(self.workers[number].has_state for number in alive):
@@ -249,12 +250,13 @@ class Crew:
     def _unwanted(self) -> Iterable[Kill]:
         """Newcomers whose slot is no longer asked for: they hold nothing that could be lost."""
         for worker in list(self.workers.values()):
-            if worker.slot not in self.wanted and worker.number not in self.members and worker.stage <= Stage.READY:
+            newcomer = worker.number not in self.members and worker.state <= WorkerState.READY
+            if newcomer and worker.slot not in self.wanted:
                 self.lost(worker.number)
                 yield Kill(worker.number, "is no longer needed")
 
     def _newcomers(self, now: float) -> Iterable[Start | Fail]:
-        held = [worker.slot for worker in self.workers.values() if worker.stage is not Stage.LEAVING]
+        held = [worker.slot for worker in self.workers.values() if worker.state is not WorkerState.LEAVING]
         for slot in self.wanted:
             if slot in held:
                 held.remove(slot)
@@ -274,7 +276,7 @@ class Crew:
             return None
         free, able = list(self.wanted), []
         for worker in self.workers.values():
-            if worker.slot in free and worker.stage in (Stage.READY, Stage.MEMBER):
+            if worker.slot in free and worker.state in (WorkerState.READY, WorkerState.MEMBER):
                 free.remove(worker.slot)
                 able.append(worker.number)
         if not able or set(able) == set(self.members):
@@ -291,15 +293,15 @@ class Crew:
         self.version += 1
         leavers = tuple(n for n in self.members if n not in members and n in self.workers)
         for number in leavers:
-            self.workers[number].stage = Stage.LEAVING
+            self.workers[number].state = WorkerState.LEAVING
             self._leaving_since = now
         for number in members:
-            self.workers[number].stage = Stage.MEMBER
+            self.workers[number].state = WorkerState.MEMBER
         self.members, self.pending, self._broken_since = tuple(members), set(members), None
         self._recovering = recover
         return Publish(self.version, self.members, leavers, recover)
 
-    def _reach(self, number: int, stage: Stage, now: float) -> None:
+    def _reach(self, number: int, state: WorkerState, now: float) -> None:
         if worker := self.workers.get(number):
             worker.heard = now
-            worker.stage = max(worker.stage, stage)
+            worker.state = max(worker.state, state)

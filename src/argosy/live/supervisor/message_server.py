@@ -17,7 +17,7 @@ from argosy.live.unix_sockets import short_path
 
 MAX_LINE = 1 << 20
 MAX_FIRST_LINE = 1 << 12  # of one who has not said yet who he is
-MOST_LINES = 512
+MOST_CONNECTIONS = 512
 MOST_COMPLAINTS = 20
 
 Message = dict[str, Any]
@@ -29,19 +29,19 @@ def _readable(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-class Line:
+class Connection:
     """One connection, on the side that serves."""
 
-    def __init__(self, connection: socket.socket, server: LineServer, pid: int) -> None:
-        self.connection, self.server, self.pid = connection, server, pid
+    def __init__(self, stream: socket.socket, server: MessageServer, pid: int) -> None:
+        self.socket, self.server, self.pid = stream, server, pid
         self.open = True
         self.worker: int | None = None  # who speaks, once he has said so
         self._bytes = b""
-        connection.settimeout(1.0)  # one that does not read must not hold up the others
+        stream.settimeout(1.0)  # one that does not read must not hold up the others
 
     def readable(self) -> None:
         try:
-            data = self.connection.recv(1 << 16)
+            data = self.socket.recv(1 << 16)
         except OSError:
             data = b""
         *lines, self._bytes = (self._bytes + data).split(b"\n")
@@ -64,16 +64,16 @@ class Line:
 
     def send(self, message: Message) -> None:
         try:
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             self.server.drop(self)
 
 
-class LineServer:
+class MessageServer:
     def __init__(self, reactor: Reactor, path: Path, uids: Collection[int],
-                 on_message: Callable[[Line, Message], None]) -> None:
+                 on_message: Callable[[Connection, Message], None]) -> None:
         self.reactor, self.path, self.uids, self.on_message = reactor, path, uids, on_message
-        self.lines: set[Line] = set()
+        self.connections: set[Connection] = set()
         self._complaints = 0
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -85,28 +85,28 @@ class LineServer:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            stream, _ = self._listener.accept()
         except OSError:  # he has gone again
             return
-        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        strangers = [line for line in self.lines if line.worker is None]
-        if uid not in self.uids or (len(self.lines) >= MOST_LINES and not strangers):
-            connection.close()
+        pid, uid, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        strangers = [connection for connection in self.connections if connection.worker is None]
+        if uid not in self.uids or (len(self.connections) >= MOST_CONNECTIONS and not strangers):
+            stream.close()
             return
-        if len(self.lines) >= MOST_LINES:
+        if len(self.connections) >= MOST_CONNECTIONS:
             self.drop(strangers[0])
-        line = Line(connection, self, pid)
-        self.lines.add(line)
-        self.reactor.watch(connection, line.readable)
+        connection = Connection(stream, self, pid)
+        self.connections.add(connection)
+        self.reactor.watch(stream, connection.readable)
 
     def catch_up(self) -> None:
         """Read all that has been said until now: what somebody said before he died comes before his death."""
         while _readable(self._listener):
             self._accept()
-        for line in list(self.lines):
+        for connection in list(self.connections):
             for _ in range(100):  # one who never stops talking does not hold up the rest
-                if line.open and _readable(line.connection):
-                    line.readable()
+                if connection.open and _readable(connection.socket):
+                    connection.readable()
 
     def complain(self) -> None:
         """Tell of a message that was not understood; not of every one, or a job could fill the disk with them."""
@@ -114,16 +114,16 @@ class LineServer:
         if self._complaints <= MOST_COMPLAINTS:
             traceback.print_exc()
 
-    def drop(self, line: Line) -> None:
-        if line in self.lines:
-            self.lines.remove(line)
-            self.reactor.unwatch(line.connection)
-            line.connection.close()
-            line.open = False
+    def drop(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self.reactor.unwatch(connection.socket)
+            connection.socket.close()
+            connection.open = False
 
     def close(self) -> None:
-        for line in list(self.lines):
-            self.drop(line)
+        for connection in list(self.connections):
+            self.drop(connection)
         self.reactor.unwatch(self._listener)
         self._listener.close()
         self.path.unlink(missing_ok=True)

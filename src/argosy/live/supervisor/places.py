@@ -104,7 +104,7 @@ def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
 
 def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequence[str], control: Path, *,
                    warm: bool) -> dict[str, Any]:
-    """What the nursery must know to start a worker on these slots. The job file's variables win over all but ours."""
+    """What the spawner must know to start a worker on these slots. The job file's variables win over all but ours."""
     own = {name: value for name, value in run["spec"].get("env", {}).items() if not name.startswith("ARGOSY_")}
     command = run["command"] if warm else run["cold"]
     env = {

@@ -14,19 +14,19 @@ from argosy.live.backends.base import Assignment, Phase
 from argosy.live.supervisor import process_table
 from argosy.live.supervisor.cgroups import Cgroup
 from argosy.live.supervisor.cleanup import clean_up
-from argosy.live.supervisor.coordinator import Conductor
-from argosy.live.supervisor.exit_status import End, came_to_its_end, how_it_ended, stopped, verdict
+from argosy.live.supervisor.coordinator import Coordinator
+from argosy.live.supervisor.exit_status import WorkerEnd, completed, describe_end, exit_status, stopped
 from argosy.live.supervisor.membership import Rules
-from argosy.live.supervisor.message_server import Line, LineServer, Message
+from argosy.live.supervisor.message_server import Connection, Message, MessageServer
 from argosy.live.supervisor.places import Place, Places, rank_variables, read_assignment, slots, worker_request
-from argosy.live.supervisor.processes import Team
+from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.reactor import Reactor
 from argosy.live.supervisor.records import RunFolder, write_record
 from argosy.live.supervisor.rendezvous import Rendezvous
 from argosy.live.supervisor.status import StatusKeeper
 from argosy.live.supervisor.turns import Turns
-from argosy.live.supervisor.worker_output import Journal
-from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S, Nursery
+from argosy.live.supervisor.worker_output import WorkerOutput
+from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S, WorkerSpawner
 from argosy.live.unix_sockets import free_port, socket_folder
 
 TICK_S = 0.25
@@ -42,10 +42,10 @@ class Supervisor:
         self.target: Assignment = read_assignment(run["assignment"])
         self.in_force = slots(self.target)
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
-        self.journal = Journal(folder, run, self.status)
+        self.output = WorkerOutput(folder, run, self.status)
         self.stopping_since: float | None = None
         self.failure: tuple[int, str] | None = None  # it can not go on: code and reason
-        self.ends: list[End] = []  # of its workers
+        self.ends: list[WorkerEnd] = []  # of its workers
         self.master_port = free_port()
         self.last_tick = self.last_opened = time.monotonic()
         self.warm_limit_s = float(run.get("settings", {}).get("warm_limit_s", WARM_LIMIT_S))
@@ -58,10 +58,10 @@ class Supervisor:
     def begin(self) -> None:
         user, uids = self.run.get("user"), {os.getuid(), self.uid}
         self.sockets = socket_folder(self.folder.path, user)
-        self.control = LineServer(self.reactor, self.sockets / "control", uids, self.hear)
+        self.control = MessageServer(self.reactor, self.sockets / "control", uids, self.hear)
         if user:
             os.chown(self.control.path, self.uid, -1, follow_symlinks=False)
-        self.commands = LineServer(self.reactor, self.folder.path / "commands", {0, os.getuid()}, self.obey)
+        self.commands = MessageServer(self.reactor, self.folder.path / "commands", {0, os.getuid()}, self.obey)
         self.cgroup = Cgroup.make(f"argosy-{self.run['marker']}", self.run.get("limits", {}))
         self.rendezvous = Rendezvous(self.uid)
         me = process_table.process(os.getpid())
@@ -76,34 +76,34 @@ class Supervisor:
             if self.cgroup is not None:
                 self.cgroup.remove()
             raise
-        self.open_nursery(self.run.get("zygote"))
+        self.open_spawner(self.run.get("zygote"))
         self.reactor.every(TICK_S, self.tick)
         self.status.write()
 
-    def open_nursery(self, zygote: str | None) -> None:
-        nursery = Nursery.from_zygote(Path(zygote), self.uid) if zygote else None
-        if nursery is None:
+    def open_spawner(self, zygote: str | None) -> None:
+        spawner = WorkerSpawner.from_zygote(Path(zygote), self.uid) if zygote else None
+        if spawner is None:
             if self.run.get("zygote"):
                 self.status.tell("there is no warm interpreter; the job starts cold")
-            nursery = Nursery.forked(self.run.get("user"), self.uid)
-        nursery.on_message = self.from_nursery
-        self.team = Team(self.reactor, nursery, self.cgroup, self.journal.output)
+            spawner = WorkerSpawner.forked(self.run.get("user"), self.uid)
+        spawner.on_message = self.from_spawner
+        self.processes = WorkerProcesses(self.reactor, spawner, self.cgroup, self.output.take)
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
         rules.stuck_s = self.run["spec"].get("hang_after") or rules.stuck_s
-        self.conductor = Conductor(
-            self.run, self.places, self.team, self.rendezvous, self.status, rules, self.start_worker, self.fail
+        self.coordinator = Coordinator(
+            self.run, self.places, self.processes, self.rendezvous, self.status, rules, self.start_worker, self.fail
         )
-        self.turns = Turns(self.team, self.conductor, self.status, self.places)
-        self.reactor.watch(nursery.connection, nursery.readable)
+        self.turns = Turns(self.processes, self.coordinator, self.status, self.places)
+        self.reactor.watch(spawner.connection, spawner.readable)
 
-    def from_nursery(self, message: dict[str, Any]) -> None:
+    def from_spawner(self, message: dict[str, Any]) -> None:
         op = message["op"]
-        if op == "nursery":
-            if self.cgroup is not None and not self.cgroup.add(self.team.nursery.pid, self.uid):
+        if op == "spawner":
+            if self.cgroup is not None and not self.cgroup.add(self.processes.spawner.pid, self.uid):
                 self.cgroup.remove()
-                self.cgroup = self.team.cgroup = None
+                self.cgroup = self.processes.cgroup = None
             with contextlib.suppress(OSError):  # on a full disk it is not known whom to kill, but it runs
-                write_record(self.folder.supervisor, {**self.record, "nursery": message["pid"]}, durable=False)
+                write_record(self.folder.supervisor, {**self.record, "spawner": message["pid"]}, durable=False)
             self.start_workers()
         elif op == "started":
             self.started(message["id"], message["pid"])
@@ -112,87 +112,88 @@ class Supervisor:
         elif op == "ended":
             self.ended(message["id"], message["code"])
         elif op == "gone":
-            self.nursery_gone()
+            self.spawner_gone()
 
     def refuse(self, why: str) -> None:
         """What starts its workers cannot be trusted: end what belongs to the run, and nothing else."""
-        self.reactor.unwatch(self.team.nursery.connection)
-        for number in list(self.team.members):
-            self.team.ended(number)
+        self.reactor.unwatch(self.processes.spawner.connection)
+        for number in list(self.processes.alive):
+            self.processes.ended(number)
         interpreter = self.run["cold"]["argv"][0]
         self.finish(1, f"{interpreter} {why}; it is no Python interpreter that can start workers, use another one")
 
-    def nursery_gone(self) -> None:
+    def spawner_gone(self) -> None:
         """A zygote that did not get warm: start cold instead. Later: its workers died with it."""
-        self.reactor.unwatch(self.team.nursery.connection)
-        self.team.nursery.close()
-        if self.team.nursery.pid == 0 and self.team.nursery.warm and self.stopping_since is None:
-            self.open_nursery(None)
+        self.reactor.unwatch(self.processes.spawner.connection)
+        self.processes.spawner.close()
+        if self.processes.spawner.pid == 0 and self.processes.spawner.warm and self.stopping_since is None:
+            self.open_spawner(None)
             return
-        for number in list(self.team.members):
-            self.team.ended(number)
+        for number in list(self.processes.alive):
+            self.processes.ended(number)
         self.finish(None, "the process that starts its workers was killed")
 
     def start_workers(self) -> None:
-        wanted, crew = slots(self.target), self.conductor.crew
+        wanted, membership = slots(self.target), self.coordinator.membership
         self.turns.paused = self.target.paused
         self.in_force, self.status.version = wanted, self.target.version
         if self.status.hot:
-            self.conductor.want(wanted)
+            self.coordinator.want(wanted)
         elif self.run["spec"].get("processes") == "per-gpu":
             for slot in wanted:
-                self.start_worker(crew.add(slot, time.monotonic()), (slot,), world=len(wanted))
+                self.start_worker(membership.add(slot, time.monotonic()), (slot,), world=len(wanted))
         else:
-            self.start_worker(crew.add(wanted[0], time.monotonic()), wanted)
+            self.start_worker(membership.add(wanted[0], time.monotonic()), wanted)
 
     def start_worker(self, number: int, of: tuple[str, ...], world: int = 1) -> None:
-        self.journal.several = self.journal.several or number > 0
-        request = worker_request(self.run, self.places, number, of, self.control.path, warm=self.team.nursery.warm)
+        self.output.several = self.output.several or number > 0
+        request = worker_request(self.run, self.places, number, of, self.control.path, warm=self.processes.spawner.warm)
         request["env"] |= rank_variables(number if world > 1 else 0, world, self.master_port)
-        self.team.start(number, of, request)
+        self.processes.start(number, of, request)
 
     def started(self, number: int, pid: int) -> None:
-        if not self.team.started(number, pid):
+        if not self.processes.started(number, pid):
             self.refuse(f"calls process {pid} a worker that it has started, which it has not")
             return
-        if number not in self.team.members:
+        if number not in self.processes.alive:
             return
         if self.turns.paused:
-            self.team.freeze(True)
+            self.processes.freeze(True)
         if not self.status.hot and self.status.phase is Phase.STARTING:
             self.status.phase = Phase.PAUSED if self.turns.paused else Phase.RUNNING
             self.started_after = time.time() - self.run["asked_at"]
         if self.stopping_since is not None:
-            self.team.ask_to_end(self.team.members[number], group=not self.team.nursery.warm)
+            self.processes.ask_to_end(self.processes.alive[number], group=not self.processes.spawner.warm)
         self.write_status()
 
     # -- while it runs
 
-    def hear(self, line: Line, message: Message) -> None:
+    def hear(self, connection: Connection, message: Message) -> None:
         was_hot = self.status.hot
-        self.conductor.hear(line, message)
+        self.coordinator.hear(connection, message)
         self.turns.look()
         if self.status.hot and not was_hot:
-            self.conductor.want(slots(self.target))
+            self.coordinator.want(slots(self.target))
         if self.stopping_since is not None and message.get("op") == "hello":
-            self.ask_to_save(line)
+            self.ask_to_save(connection)
         self.settle()
 
     def tick(self) -> None:
         now, passed_from = time.monotonic(), self.last_tick
         if now - self.last_tick > 8 * TICK_S:  # this process was held up, so nobody could be heard
-            self.conductor.crew.forgive(now)
+            self.coordinator.membership.forgive(now)
         self.last_tick = now
         if self.turns.paused:
-            self.conductor.crew.forgive(now)
-            self.journal.progress_at += now - passed_from
+            self.coordinator.membership.forgive(now)
+            self.output.progress_at += now - passed_from
         elif self.stopping_since is None and self.status.hot:
-            self.conductor.decide()
+            self.coordinator.decide()
             self.turns.look()
         elif self.stopping_since is None:
             self.look_for_a_hang(now)
-        if self.team.nursery.pid == 0 and self.team.nursery.warm and now - self.last_opened > self.warm_limit_s:
-            self.nursery_gone()
+        spawner = self.processes.spawner
+        if spawner.pid == 0 and spawner.warm and now - self.last_opened > self.warm_limit_s:
+            self.spawner_gone()
         if (self.failure is not None or self.stopping_since is not None) and now > self.kill_at:
             self.end_by_force(now)
             if self.finished:
@@ -204,46 +205,46 @@ class Supervisor:
     def look_for_a_hang(self, now: float) -> None:
         """Without the SDK there are no signs of life; where the job file sets a limit, its log has to get on."""
         limit = self.run["spec"].get("hang_after")
-        reported_at = self.conductor.crew.progress_at or 0.0  # by a framework that cannot resize, but says where it is
-        got_on = max(self.journal.progress_at, reported_at)
+        reported_at = self.coordinator.membership.progress_at or 0.0  # an adapter cannot resize, but reports steps
+        got_on = max(self.output.progress_at, reported_at)
         if limit is not None and now - got_on > limit and self.failure is None:
-            what = "showed no new step in its log" if self.journal.progress else "printed nothing"
+            what = "showed no new step in its log" if self.output.progress else "printed nothing"
             self.fail(1, f"it {what} for {limit:g} s (see hang_after:)")
 
     def end_by_force(self, now: float) -> None:
         """Kill all, and do not wait for ever to be told that nobody is left."""
-        if self.team.everybody() or self.nobody_since == math.inf:
+        if self.processes.everybody() or self.nobody_since == math.inf:
             self.nobody_since = now
-        self.team.kill_all()
+        self.processes.kill_all()
         if now - self.nobody_since > UNTOLD_S:
             self.finish(*(self.failure or (-signal.SIGKILL, "killed: it did not leave in time")))
 
     def write_status(self) -> None:
         self.last_write = time.time()
-        self.status.workers = self.team.records()
+        self.status.workers = self.processes.records()
         self.status.write()
 
     def settle(self) -> None:
         """Which version of the assignment is in force now?"""
         if self.target.version <= self.status.version or self.stopping_since is not None or self.turns.resting:
             return
-        wanted, crew = sorted(slots(self.target)), self.conductor.crew
-        moved = self.status.hot and sorted(crew.wanted) == wanted and crew.settled
-        if wanted == sorted(self.in_force) or (moved and set(self.team.members) == set(crew.members)):
+        wanted, membership = sorted(slots(self.target)), self.coordinator.membership
+        moved = self.status.hot and sorted(membership.wanted) == wanted and membership.settled
+        if wanted == sorted(self.in_force) or (moved and set(self.processes.alive) == set(membership.members)):
             self.in_force, self.status.version = slots(self.target), self.target.version
             self.write_status()
 
     # -- the daemon's wishes
 
-    def obey(self, line: Line, message: Message) -> None:
+    def obey(self, connection: Connection, message: Message) -> None:
         if message.get("generation") != self.run["generation"]:
-            line.send({"ok": False, "error": f"this is generation {self.run['generation']}"})
+            connection.send({"ok": False, "error": f"this is generation {self.run['generation']}"})
             return
         if message["op"] == "launch":
             self.change(read_assignment(message["assignment"]))
         elif message["op"] == "stop":
             self.stop(float(message["grace_s"]))
-        line.send({"ok": True})
+        connection.send({"ok": True})
 
     def change(self, assignment: Assignment) -> None:
         if assignment.version <= self.target.version or self.stopping_since is not None:
@@ -253,8 +254,8 @@ class Supervisor:
             self.turns.pause(assignment.version)
         else:
             self.turns.unpause()
-        if self.status.hot and self.team.nursery.pid:
-            self.conductor.want(slots(assignment))
+        if self.status.hot and self.processes.spawner.pid:
+            self.coordinator.want(slots(assignment))
         self.settle()
         self.write_status()
 
@@ -266,38 +267,38 @@ class Supervisor:
         if first:
             self.stopping_since = now
             self.status.phase = Phase.STOPPING
-            self.conductor.crew.ending = True
+            self.coordinator.membership.ending = True
             self.turns.end()
-            for member in self.team.members.values():
-                if member.line is not None:
-                    self.ask_to_save(member.line)
+            for member in self.processes.alive.values():
+                if member.open_connection is not None:
+                    self.ask_to_save(member.open_connection)
                 else:
-                    self.team.ask_to_end(member, group=not self.team.nursery.warm)
+                    self.processes.ask_to_end(member, group=not self.processes.spawner.warm)
         if grace_s <= 0:
-            self.team.kill_all()
+            self.processes.kill_all()
         self.write_status()
-        if not self.team.members:
+        if not self.processes.alive:
             self.finish(-signal.SIGTERM, "stopped before it began")
 
-    def ask_to_save(self, line: Line) -> None:
-        line.send({"op": "suspend", "deadline_s": max(0.0, self.kill_at - time.monotonic())})
+    def ask_to_save(self, connection: Connection) -> None:
+        connection.send({"op": "suspend", "deadline_s": max(0.0, self.kill_at - time.monotonic())})
 
     # -- the end
 
     def ended(self, number: int, code: int) -> None:
         self.control.catch_up()
-        member = self.team.ended(number)
+        member = self.processes.ended(number)
         if member is None:
             return
         self.status.changed = True
-        text = member.killed or how_it_ended(number, code, self.journal.log.tail)
-        self.ends.append(End(code, text, member.done, member.left))
+        text = member.killed or describe_end(number, code, self.output.log.tail)
+        self.ends.append(WorkerEnd(code, text, member.done, member.left))
         if self.stopping_since is None and self.failure is None:
             if self.status.hot:
-                self.conductor.ended(number, code, gone=member.left or member.done)
+                self.coordinator.ended(number, code, gone=member.left or member.done)
             elif code:
                 self.fail(code, "")
-        if not self.team.members:
+        if not self.processes.alive:
             self.conclude()
         else:
             self.settle()
@@ -307,20 +308,20 @@ class Supervisor:
         if self.failure is None:
             self.failure = (code, why or self.ends[-1].text)
             self.status.tell(f"the run fails: {self.failure[1]}")
-            self.conductor.crew.ending = True
+            self.coordinator.membership.ending = True
             self.kill_at = time.monotonic()
-        self.team.kill_all()
+        self.processes.kill_all()
 
     def conclude(self) -> None:
         """All workers have ended: which end was it?"""
         if self.started_after is not None and not self.status.hot:
-            kind, warm = "resume" if self.run["restore"] else "start", self.team.nursery.warm
+            kind, warm = "resume" if self.run["restore"] else "start", self.processes.spawner.warm
             self.status.measured(kind, self.started_after, workers=1, warm=warm)
-        if self.stopping_since is not None and not came_to_its_end(self.ends):
+        if self.stopping_since is not None and not completed(self.ends):
             self.status.measured("suspend", time.monotonic() - self.stopping_since)
             self.finish(*stopped(self.ends, at_once=self.kill_at <= self.stopping_since))
         else:
-            self.finish(*(self.failure or verdict(self.ends, hot=self.status.hot)))
+            self.finish(*(self.failure or exit_status(self.ends, hot=self.status.hot)))
 
     def finish(self, code: int | None, message: str) -> None:
         """The end; a code of None: nobody can say how."""
@@ -329,12 +330,12 @@ class Supervisor:
         self.finished = True
         if code == 0:
             self.status.take_report({"done": True})
-        self.team.drain()
-        self.team.kill_all()
-        self.team.nursery.close()
-        clean_up(self.record, self.team.leaders, self.run["marker"], self.uid)
+        self.processes.drain()
+        self.processes.kill_all()
+        self.processes.spawner.close()
+        clean_up(self.record, self.processes.leaders, self.run["marker"], self.uid)
         self.rendezvous.remove()
-        self.journal.log.close()
+        self.output.log.close()
         self.status.message, self.status.workers = message, []
         while not self.status.write_exit(code):
             time.sleep(1.0)  # a full disk: the end must not be lost

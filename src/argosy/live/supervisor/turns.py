@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from argosy.live.backends.base import Phase
-from argosy.live.supervisor.coordinator import Conductor
+from argosy.live.supervisor.coordinator import Coordinator
 from argosy.live.supervisor.places import Places
-from argosy.live.supervisor.processes import Team
+from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.status import StatusKeeper
 
 REST_S = 2.0  # so long workers may take to make room; without GPUs there is little to make
@@ -15,8 +15,9 @@ REST_ON_GPUS_S = 60.0
 
 
 class Turns:
-    def __init__(self, team: Team, conductor: Conductor, status: StatusKeeper, places: Places) -> None:
-        self.team, self.conductor, self.status = team, conductor, status
+    def __init__(self, processes: WorkerProcesses, coordinator: Coordinator, status: StatusKeeper,
+                 places: Places) -> None:
+        self.processes, self.coordinator, self.status = processes, coordinator, status
         self.patience_s = REST_ON_GPUS_S if any(place.cuda for place in places.nodes.values()) else REST_S
         self.paused = False  # as its processes are, not as is wished
         self._resting_since: float | None = None
@@ -30,26 +31,26 @@ class Turns:
         """Workers with the SDK make room first; others are stopped at once. The number tells one pause from another."""
         if not self.paused and not self.resting:
             self._resting_since = time.monotonic()
-            self.conductor.rest(number)
+            self.coordinator.rest(number)
             self.look()
 
     def look(self) -> bool:
         """Has everybody made room, or had the time for it? True: the job is paused from now on."""
         if self._resting_since is None:
             return False
-        took, rested = time.monotonic() - self._resting_since, self.conductor.rests
+        took, rested = time.monotonic() - self._resting_since, self.coordinator.rests
         if not rested and took < self.patience_s:
             return False
         if not rested:
             self.status.tell(f"is paused in the middle of a step: it could not make room within {took:.0f} s")
-        elif self.conductor.crew.version:
+        elif self.coordinator.membership.version:
             self.status.measured("slice", took)
         self._freeze(True)
         return True
 
     def unpause(self) -> None:
         self.end()
-        self.conductor.wake()
+        self.coordinator.wake()
 
     def end(self) -> None:
         """No pause any more, and none to come: what is left to do can be done from host memory."""
@@ -59,7 +60,7 @@ class Turns:
 
     def _freeze(self, frozen: bool) -> None:
         self.paused, self._resting_since = frozen, None
-        self.conductor.crew.forgive(time.monotonic())
-        self.team.freeze(frozen)
+        self.coordinator.membership.forgive(time.monotonic())
+        self.processes.freeze(frozen)
         if self.status.phase in (Phase.RUNNING, Phase.PAUSED):
             self.status.phase = Phase.PAUSED if frozen else Phase.RUNNING

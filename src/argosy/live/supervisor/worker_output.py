@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from argosy.live.supervisor.log_writer import LogFile
-from argosy.live.supervisor.processes import Member
+from argosy.live.supervisor.processes import WorkerProcess
 from argosy.live.supervisor.progress import ProgressReader
 from argosy.live.supervisor.records import RunFolder
 from argosy.live.supervisor.status import StatusKeeper
@@ -15,7 +15,7 @@ from argosy.live.supervisor.status import StatusKeeper
 LOG_BYTES = 64 << 20
 
 
-class Journal:
+class WorkerOutput:
     def __init__(self, folder: RunFolder, run: Mapping[str, Any], status: StatusKeeper) -> None:
         self.status = status
         self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
@@ -24,7 +24,7 @@ class Journal:
         self.progress_at = time.monotonic()  # when it last got on: a new step, or any line where steps are not read
         self.several = False  # more than one worker prints: lines say whose they are
 
-    def output(self, member: Member, lines: list[bytes]) -> None:
+    def take(self, member: WorkerProcess, lines: list[bytes]) -> None:
         if not lines:
             return
         prefix = b"[%d] " % member.number if self.several else b""

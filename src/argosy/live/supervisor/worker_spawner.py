@@ -1,4 +1,4 @@
-"""The supervisor's line to the nursery that forks its workers: warm from a zygote, or cold from the supervisor.
+"""The supervisor's line to the spawner that forks its workers: warm from a zygote, or cold from the supervisor.
 
 A zygote is run by an interpreter of the user's choice, so nothing that comes from there is believed: the system says
 who writes, messages are checked before they are passed on, and descriptors are not accepted.
@@ -24,16 +24,16 @@ WARM_LIMIT_S = 120.0  # importing torch takes seconds, on a busy machine or a sl
 MAX_LINE = 4096  # its messages are a few words and numbers
 SEND_S = 5.0  # one that does not read for so long is as good as dead
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
-_NUMBERS = {"nursery": ("pid",), "started": ("id", "pid"), "ended": ("id", "code")}
+_NUMBERS = {"spawner": ("pid",), "started": ("id", "pid"), "ended": ("id", "code")}
 
 
 class Refused(Exception):
-    """What poses as a nursery is none."""
+    """What poses as a spawner is none."""
 
 
-class Nursery:
-    """Passes on what the nursery says: `on_message` gets each message, {"op": "gone"} when it has died, and
-    {"op": "refused", "why": …} when it says what no nursery of this user would."""
+class WorkerSpawner:
+    """Passes on what the spawner says: `on_message` gets each message, {"op": "gone"} when it has died, and
+    {"op": "refused", "why": …} when it says what no spawner of this user would."""
 
     def __init__(self, connection: socket.socket, *, warm: bool, uid: int) -> None:
         self.warm, self.uid, self.connection = warm, uid, connection
@@ -44,27 +44,27 @@ class Nursery:
         connection.settimeout(SEND_S)
 
     @classmethod
-    def from_zygote(cls, path: Path, uid: int) -> Nursery | None:
+    def from_zygote(cls, path: Path, uid: int) -> WorkerSpawner | None:
         """It answers when the zygote is warm. None: there is no zygote."""
         try:
-            nursery = cls(connect(path), warm=True, uid=uid)
-            nursery.connection.sendall(b"nursery\n")
+            spawner = cls(connect(path), warm=True, uid=uid)
+            spawner.connection.sendall(b"spawner\n")
         except OSError:
             return None
-        return nursery
+        return spawner
 
     @classmethod
-    def forked(cls, user: str | None, uid: int) -> Nursery:
+    def forked(cls, user: str | None, uid: int) -> WorkerSpawner:
         """A cold one: a child of this process, which must have no threads."""
         ours, theirs = socket.socketpair()
-        nursery = cls(ours, warm=False, uid=uid)
+        spawner = cls(ours, warm=False, uid=uid)
         if os.fork() == 0:
             _leave_everything(keep=theirs.fileno())
             if user is not None:
                 Identity.of(user).take_on()
-            zygote.Nursery(theirs).serve()
+            zygote.Spawner(theirs).serve()
         theirs.close()
-        return nursery
+        return spawner
 
     def readable(self) -> None:
         """Called by the event loop."""
@@ -109,7 +109,7 @@ class Nursery:
         plain = all(type(number) is int and abs(number) < 1 << 31 for number in numbers)
         if not plain or message.get("pid", 1) <= 0:
             raise Refused(f"says what nobody can understand: {line[:60]!r}")
-        if message["op"] == "nursery" and message["pid"] != self.pid:
+        if message["op"] == "spawner" and message["pid"] != self.pid:
             raise Refused(f"claims to be process {message['pid']} and is process {self.pid}")
         return dict(message)
 

@@ -1,7 +1,7 @@
 """A warm process that forks others: `<python> zygote.py LISTENING-FD IDLE-SECONDS`. Standard library only.
 
 It is run by the user's own interpreter, imports torch if there is any, and then waits. For each run it forks a
-*nursery*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, inherits
+*spawner*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, inherits
 the orphans they leave, and kills everything below it when the supervisor is gone. So a run needs the zygote only to
 begin.
 """
@@ -30,7 +30,7 @@ else:
     from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, become_worker, prctl
 
 
-class Door:
+class MessageSocket:
     """One end of a connection: JSON lines, with descriptors beside them."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -61,11 +61,11 @@ class Door:
         return messages
 
 
-class Nursery:
+class Spawner:
     """Forks the workers of one run."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.door, self.names = Door(connection), {}  # type: ignore[var-annotated]  # pid → the supervisor's name for it
+        self.socket, self.names = MessageSocket(connection), {}  # type: ignore[var-annotated]  # pid → the supervisor's name for it
 
     def serve(self) -> None:
         """Work until the supervisor is gone, then end with all children."""
@@ -74,15 +74,15 @@ class Nursery:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         bell, knocker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(knocker, warn_on_full_buffer=False)
-        line = self.door.connection.fileno()
-        self.door.send({"op": "nursery", "pid": os.getpid()})
+        line = self.socket.connection.fileno()
+        self.socket.send({"op": "spawner", "pid": os.getpid()})
         while True:
             ready, _, _ = select.select([line, bell], [], [])
             if bell in ready:
                 os.read(bell, 4096)
             self.reap()
             if line in ready:
-                messages = self.door.receive()
+                messages = self.socket.receive()
                 if messages is None:
                     self.kill_all()
                     os._exit(0)
@@ -101,7 +101,7 @@ class Nursery:
         if pid == 0:
             _run_and_leave(work, parent)
         self.names[pid] = name
-        self.door.send({"op": "started", "id": name, "pid": pid})
+        self.socket.send({"op": "started", "id": name, "pid": pid})
 
     def reap(self) -> None:
         while True:
@@ -112,7 +112,7 @@ class Nursery:
             if pid == 0:
                 return
             if pid in self.names:
-                self.door.send({"op": "ended", "id": self.names.pop(pid), "pid": pid, "code": _code(status)})
+                self.socket.send({"op": "ended", "id": self.names.pop(pid), "pid": pid, "code": _code(status)})
 
     def kill_all(self) -> None:
         """Kill every descendant; orphans come to us one generation after the other, so go on until none is left."""
@@ -199,7 +199,7 @@ def main() -> None:
     listener, idle_s = socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2])
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nurseries belong to their supervisors; nobody waits for them here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # spawners belong to their supervisors; nobody waits for them here
     print("warm with", warm_up(), flush=True)
     gc.collect()
     gc.freeze()  # the collector would otherwise touch, and so copy, every page in every child
@@ -215,10 +215,10 @@ def main() -> None:
         except OSError:
             line = b""
         connection.settimeout(None)
-        if line == b"nursery\n" and os.fork() == 0:
+        if line == b"spawner\n" and os.fork() == 0:
             listener.close()
             os.setsid()
-            Nursery(connection).serve()
+            Spawner(connection).serve()
         connection.close()
         if line == b"end\n":
             return

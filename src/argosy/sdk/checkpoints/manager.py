@@ -21,7 +21,7 @@ from argosy.sdk.training import Training
 LARGE = 2 << 30  # bytes of state above which every worker writes a part
 
 
-class Keeper:
+class CheckpointManager:
     def __init__(self, settings: Settings, tell: Callable[..., None]) -> None:
         self._folder, self._restore = settings.checkpoints, settings.restore
         self._every_s, self._sharded = settings.every_s, settings.sharded

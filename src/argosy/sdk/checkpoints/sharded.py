@@ -14,7 +14,7 @@ from typing import Any
 
 from argosy.sdk.checkpoints.files import STATE, writing_folder
 from argosy.sdk.checkpoints.packing import filled, from_bytes, holes, outline, plain, to_bytes
-from argosy.sdk.group.process_group import Group, GroupBroken, dist, keep_for_ever
+from argosy.sdk.group.process_group import Group, GroupBroken, dist, keep_forever
 
 
 def save_sharded(group: Group, target: Path, state: Mapping[str, Any], **about: Any) -> int:
@@ -84,7 +84,7 @@ def _default_group(group: Group) -> Iterator[None]:
     except RuntimeError as problem:
         group.shut()
         if dist.is_initialized():
-            keep_for_ever(dist.group.WORLD)
+            keep_forever(dist.group.WORLD)
         raise GroupBroken(str(problem).split("\n")[0]) from None
     finally:
         if dist.is_initialized():

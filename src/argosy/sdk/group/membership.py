@@ -18,13 +18,13 @@ import torch
 
 from argosy.errors import ArgosyError
 from argosy.sdk.checkpoints import random_state
-from argosy.sdk.checkpoints.manager import Keeper
+from argosy.sdk.checkpoints.manager import CheckpointManager
 from argosy.sdk.checkpoints.transfer import hand_over
 from argosy.sdk.control import Control, Plan
 from argosy.sdk.data.seeds import derive, seed_all
 from argosy.sdk.group import rendezvous
 from argosy.sdk.group.process_group import Group, GroupBroken, dist
-from argosy.sdk.offload import Rest
+from argosy.sdk.offload import Offload
 from argosy.sdk.settings import Settings
 from argosy.sdk.training import Training
 
@@ -42,7 +42,7 @@ class Leave(SystemExit):
 class Membership:
     def __init__(self, settings: Settings, training: Training, control: Control | None) -> None:
         self.control, self.training = control, training
-        self.keeper = Keeper(settings, self.tell)
+        self.checkpoints = CheckpointManager(settings, self.tell)
         self.group = Group(None, 0, 1)
         self.worker = control.worker if control else 0
         self.plan = Plan(0, (self.worker,))
@@ -79,7 +79,7 @@ class Membership:
     def restore(self, early: bool = False) -> None:
         """The first worker of a run reads the checkpoint, as early as all of the script's objects are known."""
         if not self._restored:
-            self._restored = self.keeper.restore(self.training, early)
+            self._restored = self.checkpoints.restore(self.training, early)
 
     # -- coming
 
@@ -109,12 +109,12 @@ class Membership:
         old_group, leavers = self.group, [one for one in self.plan.members if one not in plan.members]
         try:
             with self.waiting():
-                group = rendezvous.meet(plan, self.worker, partial(self._outdated, version))
+                group = rendezvous.form_group(plan, self.worker, partial(self._outdated, version))
                 rendezvous.wait_for_leavers(plan, leavers)
                 old_group.close()
                 self._take_up(plan, group, started)
         except rendezvous.PlanVoid:
-            old_group.bury()
+            old_group.abandon()
             return False
         except GroupBroken as problem:
             self.broke(problem)
@@ -133,7 +133,7 @@ class Membership:
                 continue
             try:
                 with self.waiting():
-                    group = rendezvous.meet(plan, self.worker, partial(self._outdated, plan.version))
+                    group = rendezvous.form_group(plan, self.worker, partial(self._outdated, plan.version))
                     self._take_up(plan, group, started)
                 return
             except rendezvous.PlanVoid:
@@ -150,7 +150,7 @@ class Membership:
         with self.waiting():
             # others may have heard of it before us
             control.wait(lambda: control.newest_rest > self._rested or control.suspending, HEAR_S)
-            rest = self._lie_down(control)
+            rest = self._offload_until_turn(control)
         if control.suspending:
             self.suspend()  # from host memory: there may be no room elsewhere
         if rest is not None:
@@ -158,7 +158,7 @@ class Membership:
 
     def broke(self, problem: GroupBroken) -> None:
         """The group is of no use any more."""
-        self.group.bury()
+        self.group.abandon()
         if self.control is None:
             raise problem
         if not self.lost_somebody:  # the supervisor knows
@@ -197,13 +197,13 @@ class Membership:
         elif len(set(found)) > 1:
             raise ArgosyError(f"workers of one group have done different steps: {[step for _, step in found]}")
         if not self._has_state:
-            self._draw_as_before()
+            self._restore_random_state()
         self.training.random = []
         self._has_state = True
         if self.control is not None:
             self.control.step = self.training.step
 
-    def _draw_as_before(self) -> None:
+    def _restore_random_state(self) -> None:
         """Random numbers of this rank as they were saved; others than rank 0 must not draw what rank 0 does."""
         saved, rank = self.training.random, self.group.rank
         if rank < len(saved):
@@ -228,7 +228,7 @@ class Membership:
             while control.newest <= self._tried:
                 if control.lost:
                     return self._without_supervisor()
-                if rest := self._lie_down(control):
+                if rest := self._offload_until_turn(control):
                     rest.end()
                 if control.suspending:
                     suspended = suspended or time.monotonic()
@@ -238,7 +238,7 @@ class Membership:
                 control.wait(lambda: control.newest > self._tried or control.suspending or control.rest > 0, 0.2)
         return control.plans[control.newest]
 
-    def _lie_down(self, control: Control) -> Rest | None:
+    def _offload_until_turn(self, control: Control) -> Offload | None:
         """Make room, say so, and wait for our turn or the end. None: there is no reason to, or not any more.
 
         One who hears of the next rest gets up as well: all have to agree on it.
@@ -246,7 +246,7 @@ class Membership:
         number, self._rested = control.rest, control.newest_rest
         if not number or control.lost:
             return None
-        rest = Rest(self.training)
+        rest = Offload(self.training)
         control.send("rested", number=number, step=self.training.step)
         while not (control.rest != number or control.suspending or control.lost):
             control.wait(lambda: control.rest != number or control.suspending, 60.0)
@@ -265,7 +265,7 @@ class Membership:
         """All workers are here, after the same step."""
         try:
             with self.waiting():
-                saved = self.keeper.save(self.group, self.training)
+                saved = self.checkpoints.save(self.group, self.training)
         except GroupBroken as problem:
             self.broke(problem)
             self.leave_alone()
@@ -275,13 +275,13 @@ class Membership:
     def leave_alone(self) -> None:
         """Suspended while the others can not be reached: the old rank 0 saves what it has."""
         first = self._has_state and self.group.rank == 0
-        self._left(self.keeper.save(Group(None, 0, 1), self.training) if first else None)
+        self._left(self.checkpoints.save(Group(None, 0, 1), self.training) if first else None)
         raise Leave
 
     def finish(self) -> None:
         """The script's work is done."""
         if self.control is not None and not self.control.lost:
-            rendezvous.farewell(self.plan, self.group.rank)
+            rendezvous.wait_for_others(self.plan, self.group.rank)
         self.tell("done")
 
     def close(self, in_order: bool) -> None:
@@ -290,11 +290,11 @@ class Membership:
         if in_order:
             self.group.close()
         else:  # an error may have come in the middle of a collective
-            self.group.bury()
+            self.group.abandon()
 
     def _go(self, plan: Plan) -> None:
         """The others go on without this worker."""
-        rendezvous.say_out(plan, self.worker)
+        rendezvous.announce_leaving(plan, self.worker)
         self.tell("left", version=plan.version)
         raise Leave
 

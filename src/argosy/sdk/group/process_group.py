@@ -59,7 +59,7 @@ class Group:
                 with self.noting_sockets():
                     self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world)
             except GroupBroken:
-                self.bury()
+                self.abandon()
                 raise
             except RuntimeError as problem:
                 raise GroupBroken(f"the group could not be made: {problem}") from None
@@ -141,11 +141,11 @@ class Group:
         self._sockets = {}
         self._gloo = self._nccl = None
 
-    def bury(self) -> None:
+    def abandon(self) -> None:
         """The group is broken: shut it, and never destroy it."""
         self.shut()
         sockets.forget(self._sockets)
-        keep_for_ever(self._gloo, self._nccl)
+        keep_forever(self._gloo, self._nccl)
         self._sockets = {}
         self._gloo = self._nccl = None
 
@@ -170,7 +170,7 @@ def _tensor(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
 
-def keep_for_ever(*broken: Any) -> None:
+def keep_forever(*broken: Any) -> None:
     """To destroy a broken group can hang."""
     _broken.append(broken)
 

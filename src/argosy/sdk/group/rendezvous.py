@@ -15,7 +15,7 @@ from argosy.sdk.control import Plan
 from argosy.sdk.group.process_group import Group, GroupBroken, Store, dist, store_at
 
 POLL_S = 0.002
-MEETING_S = 600.0
+RENDEZVOUS_S = 600.0
 FAREWELL_S = 3.0
 
 
@@ -23,7 +23,7 @@ class PlanVoid(GroupBroken):
     """A newer plan takes the place of this one."""
 
 
-def meet(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
+def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
     """Make the plan's group. Raises `PlanVoid` when a newer plan came first."""
     rank, world = plan.members.index(worker), len(plan.members)
     if not plan.store:
@@ -43,7 +43,7 @@ def meet(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
     return Group(store, rank, world)
 
 
-def say_out(plan: Plan, worker: int) -> None:
+def announce_leaving(plan: Plan, worker: int) -> None:
     """A worker that is no member of this plan has finished its last step; wait until the others are on their way."""
     if plan.store:
         with suppress(RuntimeError, GroupBroken):  # the store is gone, and with it everybody who could miss us
@@ -61,7 +61,7 @@ def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
             _until(lambda: bool(store.check(keys)), FAREWELL_S)
 
 
-def farewell(plan: Plan, rank: int) -> None:
+def wait_for_others(plan: Plan, rank: int) -> None:
     """The job is done here: wait a little for the others, who may still read what we sent."""
     if plan.store and len(plan.members) > 1:
         keys = [f"bye/{other}" for other in range(len(plan.members))]
@@ -72,7 +72,7 @@ def farewell(plan: Plan, rank: int) -> None:
 
 
 def _first_word(store: Store, outdated: Callable[[], bool]) -> bytes:
-    end = time.monotonic() + MEETING_S
+    end = time.monotonic() + RENDEZVOUS_S
     while not store.check(["word"]):
         if outdated() or time.monotonic() > end:
             return bytes(store.compare_set("word", "", "void"))

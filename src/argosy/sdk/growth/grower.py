@@ -19,8 +19,8 @@ from argosy.grow import Agent, GrowError, Situation, Surgery, sites
 from argosy.grow.describe import describe
 from argosy.grow.training.choices import agent_of, options_of
 from argosy.sdk.data.seeds import untouched
-from argosy.sdk.growth.in_place_model import Body
-from argosy.sdk.growth.recent_inputs import Lessons, agreement, difference, learned
+from argosy.sdk.growth.in_place_model import InPlaceModel
+from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
 
 DISTIL_SHARE = 0.005  # of the time that is left goes into distillation,
 DISTIL_S = 1.0, 10.0  # within these bounds
@@ -37,48 +37,48 @@ class Times:
     epoch: float | None
 
 
-class Gardener:
+class Grower:
     """Of one network and its optimizer. Raises GrowError if they can not grow."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
-        self._body = Body(model, optimizer)
-        self._lessons = Lessons()
-        self._lessons.watch(model)
+        self._network = InPlaceModel(model, optimizer)
+        self._recent = RecentInputs()
+        self._recent.watch(model)
         self._agent: Agent | None = None
         self._left: list[float] = []  # of the time, at each surgery
         self._example: Tensor | None = None
 
     def close(self) -> None:
-        self._lessons.look_away()
+        self._recent.look_away()
 
     @property
     def is_grown(self) -> bool:
-        return bool(self._body.surgeries)
+        return bool(self._network.surgeries)
 
     def state(self) -> dict[str, Any]:
-        done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, self._body.surgeries, strict=True)]
+        done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, self._network.surgeries, strict=True)]
         return {"surgeries": done, "example": self._example}
 
     def load(self, state: Mapping[str, Any]) -> bool:
         """Build the network that this record is of. False: it is there already."""
         example = state["example"]
         if example is not None:
-            example = example.to(next(self._body.model.parameters()).device)
+            example = example.to(next(self._network.model.parameters()).device)
         with self._in_private():
-            changed = self._body.rebuild([Surgery.from_dict(surgery) for _, surgery in state["surgeries"]], example)
+            changed = self._network.rebuild([Surgery.from_dict(surgery) for _, surgery in state["surgeries"]], example)
         self._left, self._example = [left for left, _ in state["surgeries"]], state["example"]
         return changed
 
     def grow(self, times: Times, gained: int) -> tuple[bool, str]:
         """Ask the agent, and do what it says. Whether the network is another now, and the story."""
-        body, example, started = self._body, self._lessons.inputs[-1][:EXAMPLE], time.monotonic()
+        network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
             chosen, why = self._ask(example, times, gained)
             if not chosen:
                 return False, f"the agent leaves the network as it is: {why}"
-            bigger = body.grown(chosen, example)
-            off, more = difference(body.model, bigger.model, example), bigger.size - body.size
-            body.become(bigger)
+            bigger = network.grown(chosen, example)
+            off, more = difference(network.model, bigger.model, example), bigger.size - network.size
+            network.become(bigger)
         self._left += [times.left] * len(chosen)
         self._example = example[:KEPT].cpu().clone()
         kept = f"to {off:.0e}" if off else "exactly"
@@ -88,15 +88,16 @@ class Gardener:
 
     def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
         """Distil what was learned into the network as it was before, unless there is a hurry."""
-        body, inputs, started = self._body, self._lessons.inputs, time.monotonic()
+        network, inputs, started = self._network, self._recent.inputs, time.monotonic()
         least, most = DISTIL_S
         with self._in_private():
-            found = learned(body.model, body.original, inputs, min(max(DISTIL_SHARE * times.left, least), most), hurry)
+            seconds = min(max(DISTIL_SHARE * times.left, least), most)
+            found = learned(network.model, network.original, inputs, seconds, hurry)
             if hurry():
                 return False, "its slots are about to change, so it stays as it is until then"
-            same, small = agreement(body.model, found, inputs), body.small(found)
-            fewer = body.size - small.size
-            body.become(small)
+            same, small = agreement(network.model, found, inputs), network.small(found)
+            fewer = network.size - small.size
+            network.become(small)
         self._left, self._example = [], None
         seconds = time.monotonic() - started
         return True, f"distilled back in {seconds:.1f} s (−{_short(fewer)} parameters), agreement {same:.0%}"
@@ -107,11 +108,11 @@ class Gardener:
         self._agent = self._agent or agent_of("pretrained")
         assert self._agent is not None
         situation = Situation(
-            graph=describe(self._body.original, example),
-            options=options_of(self._body.model, example),
+            graph=describe(self._network.original, example),
+            options=options_of(self._network.model, example),
             time_left=times.left,
             time_budget=times.budget,
-            done=tuple(zip(self._left, self._body.surgeries, strict=True)),
+            done=tuple(zip(self._left, self._network.surgeries, strict=True)),
             epoch_s=times.epoch,
             gpus_gained=float(gained),
         )
@@ -121,12 +122,12 @@ class Gardener:
     @contextmanager
     def _in_private(self) -> Iterator[None]:
         """The script's random numbers are not touched, and what runs in here is nothing to learn from."""
-        self._lessons.look_away()
+        self._recent.look_away()
         try:
             with untouched():
                 yield
         finally:
-            self._lessons.watch(self._body.model)
+            self._recent.watch(self._network.model)
 
 
 def warm_up() -> None:

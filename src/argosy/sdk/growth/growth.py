@@ -23,7 +23,7 @@ from argosy.errors import InputError
 from argosy.sdk.checkpoints.transfer import hand_over
 
 if TYPE_CHECKING:
-    from argosy.sdk.growth.grower import Gardener, Times
+    from argosy.sdk.growth.grower import Grower, Times
     from argosy.sdk.session import Session
 
 GROW_AFTER = 5  # steps with more workers: by then rank 0, whoever it is, has seen how the network is called
@@ -68,7 +68,7 @@ class Growth:
         self._session, self._watch, self._done = session, watch, done
         self._allowed = consent(True, environment)
         self._budget_s: float | None = _said(environment).get("time_budget")
-        self._gardener: Gardener | None = None
+        self._grower: Grower | None = None
         self._refusal = "nothing was handed to job.setup"
         self._began = time.time()  # the job, not this process: so it is no monotonic time
         self._base = self._told = 0  # workers: when the job began, and the most it was decided for; 0: not yet begun
@@ -81,25 +81,25 @@ class Growth:
     def take(self) -> None:
         """The script has handed over its objects."""
         from argosy.grow import GrowError
-        from argosy.sdk.growth.grower import Gardener
+        from argosy.sdk.growth.grower import Grower
 
         training = self._session.training
         self._refusal = _refusal(training.modules, training.optimizers)
-        if self._gardener is not None:
+        if self._grower is not None:
             if not self._refusal:
                 return  # setup was called again, for something else
-            self._gardener.close()
-            self._gardener = None
+            self._grower.close()
+            self._grower = None
         elif not self._refusal:
             try:
-                self._gardener = Gardener(training.modules[0], training.optimizers[0])
+                self._grower = Grower(training.modules[0], training.optimizers[0])
             except GrowError as problem:
                 self._refusal = str(problem)
 
     # -- part of the job's state
 
     def state(self) -> dict[str, Any]:
-        record = self._gardener.state() if self._gardener else {}
+        record = self._grower.state() if self._grower else {}
         return {"began": self._began, "base": self._base, "told": self._told, **record}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -107,13 +107,13 @@ class Growth:
         if not state:
             return
         self._began, self._base, self._told = state["began"], state["base"], state["told"]
-        if self._gardener is None:
+        if self._grower is None:
             if state.get("surgeries"):
                 raise InputError(
                     f"the saved network has grown, and this one can not: {self._refusal}",
                     hint="hand the same network and optimizer to job.setup as when it was saved",
                 )
-        elif "surgeries" in state and self._gardener.load(state):
+        elif "surgeries" in state and self._grower.load(state):
             self._train_what_is_there()
 
     # -- when
@@ -130,7 +130,7 @@ class Growth:
         if self._turns is None or step == self._seen:  # nothing new, or in the middle of a step of several batches
             return
         self._seen, self._turns = step, self._turns + 1
-        back = world <= self._base and self._gardener is not None and self._gardener.is_grown
+        back = world <= self._base and self._grower is not None and self._grower.is_grown
         if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
             return
         before, self._turns = max(self._told, self._base), None
@@ -149,15 +149,15 @@ class Growth:
 
     def _grow(self, before: int, world: int) -> tuple[bool, str]:
         self._tell(f"spare slots: {before} → {world} workers; the growth agent is asked")
-        if self._gardener is None:
+        if self._grower is None:
             return False, f"the network stays as it is: {self._refusal}"
-        return self._gardener.grow(self._times(), world - self._base)
+        return self._grower.grow(self._times(), world - self._base)
 
     def _shrink(self, world: int) -> tuple[bool, str]:
         workers = f"{world} worker{'s' if world > 1 else ''}"
         self._tell(f"spare slots are gone: {workers}; what the network has learned is distilled into the small one")
-        assert self._gardener is not None
-        return self._gardener.shrink(self._times(), self._hurry)
+        assert self._grower is not None
+        return self._grower.shrink(self._times(), self._hurry)
 
     def _together(self, change: Change) -> bool:
         """Rank 0 changes its network, and everybody takes it over. False, on all of them: it stays as it is."""

@@ -33,7 +33,7 @@ class Next:
         return size_of(self.model)
 
 
-class Body:
+class InPlaceModel:
     """A network in training and its optimizer. Raises GrowError if the network can not be copied."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:

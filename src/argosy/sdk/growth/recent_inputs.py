@@ -24,7 +24,7 @@ BATCH = 64  # samples that the small network learns from at a time
 BYTES = 64 << 20  # and no more than this, but always one batch
 
 
-class Lessons:
+class RecentInputs:
     """Remembers the inputs of training steps while it watches a network."""
 
     def __init__(self) -> None:
@@ -78,14 +78,14 @@ def learned(
     def distance(mine: Tensor, theirs: Tensor) -> Tensor:
         return nn.functional.mse_loss(mine.float(), theirs.float()) / spread
 
-    lessons = list(zip(inputs, answers, strict=True))
+    pairs = list(zip(inputs, answers, strict=True))
     end = time.monotonic() + seconds
     for rate in RATES:
         left = end - time.monotonic()
         if left < 0.1 * seconds or hurry():
             break  # else it has diverged before its time was over: what is left goes to smaller steps
         small = shrink(
-            bigger, small, lessons, seconds=left, logit_weight=0.0, loss=distance, lr=rate, clock=_Watch(hurry)
+            bigger, small, pairs, seconds=left, logit_weight=0.0, loss=distance, lr=rate, clock=_Watch(hurry)
         )
     return small
 

@@ -20,12 +20,12 @@ from typing import Any
 from argosy.cluster.cluster import Node
 from argosy.live.backends.base import LaunchError, NodeStatus, Phase, Run, RunKey, Status
 from argosy.live.backends.local import machine
-from argosy.live.backends.local.bounded_threads import Lanes, in_thread
+from argosy.live.backends.local.bounded_threads import BoundedThreads, in_thread
 from argosy.live.backends.local.command import Command, read_at_start, understand
-from argosy.live.backends.local.run_registry import Registry
+from argosy.live.backends.local.run_registry import RunRegistry
 from argosy.live.backends.local.supervisor_client import call
 from argosy.live.backends.local.users import environment_of, hand_over, look_as, must_switch
-from argosy.live.backends.local.zygote_pool import Zygotes
+from argosy.live.backends.local.zygote_pool import ZygotePool
 from argosy.live.supervisor import process_table, rendezvous
 from argosy.live.supervisor.cleanup import clean_up
 from argosy.live.supervisor.detach import start_detached
@@ -36,7 +36,7 @@ FRESH_S = 1.5  # a supervisor writes at least every second
 LAUNCHES, LAUNCH_LIMIT_S = 4, 90.0  # of one user at a time; and how long one may take
 PREPARATIONS = 4  # of one user at a time; beyond them there are none
 STOPS, STOP_LIMIT_S = 32, 60.0
-BURIAL_LIMIT_S = 5.0  # a daemon that starts does not wait longer for what is hard to kill
+DEATH_LIMIT_S = 5.0  # a daemon that starts does not wait longer for what is hard to kill
 MOST_PROCESSES = 16384  # of one run, where a control group can be had
 
 
@@ -58,15 +58,15 @@ class LocalBackend:
         self.pauses_cold = not any(place.cuda for place in self.places.values())
         self.settings = dict(settings or {})
         warm_limit_s = float(self.settings.get("warm_limit_s", WARM_LIMIT_S))
-        self.zygotes = Zygotes(zygotes or self.home / "local" / "zygotes", warm_limit_s=warm_limit_s)
-        self._registry = Registry(self.home / "local" / "runs")
+        self.zygotes = ZygotePool(zygotes or self.home / "local" / "zygotes", warm_limit_s=warm_limit_s)
+        self._registry = RunRegistry(self.home / "local" / "runs")
         self._digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:8]
         self._seen: dict[RunKey, tuple[int, Status]] = {}  # by the time of the file it was read from
-        self._doors: dict[RunKey, asyncio.Lock] = {}  # one call at a time for each run
-        self._launches, self._stops = Lanes(LAUNCHES, LAUNCH_LIMIT_S), Lanes(STOPS, STOP_LIMIT_S)
-        self._preparations = Lanes(PREPARATIONS, LAUNCH_LIMIT_S)
+        self._call_locks: dict[RunKey, asyncio.Lock] = {}  # one call at a time for each run
+        self._launches, self._stops = BoundedThreads(LAUNCHES, LAUNCH_LIMIT_S), BoundedThreads(STOPS, STOP_LIMIT_S)
+        self._preparations = BoundedThreads(PREPARATIONS, LAUNCH_LIMIT_S)
         self._polling: asyncio.Future[list[Status]] | None = None
-        self._burying: dict[RunKey, threading.Thread] = {}
+        self._recording_deaths: dict[RunKey, threading.Thread] = {}
 
     # -- the protocol
 
@@ -78,11 +78,11 @@ class LocalBackend:
             await self._preparations.run(user, self._prepare, spec, user)
 
     async def launch(self, run: Run) -> None:
-        async with self._door(run.key):
+        async with self._call_lock(run.key):
             await self._launches.run(run.user, self._launch, run)
 
     async def stop(self, key: RunKey, grace_s: float) -> None:
-        async with self._door(key):
+        async with self._call_lock(key):
             await self._stops.run(None, self._stop, key, grace_s)
 
     async def poll(self) -> Sequence[Status]:
@@ -99,15 +99,15 @@ class LocalBackend:
                 await in_thread(self._wait_for_end, key)
                 await self.forget(key)
         await self.poll()
-        for thread in list(self._burying.values()):  # so that their ends are told at once
-            await in_thread(thread.join, BURIAL_LIMIT_S)
+        for thread in list(self._recording_deaths.values()):  # so that their ends are told at once
+            await in_thread(thread.join, DEATH_LIMIT_S)
         return [status for status in await self.poll() if status.key in wanted]
 
     async def forget(self, key: RunKey) -> None:
         self._registry.remove(key)
         self._seen.pop(key, None)
-        self._doors.pop(key, None)
-        self._burying.pop(key, None)
+        self._call_locks.pop(key, None)
+        self._recording_deaths.pop(key, None)
 
     async def close(self) -> None:
         await in_thread(self.zygotes.end)
@@ -256,20 +256,21 @@ class LocalBackend:
             path, changed = folder.status, _changed(folder.status)
             fresh = 0 <= time.time() - changed / 1e9 < FRESH_S
             if not fresh and not folder.supervised() and not _changed(folder.exit):
-                self._have_buried(key, folder)
+                self._start_recording_death(key, folder)
         if seen is None or seen[0] != changed:
             seen = (changed, _read_status(key, read_record(path) or {}))
             self._seen[key] = seen
         return seen[1]
 
-    def _have_buried(self, key: RunKey, folder: RunFolder) -> None:
+    def _start_recording_death(self, key: RunKey, folder: RunFolder) -> None:
         """Beside everything else: who is hard to kill takes time. A later poll finds the record of the end."""
-        thread = self._burying.get(key)
+        thread = self._recording_deaths.get(key)
         if thread is None or not thread.is_alive():  # again, if the disk was full
-            thread = self._burying[key] = threading.Thread(target=self._bury, args=(folder,), daemon=True)
+            thread = threading.Thread(target=self._record_death, args=(folder,), daemon=True)
+            self._recording_deaths[key] = thread
             thread.start()
 
-    def _bury(self, folder: RunFolder) -> None:
+    def _record_death(self, folder: RunFolder) -> None:
         """A supervisor has died: kill what it left, and write down that the run has ended."""
         record, last = read_record(folder.supervisor), read_record(folder.status) or {}
         message = "its supervisor was killed" if record else "its supervisor did not start"
@@ -291,8 +292,8 @@ class LocalBackend:
         finally:
             os.close(lock)
 
-    def _door(self, key: RunKey) -> asyncio.Lock:
-        return self._doors.setdefault(key, asyncio.Lock())
+    def _call_lock(self, key: RunKey) -> asyncio.Lock:
+        return self._call_locks.setdefault(key, asyncio.Lock())
 
 
 def _read(spec: Mapping[str, Any], user: str | None) -> tuple[dict[str, str], Path, Command]:

@@ -40,7 +40,7 @@ def in_thread(work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
     return answer
 
 
-class Lanes:
+class BoundedThreads:
     """At most `each` calls at a time for each user; a call that does not end within `limit_s` is left to itself."""
 
     def __init__(self, each: int, limit_s: float) -> None:

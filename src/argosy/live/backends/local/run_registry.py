@@ -15,7 +15,7 @@ from argosy.live.supervisor.records import RunFolder
 _NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
-class Registry:
+class RunRegistry:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

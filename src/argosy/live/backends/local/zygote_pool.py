@@ -38,7 +38,7 @@ _ZYGOTE = zygote.__file__  # it is run by its path, with the user's interpreter
 Questions = dict[Path, tuple[socket.socket | None, float]]  # unanswered: by socket, and until when to wait
 
 
-class Zygotes:
+class ZygotePool:
     """`<key>.sock` is where a zygote listens, `<key>.json` says which it is, which process, and whether it is warm."""
 
     def __init__(self, folder: Path, idle_s: float = IDLE_S, warm_limit_s: float = WARM_LIMIT_S) -> None:
@@ -233,7 +233,7 @@ def _was_answered(connection: socket.socket) -> bool:
 
 
 def _kill(record: Mapping[str, Any]) -> None:
-    """Kill a zygote with what it started itself. Runs are not among them: their nurseries have left its session."""
+    """Kill a zygote with what it started itself. Runs are not among them: their spawners have left its session."""
     uid = os.getuid() if record["user"] is None else pwd.getpwnam(record["user"]).pw_uid
     found = process_table.in_sessions([(record["session"], -1)], uid)  # its leader, a shell, ended long ago
     process_table.send(found, signal.SIGKILL, uid)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from argosy.grow import GrowError, Surgery, surgeries_of
-from argosy.sdk.growth.grower import Gardener, Times
-from argosy.sdk.growth.in_place_model import Body
-from argosy.sdk.growth.recent_inputs import Lessons, agreement, learned
+from argosy.sdk.growth.grower import Grower, Times
+from argosy.sdk.growth.in_place_model import InPlaceModel
+from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, learned
 
 DEEPEN, WIDEN = Surgery("deepen", "features.0"), Surgery("widen", "features.0", 1.5)
 
@@ -61,7 +61,7 @@ def _answers(model: nn.Module, x: Tensor) -> Tensor:
 
 def test_the_scripts_objects_grow_and_go_back() -> None:
     model, optimizer = _trained()
-    body, x = Body(model, optimizer), torch.randn(8, 1, 6, 6)
+    body, x = InPlaceModel(model, optimizer), torch.randn(8, 1, 6, 6)
     before, momentum = _answers(model, x), optimizer.state[model.head.weight]["exp_avg"].clone()
     names = [name for name, _ in model.named_parameters()]
     body.become(body.grown([DEEPEN, WIDEN], x))
@@ -84,13 +84,13 @@ def test_the_scripts_objects_grow_and_go_back() -> None:
 
 def test_the_same_surgeries_make_room_for_the_same_state() -> None:
     model, optimizer = _trained()
-    body, x = Body(model, optimizer), torch.randn(8, 1, 6, 6)
+    body, x = InPlaceModel(model, optimizer), torch.randn(8, 1, 6, 6)
     body.become(body.grown([WIDEN], x))
     _train(model, optimizer, 3)
     body.become(body.grown([DEEPEN], x))
     _train(model, optimizer, 3)
     other, others_optimizer = _trained()
-    newcomer = Body(other, others_optimizer)
+    newcomer = InPlaceModel(other, others_optimizer)
     assert newcomer.rebuild([WIDEN, DEEPEN], torch.randn(2, 1, 6, 6))
     assert not newcomer.rebuild([WIDEN, DEEPEN], None)
     other.load_state_dict(model.state_dict())
@@ -104,7 +104,7 @@ def test_the_same_surgeries_make_room_for_the_same_state() -> None:
 
 def test_a_surgery_that_is_refused_changes_nothing() -> None:
     model, optimizer = _trained(torch.optim.SGD)
-    body, x = Body(model, optimizer), torch.randn(8, 1, 6, 6)
+    body, x = InPlaceModel(model, optimizer), torch.randn(8, 1, 6, 6)
     before = dict(model.named_parameters())
     with pytest.raises(GrowError):
         body.grown([DEEPEN, Surgery("widen", "head", 2.0)], x)  # the second would change the outputs
@@ -113,26 +113,26 @@ def test_a_surgery_that_is_refused_changes_nothing() -> None:
 
 def test_the_agent_grows_it_and_it_is_distilled_back() -> None:
     model, optimizer = _trained()
-    gardener = Gardener(model, optimizer)
+    grower = Grower(model, optimizer)
     small = sum(one.numel() for one in model.parameters())
     _train(model, optimizer, 5)
     numbers = torch.get_rng_state()
-    changed, story = gardener.grow(Times(50.0, 100.0, 1.0), gained=1)
-    assert changed and gardener.is_grown and story.startswith("the agent ") and "outputs kept" in story
+    changed, story = grower.grow(Times(50.0, 100.0, 1.0), gained=1)
+    assert changed and grower.is_grown and story.startswith("the agent ") and "outputs kept" in story
     assert torch.equal(torch.get_rng_state(), numbers)
     _train(model, optimizer, 40)
-    kept = gardener.state()
-    assert gardener.shrink(Times(50.0, 100.0, 1.0), hurry=lambda: True)[0] is False  # it has to leave first
-    assert gardener.is_grown
-    changed, story = gardener.shrink(Times(50.0, 100.0, 1.0), hurry=lambda: False)
-    assert changed and not gardener.is_grown and "agreement" in story
+    kept = grower.state()
+    assert grower.shrink(Times(50.0, 100.0, 1.0), hurry=lambda: True)[0] is False  # it has to leave first
+    assert grower.is_grown
+    changed, story = grower.shrink(Times(50.0, 100.0, 1.0), hurry=lambda: False)
+    assert changed and not grower.is_grown and "agreement" in story
     assert sum(one.numel() for one in model.parameters()) == small
     other, others_optimizer = _trained()
-    newcomer = Gardener(other, others_optimizer)
+    newcomer = Grower(other, others_optimizer)
     assert newcomer.load(kept) and newcomer.is_grown
     assert str(newcomer.state()["surgeries"]) == str(kept["surgeries"])
     with pytest.raises(GrowError, match="no time"):
-        gardener.grow(Times(0.0, 100.0, 1.0), gained=1)
+        grower.grow(Times(0.0, 100.0, 1.0), gained=1)
 
 
 def test_a_small_network_learns_the_answers_of_a_grown_one() -> None:
@@ -143,7 +143,7 @@ def test_a_small_network_learns_the_answers_of_a_grown_one() -> None:
 
 
 def test_only_training_steps_are_remembered_and_not_too_many() -> None:
-    lessons, model = Lessons(), nn.Linear(4, 2)
+    lessons, model = RecentInputs(), nn.Linear(4, 2)
     lessons.watch(model)
     with pytest.raises(GrowError, match="not been called"):
         lessons.inputs  # noqa: B018

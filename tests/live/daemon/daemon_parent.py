@@ -1,4 +1,4 @@
-"""A warm parent of daemons, to be killed by a test: `python nursery.py HOME STATE ACKS JOBS`.
+"""A warm parent of daemons, to be killed by a test: `python daemon_parent.py HOME STATE ACKS JOBS`.
 
 Each line on its standard input starts a daemon in a forked child and is answered with its process number; an empty line
 ends it. A daemon submits jobs until there are JOBS of them. What it has been told is safe it writes to ACKS: the number

@@ -13,7 +13,7 @@ from torch import nn
 
 from argosy.sdk.gradients.all_reduce import FlatReducer
 from argosy.sdk.gradients.exact import ExactCombiner
-from argosy.sdk.offload import Rest
+from argosy.sdk.offload import Offload
 from argosy.sdk.training import Training
 
 SCRIPT = Path(__file__).with_name("sdk_train.py")
@@ -91,7 +91,7 @@ def test_everything_is_moved() -> None:
         training.add((model, optimizer), {"averaged": averaged}, torch.device("cpu"))
         model(torch.ones(2, 3)).sum().backward()
         optimizer.step()
-        Rest(training, ELSEWHERE)
+        Offload(training, ELSEWHERE)
         tensors = [*model.state_dict().values(), *averaged.state_dict().values()]
         tensors += [one for state in optimizer.state.values() for one in state.values()]
         tensors += [one.grad for one in model.parameters() if one.grad is not None]
@@ -103,5 +103,5 @@ def test_on_a_cpu_nothing_is_touched() -> None:
     model = nn.Linear(3, 4)
     training.add((model,), {}, torch.device("cpu"))
     pointers = [one.data_ptr() for one in model.parameters()]
-    Rest(training).end()
+    Offload(training).end()
     assert [one.data_ptr() for one in model.parameters()] == pointers

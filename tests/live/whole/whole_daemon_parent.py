@@ -1,4 +1,4 @@
-"""A warm parent of daemons, to be killed by a test: `python whole_nursery.py HOME`.
+"""A warm parent of daemons, to be killed by a test: `python whole_daemon_parent.py HOME`.
 
 Each line on its standard input is a policy, and perhaps the longest grace: a forked child becomes `argosy serve` with
 them. The answer is its process number, and `gone` when it has ended.
