@@ -8,23 +8,24 @@ import torch
 
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.learn.networks import ScoreActor, TableActor
-from argosy.policies.learned.networks import Crowd, ScoreNetwork
+from argosy.policies.learned.features import JobFeatures
+from argosy.policies.learned.forward import NUMPY, score_embedding
+from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 
 ROWS, TYPES, CAP = 6, 8, 16
 
 
 def test_the_score_network_sees_what_the_environment_shows() -> None:
-    """Embeddings of the torch module on an observation, and of the policy's network on the same jobs."""
+    """Embeddings of an observation by the forward pass, and of the same jobs by the policy's kernel."""
     actor = ScoreActor(TYPES, CAP, torch.Generator().manual_seed(0))
     env = ClusterEnv("dl2-heavy", jobs=ROWS, context=True)
     observation, _ = env.reset(seed=4)
     here = observation[observation[:, -1] > 0]
     times = np.stack([here[:, TYPES], here[:, TYPES + 1], here[:, -3]], axis=1)
     types = here[:, :TYPES].argmax(axis=1)
-    crowd = Crowd(types, times, float(here[0, -2]), float(here[0, -1]), np.zeros(len(here), bool))
-    ours = ScoreNetwork(actor.arrays(), env.types, CAP).embed(crowd)
-    with torch.no_grad():
-        theirs = actor.embed(torch.from_numpy(observation)[None])[0, : len(here)].numpy()
+    features = JobFeatures(types, times, float(here[0, -2]), float(here[0, -1]))
+    ours = ScoreNetwork(actor.arrays(), env.types, CAP).embed(features)
+    theirs = score_embedding(actor.arrays(), observation, TYPES, NUMPY)[: len(here)]
     assert np.abs(ours - theirs).max() < 1e-5
     assert np.abs(ours).max() > 0.1
 
@@ -49,6 +50,18 @@ def test_empty_rows_change_nothing() -> None:
     longer = np.zeros((2 * ROWS, TYPES + 8), np.float32)
     longer[:ROWS] = observation
     assert np.allclose(scores(actor, observation)[:-1], scores(actor, longer)[: 3 * ROWS], atol=1e-5)
+
+
+def test_numpy_and_torch_have_the_same_logits() -> None:
+    names = tuple("abcdefgh")
+    observation = np.random.default_rng(3).random((ROWS, TYPES + 8)).astype(np.float32)
+    score = ScoreActor(TYPES, CAP, torch.Generator().manual_seed(3))
+    ours = ScoreNetwork(score.arrays(), names, CAP).logits(observation)
+    assert np.allclose(scores(score, observation), ours, atol=1e-5)
+    table, plain = TableActor(ROWS, TYPES, 32, torch.Generator().manual_seed(3)), observation[:, :-3].copy()
+    with torch.no_grad():
+        expected = table(torch.from_numpy(plain)[None])[0].numpy()
+    assert np.allclose(expected, TableNetwork(table.arrays(), names, CAP).logits(plain), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["score", "table"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from argosy.policies.base import create
 from argosy.policies.common.demands import Demands
 from argosy.policies.learned.dl2 import Dl2
 from argosy.policies.learned.dl2_plus import Dl2Plus
-from argosy.policies.learned.networks import Crowd, Grants, Network, ScoreNetwork, TableNetwork
+from argosy.policies.learned.features import COLUMNS, CONTEXT, SERVERS, SHARE, WORKERS, JobFeatures
+from argosy.policies.learned.networks import Grants, Network, ScoreNetwork, TableNetwork
 from argosy.scenario import read_scenario
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
@@ -41,7 +43,15 @@ def _draw(kind: type[Network], sizes: dict[str, int], seed: int, scale: float) -
     return {name: (scale * rng.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
 
 
-def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Demands, np.ndarray, np.ndarray]:
+class Jobs(NamedTuple):
+    features: JobFeatures
+    needs: Demands
+    first: np.ndarray
+    free: np.ndarray
+    per_share: np.ndarray
+
+
+def some_jobs(seed: int, n: int = 7) -> Jobs:
     """Jobs with and without servers, rigid ones among them, and a cluster that is too small for all they want."""
     rng = np.random.default_rng(seed)
     low = rng.integers(1, 3, n)
@@ -52,20 +62,20 @@ def some_jobs(seed: int, n: int = 7) -> tuple[Crowd, Demands, np.ndarray, np.nda
     counts = np.stack([low, high, servers, np.zeros(n, np.int64)], axis=1).astype(np.int64)
     needs = Demands(np.arange(n), counts, np.concatenate([worker * low[:, None], worker, server], axis=1))
     times = rng.random((n, 3)).astype(np.float32)
-    crowd = Crowd(rng.integers(-1, len(TYPES), n), times, 0.4, 0.3, rng.random(n) < 0.2)
+    features = JobFeatures(rng.integers(-1, len(TYPES), n), times, 0.4, 0.3)
     free = np.array([9.0, 20.0, 5.0])
-    return crowd, needs, free, 1.0 / np.array([12.0, 24.0, 6.0])
+    return Jobs(features, needs, rng.random(n) < 0.2, free, 1.0 / np.array([12.0, 24.0, 6.0]))
 
 
 class Plain:
     """The same division, step by step and without any short-cut."""
 
-    def __init__(self, crowd: Crowd, needs: Demands, free: np.ndarray) -> None:
-        self.crowd, self.needs, self.free = crowd, needs, free.copy()
-        n = len(needs.rows)
+    def __init__(self, jobs: Jobs) -> None:
+        self.features, self.needs, self.free = jobs.features, jobs.needs, jobs.free.copy()
+        needs, n = jobs.needs, len(jobs.needs.rows)
         self.w, self.u, self.used = np.zeros(n, int), np.zeros(n, int), np.zeros((n, 3))
         self.order: list[int] = []
-        for j in np.flatnonzero(crowd.guarded):
+        for j in np.flatnonzero(jobs.first):
             what = 2 if needs.servers[j] else 0
             if self.possible(j, what):
                 self.take(j, what)
@@ -89,53 +99,50 @@ class Plain:
             self.order.append(j)
 
 
-def by_score(network: ScoreNetwork, crowd: Crowd, needs: Demands, free: np.ndarray) -> Plain:
-    plain, a = Plain(crowd, needs, free), network.arrays
-    one_hot = crowd.one_hot(len(TYPES))
-    share = np.tile([crowd.gpus_per_job, crowd.cpus_per_job], (len(one_hot), 1))
-    seen = np.concatenate([one_hot, np.log1p(100 * crowd.times) / 5, share], axis=1)
-    h = np.maximum(seen @ a["w1"] + a["b1"], 0)
-    e = h @ a["w2"] + h.mean(axis=0) @ a["wc"] + a["b2"]
+def table_of(plain: Plain, network: Network, rows: range, per_share: np.ndarray) -> np.ndarray:
+    """What an environment would show of these jobs."""
+    features, types = plain.features, len(TYPES)
+    table = np.zeros((len(rows), types + COLUMNS + CONTEXT * network.context), np.float32)
+    features.write(table, types, slice(rows.start, rows.stop))
+    for i, j in enumerate(rows):
+        if j < len(features.types):
+            table[i, types + SHARE] = (plain.used[j] * per_share).max() * len(rows)
+            table[i, types + WORKERS], table[i, types + SERVERS] = plain.w[j] / CAP, plain.u[j] / CAP
+    return table
+
+
+def by_network(network: Network, plain: Plain, rows: range, per_share: np.ndarray, *, floor: bool) -> None:
+    """One action after the other, each from a forward pass over the whole table."""
     while True:
-        best = (0.0, -1, -1)
-        for j in range(len(e)):
-            w, u = plain.w[j], plain.u[j]
-            size = np.array([w / CAP, u / CAP, w > 0, u > 0, np.log2(1 + w) / 4, np.log2(1 + u) / 4])
-            hidden = np.maximum(np.maximum(e[j] + size @ a["w3"], 0) @ a["w4"] + a["b4"], 0)
-            scores = hidden @ a["w5"] + a["b5"]
-            for what in range(KINDS):
-                if (w == 0 and what != (2 if needs.servers[j] else 0)) or not plain.possible(j, what):
-                    continue
-                score = max(scores[what], 1e-6) if w == 0 else scores[what]
-                if score > best[0] + 1e-7:
-                    best = (score, j, what)
-        if best[1] < 0:
-            return plain
-        plain.take(best[1], best[2])
+        mask = np.zeros(KINDS * len(rows) + 1, bool)
+        mask[-1] = True
+        for i, j in enumerate(rows):
+            if j < len(plain.w):
+                mask[KINDS * i : KINDS * i + KINDS] = [plain.possible(j, what) for what in range(KINDS)]
+                if floor and plain.w[j] == 0:
+                    other = np.arange(KINDS) != (2 if plain.needs.servers[j] else 0)
+                    mask[KINDS * i : KINDS * i + KINDS][other] = False
+        action = network.choose(table_of(plain, network, rows, per_share), mask)
+        if action == len(mask) - 1:
+            return
+        plain.take(rows.start + action // KINDS, action % KINDS)
 
 
-def by_table(network: TableNetwork, crowd: Crowd, needs: Demands, free: np.ndarray, per_share: np.ndarray) -> Plain:
-    plain, a, rows = Plain(crowd, needs, free), network.arrays, network.rows
-    n = len(crowd.types)
-    for start in range(0, n, rows):
-        here = range(start, min(start + rows, n))
-        while True:
-            table = np.zeros((rows, len(TYPES) + 5))
-            for i, j in enumerate(here):
-                share = (plain.used[j] * per_share).max() * rows
-                changing = [*crowd.times[j, :2], share, plain.w[j] / CAP, plain.u[j] / CAP]
-                table[i] = np.concatenate([crowd.one_hot(len(TYPES))[j], changing])
-            x = np.maximum(table.reshape(-1) @ a["w1"] + a["b1"], 0)
-            logits = np.maximum(x @ a["w2"] + a["b2"], 0) @ a["w3"] + a["b3"]
-            for i in range(rows):
-                for what in range(KINDS):
-                    if i >= len(here) or not plain.possible(start + i, what):
-                        logits[3 * i + what] = -np.inf
-            action = int(logits.argmax())
-            if action == 3 * rows:
-                break
-            plain.take(start + action // KINDS, action % KINDS)
+def by_score(network: ScoreNetwork, jobs: Jobs) -> Plain:
+    plain = Plain(jobs)
+    by_network(network, plain, range(len(plain.w)), jobs.per_share, floor=True)
     return plain
+
+
+def by_table(network: TableNetwork, jobs: Jobs) -> Plain:
+    plain, rows = Plain(jobs), network.rows
+    for start in range(0, len(plain.w), rows):
+        by_network(network, plain, range(start, start + rows), jobs.per_share, floor=False)
+    return plain
+
+
+def grant(network: Network, jobs: Jobs) -> Grants:
+    return network.grant(jobs.features, jobs.needs, jobs.first, jobs.free, jobs.per_share)
 
 
 def assert_same(grants: Grants, plain: Plain) -> None:
@@ -145,10 +152,8 @@ def assert_same(grants: Grants, plain: Plain) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_score_kernel_does_what_it_says(seed: int) -> None:
-    network = score_network(seed)
-    crowd, needs, free, per_share = some_jobs(seed)
-    plain = by_score(network, crowd, needs, free)
-    grants = network.grant(crowd, needs, free, per_share)
+    network, jobs = score_network(seed), some_jobs(seed)
+    plain, grants = by_score(network, jobs), grant(network, jobs)
     assert_same(grants, plain)
     assert np.argsort(grants.order, kind="stable")[: len(plain.order)].tolist() == plain.order
     assert plain.order, "a case in which nobody gets anything shows nothing"
@@ -156,19 +161,21 @@ def test_the_score_kernel_does_what_it_says(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_table_kernel_does_what_it_says(seed: int) -> None:
-    network = table_network(seed, rows=3)
-    crowd, needs, free, per_share = some_jobs(seed)
-    assert_same(network.grant(crowd, needs, free, per_share), by_table(network, crowd, needs, free, per_share))
+    network, jobs = table_network(seed, rows=3), some_jobs(seed)
+    assert_same(grant(network, jobs), by_table(network, jobs))
 
 
 def test_equal_jobs_in_another_order_get_the_same() -> None:
-    network = score_network(3)
-    crowd, needs, free, per_share = some_jobs(3)
-    free = free + 1000.0  # nobody is refused, so that the order does not matter
-    order = np.random.default_rng(0).permutation(len(crowd.types))
-    mixed = Crowd(crowd.types[order], crowd.times[order], crowd.gpus_per_job, crowd.cpus_per_job, crowd.guarded[order])
+    network, few = score_network(3), some_jobs(3)
+    jobs = few._replace(free=few.free + 1000.0)  # nobody is refused, so that the order does not matter
+    features, needs = jobs.features, jobs.needs
+    order = np.random.default_rng(0).permutation(len(features.types))
+    mixed = JobFeatures(
+        features.types[order], features.times[order], features.gpus_per_job, features.cpus_per_job
+    )
     turned = Demands(np.arange(len(order)), needs.counts[order], needs.amounts[order])
-    before, after = network.grant(crowd, needs, free, per_share), network.grant(mixed, turned, free, per_share)
+    before = grant(network, jobs)
+    after = grant(network, jobs._replace(features=mixed, needs=turned, first=jobs.first[order]))
     assert before.workers[order].tolist() == after.workers.tolist()
     assert before.servers[order].tolist() == after.servers.tolist()
     assert before.workers.max() > 1

@@ -1,12 +1,13 @@
-"""The networks of the learned sizers, for training: the same numbers as `policies.learned.networks`, as torch modules.
+"""The networks of the learned sizers as torch modules, for training.
 
 An actor maps observations of the `size` mode, [batch, J, columns], to the logits of 3J + 1 actions; a critic maps them
-to values. Arrays go back and forth without loss, so that what was trained decides without torch.
+to values. The actors' forward passes are those of the policies (`argosy.policies.learned.forward`). Arrays go back and
+forth without loss, so that what was trained decides without torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,10 +15,46 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from argosy.policies.learned.networks import CONTEXT, KINDS, SCALE, SIZE_FEATURES, ScoreNetwork, TableNetwork
+from argosy.policies.learned.features import COLUMNS
+from argosy.policies.learned.forward import SCORE_INPUTS, SIZE_FEATURES, Ops, score_outputs, table_outputs
+from argosy.policies.learned.kernels.constants import KINDS, SLOTS_PER_UNIT
+from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 
-COLUMNS = 5  # ran, left, share, workers, servers
 Arrays: TypeAlias = dict[str, NDArray[np.float32]]
+
+
+class TorchOps:
+    """The operations of torch, for the forward passes."""
+
+    def relu(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+    def log1p(self, x: Tensor) -> Tensor:
+        return torch.log1p(x)
+
+    def log2(self, x: Tensor) -> Tensor:
+        return torch.log2(x)
+
+    def at_least(self, x: Tensor, least: float) -> Tensor:
+        return x.clamp(min=least)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(parts), dim=-1)
+
+    def stack(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(parts), dim=-1)
+
+    def sum_of_jobs(self, x: Tensor) -> Tensor:
+        return x.sum(-2, keepdim=True)
+
+    def as_numbers(self, yes: Tensor, like: Tensor) -> Tensor:
+        return yes.to(like.dtype)
+
+    def append_zero(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (0, 1))
+
+
+TORCH: Ops = TorchOps()
 
 
 class Actor(nn.Module):
@@ -49,9 +86,8 @@ class TableActor(Actor):
         self.w3, self.b3 = _layer(hidden, outputs, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x = observation.flatten(-2)
-        x = torch.relu(x @ self.w1 + self.b1)
-        return torch.relu(x @ self.w2 + self.b2) @ self.w3 + self.b3
+        outputs: Tensor = table_outputs(dict(self.named_parameters()), observation, TORCH)
+        return outputs
 
 
 class ScoreActor(Actor):
@@ -64,34 +100,16 @@ class ScoreActor(Actor):
     ) -> None:
         super().__init__()
         self.types, self.cap = types, cap
-        self.w1, self.b1 = _layer(types + 2 + CONTEXT, encoder, generator)
+        self.w1, self.b1 = _layer(types + SCORE_INPUTS, encoder, generator)
         self.w2, self.b2 = _layer(encoder, hidden, generator)
         self.wc, _ = _layer(encoder, hidden, generator)
         self.w3, _ = _layer(SIZE_FEATURES, hidden, generator)
         self.w4, self.b4 = _layer(hidden, middle, generator)
         self.w5, self.b5 = _layer(middle, KINDS, generator, gain=0.1)
 
-    def embed(self, observation: Tensor) -> Tensor:
-        """[batch, J, hidden]: what does not change within a slot."""
-        types, (times, rest) = observation[..., : self.types], self._split(observation)
-        seen = torch.cat([types, torch.log1p(SCALE * times) / 5.0, rest], dim=-1)
-        hidden = torch.relu(seen @ self.w1 + self.b1)
-        here = (observation[..., -1:] > 0).to(hidden.dtype)
-        mean = (hidden * here).sum(-2, keepdim=True) / here.sum(-2, keepdim=True).clamp(min=1.0)
-        return hidden @ self.w2 + (mean @ self.wc + self.b2)
-
-    def _split(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        ran_left = observation[..., self.types : self.types + 2]
-        return torch.cat([ran_left, observation[..., -CONTEXT : 1 - CONTEXT]], dim=-1), observation[..., 1 - CONTEXT :]
-
     def forward(self, observation: Tensor) -> Tensor:
-        at = self.types + 3
-        w, u = observation[..., at], observation[..., at + 1]
-        logs = [torch.log2(1.0 + self.cap * n) * 0.25 for n in (w, u)]
-        size = torch.stack([w, u, (w > 0).to(w.dtype), (u > 0).to(u.dtype), *logs], dim=-1)
-        x = torch.relu(self.embed(observation) + size @ self.w3)
-        scores = torch.relu(x @ self.w4 + self.b4) @ self.w5 + self.b5
-        return nn.functional.pad(scores.flatten(-2), (0, 1))
+        outputs: Tensor = score_outputs(dict(self.named_parameters()), observation, self.types, self.cap, TORCH)
+        return outputs
 
 
 class Critic(nn.Module):
@@ -104,7 +122,7 @@ class Critic(nn.Module):
         self.w3, self.b3 = _layer(hidden, 1, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        hidden = torch.relu(torch.log1p(SCALE * observation) @ self.w1 + self.b1)
+        hidden = torch.relu(torch.log1p(SLOTS_PER_UNIT * observation) @ self.w1 + self.b1)
         here = (observation != 0).any(-1, keepdim=True).to(hidden.dtype)
         crowd = (torch.relu(hidden @ self.w2 + self.b2) * here).sum(-2) / observation.shape[-2]
         return (crowd @ self.w3 + self.b3).squeeze(-1)
@@ -120,8 +138,8 @@ class TableCritic(nn.Module):
         self.w3, self.b3 = _layer(hidden, 1, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x = torch.relu(observation.flatten(-2) @ self.w1 + self.b1)
-        return (torch.relu(x @ self.w2 + self.b2) @ self.w3 + self.b3).squeeze(-1)
+        outputs: Tensor = table_outputs(dict(self.named_parameters()), observation, TORCH)
+        return outputs.squeeze(-1)
 
 
 def _layer(

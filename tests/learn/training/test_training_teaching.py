@@ -10,7 +10,6 @@ import torch
 from recipes_help import tiny_pupil
 
 from argosy.learn.algorithms.rollout import Rollout
-from argosy.learn.envs.sizing import SERVERS, WORKERS
 from argosy.learn.training import teaching
 from argosy.learn.training.ground import Ground
 from argosy.learn.training.imitation import shuffle_rows
@@ -20,6 +19,7 @@ from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.teaching import demonstrate
 from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import create
+from argosy.policies.learned.features import SERVERS, WORKERS
 from argosy.seeding import stream
 from argosy.sim.engine import Engine
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.learn.envs.host import Host
-from argosy.policies.base import Ints
 from argosy.policies.common.demands import DemandReader
-
-SCALE = 100.0  # slots (or hours) that count as 1 in an observation
-MOST = 1e6  # no entry is larger
+from argosy.policies.learned.features import JobTypes
 
 
 class Board:
     """Rows of jobs; the last action ends the decision. Observation and mask are changed in place."""
 
     sizing = False  # may running jobs be resized?
+    newcomers = "wait"  # what jobs do that come between two time slots
 
     def __init__(self, rows: int, types: int, columns: int, choices: int, cap: int) -> None:
         """`columns`: beside the one-hot types. `choices`: actions a row. `cap`: most workers of a job."""
@@ -26,9 +23,9 @@ class Board:
         self.mask[-1] = True
         self.end = rows * choices
 
-    def reset(self, host: Host, codes: Ints) -> None:
-        """A run begins; `codes` are the types of its jobs."""
-        self.host, self.codes = host, codes
+    def reset(self, host: Host, types: JobTypes) -> None:
+        """Begin a run."""
+        self.host, self._types = host, types
         self.demand_reader = DemandReader(host.engine.context, self.cap)
         self.faithful = True  # so far all answers were those of the policy under the learner
         self.clear()
@@ -49,9 +46,3 @@ class Board:
     def advice(self) -> int:
         """The action that leads to what the policy under the learner would do."""
         raise NotImplementedError
-
-    def show_types(self, table: NDArray[np.float32], index: Ints) -> None:
-        """One-hot types of these jobs, in the first rows and columns of a table."""
-        codes = self.codes[index]
-        known = np.flatnonzero(codes >= 0)
-        table[known, codes[known]] = 1.0

@@ -24,12 +24,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import MOST, Board
+from argosy.learn.envs.board import Board
 from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_known, check_positive
 from argosy.learn.envs.picking import Picking
 from argosy.learn.envs.sizing import Sizing
 from argosy.learn.envs.source import Source, check_elastic
 from argosy.policies.base import Policy, create
+from argosy.policies.learned.features import MOST
+from argosy.policies.learned.rules import GrantRules
 from argosy.sim.result import Result
 
 Observation = NDArray[np.float32]
@@ -52,6 +54,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         slot_s: float = 1200.0,
         reward: str = "progress",
         context: bool = False,
+        rules: GrantRules | None = None,
         under: str | None = None,
         autopilot: bool = False,
         types: Sequence[str] | None = None,
@@ -61,20 +64,27 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         flat: bool = False,
         strict: bool = False,
     ) -> None:
-        """`jobs`: rows. `cap`: most workers, and most servers, of a job. `under`: a policy that the learner sits on.
+        """`jobs`: rows. `cap`: most workers, and most servers, of a job. `under`: a policy whose decisions the learner
+        replaces, as far as its mode goes.
 
-        `context`: rows of the mode "size" tell more of their surroundings. `autopilot`: let the policy decide
-        everything, and only look on. `types`: the models that rows tell apart. `max_decisions`: truncate after so
-        many. `metrics`: the last info of an episode has all metrics of the run, which takes as long as some hundred
-        steps. `flat`: observations are vectors.
+        `context`: rows of the mode "size" also describe the cluster. `rules`: in the mode "size", what a learned policy
+        does around its network's grants; then jobs have the types that policies see, and `argosy.learn.envs.for_policy`
+        makes an environment with all that is a policy's own. `autopilot`: the policy decides everything, and the
+        learner only observes. `types`: the models that rows tell apart. `max_decisions`: truncate after so many.
+        `metrics`: the last info of an episode has all metrics of the run, which takes as long as some hundred steps.
+        `flat`: observations are vectors. `strict`: an action that is not possible is an error.
         """
         check_known("mode", mode, MODES)
         check_positive(jobs=jobs, cap=cap, slot_s=slot_s)
         if autopilot and under is None:
             raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
-        if context and mode != "size":
-            raise InputError(f"context is for the mode 'size', and this is {mode!r}", hint="leave it out")
-        self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
+        for name, given in (("context", context), ("rules", rules is not None)):
+            if given and mode != "size":
+                raise InputError(f"{name} is for the mode 'size', and this is {mode!r}", hint="leave it out")
+        self.episodes = Episodes(
+            scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions,
+            as_policies=rules is not None,
+        )  # fmt: skip
         if mode == "size":
             check_elastic(self.episodes.trace(0), self.episodes.source)
         self.mode, self.strict, self.flat, self.types = mode, strict, flat, self.episodes.types
@@ -85,7 +95,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         self._make_policy()  # refuses an unknown one now
         width = len(self.types)
         self.board: Board = (
-            Sizing(jobs, width, cap, context=context)
+            Sizing(jobs, width, cap, context=context, rules=rules)
             if mode == "size"
             else Picking(jobs, width, cap, joint=mode == "joint")
         )

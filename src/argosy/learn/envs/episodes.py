@@ -15,8 +15,9 @@ import numpy as np
 from argosy.errors import InputError
 from argosy.learn.envs.board import Board
 from argosy.learn.envs.host import REWARDS, Host
-from argosy.learn.envs.source import Source, find, type_codes, type_names
+from argosy.learn.envs.source import Source, find, job_types, type_names
 from argosy.policies.base import Policy
+from argosy.policies.learned.features import JobTypes
 
 TRAINING_SEEDS = (1_000_000, 2_000_000)
 KEPT = 32  # traces: rollouts that share their arrivals ask for the same ones
@@ -27,8 +28,9 @@ class Episodes:
 
     def __init__(
         self, scenario: str | Source, *, reward: str, types: Sequence[str] | None, seeds: tuple[int, int],
-        max_decisions: int | None,
+        max_decisions: int | None, as_policies: bool = False,
     ) -> None:  # fmt: skip
+        """`as_policies`: jobs have the types that a policy sees, which a trace may know more exactly."""
         check_known("reward", reward, REWARDS)
         check_positive(max_decisions=max_decisions)
         if not 0 <= seeds[0] < seeds[1]:
@@ -37,6 +39,7 @@ class Episodes:
         self.trace = lru_cache(maxsize=KEPT)(self.source.trace)
         self.types = type_names(self.trace, types)
         self._reward, self._seeds, self._limit = reward, seeds, max_decisions
+        self._as_policies = as_policies
         self.decisions = 0
         self._host: Host | None = None
 
@@ -58,10 +61,12 @@ class Episodes:
         trace = self.trace(trace_seed)
         self._host = Host(
             self.source, trace, trace_seed, slot_s=slot_s, sizing=board.sizing, reward=self._reward, under=under,
-            autopilot=autopilot,
+            autopilot=autopilot, newcomers=board.newcomers, cap=board.cap,
         )  # fmt: skip
         self._board, self._autopilot = board, autopilot
-        board.reset(self._host, type_codes(trace, self.types))
+        context = self._host.engine.context
+        types = JobTypes(context, self.types) if self._as_policies else job_types(trace, self.types, context)
+        board.reset(self._host, types)
         self.decisions, self._most = 0, self._limit or 20 * len(trace) + 1000
         if not self._go_on():
             raise InputError(f"the scenario {self.source.name} has nothing to decide with seed {trace_seed}")

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.learn.envs.seat import Seat, as_driver, slot_at
+from argosy.learn.envs.seat import Seat, as_driver
 from argosy.learn.envs.source import Source
 from argosy.policies.base import Floats, Policy, Sizes
+from argosy.policies.common.time_slots import slot_at
 from argosy.sim.engine import Engine
 from argosy.sim.metrics import metrics
 from argosy.sim.result import Result
@@ -23,14 +24,16 @@ class Host:
 
     def __init__(
         self, source: Source, trace: Trace, seed: int, *, slot_s: float, sizing: bool, reward: str,
-        under: Policy | None, autopilot: bool,
+        under: Policy | None, autopilot: bool, newcomers: str = "wait", cap: int = 1,
     ) -> None:  # fmt: skip
         if autopilot and under is None:
             raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
-        self.seat: Seat | None = None if autopilot else Seat(under, slot_s=slot_s, sizing=sizing)
+        self.seat: Seat | None = None if autopilot else Seat(
+            under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap
+        )
         policy = self.driver or self.seat
         assert policy is not None
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from pettingzoo import AECEnv, ParallelEnv
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import MOST
 from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_positive
 from argosy.learn.envs.placing import Placing
 from argosy.learn.envs.source import Source
+from argosy.policies.learned.features import MOST
 from argosy.sim.result import Result
 
 ORDER, PLACE = AGENTS = ("order", "place")

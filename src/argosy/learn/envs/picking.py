@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import JobState
 from argosy.errors import InputError
-from argosy.learn.envs.board import MOST, SCALE, Board
+from argosy.learn.envs.board import Board
 from argosy.learn.envs.host import Host
 from argosy.policies.base import Floats, Ints, Sizes
 from argosy.policies.common.demands import NO_GPU, Demands
 from argosy.policies.common.sizes import current_sizes
+from argosy.policies.learned.features import MOST, JobTypes, show_types
 
 COLUMNS = 5  # after the types
-HOUR = 3600.0
+HOURS_UNIT_S = 100 * 3600.0  # hours in hundreds
 ASK_AGAIN_S = 1200.0  # when nobody runs and nobody was started
 RUNS, CHOSEN, WAITS = 0.0, 0.5, 1.0  # ranks
 
@@ -38,8 +39,8 @@ class Picking(Board):
         super().__init__(rows, types, COLUMNS, cap.bit_length() if joint else 1, cap)
         self._joint = joint
 
-    def reset(self, host: Host, codes: Ints) -> None:
-        super().reset(host, codes)
+    def reset(self, host: Host, types: JobTypes) -> None:
+        super().reset(host, types)
         self._gpus = max(1.0, float(self.demand_reader.capacity[0]))
 
     def begin(self) -> bool:
@@ -87,9 +88,9 @@ class Picking(Board):
         """What the rows of the waiting jobs show, as far as it does not change during the decision."""
         view, waiting, types = self.host.view, self._waiting, self.types
         table = np.zeros((len(waiting), types + COLUMNS), np.float32)
-        self.show_types(table, view.jobs.index[waiting])
-        table[:, types] = (view.now - view.jobs.submitted[waiting]) / (SCALE * HOUR)
-        table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / (SCALE * HOUR), MOST)
+        show_types(table, self._types.of(view, waiting))
+        table[:, types] = (view.now - view.jobs.submitted[waiting]) / (HOURS_UNIT_S)
+        table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / (HOURS_UNIT_S), MOST)
         table[:, types + 2] = (self._need[:, 0] * self.demand_reader.per_share[:, None]).max(axis=0)
         return table
 

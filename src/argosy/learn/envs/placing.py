@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import MOST, SCALE
 from argosy.learn.envs.host import Host
-from argosy.learn.envs.picking import HOUR, RUNS, Picking
+from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, Picking
 from argosy.mechanism.plan import Plan
 from argosy.policies.base import Floats, Ints
 from argosy.policies.common.filling import SLACK
+from argosy.policies.learned.features import MOST, JobTypes
 
 NODE_COLUMNS = 8  # beside the one-hot type
 
@@ -39,14 +39,14 @@ class Placing(Picking):
         self.node_mask = np.zeros(nodes + 1, np.bool_)
         self.chosen: int | None = None  # the job to be placed, where it is the placement agent's turn
 
-    def reset(self, host: Host, codes: Ints) -> None:
+    def reset(self, host: Host, types: JobTypes) -> None:
         if host.engine.context.ps_kinds:
             hint = "use argosy/Cluster-v0, or a scenario without them"
             raise InputError("jobs with parameter servers can not be placed node by node", hint=hint)
-        super().reset(host, codes)
+        super().reset(host, types)
         context = host.engine.context
         self._widest = max(1, int(context.node_gpus.max(initial=0)))
-        self._types = context.node_types[:, None] == np.arange(len(context.gpu_types))
+        self._node_types = context.node_types[:, None] == np.arange(len(context.gpu_types))
         self.clear_nodes()
 
     def clear_nodes(self) -> None:
@@ -70,31 +70,31 @@ class Placing(Picking):
         self._gives = np.zeros((len(self._waiting), self.nodes), np.int64)
         self._gives[window] = np.where((nodes.state == 0) & mine & accepted, np.maximum(room, 0), 0)
         fits = np.zeros((1, len(self._waiting)), bool)
-        fits[0, window] = (self._gives[window] @ self._types >= self._workers[0, window, None]).any(axis=1)
+        fits[0, window] = (self._gives[window] @ self._node_types >= self._workers[0, window, None]).any(axis=1)
         return fits
 
     def _start(self, job: int, k: int) -> bool:
         """Not yet: its nodes are to be named."""
         self.chosen, self._lacks = job, int(self._workers[0, job])
         self._taken = np.zeros(self.nodes, np.int64)
-        self._open = (self._gives[job] @ self._types >= self._lacks)[self._type_of()]
+        self._open = (self._gives[job] @ self._node_types >= self._lacks)[self._type_of()]
         self.clear()
         self._show_nodes()
         return False
 
     def _type_of(self) -> Ints:
-        return np.asarray(self._types.argmax(axis=1))
+        return np.asarray(self._node_types.argmax(axis=1))
 
     def _show_nodes(self) -> None:
         assert self.chosen is not None
         view, table = self.host.view, self.node_observation
         nodes, gives = view.nodes, self._gives[self.chosen] * self._open * (self._taken == 0)
-        left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / (SCALE * HOUR)
+        left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / (HOURS_UNIT_S)
         amounts = (nodes.gpus, nodes.free, np.minimum(gives, self._lacks), self._lacks, self._taken)
         table[:, 0] = nodes.state == 0
         for column, amount in enumerate(amounts, 1):
             table[:, column] = np.asarray(amount) / self._widest
-        table[:, 6], table[:, 7], table[:, NODE_COLUMNS:] = nodes.speed, min(left, MOST), self._types
+        table[:, 6], table[:, 7], table[:, NODE_COLUMNS:] = nodes.speed, min(left, MOST), self._node_types
         self.node_mask[:-1] = gives > 0
         self.node_mask[-1] = False
 
@@ -105,7 +105,7 @@ class Placing(Picking):
         count = min(self._lacks, int(self._gives[job, node]))
         self._taken[node] = count
         self._lacks -= count
-        self._open &= self._types[:, self._types[node].argmax()]
+        self._open &= self._node_types[:, self._node_types[node].argmax()]
         if self._lacks:
             self._show_nodes()
             return False

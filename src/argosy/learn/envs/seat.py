@@ -16,11 +16,11 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.learn.envs.teachers import as_asked, as_planned
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes
-from argosy.policies.common.demands import Demands
+from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.sizes import current_sizes
+from argosy.policies.common.time_slots import between_slots, slot_at
 
 SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
-SLACK = 1e-9  # a slot that begins now has begun
 
 
 class Seat(Policy):
@@ -28,10 +28,14 @@ class Seat(Policy):
 
     name = "environment"
 
-    def __init__(self, under: Policy | None, *, slot_s: float, sizing: bool) -> None:
+    def __init__(
+        self, under: Policy | None, *, slot_s: float, sizing: bool, newcomers: str = "wait", cap: int = 1
+    ) -> None:
         """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is.
 
-        `slot_s`: be asked at least at the begin of each slot; 0: whenever something happens.
+        `slot_s`: be asked at least at the beginning of each time slot; 0: whenever something happens. `newcomers`:
+        what jobs do that come between two time slots, with no policy under this one: "wait", or "start" at their
+        smallest size, of at most `cap` workers.
         """
         planner = under if sizing and under is not None and "plan" in under.answers else None
         under = under if planner is None else None
@@ -46,6 +50,7 @@ class Seat(Policy):
                 hint="choose one that does not, or let it drive with autopilot=True",
             )
         self.under, self.planner, self.slot_s = under, planner, slot_s
+        self._newcomers, self._cap = newcomers, cap
         self.uses = SEES.union(*(policy.uses for policy in (under, planner) if policy is not None))
         self.preemptive = under.preemptive if under else sizing
         if under is not None:
@@ -58,17 +63,24 @@ class Seat(Policy):
 
     def reset(self, context: Context) -> None:
         self._context = context
+        self._demand_reader = DemandReader(context, self._cap)
         if self.under is not None:
             self.under.reset(context)
 
     def rank(self, view: View) -> Floats:
-        self.advised_key = self.under.rank(view) if self.under is not None else view.jobs.submitted
-        return self.advised_key
+        if self.under is not None:
+            self.advised_key = self.under.rank(view)
+            return self.advised_key
+        self.advised_key = view.jobs.submitted
+        if self._newcomers == "wait":
+            return self.advised_key
+        key, self._kept = between_slots(view, self._demand_reader, self._newcomers)
+        return key
 
     def size(self, view: View) -> Sizes:
         self.advised = self.under.size(view) if self.under is not None and "size" in self.under.answers else None
         if self.advised is None:
-            return current_sizes(view)
+            return current_sizes(view) if self._newcomers == "wait" else self._kept
         if self.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
             self.advised = replace(self.advised, servers=view.jobs.ps)
         return self.advised
@@ -101,10 +113,6 @@ class Seat(Policy):
             wake = slot if wake is None else min(wake, slot)
         self.wake = wake
         return wake
-
-
-def slot_at(now: float, slot_s: float) -> int:
-    return int(now / slot_s + SLACK)
 
 
 def as_driver(policy: Policy) -> Policy:

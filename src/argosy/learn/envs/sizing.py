@@ -1,18 +1,12 @@
-"""DL2's incremental sizing: from nothing, one worker, one server or one of both at a time, until the slot is full.
+"""DL2's incremental sizing: from nothing, one worker, one server or one of both at a time, until a time slot is full.
 
     action 3i: job i +1 worker      3i+1: +1 server      3i+2: +1 of both      3J: no more (for these J jobs)
 
-The first worker of a job is its smallest size. More than J jobs are taken in batches of J by arrival. A row is
-
-    type (one-hot) | slots it has run | slots of work left | dominant share × J | workers / cap | servers / cap
-
-with slots in hundreds, work at the requested size as the run's estimator has it, and the last three as allotted so far
-in this slot. What is left in the cluster is no part of it, as in the paper; the mask knows. With `context` a row goes
-on, with what the paper leaves out and loads differ in, fixed over a slot:
-
-    slots since its arrival | GPUs there are per job present, up to 32, / 16 | CPUs there are per job, up to 128, / 64
-
-A job with workers and no servers (or the reverse), where it needs both, does not run.
+The first worker of a job is its smallest size. More than J jobs are taken in batches of J by arrival. Rows are the
+features of the learned policies (`argosy.policies.learned.features`); work left is as the run's estimator has it. What
+is left in the cluster is no part of a row, as in the paper; the mask knows. With a policy's rules
+(`argosy.policies.learned.rules`) some jobs are served before the learner is asked, and the mask leaves out what a
+policy with these rules does not do.
 """
 
 from __future__ import annotations
@@ -21,30 +15,40 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import MOST, SCALE, Board
+from argosy.learn.envs.board import Board
+from argosy.learn.envs.host import Host
 from argosy.policies.base import Floats, Ints, Sizes
-
-COLUMNS, CONTEXT_COLUMNS = 5, 3
-RAN, LEFT, SHARE, WORKERS, SERVERS = range(COLUMNS)  # after the types
-MOST_GPUS, MOST_CPUS = 32.0, 128.0  # per job
+from argosy.policies.common.time_slots import slot_at
+from argosy.policies.learned.features import COLUMNS, CONTEXT, SERVERS, SHARE, WORKERS, JobFeatures, JobTypes
+from argosy.policies.learned.kernels.constants import BOTH, KINDS, SERVER, WORKER
+from argosy.policies.learned.rules import GrantRules, JobMemory, granted_sizes
 
 
 class Sizing(Board):
-    """One slot after the other."""
+    """One time slot after the other."""
 
     sizing = True
 
-    def __init__(self, rows: int, types: int, cap: int, *, context: bool = False) -> None:
-        super().__init__(rows, types, COLUMNS + CONTEXT_COLUMNS * context, 3, cap)
-        self._context = context
+    def __init__(
+        self, rows: int, types: int, cap: int, *, context: bool = False, rules: GrantRules | None = None
+    ) -> None:
+        super().__init__(rows, types, COLUMNS + CONTEXT * context, KINDS, cap)
+        self.rules = rules or GrantRules()
+        self.newcomers = self.rules.newcomers
         self._share, self._w, self._u = types + SHARE, types + WORKERS, types + SERVERS
+
+    def reset(self, host: Host, types: JobTypes) -> None:
+        super().reset(host, types)
+        self._memory = JobMemory()
 
     def begin(self) -> bool:
         view = self.host.view
         self._needs = needs = self.demand_reader.read(view, np.argsort(view.jobs.index))
-        self._free = self.demand_reader.there(view).tolist()
+        there = self.demand_reader.there(view)
+        self._free = there.tolist()
         self._low, self._high, self._most = needs.low.tolist(), needs.high.tolist(), needs.servers.tolist()
         self._first, self._worker, self._server = (m.T.tolist() for m in (needs.first, needs.worker, needs.server))
         self._weigh = (self.demand_reader.per_share * self.rows).tolist()
@@ -53,28 +57,22 @@ class Sizing(Board):
         self._used = [[0.0, 0.0, 0.0] for _ in range(count)]
         largest = np.maximum(needs.first, needs.worker) + needs.server
         self._largest = largest.max(axis=1, initial=0.0).tolist()  # while that is free, nobody is refused
-        self._shown = self._known_columns()
         self._place = {row: k for k, row in enumerate(needs.rows.tolist())}
         self._jobs = view.jobs.index[needs.rows]
+        self._features = JobFeatures.of(view, needs.rows, self._types.of(view, needs.rows), self.host.slot_s, there)
         self._steps = [0] * -(-count // self.rows)  # by batch of jobs
         self._goal: tuple[Ints, Ints] | None = None
+        self._first_grant, self._served = [count] * count, 0  # how many were served before a job
+        self._slot = slot_at(view.now, self.host.slot_s)
+        for k in np.flatnonzero(self.rules.served_first(needs, self._memory.waited(self._jobs, self._slot))).tolist():
+            self._take_smallest(k)
         return not self._open(0)
 
-    def _known_columns(self) -> dict[int, Floats]:
-        """What does not change over the slot, by column."""
-        view, rows, types = self.host.view, self._needs.rows, self.types
-        jobs, scale = view.jobs, SCALE * self.host.slot_s
-        shown = {
-            types + RAN: jobs.executed_s[rows] / scale,
-            types + LEFT: np.minimum(jobs.expected_left_s[rows] / scale, MOST),
-        }
-        if self._context:
-            gpus, cpus, _ = self._free
-            since, each = (view.now - jobs.submitted[rows]) / scale, np.ones(len(rows))
-            shown[types + COLUMNS] = since
-            shown[types + COLUMNS + 1] = each * (min(gpus / len(rows), MOST_GPUS) / 16)
-            shown[types + COLUMNS + 2] = each * (min(cpus / len(rows), MOST_CPUS) / 64)
-        return shown
+    def _take_smallest(self, k: int) -> None:
+        """Grant a job its smallest size, if there is room."""
+        need = [a + b * (self._most[k] > 0) for a, b in zip(self._first[k], self._server[k])]
+        if all(amount <= free for amount, free in zip(need, self._free)):
+            self._take(k, BOTH if self._most[k] else WORKER)
 
     def _open(self, start: int) -> bool:
         """The batch of jobs from here on that has anything to choose; True if there is none, and the slot is over."""
@@ -82,9 +80,9 @@ class Sizing(Board):
             self._start, self._turn = start, 0
             stop = min(start + self.rows, len(self._workers))
             self.clear()
-            self.show_types(self.observation, self.host.view.jobs.index[self._needs.rows[start:stop]])
-            for column, values in self._shown.items():
-                self.observation[: stop - start, column] = values[start:stop]
+            self._features.write(self.observation, self.types, slice(start, stop))
+            for k in range(start, stop if self._served else start):
+                self._show_grants(k)
             self._mask_all()
             if self._any:
                 return False
@@ -107,31 +105,42 @@ class Sizing(Board):
         self._steps[self._start // self.rows] += 1
         if action == self.end:
             return self._open(self._start + self.rows)
-        i, what = divmod(action, 3)
-        k = self._start + i
-        used, free, row = self._used[k], self._free, self.observation[i]
-        if what != 1:
+        i, what = divmod(action, KINDS)
+        k, free = self._start + i, self._free
+        self._take(k, what)
+        self._show_grants(k)
+        scarce = free[0] < self._largest[0] or free[1] < self._largest[1] or free[2] < self._largest[2]
+        if scarce or self.rules.score_floor:
+            self._mask_all()
+        else:
+            self._mask_one(i, k)
+        return self._open(self._start + self.rows) if not self._any else False
+
+    def _take(self, k: int, what: int) -> None:
+        """Grant a unit: the same arithmetic as `argosy.policies.learned.kernels.units.take`."""
+        used, free = self._used[k], self._free
+        if what != SERVER:
             workers = self._workers[k]
             need = self._worker[k] if workers else self._first[k]
             for r in (0, 1, 2):
                 used[r] += need[r]
                 free[r] -= need[r]
-            self._workers[k] = workers = workers + 1 if workers else self._low[k]
-            row[self._w] = workers / self.cap
-        if what != 0:
+            self._workers[k] = workers + 1 if workers else self._low[k]
+        if what != WORKER:
             need = self._server[k]
             for r in (0, 1, 2):
                 used[r] += need[r]
                 free[r] -= need[r]
-            self._servers[k] = servers = self._servers[k] + 1
-            row[self._u] = servers / self.cap
-        a, b, c = self._weigh
+            self._servers[k] += 1
+        if self._first_grant[k] == len(self._first_grant):
+            self._first_grant[k] = self._served
+            self._served += 1
+
+    def _show_grants(self, k: int) -> None:
+        """Bring the columns of a job's row up to date that change within a time slot."""
+        row, used, (a, b, c) = self.observation[k - self._start], self._used[k], self._weigh
+        row[self._w], row[self._u] = self._workers[k] / self.cap, self._servers[k] / self.cap
         row[self._share] = max(used[0] * a, used[1] * b, used[2] * c)
-        if free[0] < self._largest[0] or free[1] < self._largest[1] or free[2] < self._largest[2]:
-            self._mask_all()
-        else:
-            self._mask_one(i, k)
-        return self._open(self._start + self.rows) if not self._any else False
 
     def _mask_one(self, i: int, k: int) -> None:
         """What this job may still have, where there is enough of everything."""
@@ -153,29 +162,31 @@ class Sizing(Board):
         table[:, 0] = w & (worker <= free).all(axis=0)
         table[:, 1] = u & (server <= free).all(axis=0)
         table[:, 2] = w & u & (worker + server <= free).all(axis=0)
-        self._any = int(np.count_nonzero(table[:, 0] | table[:, 1]))  # jobs that something can be granted
+        if self.rules.score_floor:
+            self._keep_floor(table, workers)
+        self._any = int(np.count_nonzero(table.any(axis=1)))  # jobs that something can be granted
 
-    def _chosen(self) -> tuple[Ints, Ints]:
-        """Workers and servers by row of the view."""
-        needs, count = self._needs, len(self._workers)
-        workers, servers = np.array(self._workers, np.int64), np.array(self._servers, np.int64)
-        both = needs.servers > 0
-        runs = (workers > 0) & ((servers > 0) | ~both)
-        w, u = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        w[needs.rows], u[needs.rows] = np.where(runs, workers, 0), np.where(both, servers * runs, needs.fixed)
-        return w, u
+    def _keep_floor(self, table: NDArray[np.bool_], workers: Ints) -> None:
+        """Leave a job that does not run only its smallest size, and no end while there is one to grant."""
+        here = slice(self._start, self._start + self.rows)
+        idle, both = workers == 0, self._needs.servers[here] > 0
+        table[idle & both, :BOTH] = False
+        table[idle & ~both, SERVER:] = False
+        self.mask[-1] = not table[idle].any()
 
     def _answer(self) -> None:
-        seat = self.host.seat
+        seat, view = self.host.seat, self.host.view
         assert seat is not None
-        workers, servers = self._chosen()
-        sizes = Sizes(workers, servers)
+        workers, servers = np.array(self._workers, np.int64), np.array(self._servers, np.int64)
+        sizes = granted_sizes(self._needs, workers, servers, len(view.jobs))
+        self._memory.remember(view.jobs.index, self._slot, sizes)
         if seat.advised is not None:  # types and places are the other policy's
-            sizes = replace(seat.advised, workers=workers, servers=servers)
+            sizes = replace(seat.advised, workers=sizes.workers, servers=sizes.servers)
             self.faithful &= self._is_advised(sizes)
         elif seat.under is not None or seat.planner is not None:  # at other times, or not by size
             self.faithful = False
-        self.host.answer(seat.advised_key, sizes)
+        order = np.array(self._first_grant, np.int64)
+        self.host.answer(self.rules.placing_order(seat.advised_key, self._needs.rows, order), sizes)
 
     # -- towards what another policy would do ------------------------------------------------------------------------
 

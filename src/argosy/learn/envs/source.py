@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 
 from argosy.cluster.cluster import Cluster
+from argosy.cluster.view import Context
 from argosy.errors import InputError
-from argosy.policies.base import Ints
+from argosy.policies.learned.features import JobTypes
 from argosy.scenario import read_scenario
 from argosy.sim.metrics import Window
 from argosy.sim.settings import Settings
@@ -77,10 +78,11 @@ def type_names(trace: Callable[[int], Trace], given: Sequence[str] | None) -> tu
     return tuple(sorted(name for name, _ in counts.most_common(MOST_TYPES))) or ("any",)
 
 
-def type_codes(trace: Trace, names: Sequence[str]) -> Ints:
-    """The number of each job's model among the names; -1 where it is none of them."""
+def job_types(trace: Trace, names: tuple[str, ...], context: Context) -> JobTypes:
+    """Return what finds the types of the trace's jobs among the names: as the trace, or else as policies name them."""
     number = {name: i for i, name in enumerate(names)}
-    return np.array([number.get(model, -1) for model in trace.frame["model"].to_list()], np.int64)
+    of_trace = np.array([number.get(model, -1) for model in trace.frame["model"].to_list()], np.int64)
+    return JobTypes(context, names, of_trace)
 
 
 def check_elastic(trace: Trace, source: Source) -> None:

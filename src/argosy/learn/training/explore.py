@@ -17,8 +17,8 @@ from torch import nn
 
 from argosy.learn.algorithms import masked
 from argosy.learn.algorithms.acting import Floats, Ints, Masks, NetworkActs
-from argosy.learn.envs.sizing import SERVERS, WORKERS
-from argosy.policies.learned.networks import KINDS
+from argosy.policies.learned.features import SERVERS, WORKERS
+from argosy.policies.learned.kernels.constants import KINDS
 
 CHANCE, RATIO = 0.4, 10.0
 

@@ -15,7 +15,7 @@ from argosy.learn.training.lessons import Lesson, learn
 from argosy.learn.training.pupil import Arrays, Pupil
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.workers import Workers
-from argosy.policies.learned.networks import KINDS
+from argosy.policies.learned.kernels.constants import KINDS
 from argosy.seeding import stream
 
 KEEP = 16384  # samples

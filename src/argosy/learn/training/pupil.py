@@ -15,6 +15,7 @@ from argosy.learn.training.recipe import Recipe
 from argosy.policies.base import Policy
 from argosy.policies.learned.dl2 import Dl2
 from argosy.policies.learned.dl2_plus import Dl2Plus
+from argosy.policies.learned.features import COLUMNS, CONTEXT
 from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 
 if TYPE_CHECKING:
@@ -79,11 +80,11 @@ class Pupil:
 
     def critic(self, generator: torch.Generator) -> nn.Module:
         """What judges states for it."""
-        from argosy.learn.networks import COLUMNS, Critic, TableCritic
+        from argosy.learn.networks import Critic, TableCritic
 
         if self.system == "dl2":
             return TableCritic(self.rows, len(self.types), self.hidden, generator)
-        return Critic(len(self.types) + COLUMNS + 3, generator)
+        return Critic(len(self.types) + COLUMNS + CONTEXT, generator)
 
 
 def flatten(arrays: Mapping[str, NDArray[np.float32]]) -> Vector:

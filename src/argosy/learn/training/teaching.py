@@ -18,7 +18,7 @@ from argosy.learn.algorithms.rollout import Rollout
 from argosy.learn.envs.host import Host
 from argosy.learn.envs.seat import Seat
 from argosy.learn.envs.sizing import Sizing
-from argosy.learn.envs.source import Source, type_codes
+from argosy.learn.envs.source import Source, job_types
 from argosy.learn.training.pupil import Pupil
 from argosy.policies.base import Policy, Sizes, create
 
@@ -76,7 +76,7 @@ def _begin(pupil: Pupil, source: Source, seed: int, teacher: str, *, drives: boo
     host = Host(source, trace, seed, slot_s=pupil.slot_s, sizing=True, reward="progress", under=policy,
                 autopilot=drives)  # fmt: skip
     board = Shadow(pupil.rows, len(pupil.types), pupil.cap, context=pupil.context)
-    board.reset(host, type_codes(trace, pupil.types))
+    board.reset(host, job_types(trace, pupil.types, host.engine.context))
     return host, board
 
 

@@ -1,15 +1,16 @@
 """DL2: a network that grants workers and parameter servers one by one.
 
-Decision: in every slot, from nothing, the network is shown the first J jobs in order of arrival and names one action:
-one more worker, one more server or one of both for one of them, or that it is enough. What it grants changes what it
-sees next. Then the next J jobs follow. The likeliest possible action is taken.
-State used: of each job its type (one-hot), slots it has run, work left in slots, and the share of its dominant
-resource, workers and servers granted so far in this slot; not what is free in the cluster.
-Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`; `newcomers`, between two slots:
-`start` at their smallest size on what is free, or `wait`, as in the paper; `guard`, slots after which a job that waits
-gets its smallest size before all others; `under`, another policy that orders, starts, stops and places.
-Differences from the paper: the work left is in slots at the size the job asked for, not in epochs. The authors' code
-grants each job one worker and one server at the beginning; here the network does, and `guard` keeps a job that it
+Decision: at the beginning of every time slot, from nothing, the network is shown the first J jobs in order of arrival
+and names one action: one more worker, one more server or one of both for one of them, or that it is enough. What it
+grants changes what it sees next. Then the next J jobs follow. The likeliest possible action is taken.
+State used: of each job its type (one-hot), time slots it has run, work left in time slots, and the share of its
+dominant resource, workers and servers granted so far in this time slot; not what is free in the cluster.
+Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`, the length of a time slot;
+`newcomers`, jobs that come between two time slots: they `start` at their smallest size on what is free, or `wait`, as
+in the paper; `guard`, time slots after which a job that waits gets its smallest size before all others; `under`,
+another policy that orders, starts, stops and places.
+Differences from the paper: the work left is in time slots at the size the job asked for, not in epochs. The authors'
+code grants each job one worker and one server at the beginning; here the network does, and `guard` keeps a job that it
 overlooks from starving. Jobs that have one size only are served first. The action is the likeliest one, not drawn.
 References: Peng et al., DL2, TPDS 2021; pengyanghua/DL2. docs/learning.md says how the shipped weights were made.
 
@@ -18,17 +19,16 @@ References: Peng et al., DL2, TPDS 2021; pengyanghua/DL2. docs/learning.md says 
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from argosy.policies.base import Ints, register
-from argosy.policies.common.demands import Demands
+from argosy.policies.base import register
 from argosy.policies.learned.networks import TableNetwork
-from argosy.policies.learned.sizer import GUARD, UnitSizer
+from argosy.policies.learned.rules import GUARD, GrantRules
+from argosy.policies.learned.sizer import UnitSizer
 
 
 @register("dl2", "a learned network grants workers and servers one by one", "Peng et al., TPDS 2021")
 class Dl2(UnitSizer):
+    """Serves jobs of one size first, and places all in the order of their arrival."""
+
     def __init__(
         self,
         weights: str | TableNetwork = "dl2",
@@ -37,9 +37,5 @@ class Dl2(UnitSizer):
         guard: float = GUARD,
         under: str = "",
     ) -> None:
-        super().__init__(TableNetwork.find(weights), slot_s, newcomers, guard, under)
-
-    def _must_run(self, needs: Demands, waits: Ints) -> NDArray[np.bool_]:
-        """Also those that have one size only: there is nothing to decide for a network that sizes."""
-        only = (needs.low == needs.high) & (needs.servers == 0)
-        return np.asarray(super()._must_run(needs, waits) | only)
+        rules = GrantRules(guard, rigid_first=True, newcomers=newcomers)
+        super().__init__(TableNetwork.find(weights), slot_s, rules, under)

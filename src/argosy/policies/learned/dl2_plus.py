@@ -1,12 +1,13 @@
 """dl2+: DL2's problem, with one small network for every job.
 
-Decision: as in DL2, units one by one in every slot. Each job's next worker, server or pair has a score from the same
-small network, which also sees the mean over all jobs; the highest goes first, and none below 0 is granted, but for a
-job's smallest size, if there is room. So the weights fit any number of jobs and any cluster, and equal jobs are equal.
-State used: as DL2, and slots since the job came, GPUs and CPUs of the cluster per job present.
-Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`; `newcomers`, between two slots:
-`start` at their smallest size on what is free, or `wait`, as in the paper; `guard`, slots after which a job that waits
-gets its smallest size before all others; `under`, another policy that orders, starts, stops and places.
+Decision: as in DL2, units one by one in every time slot. Each job's next worker, server or pair has a score from the
+same small network, which also sees the mean over all jobs; the highest goes first, and none below 0 is granted, except
+a job's smallest size, if there is room. So the weights fit any number of jobs and any cluster; equal jobs are equal.
+State used: as DL2, and time slots since the job came, GPUs and CPUs of the cluster per job present.
+Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`, the length of a time slot;
+`newcomers`, jobs that come between two time slots: they `start` at their smallest size on what is free, or `wait`, as
+in the paper; `guard`, time slots after which a job that waits gets its smallest size before all others; `under`,
+another policy that orders, starts, stops and places.
 Differences from the paper: the network, its context and the order in which jobs are placed, which is that of
 their first grants. docs/learning.md says how the shipped weights were made, and what this buys.
 References: after Peng et al., DL2, TPDS 2021, and Mao et al., Decima, SIGCOMM'19.
@@ -17,16 +18,16 @@ References: after Peng et al., DL2, TPDS 2021, and Mao et al., Decima, SIGCOMM'1
 
 from __future__ import annotations
 
-import numpy as np
-
-from argosy.cluster.view import View
-from argosy.policies.base import Floats, Ints, register
-from argosy.policies.learned.networks import Grants, ScoreNetwork
-from argosy.policies.learned.sizer import GUARD, LAST, UnitSizer
+from argosy.policies.base import register
+from argosy.policies.learned.networks import ScoreNetwork
+from argosy.policies.learned.rules import GUARD, GrantRules
+from argosy.policies.learned.sizer import UnitSizer
 
 
 @register("dl2+", "a learned score for the next worker or server of every job", "after Peng et al., TPDS 2021")
 class Dl2Plus(UnitSizer):
+    """Makes every job run for which there is room, and places jobs in the order of their first grants."""
+
     def __init__(
         self,
         weights: str | ScoreNetwork = "dl2+",
@@ -35,9 +36,5 @@ class Dl2Plus(UnitSizer):
         guard: float = GUARD,
         under: str = "",
     ) -> None:
-        super().__init__(ScoreNetwork.find(weights), slot_s, newcomers, guard, under)
-
-    def _order(self, view: View, rows: Ints, grants: Grants) -> Floats:
-        key = np.full(len(view.jobs), LAST)
-        key[rows] = np.where(grants.order < len(rows), grants.order, LAST)
-        return key
+        rules = GrantRules(guard, score_floor=True, by_first_grant=True, newcomers=newcomers)
+        super().__init__(ScoreNetwork.find(weights), slot_s, rules, under)

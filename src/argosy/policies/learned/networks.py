@@ -1,63 +1,55 @@
-"""The networks of the learned sizers, as they decide: NumPy for what is done once a slot, kernels for the rest.
+"""The networks of the learned sizers, as they decide.
 
     table    DL2's: J jobs in a table of J × (L + 5) numbers, two layers, one output for each of 3J + 1 actions
     score    one small network for every job and size, which also sees the mean over all jobs; the same weights for
-             any number of jobs and any cluster. Units go to the highest score; none below 0 is granted
+             any number of jobs and any cluster. Units go to the highest score; none below 0 is granted, except the
+             one that makes a job run (the score floor)
 
-`argosy.learn.networks` has the same networks for training.
+`grant` divides a whole time slot in compiled code, as policies do; `choose` takes one step in an environment. The
+forward passes are in `argosy.policies.learned.forward`, where training has them from too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
+from argosy.policies.base import Floats, Ints
 from argosy.policies.common.demands import Demands
+from argosy.policies.learned.features import WORKERS, JobFeatures, Matrix
+from argosy.policies.learned.forward import (
+    NUMPY,
+    SCORE_INPUTS,
+    SIZE_FEATURES,
+    TABLE_INPUTS,
+    score_outputs,
+    table_outputs,
+)
+from argosy.policies.learned.kernels.constants import KINDS, LEAST_SCORE
 from argosy.zoo import Weights, find
 
-Matrix: TypeAlias = NDArray[np.float32]
-KINDS = 3  # one more worker, one more server, one of both
-SHARE_WORKERS_SERVERS = 3  # columns of a row that change within a slot
-SCALE = 100.0  # slots that count as 1; the kernels know it too
-CONTEXT = 3  # columns about the arrival and the crowd
-SIZE_FEATURES = 6  # what the score network knows of a size
-
-
-@dataclass(frozen=True, eq=False)
-class Crowd:
-    """The jobs of a slot, in order of arrival."""
-
-    types: NDArray[np.int64]  # of the names that the network knows, -1: none of them
-    times: Matrix  # [job, 3] in hundreds of slots: it has run; work left at the size it asked for; since it came
-    gpus_per_job: float
-    cpus_per_job: float
-    guarded: NDArray[np.bool_]  # must not wait any longer
-
-    def one_hot(self, count: int) -> Matrix:
-        table = np.zeros((len(self.types), count), np.float32)
-        known = np.flatnonzero(self.types >= 0)
-        table[known, self.types[known]] = 1.0
-        return table
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Grants:
-    """What each job gets, and in which turn it was first served."""
+    """What each job gets, and how many were served before it first was; the number of jobs means: never."""
 
-    workers: NDArray[np.int64]
-    servers: NDArray[np.int64]
-    order: NDArray[np.int64]
+    workers: Ints
+    servers: Ints
+    order: Ints
 
 
 class Network:
-    """What the two have in common: arrays of fixed shapes, and what they were trained for."""
+    """What the two networks have in common: arrays of fixed shapes, and what they were trained for."""
 
     kind: ClassVar[str]
+    context: ClassVar[bool]  # does it see the columns about the cluster?
     shapes: ClassVar[dict[str, str]]  # array: its dimensions, by letter; the same letter, the same number
 
     def __init__(self, arrays: Mapping[str, Matrix], types: tuple[str, ...], cap: int) -> None:
@@ -74,9 +66,21 @@ class Network:
         """Return the network of a file of weights or of shipped ones by name; a network stays as it is."""
         return cls.of(find(weights)) if isinstance(weights, str) else weights
 
+    def grant(self, features: JobFeatures, needs: Demands, first: Flags, free: Floats, per_share: Floats) -> Grants:
+        """Divide a time slot among the jobs; those that are `first` get their smallest size before all others."""
+        raise NotImplementedError
+
+    def logits(self, observation: Matrix) -> Matrix:
+        """Return one number for each action, from a table of jobs."""
+        raise NotImplementedError
+
+    def choose(self, observation: Matrix, mask: Flags) -> int:
+        """Return the likeliest action that is possible: one step of what `grant` does."""
+        return int(np.where(mask, self.logits(observation), -np.inf).argmax())
+
     @classmethod
     def check(cls, weights: Weights) -> dict[str, int]:
-        """The sizes by letter; refuses weights of another network."""
+        """Return the sizes by letter; refuse weights of another network."""
         hint = f"these arrays make a {cls.kind!r} network: {', '.join(f'{k} {v}' for k, v in cls.shapes.items())}"
         if weights.network != cls.kind:
             what = f"these weights are for a {weights.network!r} network, and a {cls.kind!r} network is needed"
@@ -97,7 +101,9 @@ class Network:
 
 
 class TableNetwork(Network):
-    kind = "table"
+    """DL2's network."""
+
+    kind, context = "table", False
     shapes: ClassVar[dict[str, str]] = {"w1": "ih", "b1": "h", "w2": "hk", "b2": "k", "w3": "ka", "b3": "a"}
 
     def __init__(self, arrays: Mapping[str, Matrix], types: tuple[str, ...], cap: int) -> None:
@@ -108,28 +114,32 @@ class TableNetwork(Network):
     def of(cls, weights: Weights) -> Self:
         sizes, types = cls.check(weights), tuple(weights.about.get("types", ()))
         rows, rest = divmod(sizes["a"] - 1, KINDS)
-        if rest or sizes["i"] != rows * (len(types) + 2 + SHARE_WORKERS_SERVERS):
+        if rest or sizes["i"] != rows * (len(types) + TABLE_INPUTS):
             what = f"{sizes['i']} inputs and {sizes['a']} outputs do not belong together for {len(types)} types"
             raise InputError(what, where=weights.source, hint="they were trained with other types: train again")
         return cls(weights.arrays, types, weights.about["cap"])
 
-    def grant(self, crowd: Crowd, needs: Demands, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
+    def grant(self, features: JobFeatures, needs: Demands, first: Flags, free: Floats, per_share: Floats) -> Grants:
         from argosy.policies.learned.kernels.by_table import fill_by_table
 
         n, a = len(needs.rows), self.arrays
-        static = np.concatenate([crowd.one_hot(len(self.types)), crowd.times[:, :2]], axis=1)
         workers, servers, order = np.zeros((3, n), np.int64)
         layers = [np.empty_like(a[b]) for b in ("b1", "b2", "b3")]
         scratch = [*layers, np.empty(max(map(len, layers)) + 1, np.int64)]
         fill_by_table(
             self.rows, self.cap, needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order,
-            crowd.guarded, per_share, static, *a.values(), *scratch,
+            first, per_share, features.fixed_columns(len(self.types)), *a.values(), *scratch,
         )  # fmt: skip
         return Grants(workers, servers, np.arange(n))
 
+    def logits(self, observation: Matrix) -> Matrix:
+        return np.asarray(table_outputs(self.arrays, observation, NUMPY))
+
 
 class ScoreNetwork(Network):
-    kind = "score"
+    """The network of dl2+."""
+
+    kind, context = "score", True
     shapes: ClassVar[dict[str, str]] = {
         "w1": "ie", "b1": "e", "w2": "eh", "wc": "eh", "b2": "h", "w3": "sh", "w4": "hm", "b4": "m", "w5": "mk",
         "b5": "k",
@@ -138,33 +148,44 @@ class ScoreNetwork(Network):
     @classmethod
     def of(cls, weights: Weights) -> Self:
         sizes, types = cls.check(weights), tuple(weights.about.get("types", ()))
-        wanted = {"i": len(types) + 2 + CONTEXT, "s": SIZE_FEATURES, "k": KINDS}
+        wanted = {"i": len(types) + SCORE_INPUTS, "s": SIZE_FEATURES, "k": KINDS}
         for letter, size in wanted.items():
             if sizes[letter] != size:
                 what = f"a network for {len(types)} types has {size} where these weights have {sizes[letter]}"
                 raise InputError(what, where=weights.source, hint="they were trained with other types: train again")
         return cls(weights.arrays, types, weights.about["cap"])
 
-    def embed(self, crowd: Crowd) -> Matrix:
+    def embed(self, features: JobFeatures) -> Matrix:
         """What does not change within a slot, up to the first layer that sees the size: [job, hidden]."""
         from argosy.policies.learned.kernels.by_score import embed
 
-        a, n = self.arrays, len(crowd.types)
+        a, n = self.arrays, len(features.types)
         embedded = np.empty((n, len(a["b2"])), np.float32)
         embed(
-            crowd.types, crowd.times, crowd.gpus_per_job, crowd.cpus_per_job, a["w1"], a["b1"], a["w2"], a["wc"],
-            a["b2"], np.empty((n, len(a["b1"])), np.float32), np.empty_like(a["b1"]), np.empty_like(a["b2"]), embedded,
+            features.types, features.times, features.gpus_per_job, features.cpus_per_job, a["w1"], a["b1"], a["w2"],
+            a["wc"], a["b2"], np.empty((n, len(a["b1"])), np.float32), np.empty_like(a["b1"]), np.empty_like(a["b2"]),
+            embedded,
         )  # fmt: skip
         return embedded
 
-    def grant(self, crowd: Crowd, needs: Demands, free: NDArray[np.float64], per_share: NDArray[np.float64]) -> Grants:
+    def grant(self, features: JobFeatures, needs: Demands, first: Flags, free: Floats, per_share: Floats) -> Grants:
         from argosy.policies.learned.kernels.by_score import fill_by_score
 
         n, a = len(needs.rows), self.arrays
         workers, servers, order, choice, heap = np.zeros((5, n), np.int64)
         fill_by_score(
-            needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order, crowd.guarded,
-            self.embed(crowd), a["w3"], a["w4"], a["b4"], a["w5"], a["b5"], np.empty_like(a["b4"]), self.cap,
+            needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order, first,
+            self.embed(features), a["w3"], a["w4"], a["b4"], a["w5"], a["b5"], np.empty_like(a["b4"]), self.cap,
             np.empty(n, np.float32), choice, heap,
         )  # fmt: skip
         return Grants(workers, servers, order)
+
+    def logits(self, observation: Matrix) -> Matrix:
+        return np.asarray(score_outputs(self.arrays, observation, len(self.types), self.cap, NUMPY))
+
+    def choose(self, observation: Matrix, mask: Flags) -> int:
+        logits = self.logits(observation)
+        idle = np.repeat(observation[:, len(self.types) + WORKERS] == 0, KINDS)
+        logits[:-1] = np.where(idle, np.maximum(logits[:-1], np.float32(LEAST_SCORE)), logits[:-1])
+        best = int(np.where(mask[:-1], logits[:-1], -np.inf).argmax())
+        return best if mask[best] and logits[best] > 0 else len(mask) - 1

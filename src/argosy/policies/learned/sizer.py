@@ -1,8 +1,8 @@
-"""What the learned sizers share: slots, what is seen of the jobs, and who decides the rest.
+"""What dl2 and dl2+ share: when they decide, what they remember, and who decides the rest.
 
-In every slot all is divided anew, from nothing, one worker or server at a time. With another policy `under` it, that
-one ranks the jobs, stops and starts them at its own times, and says on which GPU types and how they are placed; only
-the sizes are the network's.
+At the beginning of every time slot all resources are divided anew, from nothing, one worker or server at a time. With
+another policy `under` it, that policy ranks the jobs, stops and starts them at its own times, and says on which GPU
+types and how they are placed; only the sizes are the network's.
 """
 
 from __future__ import annotations
@@ -10,35 +10,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.perf.catalogue import key_of
-from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create
-from argosy.policies.common.demands import DemandReader, Demands
+from argosy.policies.base import Event, Floats, Policy, Sizes, create
+from argosy.policies.common.demands import DemandReader
 from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
-from argosy.policies.learned.networks import SCALE, Crowd, Grants, ScoreNetwork, TableNetwork
-
-GUARD = 72.0  # slots, a day: after so many a job that waits is served before others
-MOST = 1e6  # slots in hundreds: nothing is larger
-LAST = 1e9  # rank of jobs that get nothing
+from argosy.policies.learned.features import JobFeatures, JobTypes
+from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
+from argosy.policies.learned.rules import GrantRules, JobMemory, granted_sizes
 
 
 class UnitSizer(Policy):
-    """A network that grants units, and what it needs around it."""
+    """A policy whose network grants units: workers, parameter servers, or one of both."""
 
     uses = frozenset({"demand", "nodes", "placement", "service", "estimate"})
     preemptive = True
-    network: TableNetwork | ScoreNetwork
 
-    def __init__(
-        self, network: TableNetwork | ScoreNetwork, slot_s: float, newcomers: str, guard: float, under: str
-    ) -> None:
-        check_slots(self.name, slot_s, newcomers)
-        if not guard >= 1:
-            raise InputError(f"{self.name}: guard must be at least 1 slot, is {guard}")
-        self.network, self.slot_s, self.newcomers, self.guard = network, slot_s, newcomers, guard
+    def __init__(self, network: TableNetwork | ScoreNetwork, slot_s: float, rules: GrantRules, under: str) -> None:
+        check_slots(self.name, slot_s, rules.newcomers)
+        if not rules.guard >= 1:
+            raise InputError(f"{self.name}: guard must be at least 1 time slot, is {rules.guard}")
+        self.network, self.slot_s, self.rules = network, slot_s, rules
         self.under = create(under) if under else None
         if self.under is not None:
             if "plan" in self.under.answers:
@@ -47,28 +40,25 @@ class UnitSizer(Policy):
             self.uses = UnitSizer.uses | self.under.uses
             self.backfill, self.placer, self.every_s = self.under.backfill, self.under.placer, self.under.every_s
             self.seeded = self.under.seeded
-
         if self.under is None or "on_event" not in self.under.answers:
             self.answers -= {"on_event"}  # being told of every event is costly
 
     def reset(self, context: Context) -> None:
         self._demand_reader = DemandReader(context, self.network.cap)
-        known = {key_of(name): i for i, name in enumerate(self.network.types)}
-        self._types = np.array([known.get(key_of(name), -1) for name in context.ps_kinds] + [-1])
-        self._all_reduce_types = np.array([known.get(key_of(name.partition("@")[0]), -1) for name in context.kinds])
-        self._slot = -1  # the last one that was divided
-        self._known: Ints = np.zeros((64, 3), np.int64)  # by job: 1 + slot in which it last ran or came, its size now
+        self._types = JobTypes(context, self.network.types)
+        self._slot = -1  # the last time slot that was divided
+        self._memory = JobMemory()
         if self.under is not None:
             self.under.reset(context)
 
     def rank(self, view: View) -> Floats:
         slot = slot_at(view.now, self.slot_s)
-        fresh = slot != self._slot
+        is_new = slot != self._slot
         self._slot = slot
-        if fresh:
+        if is_new:
             key = self._divide(view)
         else:
-            key, self._sized = between_slots(view, self._demand_reader, self.newcomers)
+            key, self._sized = between_slots(view, self._demand_reader, self.rules.newcomers)
         return self.under.rank(view) if self.under is not None else key
 
     def size(self, view: View) -> Sizes:
@@ -77,64 +67,20 @@ class UnitSizer(Policy):
         return self._sized
 
     def _divide(self, view: View) -> Floats:
-        jobs = view.jobs
+        """Divide a new time slot, and return the order in which jobs are placed."""
+        jobs, demand_reader = view.jobs, self._demand_reader
         rows = np.argsort(jobs.index)
-        needs = self._demand_reader.read(view, rows)
-        there, per_share = self._demand_reader.there(view), self._demand_reader.per_share
-        grants = self.network.grant(self._crowd(view, needs), needs, there, per_share)
-        both = needs.servers > 0
-        runs = (grants.workers > 0) & ((grants.servers > 0) | ~both)
-        workers, servers = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.int64)
-        workers[rows] = np.where(runs, grants.workers, 0)
-        servers[rows] = np.where(both, grants.servers * runs, needs.fixed)
-        self._sized = Sizes(workers, servers)
-        self._remember(view, workers, servers)
-        return self._order(view, rows, grants)
-
-    def _order(self, view: View, rows: Ints, grants: Grants) -> Floats:
-        """In which order jobs are placed."""
-        return view.jobs.submitted
-
-    def _must_run(self, needs: Demands, waits: Ints) -> NDArray[np.bool_]:
-        """Who is served before the network is asked: those who have waited for so many slots."""
-        return waits >= self.guard
-
-    def _crowd(self, view: View, needs: Demands) -> Crowd:
-        jobs, rows, slots = view.jobs, needs.rows, SCALE * self.slot_s
-        n = max(len(rows), 1)
-        gpus, cpus, _ = self._demand_reader.there(view)
-        known = self._of_jobs(view)[rows]
-        times = np.empty((len(rows), 3), np.float32)
-        times[:, 0] = jobs.executed_s[rows] / slots
-        times[:, 1] = np.minimum(jobs.expected_left_s[rows] / slots, MOST)
-        times[:, 2] = (view.now - jobs.submitted[rows]) / slots
-        waits = np.where(known[:, 0] > 0, self._slot + 1 - known[:, 0], 0)
-        gpus_each, cpus_each = min(gpus / n, 32.0) / 16.0, min(cpus / n, 128.0) / 64.0
-        return Crowd(self._types_of(view, rows), times, gpus_each, cpus_each, self._must_run(needs, waits))
-
-    def _types_of(self, view: View, rows: Ints) -> Ints:
-        ps_kind = view.jobs.ps_kind[rows]
-        types = self._types[ps_kind]
-        if ps_kind.min(initial=0) < 0:
-            types = np.where(ps_kind < 0, self._all_reduce_types[view.jobs.kind[rows]], types)
-        return np.asarray(types)
-
-    def _of_jobs(self, view: View) -> Ints:
-        """What is remembered of the jobs of the view; makes room for new ones."""
-        index = view.jobs.index
-        if len(index) and (last := int(index.max())) >= len(self._known):
-            self._known = np.pad(self._known, ((0, 2 * last - len(self._known)), (0, 0)))
-        return np.asarray(self._known[index])
-
-    def _remember(self, view: View, workers: Ints, servers: Ints) -> None:
-        """Who gets what in this slot, and who has been waiting since when."""
-        before = self._of_jobs(view)[:, 0]
-        since = np.where((workers > 0) | (before == 0), self._slot + 1, before)
-        self._known[view.jobs.index] = np.stack([since, workers, servers], axis=1)
+        needs, there = demand_reader.read(view, rows), demand_reader.there(view)
+        features = JobFeatures.of(view, rows, self._types.of(view, rows), self.slot_s, there)
+        first = self.rules.served_first(needs, self._memory.waited(jobs.index[rows], self._slot))
+        grants = self.network.grant(features, needs, first, there, demand_reader.per_share)
+        self._sized = granted_sizes(needs, grants.workers, grants.servers, len(jobs))
+        self._memory.remember(jobs.index, self._slot, self._sized)
+        return self.rules.placing_order(jobs.submitted, rows, grants.order)
 
     def _under_another(self, view: View, under: Policy) -> Sizes:
-        """Ours, for those whom the other policy wants to run, on the types and in the places that it says."""
-        _, workers, servers = self._of_jobs(view).T
+        """Return our sizes for those whom the other policy wants to run, on its types and in its places."""
+        _, workers, servers = self._memory.of(view.jobs.index).T
         if "size" not in under.answers:
             return Sizes(workers, servers)
         theirs = under.size(view)
@@ -152,13 +98,11 @@ class UnitSizer(Policy):
         self.under.on_event(event)
 
     def state(self) -> dict[str, Any]:
-        known = {str(i): self._known[i].tolist() for i in np.flatnonzero(self._known[:, 0]).tolist()}
-        return {"slot": self._slot, "jobs": known, "under": self.under.state() if self.under is not None else {}}
+        under = self.under.state() if self.under is not None else {}
+        return {"slot": self._slot, "jobs": self._memory.state(), "under": under}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._slot = int(state["slot"])
-        self._known = np.zeros((max([64, *(int(i) + 1 for i in state["jobs"])]), 3), np.int64)
-        for i, row in state["jobs"].items():
-            self._known[int(i)] = row
+        self._memory.restore(state["jobs"])
         if self.under is not None:
             self.under.restore(state["under"])

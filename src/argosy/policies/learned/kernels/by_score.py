@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from argosy._jit import door, kernel
-from argosy.policies.learned.kernels.units import KINDS, Slot, possible, serve, smallest, take
-
-LEAST = 1e-6  # score of the unit that makes a job run, at least
+from argosy.policies.learned.kernels.constants import KINDS, LEAST_SCORE, LOG_UNIT, SIZE_LOG, SLOTS_PER_UNIT
+from argosy.policies.learned.kernels.units import Slot, possible, serve, smallest, take
 
 
 class Scorer(NamedTuple):
@@ -44,8 +43,7 @@ def embed(
     for k in range(size):
         mean[k] = 0.0
     for j in range(n):
-        a, b = np.float32(np.log1p(100.0 * times[j, 0]) / 5.0), np.float32(np.log1p(100.0 * times[j, 1]) / 5.0)
-        c = np.float32(np.log1p(100.0 * times[j, 2]) / 5.0)
+        a, b, c = log_time(times[j, 0]), log_time(times[j, 1]), log_time(times[j, 2])
         for k in range(size):
             x = b1[k] + a * w1[known, k] + b * w1[known + 1, k] + c * w1[known + 2, k]
             x += np.float32(gpus_per_job) * w1[known + 3, k] + np.float32(cpus_per_job) * w1[known + 4, k]
@@ -67,6 +65,11 @@ def embed(
             if x > 0.0:
                 for i in range(width):
                     embedded[j, i] += x * w2[k, i]
+
+
+@kernel
+def log_time(time: Any) -> Any:
+    return np.float32(np.log1p(SLOTS_PER_UNIT * time) / LOG_UNIT)
 
 
 @door
@@ -109,7 +112,7 @@ def rate(slot: Slot, net: Scorer, j: int) -> None:
     workers, servers, w3 = slot.workers[j], slot.servers[j], net.w3
     w, u = np.float32(workers / net.cap), np.float32(servers / net.cap)
     some_w, some_u = np.float32(workers > 0), np.float32(servers > 0)
-    log_w, log_u = np.float32(np.log2(1.0 + workers) * 0.25), np.float32(np.log2(1.0 + servers) * 0.25)
+    log_w, log_u = np.float32(np.log2(1.0 + workers) * SIZE_LOG), np.float32(np.log2(1.0 + servers) * SIZE_LOG)
     for k in range(len(net.hidden)):
         net.hidden[k] = net.b4[k]
     for i in range(net.embedded.shape[1]):
@@ -129,7 +132,7 @@ def rate(slot: Slot, net: Scorer, j: int) -> None:
             if net.hidden[k] > 0.0:
                 value += net.hidden[k] * net.w5[k, what]
         if workers == 0:
-            value = max(value, np.float32(LEAST))
+            value = max(value, np.float32(LEAST_SCORE))
         if value > net.score[j]:
             net.score[j], net.choice[j] = value, what
 

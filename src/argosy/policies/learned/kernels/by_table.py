@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from argosy._jit import door, kernel
-from argosy.policies.learned.kernels.units import KINDS, SERVER, WORKER, Slot, possible, serve, take
+from argosy.policies.learned.kernels.constants import KINDS, SERVER, WORKER
+from argosy.policies.learned.kernels.units import Slot, possible, serve, take
 
 
 @door

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from argosy._jit import kernel
+from argosy.policies.learned.kernels.constants import BOTH, SERVER, WORKER
 
-KINDS = 3
-WORKER, SERVER, BOTH = range(KINDS)
 LOW, HIGH, MOST = 0, 1, 2  # columns of counts, as in argosy.policies.common.demands
 FIRST, ONE_MORE, ONE_SERVER = 0, 3, 6  # and of amounts, where three resources of each begin
 RESOURCES = 3
@@ -25,7 +24,7 @@ class Slot(NamedTuple):
     used: Any  # [job, 3]
     workers: Any  # [job]
     servers: Any
-    order: Any  # the turn in which a job was first served; the number of jobs: never
+    order: Any  # how many were served before a job first was; the number of jobs: never
 
 
 @kernel
