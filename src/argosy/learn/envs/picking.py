@@ -89,8 +89,8 @@ class Picking(Board):
         view, waiting, types = self.host.view, self._waiting, self.types
         table = np.zeros((len(waiting), types + COLUMNS), np.float32)
         show_types(table, self._types.of(view, waiting))
-        table[:, types] = (view.now - view.jobs.submitted[waiting]) / (HOURS_UNIT_S)
-        table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / (HOURS_UNIT_S), MOST)
+        table[:, types] = (view.now - view.jobs.submitted[waiting]) / HOURS_UNIT_S
+        table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / HOURS_UNIT_S, MOST)
         table[:, types + 2] = (self._need[:, 0] * self.demand_reader.per_share[:, None]).max(axis=0)
         return table
 

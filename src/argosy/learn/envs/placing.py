@@ -89,7 +89,7 @@ class Placing(Picking):
         assert self.chosen is not None
         view, table = self.host.view, self.node_observation
         nodes, gives = view.nodes, self._gives[self.chosen] * self._open * (self._taken == 0)
-        left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / (HOURS_UNIT_S)
+        left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / HOURS_UNIT_S
         amounts = (nodes.gpus, nodes.free, np.minimum(gives, self._lacks), self._lacks, self._taken)
         table[:, 0] = nodes.state == 0
         for column, amount in enumerate(amounts, 1):
