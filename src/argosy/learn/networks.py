@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from argosy.policies.learned.features import COLUMNS
 from argosy.policies.learned.forward import SCORE_INPUTS, SIZE_FEATURES, Ops, score_outputs, table_outputs
 from argosy.policies.learned.kernels.constants import KINDS, SLOTS_PER_UNIT
-from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
+from argosy.policies.learned.networks import Network, ScoreNetwork, TableNetwork
 
 Arrays: TypeAlias = dict[str, NDArray[np.float32]]
 
@@ -86,7 +86,7 @@ class TableActor(Actor):
         self.w3, self.b3 = _layer(hidden, outputs, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        outputs: Tensor = table_outputs(dict(self.named_parameters()), observation, TORCH)
+        outputs: Tensor = table_outputs(_tensors(self, TableNetwork), observation, TORCH)
         return outputs
 
 
@@ -108,7 +108,7 @@ class ScoreActor(Actor):
         self.w5, self.b5 = _layer(middle, KINDS, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        outputs: Tensor = score_outputs(dict(self.named_parameters()), observation, self.types, self.cap, TORCH)
+        outputs: Tensor = score_outputs(_tensors(self, ScoreNetwork), observation, self.types, self.cap, TORCH)
         return outputs
 
 
@@ -138,8 +138,13 @@ class TableCritic(nn.Module):
         self.w3, self.b3 = _layer(hidden, 1, generator, gain=0.1)
 
     def forward(self, observation: Tensor) -> Tensor:
-        outputs: Tensor = table_outputs(dict(self.named_parameters()), observation, TORCH)
+        outputs: Tensor = table_outputs(_tensors(self, TableNetwork), observation, TORCH)
         return outputs.squeeze(-1)
+
+
+def _tensors(module: nn.Module, network: type[Network]) -> dict[str, Tensor]:
+    """Return the tensors of a module by name, also where torchrl has put others in the place of its parameters."""
+    return {name: getattr(module, name) for name in network.shapes}
 
 
 def _layer(

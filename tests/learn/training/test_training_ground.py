@@ -16,6 +16,7 @@ from argosy.learn.training.ground import VALIDATION_SEED, Ground, easier
 from argosy.learn.training.score import floor_s, jobs_of, mean_jct_s
 from argosy.perf.tables import compile_tables
 from argosy.policies.base import create
+from argosy.policies.learned.features import JobTypes
 from argosy.scenario import read_scenario
 
 
@@ -51,7 +52,7 @@ def test_a_network_sees_the_same_types_in_training_and_as_a_policy(tmp_path: Pat
     models = source.trace(3).frame["model"].to_list()
     while engine.advance():
         rows = np.arange(len(engine.view.jobs))
-        codes = policy._types_of(engine.view, rows)  # type: ignore[attr-defined]
+        codes = JobTypes(engine.context, pupil.seen_types).of(engine.view, rows)
         assert codes.tolist() == [pupil.types.index(models[i]) for i in engine.view.jobs.index]
         engine.ask()
 
