@@ -25,7 +25,7 @@ OF_POLICIES = Path(__file__).parent / "policies" / "learned" / "kernels"
 @cache
 def digest(folder: Path = SOURCES) -> str:
     """What the compiled code depends on, beside Numba and the processor, which Numba itself looks after."""
-    sources = [p.read_bytes() for p in sorted(folder.glob("*.py"))]
+    sources = [p.read_bytes() for p in (Path(__file__), *sorted(folder.glob("*.py")))]
     return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
 
 
@@ -108,7 +108,19 @@ def _shared_cache(function: Callable[..., Any]) -> Any:
     class Impl(caching.CompileResultCacheImpl):  # type: ignore[misc]
         _locator_classes = (Locator,)
 
+        def reduce(self, cres: Any) -> Any:
+            # To load an environment is to import its module: Numba's for arrays would load SciPy. Code reads only an
+            # environment's constants, so those without any are left out.
+            *rest, environments = super().reduce(cres)
+            return (*rest, tuple(e for e in environments if e.consts))
+
     class Cache(caching.FunctionCache):  # type: ignore[misc]
         _impl_class = Impl
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            # Numba would first load all that it needs to compile, which takes longer than to load what is compiled
+            # already. A function that has to be compiled after all still gets it: the compiler asks for it itself.
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
 
     return Cache(function)

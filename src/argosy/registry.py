@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Generic, TypeVar
 
@@ -111,7 +112,18 @@ class Registry(Generic[T]):
             text = f"{self.kind} {point.name!r} of {broken.origin} is left out: {broken.reason}"
             warnings.warn(f"{text}\n  → repair or remove it: {broken.remedy}", PluginWarning, stacklevel=4)
 
+    def _of_own_module(self, name: str) -> T | None:
+        """The thing that a module of `package` with its name registers: the other modules need not be imported."""
+        own = name.replace("-", "_")
+        if self._loaded or not self._package or not own.isidentifier() or not find_spec(f"{self._package}.{own}"):
+            return None
+        import_module(f"{self._package}.{own}")
+        return self._things.get(name)
+
     def __getitem__(self, name: str) -> T:
+        found = self._of_own_module(name)
+        if found is not None:
+            return found
         self._load()
         name = self._other_names.get(name, name)
         if name not in self._things and name in self._broken:

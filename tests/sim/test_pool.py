@@ -1,12 +1,18 @@
-"""Worker processes do not outlive the one they work for."""
+"""Tasks run in worker processes, which do not outlive their parent; a few small ones run in the parent itself."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from argosy.sim import pool
+from argosy.sim.pool import run_tasks
 
 PROGRAM = """
 import os, sys, time
@@ -48,3 +54,28 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
+
+
+def work(task: float) -> tuple[int, float]:
+    time.sleep(task)
+    return os.getpid(), task
+
+
+def test_small_tasks_are_run_in_this_process() -> None:
+    heard: list[tuple[int, float]] = []
+    outcomes = run_tasks(work, [0.0] * 5, pytest.fail, done=heard.append, small=True)
+    assert outcomes == heard == [(os.getpid(), 0.0)] * 5
+
+
+def test_tasks_that_turn_out_long_go_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "cores", lambda: 2)
+    monkeypatch.setattr(pool, "SEQUENTIAL_S", 0.01)
+    todo = [0.0, 0.02, 0.001, 0.002]
+    outcomes = run_tasks(work, todo, pytest.fail, small=True)
+    assert [task for _, task in outcomes] == todo
+    assert [where == os.getpid() for where, _ in outcomes] == [True, True, False, False]
+
+
+def test_workers_that_are_asked_for_are_started() -> None:
+    outcomes = run_tasks(work, [0.0, 0.0], pytest.fail, workers=2, small=True)
+    assert os.getpid() not in {where for where, _ in outcomes}

@@ -6,80 +6,83 @@ import os
 import signal
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from argosy import __version__
-from argosy.cli.audit import audit
-from argosy.cli.compare import compare
-from argosy.cli.demo import demo
-from argosy.cli.doctor import doctor
-from argosy.cli.generate import generate
-from argosy.cli.grow import app as grow
-from argosy.cli.history import history
-from argosy.cli.import_ import import_trace
-from argosy.cli.jobs import cancel, explain, status
-from argosy.cli.league import league
-from argosy.cli.limits import app as limits
-from argosy.cli.logs import logs
-from argosy.cli.nodes import app as nodes
-from argosy.cli.policies import policies
-from argosy.cli.queue import queue
-from argosy.cli.restore import restore
-from argosy.cli.serve import serve
-from argosy.cli.simulate import simulate
-from argosy.cli.submit import submit
-from argosy.cli.tokens import app as token
-from argosy.cli.tokens import backup
-from argosy.cli.train import train
-from argosy.cli.wait import wait
-from argosy.cli.zoo import zoo
 from argosy.errors import ArgosyError, PluginWarning
 
+HOMES = {  # of each command: its module in argosy.cli and its name there, in the order in which help lists them
+    "simulate": "simulate.simulate",
+    "compare": "compare.compare",
+    "league": "league.league",
+    "train": "train.train",
+    "zoo": "zoo.zoo",
+    "import": "import_.import_trace",
+    "generate": "generate.generate",
+    "demo": "demo.demo",
+    "serve": "serve.serve",
+    "submit": "submit.submit",
+    "queue": "queue.queue",
+    "status": "jobs.status",
+    "logs": "logs.logs",
+    "explain": "jobs.explain",
+    "cancel": "jobs.cancel",
+    "wait": "wait.wait",
+    "history": "history.history",
+    "backup": "tokens.backup",
+    "restore": "restore.restore",
+    "audit": "audit.audit",
+    "policies": "policies.policies",
+    "doctor": "doctor.doctor",
+    "nodes": "nodes.app",
+    "token": "tokens.app",
+    "limits": "limits.app",
+    "grow": "grow.app",
+}
 
-class PlainHelp(TyperGroup):
-    """The list of commands without frames: loading what draws them would take longer than all the rest."""
+
+class LazyGroup(TyperGroup):
+    """The commands by name. Each is imported when it is asked for, because most runs need one of them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = dict.fromkeys(HOMES)  # type: ignore[assignment] - names to suggest; `get_command` fills them in
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(HOMES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in HOMES and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.rich_markup_mode = None
+        self.rich_markup_mode = None  # to load what draws frames would take longer than all the rest
         super().format_help(ctx, formatter)
 
 
+def _load(name: str) -> Any:
+    module, _, attribute = HOMES[name].partition(".")
+    found = getattr(import_module(f"argosy.cli.{module}"), attribute)
+    outer = typer.Typer()
+    if isinstance(found, typer.Typer):
+        outer.add_typer(found, name=name)
+    else:
+        outer.command(name)(found)
+    return typer.main.get_group(outer).commands[name]
+
+
 app = typer.Typer(
-    cls=PlainHelp,
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(simulate)
-app.command()(compare)
-app.command()(league)
-app.command()(train)
-app.command()(zoo)
-app.command("import")(import_trace)
-app.command()(generate)
-app.command()(demo)
-app.command()(serve)
-app.command()(submit)
-app.command()(queue)
-app.command()(status)
-app.command()(logs)
-app.command()(explain)
-app.command()(cancel)
-app.command()(wait)
-app.command()(history)
-app.command()(backup)
-app.command()(restore)
-app.command()(audit)
-app.command()(policies)
-app.command()(doctor)
-app.add_typer(nodes, name="nodes")
-app.add_typer(token, name="token")
-app.add_typer(limits, name="limits")
-app.add_typer(grow, name="grow")
 
 
 def _version(asked: bool) -> None:

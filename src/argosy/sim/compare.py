@@ -22,8 +22,9 @@ from argosy.sim.pool import run_tasks
 from argosy.sim.result import EventKind, Result
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
-from argosy.workload.synth import generate
 from argosy.workload.trace import Trace
+
+SMALL_JOBS = 2_000  # a run of so many is expected to take less than a second
 
 
 class Source(Protocol):
@@ -48,6 +49,8 @@ class Recipe:
 
 @lru_cache(maxsize=2)  # policies of one seed follow each other
 def _generated(recipe: Recipe, seed: int) -> Trace:
+    from argosy.workload.synth import generate  # the many figures of its profiles: late
+
     return generate(recipe.like, recipe.jobs, seed, days=recipe.days, gpus=recipe.gpus, load=recipe.load)
 
 
@@ -130,7 +133,10 @@ def run_all(
 
     Compile the kernels first (`argosy.sim.warm`), or every worker will.
     """
-    return run_tasks(experiment.run, todo, lambda task, died: Outcome(task, error=died), workers, done)
+    source = experiment.source
+    jobs = len(source) if isinstance(source, Trace) else source.jobs if isinstance(source, Recipe) else None
+    small = jobs is not None and jobs <= SMALL_JOBS
+    return run_tasks(experiment.run, todo, lambda task, died: Outcome(task, error=died), workers, done, small)
 
 
 def as_error(problem: Exception) -> tuple[ArgosyError, str]:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +23,8 @@ from argosy.errors import ArgosyError
 T = TypeVar("T")
 R = TypeVar("R")
 
+SEQUENTIAL_S = 1.5  # about what it takes to start worker processes, each of which imports everything anew
+
 
 def run_tasks(
     run: Callable[[T], R],
@@ -29,20 +32,44 @@ def run_tasks(
     lost: Callable[[T, ArgosyError], R],
     workers: int | None = None,
     done: Callable[[R], None] | None = None,
+    small: bool = False,
 ) -> list[R]:
-    """`run` of each task, in the order of the tasks; `done` hears of each as it ends.
+    """Return `run` of each task, in the order of the tasks; `done` hears of each as it ends.
 
     `run` must not raise and has to travel to the workers, once. `lost` says what becomes of a task whose
     process died. Compile the kernels first (`argosy.sim.warm`), or every worker will.
+
+    Where tasks are `small` and the number of workers is left open, tasks are run in this process as long as all of
+    them are expected to take less time than starting workers would.
     """
+    begin_here = small and workers is None
     workers = min(workers or cores(), len(todo))
-    found: dict[int, R] = {}
-    here = ((number, run(task)) for number, task in enumerate(todo))
-    for number, outcome in here if workers <= 1 else _in_processes(run, todo, lost, workers):
-        found[number] = outcome
-        if done is not None:
-            done(outcome)
-    return [found[number] for number in range(len(todo))]
+    found: list[R] = []
+    if workers <= 1 or begin_here:
+        ended: list[float] = []
+        for task in todo:
+            if workers > 1 and _expected_s(ended, len(todo)) > SEQUENTIAL_S:
+                break
+            found.append(_told(run(task), done))
+            ended.append(time.perf_counter())
+    rest = todo[len(found) :]
+    if not rest:
+        return found
+    others: dict[int, R] = {}
+    for number, outcome in _in_processes(run, rest, lost, min(workers, len(rest))):
+        others[number] = _told(outcome, done)
+    return found + [others[number] for number in range(len(rest))]
+
+
+def _expected_s(ended: Sequence[float], tasks: int) -> float:
+    """How long the tasks after the first will take in all. The first also loads what is used for the first time."""
+    return (ended[-1] - ended[0]) / (len(ended) - 1) * (tasks - 1) if len(ended) > 1 else 0.0
+
+
+def _told(outcome: R, done: Callable[[R], None] | None) -> R:
+    if done is not None:
+        done(outcome)
+    return outcome
 
 
 def cores() -> int:

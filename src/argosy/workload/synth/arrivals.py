@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtri
 
 from argosy.seeding import stream
 from argosy.workload.synth.draws import Floats, ranks
@@ -62,6 +61,8 @@ class Rhythm:
 
     def _bursts(self, hours: int, seed: int) -> Floats:
         """Ranks of an AR(1) give the lognormal its exact spread even over a few days."""
+        from scipy.special import ndtri  # heavy: late
+
         rng = stream(seed, "synth.bursts")
         noise = rng.standard_normal(hours) * np.sqrt(1 - self.burst_memory**2)
         log_burst = np.empty(hours)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +55,8 @@ class Mixture:
 
     def quantile(self, place: Floats) -> Floats:
         """Inverse distribution function, from a grid fine enough (0.2%) for any statistic we promise."""
+        from scipy.special import ndtr  # heavy: late
+
         log_s = np.linspace(0.0, np.log(self.longest_s), 8000)
         below = sum(w * ndtr((log_s - np.log(median_s)) / sigma) for w, median_s, sigma in self.parts)
         below = (below - below[0]) / (below[-1] - below[0])

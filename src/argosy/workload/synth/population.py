@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from scipy.special import ndtri
 
 from argosy.seeding import stream
 from argosy.workload.synth.draws import Floats, Ints, Mixture, categories, ranks, zipf
@@ -121,6 +120,8 @@ class Population:
         return status
 
     def _durations(self, template: Ints, templates: int, gpus: Floats, status: Ints, seed: int) -> Floats:
+        from scipy.special import ndtri  # heavy: late
+
         rng = stream(seed, "synth.durations")
         typical = np.sqrt(self.habit) * rng.standard_normal(templates)
         score = typical[template] + np.sqrt(1 - self.habit) * rng.standard_normal(len(template))
