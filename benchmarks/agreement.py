@@ -155,7 +155,7 @@ def register_speeds(data: Path) -> None:
     import polars as pl
 
     from argosy.perf import catalogue
-    from argosy.perf.table import Point, TableModel
+    from argosy.perf.measured_speeds import Point, TableModel
 
     running = measured_speeds(data).filter(pl.col("steps_per_s") > 0)
     for (model,), rows in running.group_by("model", maintain_order=True):

@@ -98,7 +98,7 @@ def summary(jct_s: Floats, waited_s: Floats) -> Json:
 
 def floor_s(scenario: Scenario, trace: Trace) -> Floats:
     """JCT of each job if it were alone at its best speed from the next slot on; no policy can do better."""
-    from argosy.perf.tables import compile_tables
+    from argosy.perf.rate_tables import compile_tables
 
     tables = compile_tables(trace.frame, scenario.cluster, ps_speeds=scenario.settings.ps_speeds, locality=False)
     best = tables.ps_rate[:, : CAP + 1, : CAP + 1].max(axis=(1, 2))[tables.ps_class]

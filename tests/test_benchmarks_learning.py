@@ -90,7 +90,7 @@ class TestDifferences:
 
 class TestFloor:
     def test_alone_at_the_best_speed_from_the_next_slot_on(self) -> None:
-        from argosy.perf.tables import compile_tables
+        from argosy.perf.rate_tables import compile_tables
 
         scenario = Place("dl2-short").open(None, quick=True)
         frame = scenario.trace(0).frame.head(3).with_columns(submit_s=np.array([0.0, 300.0, 1200.0]))

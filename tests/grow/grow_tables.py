@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 OPTIONS = (Surgery("deepen", "0"), Surgery("deepen", "4"), Surgery("deepen", "9"), None)
 GAIN = np.array([[0.03, 0.05, 0.01, 0.0], [0.05, 0.02, 0.01, 0.0], [0.02, 0.06, 0.01, 0.0]])  # decision, option

@@ -13,8 +13,8 @@ from argosy.errors import UnknownName
 from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
+from argosy.grow.tables.growth_table import Table
 from argosy.grow.tables.make import make
-from argosy.grow.tables.table import Table
 from argosy.grow.training.clock import VirtualClock
 from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.run import Run

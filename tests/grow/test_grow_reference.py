@@ -19,7 +19,7 @@ from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.tables.evaluate import evaluate, play, situation
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 from argosy.seeding import stream
 
 

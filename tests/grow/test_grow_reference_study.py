@@ -11,7 +11,7 @@ from argosy.grow.errors import GrowError
 from argosy.grow.study import published
 from argosy.grow.study.reference_study import Plan, speed, study
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import SCENARIOS, Table
+from argosy.grow.tables.growth_table import SCENARIOS, Table
 
 PLAN = Plan(scratch_episodes=512, scratch_batch=64, scratch_temperatures=(1.0,), transfer_episodes=128,
             transfer_batch=64, temperatures=(1.0, 100.0))  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.perf import catalogue
-from argosy.perf.table import Point, TableModel
+from argosy.perf.measured_speeds import Point, TableModel
 from argosy.policies.base import create
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings

@@ -13,9 +13,9 @@ from argosy.errors import InputError
 from argosy.perf import catalogue, gpus, interference
 from argosy.perf.base import Level
 from argosy.perf.iteration import IterationModel
+from argosy.perf.measured_speeds import Point, TableModel
 from argosy.perf.parameter_server import ParameterServerModel
 from argosy.perf.rigid import RigidModel, default_slowdowns
-from argosy.perf.table import Point, TableModel
 
 POINTS = [
     Point("v100", 1, Level.NODE, 32, 100.0),

@@ -11,8 +11,8 @@ from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
 from argosy.perf import catalogue
 from argosy.perf.parameter_server import RoughParameterServer
+from argosy.perf.rate_tables import compile_tables
 from argosy.perf.server_speeds import lookup_in
-from argosy.perf.tables import compile_tables
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError
 from argosy.perf import catalogue
-from argosy.perf.table import Point, TableModel
+from argosy.perf.measured_speeds import Point, TableModel
 from argosy.policies.base import Floats, Place, create, decides
 from argosy.policies.gavel.allocation import Problem
 from argosy.policies.gavel.fairness import isolated

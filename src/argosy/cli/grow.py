@@ -24,7 +24,7 @@ from argosy.cli._shared import (
 from argosy.errors import InputError
 
 if TYPE_CHECKING:
-    from argosy.grow.tables.table import Table
+    from argosy.grow.tables.growth_table import Table
 
 app = typer.Typer(no_args_is_help=True, help="Grow networks while they train.", rich_markup_mode=None)
 
@@ -113,8 +113,8 @@ def table(
     Interrupted, the same command goes on where it stopped.
     """
     from argosy.grow.data import load
+    from argosy.grow.tables.growth_table import SCENARIOS
     from argosy.grow.tables.make import make
-    from argosy.grow.tables.table import SCENARIOS
 
     within("--workers", 1, MOST_WORKERS, workers)
     within("--width", 1, MOST_PIXELS, width)
@@ -159,7 +159,7 @@ def train(
     """
     within("--seed", 0, MOST_SEED, seed)
     from argosy.grow.agents.training import train_agent
-    from argosy.grow.tables.table import read_all
+    from argosy.grow.tables.growth_table import read_all
 
     check_writable(output)
     tables = _order(read_all(table), curriculum, model)
@@ -184,7 +184,7 @@ def evaluate(
     """
     from argosy.grow.agents.training import load_agent
     from argosy.grow.tables.evaluate import evaluate as judge
-    from argosy.grow.tables.table import read_all
+    from argosy.grow.tables.growth_table import read_all
 
     check_writable(report)
     tables = read_all(table)

@@ -17,7 +17,7 @@ except ModuleNotFoundError:
 from argosy.grow import models
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.agents.baselines import FixedSequence, Nothing, RandomGrowth
-from argosy.grow.agents.planner import PlanningAgent
+from argosy.grow.agents.planning_agent import PlanningAgent
 from argosy.grow.agents.q import QAgent
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.search import Search
@@ -32,8 +32,8 @@ from argosy.grow.surgery.sites import Site, Sites, sites
 from argosy.grow.surgery.trace import Block
 from argosy.grow.surgery.unfreeze import unfreeze
 from argosy.grow.surgery.widen import widen
+from argosy.grow.tables.growth_table import Table
 from argosy.grow.tables.make import make as make_table
-from argosy.grow.tables.table import Table
 from argosy.grow.training.clock import RealClock, VirtualClock
 from argosy.grow.training.distill import shrink
 from argosy.grow.training.recipe import Recipe

@@ -15,7 +15,7 @@ from argosy.errors import TraceError
 from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
 from argosy.perf.overhead import Overheads
-from argosy.perf.tables import RateTables
+from argosy.perf.rate_tables import RateTables
 
 PLACERS = {
     "consolidate": L.CONSOLIDATE,

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from argosy.errors import InputError
 from argosy.perf.base import Level, PerfModel
 from argosy.perf.iteration import IterationModel, IterationParams
+from argosy.perf.measured_speeds import Point, TableModel
 from argosy.perf.parameter_server import ParameterServerModel, ServerModel
 from argosy.perf.rigid import RigidModel, locality_facts
-from argosy.perf.table import Point, TableModel
 
 Kind = Literal["iteration", "table", "rigid", "ps", "custom"]
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import ArgosyError, InputError
-from argosy.perf.tables import compile_tables
+from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import create
 from argosy.sim.metrics import Window, metrics
 from argosy.sim.pool import run_tasks

@@ -37,7 +37,7 @@ from argosy.mechanism.world import PLACERS, build, classify, drop_narrow_types, 
 from argosy.perf import footprint
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
-from argosy.perf.tables import compile_tables
+from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import Event, Place, Policy, Sizes
 from argosy.sim.jobs import JobTable
 from argosy.sim.outside import Outside

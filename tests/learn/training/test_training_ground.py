@@ -14,7 +14,7 @@ from argosy.errors import InputError
 from argosy.learn.algorithms.curriculum import Curriculum
 from argosy.learn.training.ground import VALIDATION_SEED, Ground, easier
 from argosy.learn.training.score import floor_s, jobs_of, mean_jct_s
-from argosy.perf.tables import compile_tables
+from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import create
 from argosy.policies.learned.features import JobTypes
 from argosy.scenario import read_scenario

@@ -30,13 +30,13 @@ from torch import nn
 
 from argosy.atomic import writing
 from argosy.grow.agents.base import Situation
-from argosy.grow.agents.lessons import plans_of, task_of
-from argosy.grow.agents.planner import steps_of, task_before
-from argosy.grow.agents.plans import NODE_INPUTS, NOTES, WHOLE, Plan, Step, Task
+from argosy.grow.agents.plan_features import NODE_INPUTS, NOTES, WHOLE, Plan, Step, Task
+from argosy.grow.agents.planning_agent import steps_of, task_before
+from argosy.grow.agents.surrogate_data import plans_of, task_of
 from argosy.grow.describe import FEATURES
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 FORMAT = "argosy q growth agent 1"
 CODE, HIDDEN = 4, 32

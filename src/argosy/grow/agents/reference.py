@@ -30,7 +30,7 @@ from argosy.grow.agents.vocabulary import WORDS, words
 from argosy.grow.describe import LayerGraph
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 FORMAT = "argosy reference growth agent 1"
 

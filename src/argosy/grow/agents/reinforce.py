@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from argosy.grow.agents.policy_net import Adam, Decision, PolicyNet, merge
 from argosy.grow.agents.reference import Playground, ReferenceAgent
 from argosy.grow.errors import GrowError
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 from argosy.seeding import stream
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtr
 
-from argosy.grow.agents.plans import NOTES, WHOLE, Floats, Plan, Task
+from argosy.grow.agents.plan_features import NOTES, WHOLE, Floats, Plan, Task
 from argosy.grow.agents.surrogate import Observed, Surrogate
 from argosy.grow.errors import GrowError
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from argosy.atomic import writing
-from argosy.grow.agents.plans import Task
+from argosy.grow.agents.plan_features import Task
 from argosy.grow.agents.surrogate import Kernel, Observed, Surrogate
 from argosy.grow.describe import FEATURES, LayerGraph
 from argosy.grow.errors import GrowError

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from argosy.grow.agents.plans import NODE_INPUTS, SURROUNDINGS, WHOLE, Floats, Plan, Task
+from argosy.grow.agents.plan_features import NODE_INPUTS, SURROUNDINGS, WHOLE, Floats, Plan, Task
 from argosy.grow.errors import GrowError
 
 CODE = 3  # numbers that describe a layer

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from argosy.errors import UnknownName
 from argosy.grow.agents.base import Agent
 from argosy.grow.agents.baselines import Nothing, RandomGrowth
-from argosy.grow.agents.lessons import lesson
-from argosy.grow.agents.planner import PlanningAgent, pretrained
+from argosy.grow.agents.planning_agent import PlanningAgent, pretrained
 from argosy.grow.agents.q import QAgent, learn_q
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.reinforce import learn as reinforce
 from argosy.grow.agents.surrogate import learn
+from argosy.grow.agents.surrogate_data import observations
 from argosy.grow.errors import GrowError
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 KINDS = ("planning", "q", "reference")
 Tick = Callable[[int, int], None]
@@ -40,7 +40,8 @@ def train_agent(
     tell = progress or (lambda done, total: None)
     if kind == "planning":
         count = steps or 300
-        surrogate = learn([lesson(t) for t in tables], steps=count, seed=seed, progress=lambda n, _: tell(n, count))
+        seen = [observations(table) for table in tables]
+        surrogate = learn(seen, steps=count, seed=seed, progress=lambda n, _: tell(n, count))
         return PlanningAgent(surrogate)
     if kind == "q":
         count = steps or 400

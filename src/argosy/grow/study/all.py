@@ -27,7 +27,7 @@ from argosy.grow.errors import GrowError
 from argosy.grow.study import pays, reference_study, search, shrinking, starts
 from argosy.grow.study.page import write_page
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table, read_all
+from argosy.grow.tables.growth_table import Table, read_all
 
 OWN_TABLES = Path(__file__).parents[1] / "tables" / "shipped"
 PARTS = ("reference", "speed", "search", "pays", "starts", "shrinking")

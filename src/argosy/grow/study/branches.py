@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from argosy.errors import ArgosyError
 from argosy.grow.data import Data, load
@@ -29,12 +29,14 @@ from argosy.sim.pool import run_tasks
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
 Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+Setting = TypeVar("Setting", bound="BaseSetting")
 SAME = 1e-9  # relative: two times that mean the same
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
-    """What is trained on which data for how long. Runs are numbered; no table is made from their seeds."""
+class BaseSetting:
+    """Say what is trained on which data for how long. Runs are numbered; no table is made from their seeds."""
 
     data: Data | str = "fashion-mnist"
     train: int | None = 4000  # pictures; None: all
@@ -50,8 +52,12 @@ class Ground:
         """The data, loaded if only their name is given."""
         return self.data if isinstance(self.data, Data) else load(self.data, train=self.train, size=self.size)
 
+    def check(self) -> None:
+        """Raise an error for what is wrong, before anything is trained."""
+
     def ready(self) -> Self:
-        """The same with loaded data, so that they are loaded once."""
+        """Return the same setting, checked and with loaded data, so that they are loaded once."""
+        self.check()
         return replace(self, data=self.pictures())
 
     def time(self) -> VirtualClock:
@@ -111,36 +117,41 @@ def score(run: Run) -> dict[str, float]:
 
 
 @dataclass
-class _Guarded:
+class _Guarded(Generic[Task, Outcome]):
     """Work that returns what is wrong instead of raising it, so that it can be told in another process."""
 
-    work: Callable[[Any], Row]
+    work: Callable[[Task], Outcome]
+    threads: int  # 0: as many as there are
 
-    def __call__(self, task: Any) -> Row | ArgosyError:
+    def __call__(self, task: Task) -> Outcome | ArgosyError:
         try:
-            with threads(1):
+            with threads(self.threads):
                 return self.work(task)
         except ArgosyError as problem:
             return problem
 
 
 def run_all(
-    work: Callable[[Task], Row], tasks: Sequence[Task], workers: int | None, progress: Progress | None
-) -> list[Row]:
-    """The results of all tasks, in their order. `work` travels to other processes."""
-    rows = 0
+    work: Callable[[Task], Outcome],
+    tasks: Sequence[Task],
+    workers: int | None,
+    progress: Progress | None,
+    threads_each: int = 1,
+) -> list[Outcome]:
+    """Return the results of all tasks, in their order. `work` travels to other processes."""
+    done = 0
 
-    def finished(outcome: Row | ArgosyError) -> None:
-        nonlocal rows
+    def finished(outcome: Outcome | ArgosyError) -> None:
+        nonlocal done
         if isinstance(outcome, ArgosyError):
             raise outcome
-        rows += 1
+        done += 1
         if progress:
-            progress(rows, len(tasks))
+            progress(done, len(tasks))
 
     if progress:
         progress(0, len(tasks))
-    outcomes = run_tasks(_Guarded(work), tasks, lambda task, problem: problem, workers, finished)
+    outcomes = run_tasks(_Guarded(work, threads_each), tasks, lambda task, problem: problem, workers, finished)
     return [outcome for outcome in outcomes if not isinstance(outcome, ArgosyError)]
 
 
@@ -149,6 +160,31 @@ def numbers(seeds: int) -> range:
     if seeds < 1:
         raise GrowError(f"{seeds} seeds are too few", hint="give 1 or more; two give an interval")
     return range(seeds)
+
+
+def study_arms(
+    setting: Setting,
+    one_seed: Callable[[Setting], Callable[[int], Row]],
+    pairs: Iterable[tuple[str, str]],
+    times: Sequence[str],
+    seeds: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> Row:
+    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all).
+
+    `one_seed(setting)` is what trains the arms of the run with a given number. Its rows have "arms" and these `times`,
+    which all seeds have in common.
+    """
+    runs = numbers(seeds)
+    setting = setting.ready()
+    rows = run_all(one_seed(setting), runs, workers, progress)
+    return {
+        "setting": setting.to_dict(),
+        "seeds": [setting.seed_of(number) for number in runs],
+        **{time: rows[0][time] for time in times},
+        **together([row["arms"] for row in rows], pairs),
+    }
 
 
 def need_decisions(chosen: Sequence[Surgery | None]) -> None:

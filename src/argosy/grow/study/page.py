@@ -13,7 +13,7 @@ import polars as pl
 from argosy.atomic import writing
 from argosy.grow.study.charts import WIDTH, intervals, pays_chart, scratch_chart, search_chart, verdict_chart
 from argosy.grow.tables.evaluate import Verdict
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import PALETTE, rows
 

@@ -23,9 +23,19 @@ from argosy.errors import UnknownName
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.describe import LayerGraph, describe
 from argosy.grow.errors import GrowError
-from argosy.grow.study.branches import Ground, Progress, Row, difference, finish, follow, numbers, run_all, together
+from argosy.grow.study.branches import (
+    BaseSetting,
+    Progress,
+    Row,
+    difference,
+    finish,
+    follow,
+    numbers,
+    run_all,
+    together,
+)
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import SCENARIOS, Table
+from argosy.grow.tables.growth_table import SCENARIOS, Table
 from argosy.grow.training.choices import agent_of, options_of
 from argosy.grow.training.clock import Price, VirtualClock
 from argosy.grow.training.run import Run
@@ -41,7 +51,7 @@ PAIRS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Ground):
+class Setting(BaseSetting):
     """What is compared. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it."""
 
     chosen: Sequences
@@ -177,7 +187,6 @@ def study(
     setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
 ) -> Row:
     """Every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
-    setting.check()
     runs = numbers(seeds)
     setting = setting.ready()
     tasks = [(scenario, number) for scenario in setting.scenarios for number in runs]

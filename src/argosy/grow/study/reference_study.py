@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from argosy.errors import ArgosyError
 from argosy.grow.agents.reference import Playground, ReferenceAgent
 from argosy.grow.agents.reinforce import Lesson, learn
 from argosy.grow.errors import GrowError
 from argosy.grow.study import published
+from argosy.grow.study.branches import run_all
 from argosy.grow.tables.evaluate import judge, smooth
-from argosy.grow.tables.table import Table
-from argosy.sim.pool import run_tasks
+from argosy.grow.tables.growth_table import Table
 
 Row = dict[str, Any]
 Tables = Mapping[str, Table]
@@ -153,11 +152,8 @@ class _Part:
     tables: dict[str, Table]
     plan: Plan
 
-    def __call__(self, task: tuple[str, int]) -> tuple[str, list[Row]] | ArgosyError:
-        try:
-            return task[0], PARTS[task[0]](self.tables, task[1], self.plan)
-        except ArgosyError as problem:
-            return problem
+    def __call__(self, task: tuple[str, int]) -> tuple[str, list[Row]]:
+        return task[0], PARTS[task[0]](self.tables, task[1], self.plan)
 
 
 def study(
@@ -178,20 +174,8 @@ def study(
         raise GrowError(what, hint="give all tables of the recorded study, and 1 seed or more")
     tasks = [(part, seed) for part in parts for seed in range(seeds)]
     rows: dict[str, list[Row]] = {part: [] for part in parts}
-    done = 0
-
-    def finished(outcome: tuple[str, list[Row]] | ArgosyError) -> None:
-        nonlocal done
-        if isinstance(outcome, ArgosyError):
-            raise outcome
-        done += 1
-        if progress:
-            progress(done, len(tasks))
-
-    outcomes = run_tasks(_Part(by_key, plan), tasks, lambda task, problem: problem, workers, finished)
-    for outcome in outcomes:
-        if not isinstance(outcome, ArgosyError):
-            rows[outcome[0]] += outcome[1]
+    for part, found in run_all(_Part(by_key, plan), tasks, workers, progress, threads_each=0):
+        rows[part] += found
     return {"seeds": seeds, "plan": asdict(plan), **{part: _together(found) for part, found in rows.items()}}
 
 

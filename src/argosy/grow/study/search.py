@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.grow.agents.lessons import lesson, plans_of, task_of
-from argosy.grow.agents.planner import PlanningAgent
+from argosy.grow.agents.planning_agent import PlanningAgent
 from argosy.grow.agents.search import Search
 from argosy.grow.agents.surrogate import Surrogate, learn
+from argosy.grow.agents.surrogate_data import observations, plans_of, task_of
 from argosy.grow.study.branches import run_all
 from argosy.grow.tables.evaluate import play
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 from argosy.report.stats import interval
 
 LOOKS = (1, 3, 5, 10, 20, 40)
@@ -34,7 +34,7 @@ class Worker:
 
     def __call__(self, row: int) -> dict[str, Any]:
         table = self.tables[row]
-        others = [lesson(t) for i, t in enumerate(self.tables) if i != row]
+        others = [observations(t) for i, t in enumerate(self.tables) if i != row]
         taught = learn(others, steps=self.steps) if others else Surrogate()
         found: dict[str, Any] = {"table": table.key, "data": table.data, "plans": len(table), "runs": table.runs}
         greedy = play(PlanningAgent(taught), table)

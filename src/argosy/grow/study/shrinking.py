@@ -21,16 +21,14 @@ from torch import nn
 from argosy.grow.errors import GrowError
 from argosy.grow.study.branches import (
     SAME,
-    Ground,
+    BaseSetting,
     Progress,
     Row,
     finish,
     follow,
     need_decisions,
-    numbers,
-    run_all,
     score,
-    together,
+    study_arms,
     train_until,
 )
 from argosy.grow.surgery.record import Surgery
@@ -43,7 +41,7 @@ PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1],
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Ground):
+class Setting(BaseSetting):
     """What is compared. `chosen` are deepenings, one per decision. Times are shares of the budget."""
 
     chosen: tuple[Surgery | None, ...]
@@ -112,15 +110,5 @@ class _Seed:
 def study(
     setting: Setting, seeds: int = 5, workers: int | None = 2, progress: Progress | None = None
 ) -> Row:
-    """All arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
-    setting.check()
-    runs = numbers(seeds)
-    setting = setting.ready()
-    rows = run_all(_Seed(setting), runs, workers, progress)
-    return {
-        "setting": setting.to_dict(),
-        "seeds": [setting.seed_of(number) for number in runs],
-        "grow": rows[0]["grow"],
-        "release": rows[0]["release"],
-        **together([row["arms"] for row in rows], PAIRS),
-    }
+    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    return study_arms(setting, _Seed, PAIRS, ("grow", "release"), seeds, workers, progress)

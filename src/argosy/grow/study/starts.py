@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from argosy.errors import UnknownName
 from argosy.grow.errors import GrowError
 from argosy.grow.study.branches import (
-    Ground,
+    BaseSetting,
     Progress,
     Row,
     finish,
     follow,
     need_decisions,
-    numbers,
-    run_all,
-    together,
+    study_arms,
 )
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import SCENARIOS
+from argosy.grow.tables.growth_table import SCENARIOS
 
 PAIRS = (
     ("identity", "random"), ("copy", "fresh"), ("copy_noise", "fresh"), ("copy_noise", "copy"),
@@ -37,7 +35,7 @@ PAIRS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Ground):
+class Setting(BaseSetting):
     """What is compared. `chosen` are deepenings, one per decision; their own start is replaced."""
 
     chosen: tuple[Surgery | None, ...]
@@ -87,14 +85,5 @@ class _Seed:
 def study(
     setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
 ) -> Row:
-    """All arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
-    setting.check()
-    runs = numbers(seeds)
-    setting = setting.ready()
-    rows = run_all(_Seed(setting), runs, workers, progress)
-    return {
-        "setting": setting.to_dict(),
-        "seeds": [setting.seed_of(number) for number in runs],
-        "begin": rows[0]["begin"],
-        **together([row["arms"] for row in rows], PAIRS),
-    }
+    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    return study_arms(setting, _Seed, PAIRS, ("begin",), seeds, workers, progress)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from argosy.grow.errors import GrowError
 
 if TYPE_CHECKING:
-    from argosy.grow.tables.table import Table
+    from argosy.grow.tables.growth_table import Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Split, Table
+from argosy.grow.tables.growth_table import Split, Table
 
 Floats = NDArray[np.float64]
 

@@ -26,8 +26,8 @@ from argosy.grow.errors import GrowError
 from argosy.grow.models import build
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.surgery.sites import sites
+from argosy.grow.tables.growth_table import SCENARIOS, Table
 from argosy.grow.tables.partial import Partial
-from argosy.grow.tables.table import SCENARIOS, Table
 from argosy.grow.training.clock import VirtualClock
 from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.run import Run

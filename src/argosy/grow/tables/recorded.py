@@ -10,7 +10,7 @@ import numpy as np
 
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 SITES = {"cnn1": ("0", "4", "9"), "cnn2": ("0", "3", "8")}  # of models.cnn1/cnn2(logit_relu=True)
 COLUMNS = ("model", "scenario", "a1", "a2", "a3", "time_left_1", "time_left_2", "time_left_3", "accuracy")

@@ -30,8 +30,8 @@ from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
 from argosy.grow.training import feed, workers
 from argosy.grow.training.clock import Clock
+from argosy.grow.training.distill_batches import Answers, Batches, Pace, check_networks, few, mean_loss
 from argosy.grow.training.inherit import inherited, recalibrate
-from argosy.grow.training.lesson import Answers, Batches, Pace, check_networks, few, mean_loss
 
 RACE = 0.05  # of the time, for each start
 

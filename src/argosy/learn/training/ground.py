@@ -15,7 +15,7 @@ from argosy.learn.envs.episodes import TRAINING_SEEDS
 from argosy.learn.envs.source import Source, check_elastic, type_names
 from argosy.learn.loads import draw_case
 from argosy.learn.training.recipe import Recipe
-from argosy.perf.tables import compile_tables
+from argosy.perf.rate_tables import compile_tables
 from argosy.scenario import Scenario, read_scenario
 from argosy.workload.trace import Trace
 

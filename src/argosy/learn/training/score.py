@@ -14,7 +14,7 @@ import numpy as np
 from argosy.cluster.cluster import Cluster
 from argosy.learn.envs.source import Source
 from argosy.learn.training.ground import Ground
-from argosy.perf.tables import RateTables, compile_tables
+from argosy.perf.rate_tables import RateTables, compile_tables
 from argosy.policies.base import Policy
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings

@@ -19,7 +19,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.world import ASKED, Floats, demand_rows
-from argosy.perf.tables import RateTables
+from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator

@@ -1,17 +1,58 @@
-"""What the logs of Slurm-like clusters share: a job that started ran from `start` to `end`."""
+"""Read the logs of Slurm-like clusters: a job that started ran from `start` to `end`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import polars as pl
 
-from argosy.workload.importers._table import Table
+from argosy.workload.importers._build import Kind, convert, need
+from argosy.workload.importers._table import LINE, Table, read_table
 
 NOT_STARTED = "the job never started"
 NOT_ENDED = "the job had not ended when the log was written"
+REQUIRED = ("job_id", "gpu_num", "state", "submit_time")
+NULLS = ("nan", "NaN", "None", "Unknown")
+
+
+def read_cluster_log(
+    path: Path,
+    notes: list[str],
+    *,
+    columns: Mapping[str, Kind],
+    optional: Mapping[str, Kind],
+    what: str,
+    renamed: Mapping[str, str],
+) -> Table:
+    """Read one log of the kind that Helios began and Acme took over: a line for each job, with three times.
+
+    `optional` columns are converted where the file has them, and kept under their own names. `what` names the file in
+    the error about missing columns. `renamed` gives the names in a trace of columns that only this kind has.
+    """
+    table = read_table(path, nulls=NULLS)
+    need(table, columns, f"{what} begins with {','.join(columns)}")
+    there = {name: kind for name, kind in optional.items() if name in table.frame.columns}
+    table = convert(table, {**columns, **there}, required=REQUIRED)
+    table = ran(table, "start_time", "end_time", notes, recorded="duration")
+    return table.with_frame(
+        table.frame.select(
+            LINE,
+            "job_id",
+            "duration_s",
+            "user",
+            pl.col("submit_time").alias("submit_s"),
+            pl.col("gpu_num").alias("gpus"),
+            pl.col("cpu_num").alias("cpus"),
+            pl.col("state").alias("status"),
+            *(pl.col(old).alias(new) for old, new in renamed.items()),
+            *there,
+        )
+    )
 
 
 def ran(table: Table, start: str, end: str, notes: list[str], *, recorded: str | None = None) -> Table:
-    """Rows of jobs that ran, with `duration_s` = end − start, or as recorded where a time is missing.
+    """Keep the rows of jobs that ran, with `duration_s` = end − start, or as recorded where a time is missing.
 
     The recorded duration comes second because some logs include the time in the queue.
     """

@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish, need
-from argosy.workload.importers._slurm import ran
-from argosy.workload.importers._table import LINE, Table, read_table
+from argosy.workload.importers._build import Kind, finish
+from argosy.workload.importers._slurm import read_cluster_log
+from argosy.workload.importers._table import Table
 
 COLUMNS = {
     "job_id": Kind.TEXT,
@@ -30,8 +30,6 @@ COLUMNS = {
     "end_time": Kind.TIME,
     "duration": Kind.NUMBER,
 }
-REQUIRED = ("job_id", "gpu_num", "state", "submit_time")
-NULLS = ("nan", "NaN", "None", "Unknown")
 
 
 @importer(
@@ -45,22 +43,7 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
 
 
 def _rows(path: Path, notes: list[str]) -> Table:
-    table = read_table(path, nulls=NULLS)
-    need(table, COLUMNS, f"an Acme trace begins with {','.join(COLUMNS)}")
-    memory = {"mem_per_pod_GB": Kind.NUMBER} if "mem_per_pod_GB" in table.frame.columns else {}
-    table = convert(table, COLUMNS | memory, required=REQUIRED)
-    table = ran(table, "start_time", "end_time", notes, recorded="duration")
-    return table.with_frame(
-        table.frame.select(
-            LINE,
-            "job_id",
-            "duration_s",
-            "user",
-            pl.col("submit_time").alias("submit_s"),
-            pl.col("gpu_num").alias("gpus"),
-            pl.col("cpu_num").alias("cpus"),
-            pl.col("state").alias("status"),
-            pl.col("type").alias("name"),
-            *((pl.col(c) * pl.col("node_num").fill_null(1.0)).alias("memory_gib") for c in memory),
-        )
-    )
+    memory, renamed = {"mem_per_pod_GB": Kind.NUMBER}, {"type": "name", "node_num": "nodes"}
+    table = read_cluster_log(path, notes, columns=COLUMNS, optional=memory, what="an Acme trace", renamed=renamed)
+    per_node = [(pl.col(c) * pl.col("nodes").fill_null(1.0)).alias("memory_gib") for c in memory if c in table.frame]
+    return table.with_frame(table.frame.with_columns(per_node).drop("nodes", *memory, strict=False))

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
-
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish, need
-from argosy.workload.importers._slurm import ran
-from argosy.workload.importers._table import LINE, Table, read_table
+from argosy.workload.importers._build import Kind, finish
+from argosy.workload.importers._slurm import read_cluster_log
+from argosy.workload.importers._table import Table
 
 COLUMNS = {
     "job_id": Kind.TEXT,
@@ -28,8 +26,6 @@ COLUMNS = {
     "end_time": Kind.TIME,
     "duration": Kind.NUMBER,
 }
-REQUIRED = ("job_id", "gpu_num", "state", "submit_time")
-NULLS = ("nan", "NaN", "None", "Unknown")
 
 
 @importer(
@@ -43,22 +39,6 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
 
 
 def _rows(path: Path, notes: list[str]) -> Table:
-    table = read_table(path, nulls=NULLS)
-    need(table, COLUMNS, f"cluster_log.csv begins with {','.join(COLUMNS)}")
-    name = {"jobname": Kind.TEXT} if "jobname" in table.frame.columns else {}
-    table = convert(table, COLUMNS | name, required=REQUIRED)
-    table = ran(table, "start_time", "end_time", notes, recorded="duration")
-    return table.with_frame(
-        table.frame.select(
-            LINE,
-            "job_id",
-            "duration_s",
-            "user",
-            pl.col("submit_time").alias("submit_s"),
-            pl.col("gpu_num").alias("gpus"),
-            pl.col("cpu_num").alias("cpus"),
-            pl.col("vc").alias("queue"),
-            pl.col("state").alias("status"),
-            *(pl.col(c).alias("name") for c in name),
-        )
-    )
+    name, renamed = {"jobname": Kind.TEXT}, {"vc": "queue"}
+    table = read_cluster_log(path, notes, columns=COLUMNS, optional=name, what="cluster_log.csv", renamed=renamed)
+    return table.with_frame(table.frame.rename({"jobname": "name"}, strict=False))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from argosy.grow.agents.base import Situation
-from argosy.grow.agents.plans import Floats, Plan, Step, Task
+from argosy.grow.agents.plan_features import Floats, Plan, Step, Task
 from argosy.grow.agents.store import read, write
 from argosy.grow.agents.surrogate import Observed, Surrogate
 from argosy.grow.errors import GrowError

@@ -11,13 +11,13 @@ import torch
 from grow_tables import OPTIONS, toy_table
 
 from argosy.grow.agents.base import Situation
-from argosy.grow.agents.lessons import lesson, plans_of, task_of
-from argosy.grow.agents.planner import PlanningAgent, pretrained
-from argosy.grow.agents.plans import Task
+from argosy.grow.agents.plan_features import Task
+from argosy.grow.agents.planning_agent import PlanningAgent, pretrained
 from argosy.grow.agents.q import QAgent, learn_q
 from argosy.grow.agents.search import Search
 from argosy.grow.agents.store import about
 from argosy.grow.agents.surrogate import Observed, Surrogate, learn
+from argosy.grow.agents.surrogate_data import observations, plans_of, task_of
 from argosy.grow.agents.training import load_agent, train_agent
 from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError, NoSuchSite
@@ -28,7 +28,7 @@ from argosy.grow.tables.evaluate import play, situation
 
 @pytest.fixture(scope="module")
 def taught() -> Surrogate:
-    return learn([lesson(toy_table())], steps=40)
+    return learn([observations(toy_table())], steps=40)
 
 
 def situation_of(network: str, **more: object) -> Situation:
@@ -92,12 +92,12 @@ def test_many_options_are_planned_less_far(taught: Surrogate) -> None:
 
 
 def test_same_seed_same_agent_and_a_file_keeps_it(tmp_path: Path, taught: Surrogate) -> None:
-    again = learn([lesson(toy_table())], steps=40)
-    one, other = (s.expect(lesson(toy_table()))[0] for s in (taught, again))
+    again = learn([observations(toy_table())], steps=40)
+    one, other = (s.expect(observations(toy_table()))[0] for s in (taught, again))
     assert np.array_equal(one, other)
     PlanningAgent(taught).save(tmp_path / "agent.safetensors", {"command": "here"})
     loaded = PlanningAgent.load(tmp_path / "agent.safetensors")
-    assert np.allclose(loaded.surrogate.expect(lesson(toy_table()))[0], one)
+    assert np.allclose(loaded.surrogate.expect(observations(toy_table()))[0], one)
     assert about(tmp_path / "agent.safetensors") == {"command": "here"}
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_or_hostile_file_is_refused(tmp_path: Path, content: bytes) ->
 
 
 def test_the_pretrained_agent_comes_with_argosy_and_says_how_it_was_made() -> None:
-    from argosy.grow.agents.planner import PRETRAINED
+    from argosy.grow.agents.planning_agent import PRETRAINED
 
     assert PRETRAINED.stat().st_size < 1_000_000
     assert "grow train" in about(PRETRAINED)["command"]

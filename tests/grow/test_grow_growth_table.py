@@ -11,7 +11,7 @@ from grow_tables import recorded_csv, toy_table
 
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
-from argosy.grow.tables.table import Table, read_all, read_recorded
+from argosy.grow.tables.growth_table import Table, read_all, read_recorded
 
 
 def test_answers_of_a_small_table() -> None:

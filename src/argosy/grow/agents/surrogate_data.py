@@ -1,12 +1,12 @@
-"""From tables to what a surrogate learns from."""
+"""Turn tables of growth sequences into the observations that a surrogate learns from."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from argosy.grow.agents.plans import Plan, Task
+from argosy.grow.agents.plan_features import Plan, Task
 from argosy.grow.agents.surrogate import Observed
-from argosy.grow.tables.table import Table
+from argosy.grow.tables.growth_table import Table
 
 
 def task_of(table: Table) -> Task:
@@ -24,6 +24,6 @@ def plans_of(table: Table) -> list[Plan]:
     ]
 
 
-def lesson(table: Table) -> Observed:
+def observations(table: Table) -> Observed:
     """A whole table, by its validation results."""
     return Observed.of(task_of(table), plans_of(table), np.asarray(table.means()), table.runs)

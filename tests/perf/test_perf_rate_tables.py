@@ -14,7 +14,7 @@ from argosy.cluster.cluster import Cluster, Network, Node
 from argosy.errors import TraceError, UnknownName
 from argosy.perf import catalogue, gpus
 from argosy.perf.base import Level
-from argosy.perf.tables import LEAST_PS, compile_tables, extend
+from argosy.perf.rate_tables import LEAST_PS, compile_tables, extend
 from argosy.workload.trace import Job, Trace, conform
 
 MIXED = Cluster(
