@@ -12,25 +12,25 @@ from by_hand import finish, simulate, starts
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.policies._durations import MIN_JOBS, UNKNOWN_S, Durations
 from argosy.policies.base import Event, Floats, create
-from argosy.policies.qssf import Qssf
+from argosy.policies.qssf import DurationPredictor, Qssf
+from argosy.workload.durations import DEFAULT_S, MIN_JOBS
 from argosy.workload.trace import Job
 
 
-def durations(**changes: float) -> Durations:
-    return Durations(**({"blend": 0.5, "decay": 0.8, "refresh_s": 86400.0} | changes))
+def durations(**changes: float) -> DurationPredictor:
+    return DurationPredictor(**({"blend": 0.5, "decay": 0.8, "refresh_s": 86400.0} | changes))
 
 
-def run(learner: Durations, job: int, duration_s: float, *, user: int = 1, queue: int = 1, kind: int = 1,
+def run(learner: DurationPredictor, job: int, duration_s: float, *, user: int = 1, queue: int = 1, kind: int = 1,
         gpus: float = 1.0, start_s: float = 0.0) -> None:  # fmt: skip
-    learner.meet(job, user, queue, kind, gpus, start_s)
+    learner.arrives(job, user, queue, kind, gpus, start_s)
     learner.begins(job, start_s)
     learner.ends(job, start_s + duration_s)
 
 
-def expected(learner: Durations, *, user: int = 1, queue: int = 1, kind: int = 1, gpus: float = 1.0) -> float:
-    learner.meet(10**6, user, queue, kind, gpus, 0.0)
+def expected(learner: DurationPredictor, *, user: int = 1, queue: int = 1, kind: int = 1, gpus: float = 1.0) -> float:
+    learner.arrives(10**6, user, queue, kind, gpus, 0.0)
     return learner.expect([10**6])[0]
 
 
@@ -46,7 +46,7 @@ def test_the_newest_run_of_a_kind_counts_most() -> None:
 
 def test_who_is_asked_when_the_kind_is_new() -> None:
     learner = durations()
-    assert expected(learner) == UNKNOWN_S
+    assert expected(learner) == DEFAULT_S
     run(learner, 0, 100, kind=1, gpus=1)
     run(learner, 1, 300, kind=2, gpus=1)
     run(learner, 2, 1000, kind=2, gpus=4)
@@ -59,7 +59,7 @@ def test_who_is_asked_when_the_kind_is_new() -> None:
 
 def test_all_runs_of_an_interrupted_job_count() -> None:
     learner = durations()
-    learner.meet(0, 1, 1, 1, 1.0, 0.0)
+    learner.arrives(0, 1, 1, 1, 1.0, 0.0)
     for begin_s, stop_s in ((0.0, 40.0), (100.0, 110.0)):
         learner.begins(0, begin_s)
         learner.begins(0, begin_s)  # one row for each node of a gang
@@ -73,11 +73,11 @@ def test_all_runs_of_an_interrupted_job_count() -> None:
 def test_withdrawn_jobs_teach_nothing() -> None:
     policy = Qssf()
     learner = policy._durations = durations()
-    learner.meet(0, 1, 1, 1, 1.0, 0.0)
+    learner.arrives(0, 1, 1, 1, 1.0, 0.0)
     for kind, time_s in (("start", 0.0), ("cancel", 50.0)):
         policy.on_event(Event(time_s, kind, 0, -1))
-    assert expected(learner) == UNKNOWN_S
-    learner.meet(1, 1, 1, 1, 1.0, 0.0)
+    assert expected(learner) == DEFAULT_S
+    learner.arrives(1, 1, 1, 1, 1.0, 0.0)
     for kind, time_s in (("start", 0.0), ("crash", 10.0), ("resume", 20.0), ("kill", 50.0)):
         policy.on_event(Event(time_s, kind, 1, -1))
     assert expected(learner) == 40
@@ -86,7 +86,7 @@ def test_withdrawn_jobs_teach_nothing() -> None:
 # -- the trees ----------------------------------------------------------------------------------------------------
 
 
-def taught(**changes: float) -> Durations:
+def taught(**changes: float) -> DurationPredictor:
     """A large job lasts ten times as long as a small one, whoever sends it."""
     learner = durations(**changes)
     for i in range(3 * MIN_JOBS):
@@ -113,7 +113,7 @@ def test_both_parts_are_blended() -> None:
 def test_memory_is_json_and_complete() -> None:
     learner = taught()
     learner.refresh(86400.0)
-    learner.meet(7, 99, 1, 1, 2.0, 86400.0)
+    learner.arrives(7, 99, 1, 1, 2.0, 86400.0)
     learner.begins(7, 86500.0)
     text = json.dumps(learner.state(), allow_nan=False)
     other = durations()

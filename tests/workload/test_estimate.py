@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from argosy.errors import InputError, UnknownName
-from argosy.workload.estimate import DEFAULT_S, History, make_estimator
+from argosy.workload.durations import DEFAULT_S, MIN_JOBS
+from argosy.workload.estimate import History, make_estimator
 from argosy.workload.synth import generate
 from argosy.workload.trace import Job, Trace
 
@@ -111,7 +112,7 @@ def test_perfect_repetition_gives_the_order_of_sjf() -> None:
     )
     now = 3 * DAY_S + 12 * 3600.0
     finished, finish_s = played(trace, now)
-    assert len(finished) > History.MIN_JOBS
+    assert len(finished) > MIN_JOBS
     rows = np.flatnonzero((trace.frame["submit_s"] <= now).to_numpy())[-6:]
     expected_s = History(trace.frame).estimate(rows, now, finished, finish_s)
     truth_s = trace.frame["duration_s"].to_numpy()[rows]

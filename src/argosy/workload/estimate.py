@@ -22,24 +22,11 @@ from numpy.typing import NDArray
 
 from argosy.errors import InputError, UnknownName
 from argosy.seeding import stream
+from argosy.workload.durations import DEFAULT_S, MAX_JOBS, MIN_JOBS, fit_trees, level_decays, predict_seconds
 from argosy.workload.trace import Trace
 
 Rows = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-
-DEFAULT_S = 3600.0  # before anything at all has finished
-# Reproducible to the bit: one thread, a fixed seed, a fixed order of summation.
-TREE_SETTINGS: dict[str, Any] = {
-    "objective": "regression",
-    "num_leaves": 15,
-    "learning_rate": 0.1,
-    "min_data_in_leaf": 10,
-    "seed": 1,
-    "deterministic": True,
-    "force_row_wise": True,
-    "num_threads": 1,
-    "verbosity": -1,
-}
 
 
 class Estimator(Protocol):
@@ -121,10 +108,6 @@ class History:
     """
 
     timeless = False
-    MIN_JOBS = 100
-    MAX_JOBS = 20_000  # the most recent ones: enough to learn from, and a refit stays a fraction of a second
-    DECAY = 0.8  # weight of a run relative to the next newer one of its kind
-    TREES = 60
 
     _now: float
     _fitted_s: float
@@ -139,7 +122,7 @@ class History:
         self._submit_s = frame["submit_s"].to_numpy()
         self._groups, self._group_count = _groups(frame)
         self._traits = _traits(frame)
-        self._decays = (self.DECAY, 1.0, 1.0, 1.0)
+        self._decays = level_decays()
         self._restart()
 
     def estimate(self, rows: Rows, now: float, finished: Rows, finish_s: Seconds) -> Seconds:
@@ -202,14 +185,11 @@ class History:
 
     def _fit(self, finished: Rows, boundary_s: float) -> None:
         self._fitted_s = boundary_s
-        sample = finished[self._duration_s[finished] > 0][-self.MAX_JOBS :]
-        if len(sample) < self.MIN_JOBS:
+        sample = finished[self._duration_s[finished] > 0][-MAX_JOBS:]
+        if len(sample) < MIN_JOBS:
             return
-        import lightgbm
-
         features = np.column_stack((self._traits[sample], self._means_at_submit[sample]))
-        data = lightgbm.Dataset(features, np.log(self._duration_s[sample]))
-        self._trees = lightgbm.train(TREE_SETTINGS, data, self.TREES)
+        self._trees = fit_trees(features, np.log(self._duration_s[sample]))
         self._tree_s = np.full(len(self._duration_s), np.nan)
         waiting = np.ones(self._submitted, dtype=np.bool_)
         waiting[finished[finished < self._submitted]] = False
@@ -219,7 +199,7 @@ class History:
         new = rows[np.isnan(self._tree_s[rows])]
         if len(new):
             features = np.column_stack((self._traits[new], self._means_at_submit[new]))
-            self._tree_s[new] = np.exp(self._trees.predict(features, num_threads=1))
+            self._tree_s[new] = predict_seconds(self._trees, features)
         return self._tree_s[rows]
 
 

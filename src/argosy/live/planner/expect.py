@@ -7,13 +7,13 @@ same GPUs; the user's mean at that size; the queue's mean; the mean over all; an
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 from argosy.live.planner.messages import JobFacts
-from argosy.workload.estimate import DEFAULT_S
+from argosy.workload.durations import DEFAULT_S, RollingMeans
 
-DECAY = 0.8  # weight of a job relative to the next newer one of its kind
 LEAST_S = 1.0
 DIGITS = re.compile(r"\d+")
 
@@ -28,20 +28,18 @@ class Durations:
     """What ended jobs teach about new ones."""
 
     def __init__(self) -> None:
-        self._means: dict[tuple[object, ...], tuple[float, float]] = {}  # sum of seconds, sum of weights
+        self._means: RollingMeans[tuple[object, ...]] = RollingMeans()
 
     def learn(self, facts: JobFacts, seconds: float) -> None:
-        for (group, _), decay in zip(_groups(facts), (DECAY, 1.0, 1.0, 1.0)):
-            total, weight = self._means.get(group, (0.0, 0.0))
-            self._means[group] = (decay * total + seconds, decay * weight + 1.0)
+        self._means.add((group for group, _ in _groups(facts)), seconds)
 
     def expect(self, facts: JobFacts) -> Expected:
         if facts.expected_s is not None:
             return Expected(max(facts.expected_s, LEAST_S), "the user's estimate")
         for group, source in _groups(facts):
-            if group in self._means:
-                total, weight = self._means[group]
-                return Expected(max(total / weight, LEAST_S), f"learned from {source}")
+            mean = self._means.mean(group)
+            if not math.isnan(mean):
+                return Expected(max(mean, LEAST_S), f"learned from {source}")
         return Expected(DEFAULT_S, "a guess: no job has ended yet")
 
 
