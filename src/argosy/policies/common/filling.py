@@ -1,8 +1,8 @@
-"""Progressive filling: who gets the next unit when the one with the smallest share always does.
+"""Progressive filling: one unit at a time goes to the job with the smallest share.
 
-A grant at a time would be a heap operation each, thousands per decision on a large cluster. Most of them
-can not be refused, because everything granted up to some share fits together: those are found at once, by
-bisection on that share, and only the rest is granted one by one.
+Each grant by itself would be a heap operation, thousands per decision on a large cluster. Most of them cannot be
+refused, because everything granted up to some share fits together: those are found at once, by bisection on that
+share, and only the rest is granted one by one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from argosy.policies.base import Floats, Ints
 
 SLACK = 1e-9  # of the capacity, for sums of fractions
 HALVINGS = 30
-DIGITS = 12  # of a share that count: 3 · 1/9 and 1/3 are equal, and go by arrival
+DIGITS = 12  # to which shares are compared: 3 · 1/9 and 1/3 are equal, and go by arrival
 
 
 def fill(
     capacity: Floats, there: Floats, first: Floats, step: Floats, most: Ints, weight: Floats,
     *, stop_at_refusal: bool = False,
 ) -> Ints:  # fmt: skip
-    """Grants of each job; jobs are columns, in order of arrival, and resources (three) are rows.
+    """Return how many grants each job gets; jobs are columns, in order of arrival, and the three resources are rows.
 
-    Shares count against `capacity`, grants come out of what is `there`. The first grant of job j is
-    `first[:, j]`, a further one `step[:, j]`, and it takes at most `most[j]`. Of jobs with equal shares the
-    earlier one is next. A job that is refused gets no more; with `stop_at_refusal` nobody does.
+    Shares are relative to `capacity`, grants come out of what is `there`. The first grant of job j is `first[:, j]`, a
+    further one `step[:, j]`, and it takes at most `most[j]`. Of jobs with equal shares the earlier one is next. A job
+    that is refused gets no more; with `stop_at_refusal` no job does.
     """
     per_share = np.divide(1.0, capacity, out=np.zeros(3), where=capacity > 0)[:, None] / weight
     start, rise = first * per_share, step * per_share  # share after the first grant; what a further one adds
@@ -49,7 +49,7 @@ def fill(
 
 
 def fill_together(free: Floats, start: Floats, rise: Floats, step: Floats, limit: Ints) -> Ints:
-    """Further grants up to (nearly) the highest share at which all of them still fit."""
+    """Return the further grants up to (nearly) the highest share at which all of them still fit."""
     per_rise = np.divide(1.0, rise, out=np.full(rise.shape, 1e300), where=rise > 0)
 
     def grants_below(share: float) -> Ints:
@@ -71,7 +71,7 @@ def fill_together(free: Floats, start: Floats, rise: Floats, step: Floats, limit
 def fill_singly(
     free: Floats, start: Floats, rise: Floats, step: Floats, limit: Ints, given: Ints, stop_at_refusal: bool
 ) -> Ints:
-    """What each job gets beyond `given`, one grant at a time."""
+    """Return what each job gets beyond `given`, one grant at a time."""
     a, b, c = free.tolist()
     shares = (start + rise * given).max(axis=0).round(DIGITS).tolist()
     # lists of numbers: thousands of small lists would set off the garbage collector, which takes longer than all this

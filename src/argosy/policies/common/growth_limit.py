@@ -1,4 +1,4 @@
-"""How far a job may grow, unit by unit, before the next one makes it slower."""
+"""The size up to which a job can grow, unit by unit, without becoming slower."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from argosy.policies.base import Ints
 from argosy.policies.common.node_shapes import largest_node_gpus
 from argosy.policies.common.speeds import AllReduceSpeeds
 
-LOSS = 1e-9  # of the speed: what rounding may take away
+LOSS = 1e-9  # relative: a smaller loss of speed is a rounding error
 
 
 class GrowthLimit:
-    """Reads off the profile how fast a job is with as many servers as workers, or on GPUs alone."""
+    """Finds growth limits from the profile: speeds with as many servers as workers, or on GPUs alone."""
 
     def __init__(self, context: Context) -> None:
         self._node_gpus = largest_node_gpus(context)
         self._known: dict[tuple[int, ...], int] = {}
 
     def most(self, view: View, low: Ints, high: Ints) -> Ints:
-        """The largest size of each job that it reaches from `low` without ever becoming slower; at most `high`."""
+        """Return the largest size that each job reaches from `low` without ever becoming slower; at most `high`."""
         jobs = view.jobs
         types = AllReduceSpeeds(view.profile, self._node_gpus).best_types(jobs.kind, jobs.types)
         distinct, which = np.unique(np.stack([jobs.ps_kind, jobs.kind, types, low, high]), axis=1, return_inverse=True)

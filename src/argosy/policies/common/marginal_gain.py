@@ -1,4 +1,4 @@
-"""Granting one unit after the other to whom it saves most time.
+"""Granting units one by one, each to the job that it saves most time.
 
 A job's *times* are a table [servers][workers] of the time that one unit of its work takes; all-reduce jobs have a
 table of one row. Its gain from one more worker or server is the time that this saves on all the work it has left,
@@ -24,7 +24,7 @@ WORKER, SERVER = 0, 1
 
 @dataclass(slots=True)
 class Bidder:
-    """One job that may get more."""
+    """A job that may get more workers or servers."""
 
     times: Times
     work: float
@@ -38,7 +38,7 @@ class Bidder:
     server_price: float = 1.0
 
     def gain(self) -> tuple[float, int]:
-        """Of one more worker or server, whichever saves more for its price (ties: the server), and which it is."""
+        """Return the gain of one more worker or server, whichever saves more for its price (ties: the server)."""
         p, w = self.servers, self.workers
         row = self.times[p]
         now = row[w]
@@ -48,10 +48,10 @@ class Bidder:
 
 
 def grant(bidders: Sequence[Bidder], free: Floats, *, stop_at_refusal: bool = False) -> None:
-    """Give away what is free, unit by unit, to the largest gain (ties: the earlier in the list), while there is one.
+    """Grant what is free, unit by unit, to the bidder that gains most (ties: the earlier one), while one gains.
 
     A unit that does not fit now never will: from then on the job bids for the other kind only, or, with
-    `stop_at_refusal`, nobody gets any more.
+    `stop_at_refusal`, the granting ends.
     """
     a, b, c = free.tolist()
     heap = []
@@ -84,7 +84,7 @@ def grant(bidders: Sequence[Bidder], free: Floats, *, stop_at_refusal: bool = Fa
 
 
 def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """Who gets a first grant (columns, in order of arrival) while they fit, and what is left."""
+    """Serve first grants (columns, in order of arrival) that fit; return which were served, and what is left."""
     a, b, c = free.tolist()
     served = np.zeros(first.shape[1], bool)
     for j, (x, y, z) in enumerate(first.T.tolist()):
@@ -95,5 +95,5 @@ def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]
 
 
 def time_per_unit(rate: Floats) -> Floats:
-    """The inverse of a speed; very long where there is none."""
+    """Return the inverse of a speed; very long where the speed is 0."""
     return np.asarray(np.divide(1.0, rate, out=np.full(rate.shape, ENDLESS), where=rate > 1.0 / ENDLESS))

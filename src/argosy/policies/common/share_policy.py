@@ -1,8 +1,8 @@
-"""Base of policies that think in shares of time; the rounds of the mechanism realise them.
+"""The base of policies that decide shares of time, which the rounds of the mechanism realise.
 
-Shares are asked for when jobs have come or gone, at the begin of a round, and not before `min_interval_s` have passed
-since the last time. A round begins when the last one is over, or when nobody of it is left. GPUs that become free
-within a round go to those who wait; who has no share yet comes last.
+Shares are computed when jobs have come or gone, at the beginning of a round, and not before `min_interval_s` have
+passed since the last time. A round begins when the last one is over, or when all of its jobs have ended. GPUs that
+become free within a round go to waiting jobs; jobs without a share come last.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from argosy.policies.base import Floats, Ints, Policy, Sizes
 
 SLACK_S = 1e-6
 NEVER = -math.inf
-NO_SHARE = 1e-7  # what a solver leaves over
+NO_SHARE = 1e-7  # smaller shares are a solver's rounding errors
 
 
 class SharePolicy(Policy):
-    """Implement `speeds` and `share`. Jobs without GPUs always run, and take no part.
+    """A policy that implements `speeds` and `share`. Jobs without GPUs always run, and take no part.
 
-    With `authors`, rounds are those of Gavel's simulator: they last as long as whole steps that fit, GPUs that become
-    free idle until the next one, left-overs go column by column, and newcomers block what they are chosen for.
+    With `authors`, rounds are those of Gavel's simulator: they last as long as the whole steps that fit, GPUs that
+    become free stay idle until the next round, unused GPUs are given away column by column, and new jobs block the GPUs
+    that they are selected for.
     """
 
     uses = frozenset({"demand", "nodes"})
     preemptive = True
     seeded = True
-    is_queue = False  # shares are 0 or 1, nobody runs without one, and they follow every change at once
-    shuffles = False  # looks at the GPU types in another order in each round
+    is_queue = False  # shares are 0 or 1, no job runs without one, and they follow every change at once
+    shuffles = False  # selects by GPU type in another random order in each round
 
     def __init__(self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False) -> None:
         if not 0 < round_s < math.inf:
@@ -44,15 +45,15 @@ class SharePolicy(Policy):
         self.round_s, self.min_interval_s, self.authors = round_s, min_interval_s, authors
 
     def speeds(self, view: View, places: Ints) -> tuple[Floats, Floats]:
-        """Of the jobs at these places of the view, on each column: relative speed, and steps per second."""
+        """Return the relative speed, and the steps per second, of the jobs at these places of the view, by column."""
         raise PolicyError(f"policy {self.name!r} does not say how fast jobs are")
 
     def share(self, view: View, places: Ints, speed: Floats) -> Floats:
-        """Fraction of time of each of these jobs on each column."""
+        """Return the fraction of time that each of these jobs is to run on each column."""
         raise PolicyError(f"policy {self.name!r} does not say what shares it wants")
 
     def column_types(self, types: int) -> list[int]:
-        """The GPU type of each column."""
+        """Return the GPU type of each column."""
         return list(range(types))
 
     def reset(self, context: Context) -> None:
@@ -63,14 +64,14 @@ class SharePolicy(Policy):
         self.nominal = np.array([context.node_gpus[context.node_types == t].sum() for t in range(types)], float)
         self._limits, self._seed, self._types = context.queue_limits, context.seed, types
         self._columns = np.arange(len(columns))
-        if self.authors:  # their simulator looks at them in this order
+        if self.authors:  # their simulator selects in this order
             rank = {"v100": 0, "p100": 1, "k80": 2}
             self._columns = np.array(sorted(columns, key=lambda t: (rank.get(context.gpu_types[t], 3), t)))
         self._orders: dict[tuple[int, ...], Ints] = {}
         self._shuffler, self._shuffles = random.Random(self._seed + 5), 0
         self._nodes = b""
-        self._has_looked = False  # at the nodes, since it was made
-        self._seen = 0.0  # when it was last asked
+        self._has_looked = False  # at the nodes, since this object was made
+        self._seen = 0.0  # time of the last decision
         self._until = NEVER  # when the round ends
         self._length = self.round_s
         self._last_reset = NEVER
@@ -104,7 +105,7 @@ class SharePolicy(Policy):
         if not self._settled:
             return self._until
         if not self._changed:
-            return None  # until something happens, every round would be like this one
+            return None  # until something happens, every round is like this one
         wait = max(self._earliest_sharing() - self._until, 0.0)
         return self._until + math.ceil(wait / self._length - SLACK_S) * self._length
 
@@ -122,7 +123,7 @@ class SharePolicy(Policy):
         return len(places) > 0
 
     def _look_at_nodes(self, view: View) -> bool:
-        """Count GPUs anew when nodes have come, gone or changed hands."""
+        """Count the GPUs again when nodes have come, gone or changed their owner; return whether they have."""
         nodes = view.nodes
         seen = nodes.state.tobytes() + nodes.owner.tobytes()
         if seen == self._nodes and self._has_looked:
@@ -138,7 +139,7 @@ class SharePolicy(Policy):
         return changed
 
     def _skip_rounds(self, now: float) -> None:
-        """Rounds in which nothing could change have passed unnoticed: find the one that `now` is in."""
+        """Skip rounds that passed without a decision, because nothing could change, up to the one that `now` is in."""
         late = now - self._until
         if self._settled and late > SLACK_S and math.isfinite(late):
             passed = math.floor(late / self._length + SLACK_S)
@@ -149,24 +150,24 @@ class SharePolicy(Policy):
     def _begin_round(self, view: View) -> None:
         now, rounds = view.now, self.rounds
         if self._changed and now >= self._earliest_sharing() - SLACK_S:
-            self._share_anew(view)
+            self._divide_time(view)
         columns = self._shuffle() if self.shuffles else self._columns
         chosen = rounds.select(columns, fresh=True)
-        if self._changed and not chosen.rows:  # there is nobody whom to wait for
-            self._share_anew(view)
+        if self._changed and not chosen.rows:  # no job runs that the interval would protect
+            self._divide_time(view)
             chosen = rounds.select(columns, fresh=True)
         self._settled = chosen.settled and not self.shuffles
         self._length = chosen.whole_steps_s if self.authors and chosen.whole_steps_s > 0 else self.round_s
         self._until = now + self._length
 
     def _earliest_sharing(self) -> float:
-        """When shares may change again. The authors' simulator takes a time of 0 for none."""
+        """Return when shares may change again. The authors' simulator takes the time 0 for no time."""
         at_once = self.is_queue or self._last_reset == NEVER
         if self._last_reset == 0.0 if self.authors else at_once:
             return NEVER
         return self._last_reset + self.min_interval_s
 
-    def _share_anew(self, view: View) -> None:
+    def _divide_time(self, view: View) -> None:
         elapsed = view.now - self._last_reset if math.isfinite(self._last_reset) else 0.0
         self.rounds.forget(elapsed)
         places, speed = self.rounds.places(), self.rounds.rates()

@@ -1,8 +1,8 @@
-"""What a scheduler knows of speeds: of all-reduce jobs by profile, of parameter-server jobs by profile or by fits.
+"""What a scheduler knows of speeds: from profiles, or, for parameter-server jobs, from fits to measured points.
 
-Fits are Optimus': a job class is first tried out at a few sizes, every run adds the point it shows, all jobs of the
-class share the points, and between them a speed function with non-negative coefficients is fitted. Where a point is
-known it is used as it is, if so wished: then a measured dip, or a step between fit and measurement, ends a job's
+The fits are those of Optimus: a job class is first tried out at a few sizes, every running job adds the point at which
+it is measured, all jobs of the class share the points, and a speed function with non-negative coefficients is fitted to
+them. Known points can be used as they are: then a measured dip, or a step between fit and measurement, ends a job's
 growth where the smooth curve would lead on.
 """
 
@@ -22,26 +22,26 @@ from argosy.seeding import stream
 
 Form = Literal["sync", "async"]
 LEAST_POINTS = {"sync": 5, "async": 4}
-RIDGE = 1e-6  # where points can not tell two terms apart, both count alike
+RIDGE = 1e-6  # where points cannot tell two terms apart, both count alike
 NODE, ACROSS = 1, 2  # levels of locality: on one node, across nodes
 
 
 class AllReduceSpeeds:
-    """Seconds per sample on k GPUs of one type, in as few nodes as they fit on."""
+    """Tells seconds per sample on k GPUs of one type, on as few nodes as possible."""
 
     def __init__(self, profile: Profile, node_gpus: Any) -> None:
         self._profile, self._node_gpus = profile, node_gpus
         self._known: dict[tuple[int, int], list[float]] = {}
 
     def best_types(self, kind: Any, types: Any) -> Any:
-        """The GPU type on which each job is fastest, of those that it accepts."""
+        """Return the GPU type on which each job is fastest, of those that it accepts."""
         count = len(self._node_gpus)
         rate = np.stack([self._profile.rate(kind, t, 1, NODE) for t in range(count)])
         accepted = types >> np.arange(count)[:, None] & 1
         return np.where(accepted > 0, rate, -1.0).argmax(axis=0)
 
     def times(self, kind: int, gpu_type: int, most: int) -> list[float]:
-        """Entry k: what a sample takes on k GPUs, 0 to `most` or more."""
+        """Return seconds per sample; entry k is for k GPUs, from 0 to at least `most`."""
         known = self._known.get((kind, gpu_type), [])
         if len(known) <= most:
             k = np.arange(most + 1)
@@ -52,7 +52,7 @@ class AllReduceSpeeds:
 
 
 def profiled_times(profile: Profile, ps_kind: int, cap: int) -> Times:
-    """[servers][workers]: seconds per sample, from the true tables."""
+    """Return seconds per sample by [servers][workers], from the true tables."""
     p, w = np.arange(cap + 1)[:, None], np.arange(cap + 1)[None, :]
     rate = np.where((p > 0) & (w > 0), profile.ps_rate(ps_kind, p, w), 0.0)
     times: list[list[float]] = time_per_unit(rate).tolist()
@@ -60,7 +60,7 @@ def profiled_times(profile: Profile, ps_kind: int, cap: int) -> Times:
 
 
 class SpeedFits:
-    """Known points (servers, workers) → samples/s of each class of parameter-server jobs, and fits to them."""
+    """Known points (servers, workers) → samples per second of each class of parameter-server jobs, and fits to them."""
 
     def __init__(self, form: Form, cap: int, trials: int, largest_trial: int, verbatim: bool, seed: int) -> None:
         self._form, self._cap, self._verbatim, self._seed = form, cap, verbatim, seed
@@ -69,7 +69,7 @@ class SpeedFits:
         self._fits: dict[int, Times] = {}
 
     def observe(self, view: View) -> None:
-        """Add what the running jobs show; a point that was known before counts half."""
+        """Add the measured speeds of running jobs; a point that was known before becomes the mean of both."""
         jobs = view.jobs
         speed = jobs.measured_rate * jobs.reference_rate
         shown = (jobs.state == 1) & (jobs.ps_kind >= 0) & (speed > 0) & (jobs.servers > 0) & (jobs.held >= 1)
@@ -83,13 +83,13 @@ class SpeedFits:
                 self._fits.pop(kind, None)
 
     def _tried(self, kind: int, profile: Profile) -> dict[tuple[int, int], float]:
-        """The points of a class; a new class has short trial runs with as many servers as workers."""
+        """Return the points of a class; a new class has short trial runs with as many servers as workers."""
         if kind not in self.points:
             most_p, most_w = (min(self._largest_trial, m) for m in (profile.most_servers, profile.largest))
             rng = stream(self._seed, "optimus.trials", kind)
             even = 1 + rng.permutation(min(most_p, most_w))
             grid = np.stack([even, even]).T.tolist()
-            if len(grid) < self._trials:  # a small cluster: uneven ones as well
+            if len(grid) < self._trials:  # a small cluster: also with unequal numbers
                 uneven = rng.permutation(np.argwhere(np.ones((most_p, most_w))) + 1).tolist()
                 grid += [point for point in uneven if point not in grid]
             tried = {(p, w): float(profile.ps_rate(kind, p, w)) for p, w in grid[: self._trials]}
@@ -97,7 +97,7 @@ class SpeedFits:
         return self.points[kind]
 
     def times(self, profile: Profile, kind: int) -> Times:
-        """[servers][workers]: seconds per sample; known points as they are, others from the fit."""
+        """Return seconds per sample by [servers][workers], from the known points and the fit to them."""
         if kind not in self._fits:
             self._fits[kind] = self._fit(self._tried(kind, profile))
         return self._fits[kind]

@@ -1,6 +1,6 @@
-"""Gandiva's repairs: moving jobs to GPUs that became free, joining split ones, growing into idle servers.
+"""How Gandiva improves placements: it moves jobs to free GPUs, joins split jobs, and lets jobs grow into idle GPUs.
 
-Each takes the board and a test of whether a job may be moved now, and returns the rows that it moved.
+Each function takes the usage and a test of whether a job may be moved now, and returns the rows that it moved.
 """
 
 from __future__ import annotations
@@ -8,135 +8,135 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from argosy.policies.gandiva.placement import find_free, pick
-from argosy.policies.gandiva.usage import Board, Seat
+from argosy.policies.gandiva.usage import Allocation, Usage
 
 May = Callable[[int], bool]
 
 
-def relieve(board: Board, may_move: May) -> list[int]:
-    """Jobs that wait for their turn go to GPUs of their own, from the most crowded slots first."""
+def relieve(usage: Usage, may_move: May) -> list[int]:
+    """Move jobs that wait for their turn to GPUs of their own, from the most crowded groups first."""
     moved: list[int] = []
-    for node, devices in board.shared_slots():
-        if not board.has_free_gpus():
+    for node, devices in usage.shared_groups():
+        if not usage.has_free_gpus():
             break
-        paused = [row for row in board.slots[node][devices] if board.state[row] == 2 and row not in board.changed]
-        for row in sorted(paused, key=lambda r: (-board.waited_s[r], board.index[r])):
-            if len(board.slots[node][devices]) > 1 and _go(board, row, may_move):
+        paused = [row for row in usage.groups[node][devices] if usage.state[row] == 2 and row not in usage.changed]
+        for row in sorted(paused, key=lambda r: (-usage.waited_s[r], usage.index[r])):
+            if len(usage.groups[node][devices]) > 1 and _go(usage, row, may_move):
                 moved.append(row)
     return moved
 
 
-def separate(board: Board, may_move: May) -> list[int]:
-    """One of each packed pair goes to GPUs of its own."""
-    rows = [row for row, partner in sorted(board.pairs.items()) if row not in board.changed and partner > row]
-    return [row for row in rows if board.has_free_gpus() and _go(board, row, may_move)]
+def separate(usage: Usage, may_move: May) -> list[int]:
+    """Move one job of each packed pair to GPUs of its own."""
+    rows = [row for row, partner in sorted(usage.pairs.items()) if row not in usage.changed and partner > row]
+    return [row for row in rows if usage.has_free_gpus() and _go(usage, row, may_move)]
 
 
-def _go(board: Board, row: int, may_move: May) -> bool:
-    seat = find_free(board, row, may_split=False)
-    if seat is None or not may_move(row):
+def _go(usage: Usage, row: int, may_move: May) -> bool:
+    allocation = find_free(usage, row, may_split=False)
+    if allocation is None or not may_move(row):
         return False
-    board.lift(row)
-    board.sit(row, seat)
+    usage.remove(row)
+    usage.place(row, allocation)
     return True
 
 
-def join(board: Board, may_move: May) -> list[int]:
-    """Bring split jobs together on one server; make room there by moving smaller jobs if need be."""
+def join(usage: Usage, may_move: May) -> list[int]:
+    """Move split jobs to one server each; make room there by moving smaller jobs where needed."""
     moved: list[int] = []
-    for row, seat in sorted(board.seats.items()):
-        if len(seat.devices) < 2 or not board.plain[row] or row in board.changed or not may_move(row):
+    for row, allocation in sorted(usage.held.items()):
+        if len(allocation.devices) < 2 or not usage.plain[row] or row in usage.changed or not may_move(row):
             continue
-        board.lift(row)
-        moved += _together(board, row, may_move)
-        if row not in board.seats:
-            board.sit(row, seat)
-            board.changed.discard(row)
+        usage.remove(row)
+        moved += _together(usage, row, may_move)
+        if row not in usage.held:
+            usage.place(row, allocation)
+            usage.changed.discard(row)
     return moved
 
 
-def _together(board: Board, row: int, may_move: May) -> list[int]:
-    """Seat a lifted job on one server, the one with most free GPUs first; the rows that had to move for it, too."""
-    size = board.size[row]
-    nodes = [n for n in board.open_to(row) if board.node_gpus[n] >= size]
-    for node in sorted(nodes, key=lambda n: (-board.free[n].bit_count(), n)):
-        if not board.free[node]:
+def _together(usage: Usage, row: int, may_move: May) -> list[int]:
+    """Place a job that was removed on one server, the one with most free GPUs first; return the rows that moved."""
+    size = usage.size[row]
+    nodes = [n for n in usage.open_to(row) if usage.node_gpus[n] >= size]
+    for node in sorted(nodes, key=lambda n: (-usage.free[n].bit_count(), n)):
+        if not usage.free[node]:
             break
-        others: list[tuple[int, Seat]] = []
-        small = [r for devices, rows in sorted(board.slots[node].items()) if len(rows) == 1 for r in rows]
-        for other in sorted(small, key=lambda r: (-board.size[r], board.index[r])):
-            lacking = size - board.free[node].bit_count()
+        others: list[tuple[int, Allocation]] = []
+        small = [r for devices, rows in sorted(usage.groups[node].items()) if len(rows) == 1 for r in rows]
+        for other in sorted(small, key=lambda r: (-usage.size[r], usage.index[r])):
+            lacking = size - usage.free[node].bit_count()
             if lacking <= 0:
                 break
-            suited = board.slot_of(other) is not None and board.size[other] < size and other not in board.changed
+            suited = usage.group_of(other) is not None and usage.size[other] < size and other not in usage.changed
             if not suited or not may_move(other):
                 continue
-            seat = _fuller_server(board, other, node)
-            if seat is not None:
-                others.append((other, board.lift(other)))
-                board.sit(other, seat)
-        if board.free[node].bit_count() >= size and board.has_room(row, node, size):
-            board.sit(row, Seat({node: pick(board.free[node], size)}, {}))
+            allocation = _fuller_server(usage, other, node)
+            if allocation is not None:
+                others.append((other, usage.remove(other)))
+                usage.place(other, allocation)
+        if usage.free[node].bit_count() >= size and usage.has_room(row, node, size):
+            usage.place(row, Allocation({node: pick(usage.free[node], size)}, {}))
             return [row, *(other for other, _ in others)]
         for other, before in reversed(others):
-            board.lift(other)
-            board.sit(other, before)
-            board.changed.discard(other)
+            usage.remove(other)
+            usage.place(other, before)
+            usage.changed.discard(other)
     return []
 
 
-def _fuller_server(board: Board, row: int, here: int) -> Seat | None:
-    """Free GPUs of another server, the one with fewest free: moving there defragments."""
-    size = board.size[row]
+def _fuller_server(usage: Usage, row: int, here: int) -> Allocation | None:
+    """Find free GPUs on another server, the one with fewest: moving a job there defragments."""
+    size = usage.size[row]
     nodes = [
-        n for n in board.open_to(row)
-        if n != here and board.free[n].bit_count() >= size and board.has_room(row, n, size)
+        n for n in usage.open_to(row)
+        if n != here and usage.free[n].bit_count() >= size and usage.has_room(row, n, size)
     ]  # fmt: skip
-    node = min(nodes, key=lambda n: (board.free[n].bit_count(), n), default=-1)
-    return Seat({node: pick(board.free[node], size)}, {}) if node >= 0 else None
+    node = min(nodes, key=lambda n: (usage.free[n].bit_count(), n), default=-1)
+    return Allocation({node: pick(usage.free[node], size)}, {}) if node >= 0 else None
 
 
-def grow(board: Board, most: Sequence[float], may_grow: May) -> list[int]:
-    """Elastic jobs take the idle GPUs of their server."""
+def grow(usage: Usage, most: Sequence[float], may_grow: May) -> list[int]:
+    """Give the idle GPUs of a server to its elastic jobs."""
     grown = []
-    for row, seat in sorted(board.seats.items()):
-        slot = board.slot_of(row)
-        if slot is None or most[row] <= slot[1].bit_count() or row in board.changed or len(board.mates(row)) > 1:
+    for row, allocation in sorted(usage.held.items()):
+        group = usage.group_of(row)
+        if group is None or most[row] <= group[1].bit_count() or row in usage.changed or len(usage.members(row)) > 1:
             continue
-        node, devices = slot
-        if not board.open[node] or not board.free[node] or node not in board.open_to(row):
+        node, devices = group
+        if not usage.open[node] or not usage.free[node] or node not in usage.open_to(row):
             continue
-        more = int(min(most[row] - devices.bit_count(), board.free[node].bit_count()))
-        while more and not (board.has_room(row, node, more) and board.may_hold(row, more)):
+        more = int(min(most[row] - devices.bit_count(), usage.free[node].bit_count()))
+        while more and not (usage.has_room(row, node, more) and usage.may_hold(row, more)):
             more -= 1
         if more and may_grow(row):
-            board.lift(row)
-            board.sit(row, Seat({node: devices | pick(board.free[node] & ~devices, more)}, seat.servers))
+            usage.remove(row)
+            usage.place(row, Allocation({node: devices | pick(usage.free[node] & ~devices, more)}, allocation.servers))
             grown.append(row)
     return grown
 
 
-def shrink(board: Board, row: int) -> None:
-    """Back to the size that the job asked for, on the devices it had first."""
-    slot = board.slot_of(row)
-    assert slot is not None  # only such jobs grow
-    board.lift(row)
-    board.sit(row, Seat({slot[0]: pick(slot[1], board.size[row])}, {}))
+def shrink(usage: Usage, row: int) -> None:
+    """Shrink a job to the size that it asked for, on the first of its devices."""
+    group = usage.group_of(row)
+    assert group is not None  # only such jobs grow
+    usage.remove(row)
+    usage.place(row, Allocation({group[0]: pick(group[1], usage.size[row])}, {}))
 
 
-def shrink_for(board: Board, row: int) -> bool:
-    """Let grown jobs give back enough for a job that waits, on one server; False if that would not do."""
-    size = board.size[row]
-    for node in board.open_to(row):
+def shrink_for(usage: Usage, row: int) -> bool:
+    """Shrink grown jobs of one server enough for a job that waits; return False where no server would have room."""
+    size = usage.size[row]
+    for node in usage.open_to(row):
         grown = [
-            r for devices, rows in sorted(board.slots[node].items()) for r in rows
-            if len(rows) == 1 and board.slot_of(r) is not None and devices.bit_count() > board.size[r]
+            r for devices, rows in sorted(usage.groups[node].items()) for r in rows
+            if len(rows) == 1 and usage.group_of(r) is not None and devices.bit_count() > usage.size[r]
         ]  # fmt: skip
-        extra = sum(board.seats[r].devices[node].bit_count() - board.size[r] for r in grown)
-        if not grown or board.free[node].bit_count() + extra < size:
+        extra = sum(usage.held[r].devices[node].bit_count() - usage.size[r] for r in grown)
+        if not grown or usage.free[node].bit_count() + extra < size:
             continue
         for other in grown:
-            if board.free[node].bit_count() < size:
-                shrink(board, other)
+            if usage.free[node].bit_count() < size:
+                shrink(usage, other)
         return True
     return False

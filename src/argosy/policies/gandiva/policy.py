@@ -1,19 +1,20 @@
-"""Gandiva: nobody waits long; what is over-subscribed takes turns, and placements are put right while jobs run.
+"""Gandiva: jobs start at once where possible and take turns under overload; placements improve while jobs run.
 
-Decision: jobs are placed as they come (five steps, in `placement.py`): free GPUs of servers with jobs of the
+Decision: jobs are placed as they come (five steps, in `placement.py`): on free GPUs of servers with jobs of the
 same size, of empty servers, of any servers; if none are free, jobs of one size take turns on the same GPUs, a quantum
 each. Under overload two jobs that take turns are packed on the same GPUs as a trial, those that use a GPU least first,
-and the pair is kept if together they do more than by taking turns. When GPUs become free, jobs that take turns move
-there, then packed ones; jobs that are split over servers are joined, small ones making room for them; elastic jobs
-grow into idle GPUs of their server, and shrink again when somebody needs them (`moves.py`).
+and the pair is kept if both together do more than by taking turns. When GPUs become free, jobs that take turns move
+there, then packed ones; jobs that are split over servers are joined, and small ones make room for them; elastic jobs
+grow into idle GPUs of their server, and shrink again when another job needs them (`moves.py`).
 State used: demands, placements, free devices, waiting and running times, measured speeds, and what a GPU shows of a job
 that has it for itself (utilisation, memory). No durations.
 Parameters: `quantum_s`, the length of a turn; `max_height`, how many jobs may take turns on a GPU; `profile_s`, how
-long a job is watched alone before it is packed, and packed or grown before that is judged; `max_utilisation`, the sum
-above which a pair is not tried (2: all are); `move_every_s`, the least time between two moves of a job; `patience_s`,
-after which nobody passes a job that waits; `pack`, `migrate`, `grow`, to switch these off.
+long a job is watched alone before it is packed, and how long packed or grown jobs run before that is judged;
+`max_utilisation`, the sum above which a pair is not tried (2: all are); `move_every_s`, the least time between two
+moves of a job; `patience_s`, how long a job may wait before no other may pass it; `pack`, `migrate`, `grow`, to switch
+these off.
 Differences from the paper: a server's turns are arranged per set of GPUs, so only jobs of one size take turns, and
-packed pairs take no turns with others; the height is bounded; jobs that wait too long are not passed for ever; only
+packed pairs take no turns with others; the height is bounded; a job that has waited too long is not passed; only
 jobs on whole GPUs of one server, without parameter servers, take turns or are packed, the others wait for free GPUs;
 an elastic job starts at the size it asks for, and never gets less.
 References: Xiao et al., Gandiva: introspective cluster scheduling for deep learning, OSDI'18.
@@ -36,7 +37,7 @@ from argosy.policies.base import Policy, register
 from argosy.policies.gandiva import moves
 from argosy.policies.gandiva.packing import Packing
 from argosy.policies.gandiva.placement import find_crowd, find_free, why_it_waits
-from argosy.policies.gandiva.usage import Board, Seat
+from argosy.policies.gandiva.usage import Allocation, Usage
 
 
 @register("gandiva", "time slices, packing by trial, migration; no durations needed", "Xiao et al., OSDI'18")
@@ -65,10 +66,10 @@ class Gandiva(Policy):
     def reset(self, context: Context) -> None:
         self._context = context
         self._turns: dict[int, tuple[int, int]] = {}  # job → node and devices on which it takes turns
-        self._seats: dict[int, Seat] = {}  # where jobs were put; only spares looking it up
+        self._held: dict[int, Allocation] = {}  # what jobs were given; a cache of what the view would tell
         self._moved: dict[int, float] = {}  # job → when
         self._grown: dict[int, tuple[float, float]] = {}  # job → its speed before, and when
-        self._stunted: set[int] = set()  # jobs that did not gain by growing
+        self._stunted: set[int] = set()  # jobs that did not become faster by growing
         memory_gib = [gpu_memory_gib(name) for name in context.gpu_types]
         self._packing = Packing(memory_gib, self.profile_s, self.max_utilisation)
 
@@ -76,110 +77,113 @@ class Gandiva(Policy):
         plan = Plan.keep(view)
         rows = {index: row for row, index in enumerate(view.jobs.index.tolist())}
         self._forget(rows.keys(), view)
-        turns = {rows[index]: slot for index, slot in self._turns.items()}
-        board = Board(view, self._context, turns, self._packing.pairs_by_row(rows), self._seats)
+        turns = {rows[index]: group for index, group in self._turns.items()}
+        usage = Usage(view, self._context, turns, self._packing.pairs_by_row(rows), self._held)
         self._wake_at = np.inf
         if self.pack:
-            self._wake(self._packing.judge(board, view, rows))
+            self._wake(self._packing.judge(usage, view, rows))
         if self.grow:
-            self._judge_growth(board, view, rows)
-        waits, stuck = self._place(board, plan)
+            self._judge_growth(usage, view, rows)
+        waits, stuck = self._place(usage, plan)
         if self.migrate and not stuck:
-            self._move(board, view.now)
-        crowded = bool(board.shared_slots())
-        if self.grow and not waits and not crowded and not board.pairs:
-            self._let_grow(board, view)
+            self._move(usage, view.now)
+        crowded = bool(usage.shared_groups())
+        if self.grow and not waits and not crowded and not usage.pairs:
+            self._let_grow(usage, view)
         if self.pack and (waits or crowded):
-            self._wake(self._packing.attempt(board, view))
-        board.write(plan, self.quantum_s)
-        self._remember(board)
+            self._wake(self._packing.attempt(usage, view))
+        usage.write(plan, self.quantum_s)
+        self._remember(usage)
         plan.wake_at = self._wake_at if self._wake_at < np.inf else None
         return plan
 
     def _wake(self, times: Iterable[float]) -> None:
         self._wake_at = min([self._wake_at, *times])
 
-    # -- who comes -------------------------------------------------------------------------------------------------
+    # -- placing -------------------------------------------------------------------------------------------------
 
-    def _place(self, board: Board, plan: Plan) -> tuple[bool, bool]:
-        """Seat those who wait, first come, first served. Do any still wait for GPUs? Does one want all that is free?"""
-        for row, state in enumerate(board.state):
-            if state == 2 and (row not in board.seats or not set(board.seats[row].devices) <= set(board.open_to(row))):
-                if row in board.seats:
-                    board.lift(row)  # its server is no longer open to it
-                board.changed.add(row)
-        rows = [row for row in range(len(board.state)) if row not in board.seats]
-        refused: dict[tuple[Any, ...], Reason] = {}  # who asks for the same need not look again
+    def _place(self, usage: Usage, plan: Plan) -> tuple[bool, bool]:
+        """Place waiting jobs, first come, first served.
+
+        Return whether any still waits for GPUs, and whether one has waited so long that it gets all that is free.
+        """
+        for row, state in enumerate(usage.state):
+            if state == 2 and (row not in usage.held or not set(usage.held[row].devices) <= set(usage.open_to(row))):
+                if row in usage.held:
+                    usage.remove(row)  # its server is no longer open to it
+                usage.changed.add(row)
+        rows = [row for row in range(len(usage.state)) if row not in usage.held]
+        refused: dict[tuple[Any, ...], Reason] = {}  # a job that asks for the same is refused, too
         waits, ahead = False, -1
-        for row in sorted(rows, key=board.index.__getitem__):
-            alike = (board.gpus[row], board.types[row], board.queue[row], board.cpu_unit[row],
-                     board.memory_unit[row], board.ps[row])  # fmt: skip
-            if ahead >= 0 and board.size[row]:
+        for row in sorted(rows, key=usage.index.__getitem__):
+            alike = (usage.gpus[row], usage.types[row], usage.queue[row], usage.cpu_unit[row],
+                     usage.memory_unit[row], usage.ps[row])  # fmt: skip
+            if ahead >= 0 and usage.size[row]:
                 plan.reasons[row] = Reason(Why.BEHIND, f"job {ahead} has waited too long", behind=(ahead,))
                 continue
             if alike not in refused:
-                if self._seat(board, row):
+                if self._start(usage, row):
                     continue
-                refused[alike] = why_it_waits(board, row)
+                refused[alike] = why_it_waits(usage, row)
             plan.reasons[row] = refused[alike]
-            waits = waits or board.size[row] > 0
-            if board.size[row] and board.waited_s[row] > self.patience_s and self._could_run(board, row):
-                ahead = board.index[row]
+            waits = waits or usage.size[row] > 0
+            if usage.size[row] and usage.waited_s[row] > self.patience_s and self._could_run(usage, row):
+                ahead = usage.index[row]
         return waits, ahead >= 0
 
-    def _seat(self, board: Board, row: int) -> bool:
-        seat = find_free(board, row, may_split=False)
-        if seat is None and board.gpus[row] >= 1:
-            if moves.shrink_for(board, row):
-                seat = find_free(board, row, may_split=False)
-            if seat is None:
-                seat = find_free(board, row, may_split=True)
-        if seat is not None:
-            board.sit(row, seat)
+    def _start(self, usage: Usage, row: int) -> bool:
+        allocation = find_free(usage, row, may_split=False)
+        if allocation is None and usage.gpus[row] >= 1:
+            if moves.shrink_for(usage, row):
+                allocation = find_free(usage, row, may_split=False)
+            if allocation is None:
+                allocation = find_free(usage, row, may_split=True)
+        if allocation is not None:
+            usage.place(row, allocation)
             return True
-        slot = find_crowd(board, row, self.max_height)
-        if slot is not None:
-            board.share_turns(row, *slot)
-        return slot is not None
+        group = find_crowd(usage, row, self.max_height)
+        if group is not None:
+            usage.share_turns(row, *group)
+        return group is not None
 
-    def _could_run(self, board: Board, row: int) -> bool:
-        """Would it find a place if nobody else were there?"""
-        there = sum(board.node_gpus[node] for node in board.open_to(row))
-        return there >= board.size[row] and board.may_hold(row, board.gpus[row])
+    def _could_run(self, usage: Usage, row: int) -> bool:
+        """Return whether the job would find a place on an empty cluster."""
+        there = sum(usage.node_gpus[node] for node in usage.open_to(row))
+        return there >= usage.size[row] and usage.may_hold(row, usage.gpus[row])
 
-    # -- who moves -------------------------------------------------------------------------------------------------
+    # -- moving -------------------------------------------------------------------------------------------------
 
-    def _move(self, board: Board, now: float) -> None:
+    def _move(self, usage: Usage, now: float) -> None:
         def may_move(row: int) -> bool:
-            again = self._moved.get(board.index[row], -np.inf) + self.move_every_s
+            again = self._moved.get(usage.index[row], -np.inf) + self.move_every_s
             if again > now:
                 self._wake([again])
             return again <= now
 
         for repair in (moves.relieve, moves.separate, moves.join):
-            for row in repair(board, may_move):
-                self._moved[board.index[row]] = now
+            for row in repair(usage, may_move):
+                self._moved[usage.index[row]] = now
 
-    def _let_grow(self, board: Board, view: View) -> None:
+    def _let_grow(self, usage: Usage, view: View) -> None:
         rates = view.jobs.measured_rate
 
         def may_grow(row: int) -> bool:
-            index = board.index[row]
+            index = usage.index[row]
             again = self._moved.get(index, -np.inf) + self.move_every_s
             if index not in self._stunted and again > view.now:
                 self._wake([again])
             return index not in self._stunted and again <= view.now
 
         most = view.jobs.max_gpus.tolist()
-        if any(most[row] > board.size[row] for row in board.changed if row in board.seats):
+        if any(most[row] > usage.size[row] for row in usage.changed if row in usage.held):
             self._wake([view.now + self.profile_s])  # it runs as requested first
-        for row in moves.grow(board, most, may_grow):
-            self._moved[board.index[row]] = view.now
-            self._grown[board.index[row]] = (float(rates[row]), view.now)
+        for row in moves.grow(usage, most, may_grow):
+            self._moved[usage.index[row]] = view.now
+            self._grown[usage.index[row]] = (float(rates[row]), view.now)
             self._wake([view.now + self.profile_s])
 
-    def _judge_growth(self, board: Board, view: View, rows: dict[int, int]) -> None:
-        """Whoever did not gain goes back to the size he asked for."""
+    def _judge_growth(self, usage: Usage, view: View, rows: dict[int, int]) -> None:
+        """Shrink grown jobs that did not become faster to the size that they asked for."""
         rates = view.jobs.measured_rate
         for index, (before, since) in sorted(self._grown.items()):
             row = rows[index]
@@ -187,35 +191,35 @@ class Gandiva(Policy):
                 self._wake([since + self.profile_s])
                 continue
             del self._grown[index]
-            slot = board.slot_of(row)
-            if slot is not None and slot[1].bit_count() > board.size[row] and rates[row] <= before:
-                moves.shrink(board, row)
+            group = usage.group_of(row)
+            if group is not None and group[1].bit_count() > usage.size[row] and rates[row] <= before:
+                moves.shrink(usage, row)
                 self._stunted.add(index)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _forget(self, alive: Iterable[int], view: View) -> None:
-        """Drop what is known of jobs that have ended; those that hold nothing take no turns."""
+        """Forget jobs that have ended, and the turns of jobs that hold nothing any more."""
         here = set(alive)
         idle = set(view.jobs.index[view.jobs.state == 0].tolist())
-        self._turns = {job: slot for job, slot in self._turns.items() if job in here and job not in idle}
+        self._turns = {job: group for job, group in self._turns.items() if job in here and job not in idle}
         self._moved = {job: when for job, when in self._moved.items() if job in here}
         self._grown = {job: was for job, was in self._grown.items() if job in here and job not in idle}
         self._stunted &= here
         self._packing.forget(here, idle)
 
-    def _remember(self, board: Board) -> None:
-        paused = [row for row in board.seats if board.state[row] == 2 and row not in board.changed]
-        crowd = [row for node, devices in board.shared_slots() for row in board.slots[node][devices]]
+    def _remember(self, usage: Usage) -> None:
+        paused = [row for row in usage.held if usage.state[row] == 2 and row not in usage.changed]
+        crowd = [row for node, devices in usage.shared_groups() for row in usage.groups[node][devices]]
         self._turns = {
-            board.index[row]: slot for row in sorted({*paused, *crowd}) if (slot := board.slot_of(row)) is not None
+            usage.index[row]: group for row in sorted({*paused, *crowd}) if (group := usage.group_of(row)) is not None
         }
-        self._seats = {board.index[row]: seat for row, seat in board.seats.items() if board.plain[row]}
-        self._packing.note(board)
+        self._held = {usage.index[row]: allocation for row, allocation in usage.held.items() if usage.plain[row]}
+        self._packing.note(usage)
 
     def state(self) -> dict[str, Any]:
         return {
-            "turns": [[job, *slot] for job, slot in sorted(self._turns.items())],
+            "turns": [[job, *group] for job, group in sorted(self._turns.items())],
             "moved": sorted(self._moved.items()),
             "grown": [[job, *was] for job, was in sorted(self._grown.items())],
             "stunted": sorted(self._stunted),

@@ -4,6 +4,6 @@
 the solvers, and the modules imported here the policies.
 """
 
-from argosy.policies.gavel import fairness, queues, totals
+from argosy.policies.gavel import efficiency, fairness, hierarchical, queues
 
-__all__ = ["fairness", "queues", "totals"]
+__all__ = ["efficiency", "fairness", "hierarchical", "queues"]

@@ -1,4 +1,7 @@
-"""What all of Gavel's policies share: how fast each job is on each GPU type, and what an allocation is asked for."""
+"""What all of Gavel's policies share: the speed of each job on each GPU type, and the problem that a policy solves.
+
+A *column* of an allocation is a GPU type, or, for placement-aware policies, a GPU type consolidated or spread.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ from argosy.policies.gavel.pairs import JobPairs, fairest_with_pairs
 
 SOURCE = "Narayanan et al., OSDI'20"
 ONE_NODE, SEVERAL_NODES = 0, 2  # locality levels of the profile
-UNKNOWN_S = 3600.0  # what is taken to be left where nobody's duration is known
+UNKNOWN_S = 3600.0  # the time left of a job where no job's duration is known
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Jobs in order of arrival, and the cluster they share. Speed is work per second relative to the requested
-    configuration on the reference type; 0 where a job can not run."""
+    """Jobs in order of arrival, and the cluster that they share.
+
+    Speed is work per second relative to the requested configuration on the reference type; 0 where a job cannot run.
+    """
 
     speed: Floats  # [job, column]
     gpus: Floats
@@ -32,12 +37,12 @@ class Problem:
     capacity: Floats  # GPUs by type
     column_type: Ints
     columns: dict[str, Floats]  # further columns, as the policy needs them
-    extra: bool = True  # whether time that the objective leaves over is used
-    beside: Floats | None = None  # [kind, kind]: speed when packed, relative to alone; None: nobody is packed
-    pairs: JobPairs = field(default_factory=dict)  # to be filled by the policy
+    extra: bool = True  # whether time that the objective leaves over is given away
+    beside: Floats | None = None  # [kind, kind]: speed when packed, relative to alone; None: no jobs are packed
+    pairs: JobPairs = field(default_factory=dict)  # filled by `fairest`
 
     def part(self, rows: Ints, of: int) -> Problem:
-        """Some of the jobs, with one of so many equal parts of the cluster."""
+        """Return the problem of some of the jobs on one of so many equal parts of the cluster."""
         some = {name: values[rows] for name, values in self.columns.items()}
         return replace(
             self, speed=self.speed[rows], gpus=self.gpus[rows], weight=self.weight[rows], queue=self.queue[rows],
@@ -45,7 +50,7 @@ class Problem:
         )  # fmt: skip
 
     def fairest(self, due: Floats) -> Floats:
-        """Shares that give everybody at least t · due, t as large as possible."""
+        """Return shares that give every job at least t · due, with t as large as possible."""
         if self.beside is None:
             return fairest(self.speed, self.gpus, due, self.capacity, self.column_type, self.extra)[0]
         shares, pairs, _ = fairest_with_pairs(
@@ -56,16 +61,16 @@ class Problem:
         return shares
 
     def equal_speed(self) -> Floats:
-        """Speed of each job if every job had the same part of every GPU type: X_eq(j) = capacity(j) / Σ capacity."""
+        """Return each job's speed if all had the same part of every GPU type: X_eq(j) = capacity(j) / Σ capacity."""
         return np.asarray(self.speed @ self.by_column(self.capacity / max(float(self.capacity.sum()), 1.0)))
 
     def by_column(self, by_type: Floats) -> Floats:
-        """Amounts of GPU types as amounts of columns: several columns of a type share it."""
+        """Turn amounts by GPU type into amounts by column: the columns of a type share it."""
         return np.asarray(by_type[self.column_type] / np.bincount(self.column_type)[self.column_type])
 
 
 class Gavel(SharePolicy):
-    """Implement `solve`: shares for a Problem. With `aware` False all GPU types look alike."""
+    """The base of Gavel's policies, which implement `solve`. With `aware` False all GPU types look alike."""
 
     uses = frozenset({"demand", "nodes", "profile"})
     aware = True
@@ -78,13 +83,14 @@ class Gavel(SharePolicy):
         if partitions < 1:
             raise InputError(f"{self.name}: partitions must be ≥ 1, is {partitions}")
         if placement_aware and not self.aware:
-            raise InputError(f"{self.name}: placement_aware needs to know how fast jobs are", hint="leave it out")
+            raise InputError(f"{self.name}: it does not know how fast jobs are", hint="leave placement_aware out")
         self.placement_aware, self.partitions = placement_aware, partitions
         self.shuffles = not self.aware and not self.is_queue
         if authors and not self.aware:
             self.uses = self.uses | {"profile"}  # whole steps of a round depend on the GPU type
 
     def solve(self, problem: Problem) -> Floats:
+        """Return the fraction of time that each job runs on each column."""
         raise NotImplementedError
 
     def reset(self, context: Context) -> None:
@@ -124,7 +130,7 @@ class Gavel(SharePolicy):
         if parts <= 1:
             return self.solve(problem)
         share = np.zeros(speed.shape)
-        order = np.lexsort((problem.index, *speed.T, problem.gpus))  # like jobs are spread evenly over the parts
+        order = np.lexsort((problem.index, *speed.T, problem.gpus))  # like jobs are distributed evenly over the parts
         for k in range(parts):
             rows = np.sort(order[k::parts])
             share[rows] = self.solve(problem.part(rows, parts))
@@ -138,7 +144,7 @@ class Gavel(SharePolicy):
         )  # fmt: skip
 
     def columns(self, view: View, places: Ints) -> dict[str, Floats]:
-        """What `solve` needs beside demands and speeds."""
+        """Return what `solve` needs beside demands and speeds."""
         return {}
 
     def size(self, view: View) -> Sizes:
@@ -146,7 +152,7 @@ class Gavel(SharePolicy):
         return replace(sizes, places=self._places(view)) if self.placement_aware else sizes
 
     def _places(self, view: View) -> Ints:
-        """Jobs whose turn is on a consolidated column wait for one node, rather than be spread over several."""
+        """Return place codes: a job whose turn is on a consolidated column waits rather than be spread over nodes."""
         codes = np.full(len(view.jobs), int(Place.AS_USUAL), np.int64)
         row_of = {int(job): row for row, job in enumerate(view.jobs.index)}
         for (job, _), column in self.rounds.columns_of().items():
@@ -156,7 +162,7 @@ class Gavel(SharePolicy):
 
 
 class TimedGavel(Gavel):
-    """Knows how much work is left, as far as the run's estimator does, and for how long each job has been there."""
+    """A policy that also uses how much work is left, by the run's estimator, and how long ago each job arrived."""
 
     uses = frozenset({"demand", "nodes", "profile", "estimate"})
 

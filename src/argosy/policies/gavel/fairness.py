@@ -1,20 +1,21 @@
-"""Gavel's fair policies: max-min (least attained service), finish-time fairness, makespan; each also without knowledge
-of the GPU types.
+"""Gavel's fair policies: max-min (least attained service), finish-time fairness and makespan.
+
+Each also exists in a form that does not know the GPU types (`-agnostic`).
 
 Decision: X(m, j), the fraction of time that job m runs on GPU type j, from a linear program; rounds then give jobs
-turns so that everybody receives X (mechanism/rounds.py). An allocation is made anew when jobs have come or gone.
+turns so that every job receives X (mechanism/rounds.py). A new allocation is made when jobs have come or gone.
 State used: demands, weights, throughput profiles by GPU type (not the agnostic ones); finish-time fairness and makespan
 also the estimate of the time left.
 Parameters: `round_s`, length of a round; `min_interval_s`, least time between two allocations; `placement_aware`, two
 columns a GPU type, consolidated and spread; `partitions`, solve so many equal parts of cluster and jobs separately;
-`authors`, rounds as in the authors' simulator, with all its peculiarities. Max-min and makespan: `packing`, pairs of
+`authors`, rounds exactly as in the authors' simulator. Max-min and makespan: `packing`, pairs of
 jobs may share GPUs; `estimator`, what they lose then: `oracle` knows, `completion` tries a fraction `measured` of the
 pairs with known job classes and completes the matrix.
 Differences from the paper: time that the objective leaves over goes where it adds most work, instead of to whatever
-vertex a solver ends at. Without `authors`, GPUs that become free within a round go to those who wait, and within a
-round's choice jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
+vertex a solver ends at. Without `authors`, GPUs that become free within a round go to waiting jobs, and in a round's
+selection jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
 sequence of programs instead of bisection, makespan by one instead of a binary search. Where all types look alike and
-everybody may use them, max-min is water filling. Of more than two hundred jobs that all differ, prices are found
+every job may use them, max-min is water filling. For more than two hundred jobs that all differ, prices are found
 instead of a solution of the program (prices.py).
 References: Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20;
 code at stanford-futuredata/gavel; Narayanan et al., Solving large-scale granular resource allocation problems
@@ -41,14 +42,14 @@ from argosy.policies.gavel.packing import PackingGavel
 
 
 def isolated(problem: Problem) -> Floats:
-    """Every job alone on an equal part of the cluster."""
+    """Return the shares of jobs that each have an equal part of the cluster for themselves."""
     share = problem.by_column(problem.capacity) / (len(problem.gpus) * problem.gpus[:, None])
     share = share / np.maximum(share.sum(axis=1), 1.0)[:, None]
     return np.where(problem.speed > 0, share, 0.0)
 
 
 def max_min(problem: Problem, weight: Floats) -> Floats:
-    """Equal shares of the cluster, in units of what an equal split of every GPU type would be worth to each job."""
+    """Return equal shares, in units of what an equal split of every GPU type is worth to each job."""
     due = weight * problem.equal_speed() / problem.gpus
     return problem.fairest(due)
 
@@ -76,7 +77,7 @@ class MaxMinAgnostic(Gavel):
         return np.outer(x, problem.by_column(problem.capacity / max(total, 1.0)))
 
 
-@register("gavel-ftf", "nobody finishes later than on an equal part of his own, by the same factor", SOURCE)
+@register("gavel-ftf", "jobs finish late by the same factor, compared with an equal part of the cluster each", SOURCE)
 class FinishTimeFairness(TimedGavel):
     def reset(self, context: Context) -> None:
         super().reset(context)

@@ -1,13 +1,13 @@
-"""The linear programs behind Gavel's shares, with HiGHS.
+"""The linear programs behind Gavel's shares, solved with HiGHS.
 
 Most objectives are one program: give every job at least t times what it is due, with t as large as possible.
 
     max t     Σ_c speed(m, c) X(m, c) ≥ t · due(m),    Σ_c X(m, c) ≤ 1,    Σ_m gpus(m) X(m, c of type j) ≤ capacity(j)
 
-Jobs with equal rows are one variable with a multiplicity: an optimum in which they differ has one in which they do not.
+Equal jobs are one variable with a multiplicity: where they differ in an optimum, they can be made equal in another.
 Time that is left when t is at its best goes where it adds most work, relative to what each job is due: by a second
-program, in which everybody keeps what the first gave him. Where very many jobs are all different, prices take the place
-of the program (prices.py).
+program, in which every job keeps what the first gave it. Where very many jobs are all different, prices replace the
+program (prices.py).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from argosy.policies.gavel.prices import Market, largest
 MANY = 200  # rows from which prices are found faster than a program is solved
 LARGE = 4000  # rows from which the interior-point method is faster
 TINY = 1e-12
-KEPT = 1e-8  # of what is due may be lost to rounding where the rest is given away
-LOOSE = 1e-9  # levels that were reached must be reached again, but for rounding
+KEPT = 1e-8  # relative: how much of its due a job may lose to rounding when unused time is given away
+LOOSE = 1e-9  # relative: levels that were reached must be reached again, up to rounding
 
 
 def grouped(*columns: Floats) -> tuple[Ints, Ints, Ints]:
-    """Jobs with equal entries in all columns: the first of each group, the group of each job, how many there are."""
+    """Group jobs with equal entries: return the first job of each group, the group of each job, the groups' sizes."""
     rows = np.concatenate([c.reshape(len(c), -1) for c in columns], axis=1)
     _, first, group, count = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
     return first, group.reshape(-1), count
@@ -40,7 +40,7 @@ def grouped(*columns: Floats) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Rows that may share GPUs, and their speeds when they do: [pair, column]."""
+    """Rows that may share GPUs, and their speeds when they do, as arrays [pair, column]."""
 
     first: Ints
     second: Ints
@@ -49,7 +49,7 @@ class Pairs:
 
 
 class Program:
-    """Shares X of rows (jobs or groups of `count` equal jobs) on columns, and t; solved again with other dues."""
+    """The program for shares X of rows (groups of `count` equal jobs) on columns, and t; it is solved repeatedly."""
 
     def __init__(self, speed: Floats, gpus: Floats, count: Floats, capacity: Floats, column_type: Ints,
                  extra: bool = True, pairs: Pairs | None = None) -> None:  # fmt: skip
@@ -68,25 +68,25 @@ class Program:
         self._can_step = False
         self._least = self._due = np.zeros(n)
         self._gpus, self._column_type, self._pairs = gpus, column_type, pairs
-        self.together = np.zeros((0, columns))  # time of each pair, over all jobs of its groups
+        self.together = np.zeros((0, columns))  # time of each pair on each column, over all jobs of its groups
 
     @cached_property
     def _highs(self) -> Any:
         return import_module("highspy")  # heavy: late
 
     def fairest(self, due: Floats) -> tuple[Floats, float]:
-        """X and t with work ≥ t · due, t as large as possible."""
+        """Return X and t with work ≥ t · due, t as large as possible."""
         return self.raised(np.zeros(self._n), due)
 
     def richest(self, value: Floats, least: Floats) -> Floats | None:
-        """X with the largest Σ value · X and work ≥ least; None where that can not be."""
+        """Return the X with the largest Σ value · X and work ≥ least; None where no X reaches that."""
         self._rows(least, np.zeros(self._n))
         worth = (value * self._count[:, None]).ravel()
         x = self._solve(np.append(worth / max(float(worth.max(initial=0.0)), TINY), 0.0))
         return None if x is None else x[: self._x].reshape(self._shape).clip(0.0, 1.0)
 
     def raised(self, level: Floats, rate: Floats) -> tuple[Floats, float]:
-        """X and t with work ≥ level + t · rate, t as large as possible."""
+        """Return X and t with work ≥ level + t · rate, t as large as possible."""
         scale = float(rate.max())
         self._rows(level * (1.0 - LOOSE), rate / scale)
         x, t = self._best(np.append(np.zeros(self._x), 1.0))
@@ -102,7 +102,7 @@ class Program:
         return x, t / scale
 
     def above(self, level: Floats, step: Floats) -> Floats | None:
-        """How much of `step` above its level each row can be at the same time as all others are at theirs."""
+        """Return how much of `step` each row can rise above its level while all others are at theirs."""
         self._rows(level, np.zeros(self._n))
         solver, n, first = self._solver, self._n, self._x + 1
         columns = np.arange(n, dtype=np.int32)
@@ -118,7 +118,7 @@ class Program:
     def _best(self, cost: Floats) -> tuple[Floats, float]:
         x = self._solve(cost)
         if x is None:
-            raise PolicyError("HiGHS found no shares, though none at all would do")
+            raise PolicyError("HiGHS found no shares, though giving no job any is a solution")
         return self._shares(x), float(x[self._x])
 
     def _shares(self, x: Floats) -> Floats:
@@ -127,7 +127,7 @@ class Program:
         return x[: self._x].reshape(self._shape).clip(0.0, 1.0)
 
     def _rows(self, least: Floats, due: Floats) -> None:
-        """Work of row m ≥ least(m) + t · due(m), in units of the row's best speed."""
+        """Demand that the work of row m is ≥ least(m) + t · due(m), in units of the row's best speed."""
         if self._solver is None:
             self._build(due)
             self._due = due
@@ -158,14 +158,14 @@ class Program:
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
         self._solver.setOptionValue("solver", "ipm" if n > LARGE or not self._extra else "simplex")
-        if not self._extra:  # the middle of all optima, instead of a corner
+        if not self._extra:  # end in the middle of all optima, not in a corner
             self._solver.setOptionValue("run_crossover", "off")
         self._solver.passModel(lp)
         if self._pairs is not None:
             self._add_pairs(self._pairs)
 
     def _add_pairs(self, pairs: Pairs) -> None:
-        """One more variable for each pair and column: its time, summed over the jobs of both groups."""
+        """Add a variable for each pair and column: its time, summed over the jobs of both groups."""
         from scipy.sparse import coo_matrix  # heavy: late
 
         n, columns = self._n, self._shape[1]
@@ -190,7 +190,8 @@ class Program:
         self._solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
         self._solver.run()
         statuses = self._highs.HighsModelStatus
-        fine = {statuses.kOptimal} if self._extra else {statuses.kOptimal, statuses.kUnknown}  # nearly, in the middle
+        # the interior-point method may stop with a nearly optimal solution, which is good enough
+        fine = {statuses.kOptimal} if self._extra else {statuses.kOptimal, statuses.kUnknown}
         if self._solver.getModelStatus() not in fine:
             return None
         return np.array(self._solver.getSolution().col_value)
@@ -199,7 +200,7 @@ class Program:
 def fairest(
     speed: Floats, gpus: Floats, due: Floats, capacity: Floats, column_type: Ints, extra: bool = True
 ) -> tuple[Floats, float]:
-    """Shares that give everybody at least t · due, t as large as possible; jobs that can not run get none."""
+    """Return shares that give every job at least t · due, t as large as possible; jobs that cannot run get none."""
     able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))
     shares = np.zeros(speed.shape)
     if not len(able):
@@ -221,9 +222,9 @@ def soonest(
     speed: Floats, gpus: Floats, due_at: Callable[[float], Floats], start: float, capacity: Floats, column_type: Ints,
     worst: Callable[[Floats], float], extra: bool = True, steps: int = 20, accuracy: float = 1e-6,
 ) -> tuple[Floats, float]:  # fmt: skip
-    """Shares with the smallest ρ, where a job is due `due_at(ρ)` of speed and shares X have `worst(speeds)` as their ρ.
+    """Return the shares with the smallest ρ. Jobs are due the speeds `due_at(ρ)`; speeds have the ρ `worst(speeds)`.
 
-    From a ρ that can be had, find the X that gives everybody most beyond it; its own ρ is the next to be tried.
+    From a ρ that can be reached, find the X that gives all jobs most beyond it; its own ρ is tried next.
     """
     if len(gpus) > MANY and extra:
         market = Market(speed, gpus, np.ones(len(gpus)), capacity, column_type)
@@ -244,7 +245,7 @@ def soonest(
 
 
 def water_level(gpus: Floats, weight: Floats, total: float) -> Floats:
-    """Share of time of each job where GPUs do not differ: gpus · x = level · weight, at most all the time."""
+    """Return each job's share of time where GPUs do not differ: gpus · x = level · weight, at most all the time."""
     full_at = gpus / weight  # the level at which a job runs all the time
     order = np.argsort(full_at)
     before = np.concatenate([[0.0], np.cumsum(gpus[order])[:-1]])

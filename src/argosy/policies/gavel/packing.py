@@ -1,4 +1,4 @@
-"""Gavel's policies that can let jobs share GPUs, if they are told to."""
+"""Gavel's policies whose parameter `packing` lets jobs share GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy.policies.gavel.allocation import Gavel
 from argosy.policies.gavel.pairs import JobPairs, plan_of_round
 from argosy.seeding import stream
 
-ESTIMATORS = ("oracle", "completion")  # what packed jobs lose: known, or estimated from some trials
+ESTIMATORS = ("oracle", "completion")  # how it is known what packed jobs lose: exactly, or from some trials
 
 
 class PackingGavel(Gavel):
@@ -37,7 +37,7 @@ class PackingGavel(Gavel):
         if not 0 <= measured <= 1:
             raise InputError(f"{self.name}: measured must lie in 0..1, is {measured}")
         if packing and (placement_aware or partitions > 1):
-            raise InputError(f"{self.name}: packing goes with neither placement_aware nor partitions")
+            raise InputError(f"{self.name}: packing cannot be combined with placement_aware or partitions")
         self.packing, self.estimator, self.measured = packing, estimator, measured
         if packing:
             self.uses = self.uses | {"placement"}
@@ -59,7 +59,10 @@ class PackingGavel(Gavel):
         return share
 
     def _can_share(self, view: View, places: Ints) -> NDArray[np.bool_]:
-        """Whole GPUs without parameter servers, and CPUs and memory that a node has twice beside each of its GPUs."""
+        """Return which jobs can share GPUs.
+
+        They use whole GPUs and no parameter servers, and some node has twice their CPUs and memory for each GPU.
+        """
         jobs, nodes = view.jobs, view.nodes
         devices = np.maximum(nodes.gpus, 1)
         can = (jobs.gpus[places] >= 1) & (jobs.ps[places] == 0)
@@ -68,9 +71,9 @@ class PackingGavel(Gavel):
             can &= 2 * wanted[places] <= most * jobs.gpus[places] + 1e-9
         return np.asarray(can)
 
-    def _share_anew(self, view: View) -> None:
+    def _divide_time(self, view: View) -> None:
         self._pairs = {}
-        super()._share_anew(view)
+        super()._divide_time(view)
         if self._pairs:
             rows = np.array(list(self._pairs), np.int64)
             self.rounds.assign_pairs(rows[:, 0], rows[:, 1], np.minimum(np.array(list(self._pairs.values())), 1.0))
@@ -81,7 +84,7 @@ class PackingGavel(Gavel):
         self._beside = None
 
     def _estimated(self, true: Floats) -> Floats:
-        """Half of the job classes were measured beforehand, the others are tried with a part of those."""
+        """Estimate all pairs: half of the job classes were measured beforehand, the others are tried with some."""
         rng = stream(self._run_seed, "gavel.reference")
         reference = sorted(rng.permutation(self._kinds)[: max(self._kinds // 2, 1)].tolist())
         return estimate_pairs(true, reference, self.measured, self._run_seed)

@@ -1,8 +1,8 @@
-"""Space sharing for Gavel: rows of job pairs in the program, and a plan that puts pairs on the same GPUs.
+"""Space sharing for Gavel: job pairs in the program, and a plan that puts pairs on the same GPUs.
 
-Only jobs of the same number of GPUs share, and only where their speeds together exceed one job's alone. Pairs are those
-of groups of like jobs; the time of a pair of groups is then handed out to pairs of their jobs, so that jobs of one
-group receive the same.
+Only jobs with the same number of GPUs share, and only where their speeds together exceed one job's alone. The program
+pairs groups of like jobs; the time of a pair of groups is then distributed over pairs of their jobs, so that all jobs
+of a group receive the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from argosy.policies.base import Floats, Ints
 from argosy.policies.gavel.linear_program import Pairs, Program, grouped
 
 ANYWHERE = -1  # in place of a GPU type
-WORTH_IT = 1.0  # speeds of both together, relative to each alone
+WORTH_IT = 1.0  # the sum of both speeds, each relative to running alone, that a pair must exceed
 JobPairs = dict[tuple[int, int], Floats]  # rows of two jobs → share of time on each column
 
 
@@ -25,7 +25,7 @@ def fairest_with_pairs(
     speed: Floats, gpus: Floats, due: Floats, kind: Ints, beside: Floats, capacity: Floats, column_type: Ints,
     extra: bool = True,
 ) -> tuple[Floats, JobPairs, float]:  # fmt: skip
-    """Shares of jobs alone and of pairs that give everybody at least t · due; `kind` -1: shares with nobody."""
+    """Return shares of single jobs and of pairs that give every job at least t · due; kind -1 is never packed."""
     able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))
     shares = np.zeros(speed.shape)
     if not len(able):
@@ -45,6 +45,7 @@ def fairest_with_pairs(
 
 
 def worthwhile(speed: Floats, gpus: Floats, kind: Ints, count: Ints, beside: Floats) -> Pairs:
+    """Return the pairs of groups whose jobs do more together than one of them alone."""
     a, b = np.triu_indices(len(gpus))
     can = (kind[a] >= 0) & (kind[b] >= 0) & (gpus[a] == gpus[b]) & (gpus[a] >= 1) & ((a != b) | (count[a] > 1))
     a, b = a[can], b[can]
@@ -57,13 +58,13 @@ def worthwhile(speed: Floats, gpus: Floats, kind: Ints, count: Ints, beside: Flo
 
 
 def hand_out(ones: Ints, others: Ints, time: float, column: int, columns: int, handed: JobPairs) -> None:
-    """Split the time of two groups into pairs of their jobs: everybody of a group gets the same."""
+    """Distribute the time of two groups over pairs of their jobs, so that all jobs of a group get the same."""
 
     def give(a: int, b: int, amount: float) -> None:
         handed.setdefault((min(a, b), max(a, b)), np.zeros(columns))[column] += amount
 
     if ones is others or (len(ones) == len(others) and bool((ones == others).all())):
-        for i, a in enumerate(ones.tolist()):  # a ring: everybody with both neighbours
+        for i, a in enumerate(ones.tolist()):  # a ring: every job with both of its neighbours
             give(a, int(ones[(i + 1) % len(ones)]), time / len(ones))
         return
     i = j = 0
@@ -79,10 +80,10 @@ def hand_out(ones: Ints, others: Ints, time: float, column: int, columns: int, h
 
 
 class Turns(Walk):
-    """The plan of one round in the making: who leaves, who starts, who joins whom."""
+    """Builds the plan of one round: which jobs stop, which start, and which run on the GPUs of another."""
 
     def leave(self, rows: set[int], partner: dict[int, int]) -> None:
-        """Stop these jobs; GPUs that both of a pair leave are free."""
+        """Stop these jobs; GPUs of a pair are free when both of it stop."""
         for row in sorted(rows):
             self._stop(row)
             if partner.get(row, row) in rows and row < partner.get(row, row):
@@ -103,7 +104,7 @@ class Turns(Walk):
 
 
 def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
-    """Who has a turn, alone or in a pair, on GPUs of the column's type; who is in the right place stays there."""
+    """Plan a round: jobs with a turn run, alone or in a pair, on GPUs of the column's type; those in place stay."""
     jobs, nodes = view.jobs, view.nodes
     row_of = {int(job): row for row, job in enumerate(jobs.index)}
     units = [(row, row, ANYWHERE) for row in np.flatnonzero(jobs.gpus == 0).tolist()]
@@ -145,7 +146,7 @@ def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
 
 
 def where_they_are(view: View) -> tuple[dict[int, int], dict[int, tuple[int, int]], dict[int, int]]:
-    """Of every job that runs: its GPU type, the GPUs it is on (or itself, if it takes no whole one), its partner."""
+    """Return the GPU type, the GPUs (or the job itself, if it has no whole one) and the partner of running jobs."""
     type_of: dict[int, int] = {}
     place_of: dict[int, tuple[int, int]] = {}
     partner: dict[int, int] = {}
@@ -164,7 +165,7 @@ def where_they_are(view: View) -> tuple[dict[int, int], dict[int, tuple[int, int
 
 
 def best_fit(gpus: int, free: Ints) -> dict[int, int] | None:
-    """The node with the least room that is enough; else as few nodes as possible."""
+    """Choose the node with the least room that is enough, else as few nodes as possible; None if there is no room."""
     enough = np.flatnonzero(free >= gpus)
     if len(enough):
         return {int(enough[np.argmin(free[enough])]): gpus}

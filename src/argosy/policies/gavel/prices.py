@@ -1,15 +1,15 @@
-"""Shares for very many jobs on few GPU types, by prices instead of one large program.
+"""Shares for very many jobs on few GPU types, found by prices instead of one large linear program.
 
-Given what a GPU of each type costs, a job finds by itself the cheapest way to the speed it is due: one column for a
-part of the time, or two columns all the time. So a program of thousands of rows falls apart, and only the prices are to
-be found, one a type. They are dearest where all jobs together are hardest put, which tells whether everybody can have
-what he is due at all:
+Given what a GPU of each type costs, each job finds by itself the cheapest way to the speed it is due: one column for a
+part of the time, or two columns all the time. So a program of thousands of rows is decomposed, and only the prices have
+to be found, one for each type. The prices that make all jobs together most expensive tell whether every job can have
+what it is due at all:
 
-    z = max over prices p ≥ 0 with p · capacity = 1  of  Σ_m cost(m, p),     everybody can be served if z ≤ 1
+    z = max over prices p ≥ 0 with p · capacity = 1  of  Σ_m cost(m, p),     all jobs can be served if z ≤ 1
 
-Each answer to some prices is a way to serve everybody; the largest z is found by cutting planes through these, and a
-mixture of the same answers uses z of every type's capacity, at most (Dantzig and Wolfe, Decomposition principle for
-linear programs, 1960).
+The jobs' answer to any prices is a way to serve all of them; the largest z is found by cutting planes through these
+answers, and a mixture of the same answers uses at most z of every type's capacity (Dantzig and Wolfe, Decomposition
+principle for linear programs, 1960).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLOSE = 1e-6  # relative, of z and of what is due
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """Jobs (rows, each standing for `count` equal ones) and what there is for them."""
+    """Jobs (rows, each standing for `count` equal ones) and the GPUs that they share."""
 
     speed: Floats  # [row, column]
     gpus: Floats
@@ -38,7 +38,7 @@ class Market:
     column_type: Ints
 
     def answer(self, need: Floats, prices: Floats) -> tuple[Floats, Floats]:
-        """The cheapest shares at these prices that reach the speeds needed, and GPUs of each type for them."""
+        """Return the cheapest shares at these prices that reach the speeds needed, and the GPUs of each type used."""
         n, columns = self.speed.shape
         cost = prices[self.column_type]
         best, first, second = np.full(n, np.inf), np.zeros(n, np.int64), np.full(n, -1)
@@ -66,12 +66,12 @@ class Market:
         return share, self.used(share)
 
     def used(self, share: Floats) -> Floats:
-        """GPUs of each type that these shares take, on average over time."""
+        """Return how many GPUs of each type these shares use, on average over time."""
         by_column = (self.count * self.gpus) @ share
         return np.asarray(np.bincount(self.column_type, by_column, len(self.capacity)), np.float64)
 
     def spend(self, share: Floats) -> Floats:
-        """Shares with what they leave over given away, column by column, to those who do most with it."""
+        """Return shares to which unused time is added, column by column, for the jobs that do most with it."""
         share = share.copy()
         left = np.maximum(self.capacity - self.used(share), 0.0)
         slack = np.maximum(1.0 - share.sum(axis=1), 0.0)
@@ -89,7 +89,7 @@ class Market:
 
 
 class Auctioneer:
-    """Looks for the prices; what was found for one need is where the search for the next begins."""
+    """Searches for the prices; the search for one need begins at the prices found for the last."""
 
     def __init__(self, market: Market) -> None:
         self._market = market
@@ -98,7 +98,7 @@ class Auctioneer:
         self.share = np.zeros(market.speed.shape)
 
     def stress(self, need: Floats) -> float:
-        """z: the part of the capacity with which everybody can have the speed needed; inf if nothing would do."""
+        """Return z, the part of the capacity that gives every job the speed needed; inf where none does."""
         market = self._market
         if (need > market.speed.max(axis=1)).any() or not (market.capacity > 0).any():
             return np.inf
@@ -137,7 +137,7 @@ class Auctioneer:
 
 
 def largest(market: Market, need_at: Callable[[float], Floats], low: float, high: float) -> tuple[Floats, float]:
-    """Shares for the largest t in low..high whose needs, which rise with t, can be met; those at `low` can be."""
+    """Return shares for the largest t in low..high whose needs, which rise with t, can be met; those of `low` can."""
     auctioneer = Auctioneer(market)
     auctioneer.stress(need_at(low))
     best, at = auctioneer.share, low

@@ -1,15 +1,16 @@
-"""Gavel's policies without a program: first come, first served; AlloX; a part of the cluster for each job.
+"""Gavel's policies that need no linear program: first come, first served; AlloX; a part of the cluster for each job.
 
 Decision: FIFO gives jobs, in order of arrival, all the time on the GPU type where they are fastest among those with
-room, and nobody passes one that finds none; its agnostic form takes any type with room, and keeps it. AlloX places jobs
+room, and no job passes one that finds none; its agnostic form takes any type with room, and keeps it. AlloX places jobs
 on GPUs and in the queues of GPUs so that the sum of completion times is smallest, and starts the first of each queue;
-who has started goes on. Isolated gives every job an equal part of every GPU type.
+jobs that have started go on. Isolated gives every job an equal part of every GPU type.
 State used: demands, throughput profiles (not the agnostic ones); AlloX also the estimate of the time left.
-Parameters: as of the fair ones (gavel.py); AlloX: `alpha`, the fraction of waiting jobs, oldest first, to look at.
-Differences from the paper: AlloX knows no gangs; here one counts its GPU-time, and starts when it is first in the queue
-of a GPU of its type and enough others are free. AlloX looks at no more than the 300 jobs that wait longest, or as many
-as GPUs are free. FIFO and AlloX follow every arrival and end at once (with `authors`: at the begin of a round, not
-before `min_interval_s` have passed). The authors' agnostic FIFO draws a type and then does not use it; ours does.
+Parameters: as in fairness.py; AlloX: `alpha`, the fraction of waiting jobs, oldest first, to look at.
+Differences from the paper: AlloX has no gangs; here a gang counts with its GPU-time, and starts when it is first in the
+queue of a GPU of its type and enough others are free. AlloX looks at no more than the 300 jobs that have waited
+longest, or as many as GPUs are free. FIFO and AlloX react to every arrival and end at once (with `authors`: at the
+beginning of a round, not before `min_interval_s` have passed). The authors' agnostic FIFO draws a type and then does
+not use it; ours does.
 References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel; Le et al., AlloX: compute allocation in hybrid
 clusters, EuroSys'20.
 
@@ -63,7 +64,7 @@ class Sticky(Gavel):
         self.given: dict[int, int] = {}  # job → column
 
     def keep(self, problem: Problem) -> tuple[Floats, Floats]:
-        """The shares of those who have a type already, and the GPUs that are left."""
+        """Return the shares of jobs that have a type already, and the GPUs that are left."""
         share, room = np.zeros(problem.speed.shape), problem.capacity.copy()
         there = {}
         for m, job in enumerate(problem.index.tolist()):
@@ -141,7 +142,7 @@ class AlloX(Sticky, TimedGavel):
         return share
 
     def _assign(self, problem: Problem, rows: Ints, free: Ints) -> list[tuple[int, int]]:
-        """Jobs that are first on a GPU, and its column; the shortest ones, which are looked at first, come first."""
+        """Return the jobs that are first in the queue of a GPU, with its column, in order of arrival."""
         from scipy.optimize import linear_sum_assignment  # heavy: late
 
         n = len(rows)
@@ -150,16 +151,16 @@ class AlloX(Sticky, TimedGavel):
             depth = -(-n // int(free[t])) if free[t] else 0
             position += [k for k in range(1, depth + 1) for _ in range(int(free[t]))]
             column += [c] * (depth * int(free[t]))
-        slot_column, slot_position = np.array(column), np.array(position)
-        speed = problem.speed[rows][:, slot_column]
+        place_column, place_position = np.array(column), np.array(position)
+        speed = problem.speed[rows][:, place_column]
         work = (problem.gpus * problem.columns["left_s"])[rows][:, None]
-        cost = slot_position * work / np.maximum(speed, 1e-10) + problem.columns["age_s"][rows][:, None]
-        jobs, slots = linear_sum_assignment(cost)
-        # The same GPU of a type serves one job at each position: the one with the highest position begins.
+        cost = place_position * work / np.maximum(speed, 1e-10) + problem.columns["age_s"][rows][:, None]
+        jobs, places = linear_sum_assignment(cost)
+        # a GPU serves one job at each position, counted from the end: the job with the highest position begins
         firsts: dict[tuple[int, int], tuple[int, int]] = {}
         counts: dict[tuple[int, int], int] = {}
-        for job, slot in sorted(zip(jobs.tolist(), slots.tolist()), key=lambda pair: pair[1]):
-            c, k = int(slot_column[slot]), int(slot_position[slot])
+        for job, place in sorted(zip(jobs.tolist(), places.tolist()), key=lambda pair: pair[1]):
+            c, k = int(place_column[place]), int(place_position[place])
             gpu = counts.get((c, k), 0)
             counts[c, k] = gpu + 1
             firsts[c, gpu] = (int(rows[job]), c)

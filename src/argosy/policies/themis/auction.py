@@ -1,14 +1,14 @@
-"""The partial allocation mechanism: who gets how many of some equal units, and what it costs him.
+"""The partial allocation mechanism: an auction of equal units in which winners pay with a part of what they won.
 
 Every bidder hands in a table of sizes and values. The bundles maximise the product of all values, and a winner
-pays with a part of what he won: what his presence costs the others. So nobody gains by lying about his values.
+pays with a part of its bundle: what its presence costs the others. So no bidder gains by lying about its values.
 
     bundles = argmax Π_i V_i(g_i)   with   Σ g_i ≤ supply
     c_i     = Π_{j≠i} V_j(bundles) / Π_{j≠i} V_j(best bundles if i were not there)
 
-Bundles are exact: dynamic programming over bidders and units, on sums of logarithms. Where somebody has to go
-without anything of value, the product is 0 whatever is done; then as few as possible go without, and the product
-of the others counts.
+Bundles are exact: dynamic programming over bidders and units, on sums of logarithms. Where some bidder has to go
+without anything of value, the product is 0 in any case; then as few as possible go without, and the product of the
+others counts.
 
 References: Cole, Gkatzelis and Goel, Mechanism design for fair division: allocating divisible items without
 payments, EC'13.
@@ -32,17 +32,17 @@ LEAST_GAIN = 1e-9
 
 
 class Outcome(NamedTuple):
-    """What each bidder got."""
+    """What each bidder won."""
 
-    choices: Ints  # which of his options; 0: nothing
-    kept: Floats  # c: the part of his bundle that he keeps
+    choices: Ints  # which of its options; 0: nothing
+    kept: Floats  # c: the part of its bundle that it keeps
 
 
 def partial_allocation(supply: int, sizes: Ints, values: Floats) -> Outcome:
-    """Bundles and payments for bidders (rows) with these sizes and values (columns are options).
+    """Find bundles and payments for bidders (rows) with these sizes and values (columns are options).
 
-    Option 0 is to get nothing: its size is 0, and its value what he has anyway. Of equal bundles the earlier
-    bidder's counts.
+    Option 0 is to get nothing: its size is 0, and its value what the bidder has anyway. Between equal bundles the
+    earlier bidder wins.
     """
     logs = np.log(values, out=np.full(values.shape, WORTHLESS), where=values > 0)
     gains = logs - logs[:, :1]
@@ -59,16 +59,16 @@ def partial_allocation(supply: int, sizes: Ints, values: Floats) -> Outcome:
         option = int(chosen[i, left])
         if option:
             others = before[-1, supply] - gains[i, option]
-            without_him = float((before[i] + after[i + 1][::-1]).max())
-            choices[rows[i]], kept[rows[i]] = option, np.exp(min(others - without_him, 0.0))
+            without_it = float((before[i] + after[i + 1][::-1]).max())
+            choices[rows[i]], kept[rows[i]] = option, np.exp(min(others - without_it, 0.0))
             left -= int(sizes[i, option])
     return Outcome(choices, kept)
 
 
 def contenders(supply: int, sizes: Ints, gains: Floats) -> Ints:
-    """Bidders who can win, or would if one winner were not there.
+    """Return the bidders that can win, or would win if one winner were absent.
 
-    Of those who want one and the same size, no more than fit and one more.
+    Of bidders that want one and the same size, these are as many as fit, and one more.
     """
     rows = np.flatnonzero(gains.max(axis=1) > LEAST_GAIN)
     best = np.argmax(gains[rows], axis=1)
@@ -82,7 +82,7 @@ def contenders(supply: int, sizes: Ints, gains: Floats) -> Ints:
 
 
 def best_totals(supply: int, sizes: Ints, gains: Floats) -> tuple[Floats, NDArray[np.int8]]:
-    """The largest sum of gains of the first i bidders within p units, and what bidder i then takes."""
+    """Return the largest sum of gains of the first i bidders within p units, and the option bidder i then takes."""
     totals, chosen = np.zeros((len(sizes) + 1, supply + 1)), np.zeros((len(sizes), supply + 1), np.int8)
     compiled_fill()(totals, chosen, np.ascontiguousarray(sizes), np.ascontiguousarray(gains))
     return totals, chosen

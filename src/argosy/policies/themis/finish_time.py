@@ -1,4 +1,4 @@
-"""Finish-time fairness: how late a job is compared with a fair share of the cluster, and what GPUs would change.
+"""Finish-time fairness: how late a job finishes compared with a fair share of the cluster, and what GPUs would change.
 
     ρ(g) = T_shared(g) / T_ideal
     T_shared(g) = age + left / speed(g, placement)
@@ -18,7 +18,7 @@ from argosy.policies.common.demands import size_range
 
 Bools = NDArray[np.bool_]
 UNKNOWN_S = 3600.0  # duration of a job when no estimate is known at all
-LEAST_S = 1.0  # shorter times are not told apart
+LEAST_S = 1.0  # shorter times count as this
 
 
 class Claims(NamedTuple):
@@ -42,15 +42,15 @@ class Claims(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """GPUs to be had, by type."""
+    """The GPUs that are auctioned, by type."""
 
     gpus: Ints
-    on_a_node: Ints  # the most that lie together
+    on_a_node: Ints  # the most on one node
     in_a_rack: Ints
 
     @classmethod
     def of(cls, view: View, rows: Ints, types: int) -> Pool:
-        """What is free or held by these jobs, on nodes that are open to everybody."""
+        """Collect the GPUs that are free or held by these jobs, on nodes that no queue has reserved."""
         nodes = view.nodes
         free = nodes.free.copy()
         for row in rows.tolist():
@@ -65,19 +65,19 @@ class Pool(NamedTuple):
         return cls(gpus, on_a_node, in_a_rack)
 
     def level(self, gpu_type: int, gpus: Ints) -> Ints:
-        """The widest boundary that so many GPUs have to cross."""
+        """Return the widest boundary that so many GPUs have to cross: 0 island, 1 node, 2 rack, 3 cluster."""
         wide = (gpus > 1) * 1 + (gpus > self.on_a_node[gpu_type]) + (gpus > self.in_a_rack[gpu_type])
         return np.asarray(wide, np.int64)
 
 
 def time_shared(age_s: Floats, left_s: Floats, fast: Floats) -> Floats:
-    """Age at the end of a job that goes on at this speed; inf where it makes no progress."""
+    """Return a job's age at its end if it goes on at this speed; inf where it makes no progress."""
     never = np.full(np.broadcast_shapes(left_s.shape, fast.shape), np.inf)
     return np.asarray(np.maximum(age_s + np.divide(left_s, fast, out=never, where=fast > 0), LEAST_S))
 
 
 def speed(view: View, rows: Ints, gpu_type: int, gpus: Ints, level: Ints) -> Floats:
-    """Seconds of reference work per second."""
+    """Return the seconds of reference work that jobs do per second."""
     jobs = view.jobs
     rate = view.profile.rate(jobs.kind[rows], gpu_type, gpus, level)
     servers = jobs.ps_kind[rows]
@@ -88,14 +88,14 @@ def speed(view: View, rows: Ints, gpu_type: int, gpus: Ints, level: Ints) -> Flo
 
 
 def options(low: Ints, high: Ints, most: int, count: int) -> Ints:
-    """Sizes to bid for: nothing, then from the smallest to the largest, `count` in all if they differ."""
+    """Return the sizes to bid for: 0, then `count` from the smallest to the largest (one where they are equal)."""
     steps = np.linspace(0.0, 1.0, count if (high > low).any() else 1)
     grid = np.rint(low[:, None] * (high / low)[:, None] ** steps).astype(np.int64)
     return np.concatenate([np.zeros((len(low), 1), np.int64), np.minimum(grid, most)], axis=1)
 
 
 def looked_up(names: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
-    """Values by name; names are sorted."""
+    """Look up values by name; names are sorted, and names without a value have `otherwise`."""
     if not len(names):
         return np.full(len(wanted), otherwise)
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)

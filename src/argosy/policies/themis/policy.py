@@ -1,19 +1,19 @@
-"""Themis: GPUs on lease, auctioned among those who would finish latest compared with a fair share.
+"""Themis: GPUs are leased, by auction among the applications that would finish latest compared with a fair share.
 
 Decision: GPUs that are free or whose lease is over are auctioned. Only the worst 1 − f of the applications may
 bid (of those with a job that holds no lease). An application bids for one of its jobs, with a table: so many GPUs,
 such a ρ. The partial allocation mechanism (auction.py) finds the bundles that maximise the product of all 1/ρ,
 and withholds a part of each as payment. What is left goes first to the applications outside the auction (to those
-that run already, then to the others in random order), last to the losers. What is won is leased; a lease that runs
-is never taken. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or if nobody else needs
-them; then it has no lease.
+that run already, then to the others in random order), last to the losers. What is won is leased; a running lease is
+never taken away. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or if no other job needs
+them; in that case it has no lease.
 State used: expected durations, the performance profile, who holds what where, and the number of competing
 applications, averaged over the life of each.
 Parameters: `f`, the share of applications left out of an auction (larger: fairer, less efficient); `lease_s`;
 `finish`, when an application of several jobs is done: with its `last`, as where all jobs of a trace run to their end,
 or with its `first`, as in the paper, where the best of a search ends the rest.
 Differences from the paper: an application that gets nothing is taken to wait for one more lease and then to run at
-its smallest size; with the paper's ρ = ∞ every product would be 0 as soon as one goes without. A gang can not give
+its smallest size; with the paper's ρ = ∞ every product would be 0 as soon as one goes without. A gang cannot give
 up some of its GPUs: where the part it may keep, ⌊c · bundle⌋, is less than its smallest size, it keeps that size
 and pays by a shorter lease. Leases end one by one, so GPUs for a large gang would never come up together, and the
 product favours many small ones: the worst bidder that gets nothing is promised the GPUs whose leases end next,
@@ -44,7 +44,7 @@ from argosy.seeding import stream
 FINISHES = ("first", "last")
 BID_SIZES = 8
 SLACK = 1e-6
-PROMISED, WINNER, STAYS, OUTSIDE, LOSER = 0.5, 1.0, 2.0, 3.0, 4.0  # order of service; a running lease has 0
+PROMISED, WINNER, STAYS, OUTSIDE, LOSER = 0.5, 1.0, 2.0, 3.0, 4.0  # ranks; a job with a running lease has 0
 NOBODY = -1
 MEMORY = {"auctions": int, "seen_s": float, "app_s": float, "apps": np.int64, "since_s": float, "since_app_s": float,
           "leased": np.int64, "until": float, "promised": int, "due_s": float}  # fmt: skip
@@ -53,7 +53,7 @@ MEMORY = {"auctions": int, "seen_s": float, "app_s": float, "apps": np.int64, "s
 @register("themis", "leases auctioned among those furthest behind their fair share", "Mahajan et al., NSDI'20")
 class Themis(Policy):
     uses = frozenset({"demand", "placement", "estimate", "profile", "nodes"})
-    preemptive = True  # but a running lease stands before everybody else
+    preemptive = True  # but jobs with a running lease come first
     seeded = True
 
     def __init__(self, f: float = 0.8, lease_s: float = 1200.0, finish: str = "last") -> None:
@@ -71,7 +71,7 @@ class Themis(Policy):
         self._seen_s, self._app_s = 0.0, 0.0  # the last decision; applications × seconds until then
         self._apps, self._since_s, self._since_app_s = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._leased, self._until = np.zeros(0, np.int64), np.zeros(0)
-        self._promised, self._due_s = NOBODY, 0.0  # a loser who comes first next time, and when that is
+        self._promised, self._due_s = NOBODY, 0.0  # the job that comes first next time, and when that is
 
     def rank(self, view: View) -> Floats:
         jobs = view.jobs
@@ -108,7 +108,7 @@ class Themis(Policy):
                 lease_s[row] = self.lease_s * min(kept / claims.low[row], 1.0)
                 if not runs[row]:
                     self._wanted[row] = 1 << gpu_type
-            if (key == PROMISED).any():  # nobody else takes what it waits for
+            if (key == PROMISED).any():  # no other job takes what it waits for
                 self._workers[open_ & ~runs & (key >= OUTSIDE)] = 0
             losers = bidders[key[bidders] >= LOSER]
             self._promise(view, claims, left, losers, until)
@@ -127,7 +127,7 @@ class Themis(Policy):
         return float(self._until.min()) if view.waiting and len(self._until) else None
 
     def _competitors(self, now: float, apps: Ints) -> Floats:
-        """How many applications there were, on average over the life of each of these."""
+        """Return how many applications there were, on average over the life of each of these."""
         self._app_s += len(self._apps) * (now - self._seen_s)
         self._seen_s = now
         since_s = looked_up(self._apps, self._since_s, apps, now)
@@ -139,7 +139,7 @@ class Themis(Policy):
         return np.asarray(np.maximum(average, 1.0))
 
     def _rho(self, view: View, claims: Claims, open_: Bools) -> Floats:
-        """Of each job as things are: with its lease, or after one more lease of waiting."""
+        """Return ρ of each job as things are: with its lease, or after waiting for one more lease."""
         gpus = np.where(open_, claims.low, self._workers)
         level = np.where(open_, (gpus > 1) * 1, view.jobs.level)
         rows = np.arange(len(gpus))
@@ -147,7 +147,7 @@ class Themis(Policy):
         return time_shared(claims.age_s + open_ * self.lease_s, claims.left_s, fastest) / claims.ideal_s
 
     def _bidders(self, app: Ints, rho: Floats, open_: Bools, apps: int) -> tuple[Ints, Floats]:
-        """The job for which each of the worst applications bids, worst first; and the ρ that it has anyway."""
+        """Return the job for which each of the worst applications bids, worst first, and the ρ that it has anyway."""
         sign = 1.0 if self.finish == "first" else -1.0
         rows = np.flatnonzero(open_)
         rows = rows[np.lexsort((rows, sign * rho[rows], app[rows]))]
@@ -163,7 +163,7 @@ class Themis(Policy):
     def _auction(
         self, view: View, claims: Claims, pool: Pool, left: Ints, rows: Ints, have: Floats
     ) -> list[tuple[int, int, int, float]]:
-        """Winners: (row, GPU type, GPUs, the part of them that is kept); `left` is what nobody won."""
+        """Return winners as (row, GPU type, GPUs, the part of them that is kept); `left` becomes what nobody won."""
         won: list[tuple[int, int, int, float]] = []
         low = claims.low[rows]
         accepted = accepts(view, rows, self._types)
@@ -190,7 +190,7 @@ class Themis(Policy):
                     left[t] -= gpus
 
     def _promise(self, view: View, claims: Claims, left: Ints, losers: Ints, until: Floats) -> None:
-        """Find the worst bidder who got nothing, and when there will be room for it."""
+        """Promise GPUs to the worst bidder that got nothing, for the time when there will be enough."""
         if self._promised != NOBODY:
             return
         accepted = accepts(view, losers, self._types)
@@ -206,14 +206,14 @@ class Themis(Policy):
                     return
 
     def _keep_promise(self, view: View, claims: Claims, key: Floats, left: Ints, lease_s: Floats) -> None:
-        """When it is due, the job that was promised GPUs comes before all bidders."""
+        """Let the job that was promised GPUs come before all bidders, when the promise is due."""
         rows = np.flatnonzero((view.jobs.index == self._promised) & (view.jobs.state != 1))
         if not len(rows):
             self._promised = NOBODY
         elif self._due_s <= view.now:
             row, low = int(rows[0]), int(claims.low[rows[0]])
             fitting = np.flatnonzero(accepts(view, rows, self._types)[:, 0] & (low <= left))
-            if not len(fitting) or view.now > self._due_s + self.lease_s:  # nodes failed, or it can not be placed
+            if not len(fitting) or view.now > self._due_s + self.lease_s:  # nodes failed, or it cannot be placed
                 self._promised = NOBODY
                 return
             key[row], self._workers[row], lease_s[row] = PROMISED, low, self.lease_s
@@ -229,5 +229,5 @@ class Themis(Policy):
 
 
 def accepts(view: View, rows: Ints, types: int) -> Bools:
-    """Which GPU types (rows) these jobs (columns) accept."""
+    """Return which GPU types (rows) these jobs (columns) accept."""
     return np.asarray(view.jobs.types[rows] >> np.arange(types)[:, None] & 1 == 1)

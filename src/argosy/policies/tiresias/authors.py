@@ -1,15 +1,15 @@
-"""The rules of the simulator that Tiresias' authors published, to the letter.
+"""The exact rules of the simulator that Tiresias' authors published.
 
-They hold in its world only: whole seconds, no overheads, GPUs that are counted and not placed, rigid jobs. Both
-schedules go through a list that is kept from one event to the next, let everybody run for whom enough GPUs are
-left, and stop the others. Two things differ from the paper and are kept:
+They make sense in its world only: whole seconds, no overheads, GPUs that are counted and not placed, rigid jobs. Both
+schedules go through a list that is kept from one event to the next, run every job for which enough GPUs are left, and
+stop the others. Their differences from the paper are reproduced:
 
 - *dlas-gpu*: a job is moved down at most one queue at a time, to the end of it, and only when something happens;
   the next look is due in ⌊(limit − seconds run) / GPUs⌋ seconds, which for gangs is late. After each event every
   queue puts its running jobs first.
 - *gittins*: no queues, decisions at arrivals and ends only; the age of a running job is in GPU-seconds, that of a
   waiting one in seconds. The index has a fixed quantum, sums whole samples instead of what is left of them, and
-  divides by whole numbers. (As published the list is sorted worst first; here the best is first.)
+  divides by whole numbers. (As published, the list is sorted with the worst job first; here the best is first.)
 
 References: github.com/SymbioticLab/Tiresias, simulator/run_sim.py.
 """
@@ -31,7 +31,7 @@ SLACK = 1e-6  # against rounding, in GPUs and seconds
 
 
 class KeptList:
-    """Jobs in an order that is kept from one event to the next, and what is known of them."""
+    """Jobs in an order that is kept from one event to the next, with the queue of each."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}  # job → queue, place
@@ -50,10 +50,11 @@ class KeptList:
         return np.where(runs, place, place + n).astype(np.float64)
 
     def arrange(self, view: View, queue: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """Queue of each job and the order of all; newcomers have the place -1."""
+        """Return the queue of each job and the order of all; new jobs have the place -1."""
         raise NotImplementedError
 
     def next_look(self, view: View, queue: Ints, runs: NDArray[np.bool_]) -> float | None:
+        """Return when to decide again if nothing happens before."""
         return None
 
     def state(self) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class KeptList:
 
 
 class AuthorsQueues(KeptList):
-    """dlas-gpu."""
+    """The authors' schedule dlas-gpu."""
 
     def __init__(self, limits: Floats) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class AuthorsQueues(KeptList):
 
 
 class AuthorsGittins(KeptList):
-    """gittins, best first."""
+    """The authors' schedule gittins, with the best job first."""
 
     def __init__(self, samples: Floats) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class AuthorsGittins(KeptList):
 
 
 def authors_index(samples: Floats) -> tuple[Floats, Floats]:
-    """Sorted samples, and the index for ages below each of them, and at last for those beyond all."""
+    """Return sorted samples, and the index for ages below each of them and, as the last entry, beyond all of them."""
     data = np.sort(np.floor(samples))
     n = len(data)
     sums = np.concatenate([[0.0], np.cumsum(data)])
@@ -117,11 +118,12 @@ def authors_index(samples: Floats) -> tuple[Floats, Floats]:
 
 
 def seconds(executed_s: Floats) -> Floats:
+    """Return whole seconds, as the authors' simulator counts them."""
     return np.asarray(np.floor(executed_s + SLACK))
 
 
 def who_runs(view: View, order: Ints) -> NDArray[np.bool_]:
-    """Everybody, in this order, for whom enough GPUs are left."""
+    """Return which jobs run: every one, in this order, for which enough GPUs are left."""
     gpus = view.jobs.gpus[order].tolist()
     left = view.free_gpus + float(view.jobs.held.sum()) + SLACK
     runs = np.zeros(len(order), np.bool_)

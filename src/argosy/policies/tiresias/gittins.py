@@ -7,7 +7,7 @@ one more quantum D, per unit of service that this is expected to take. A job wit
 
 Let s_1 ≤ … ≤ s_n be the samples, i the number of those ≤ a and A(x) = Σ min(s, x). Then G(a, D) is a slope,
 (k − i) / (A(a + D) − A(a)) where k samples are ≤ a + D. The best quantum ends at a sample, and the best slope is
-the tangent from (A(a), i) to the upper hull of the points (A(s_k), k) behind it.
+the tangent from (A(a), i) to the upper hull of the points (A(s_k), k) after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 class Gittins:
-    """The index for any number of ages at once; 0 beyond the largest sample, where nothing is known."""
+    """Computes the index for many ages at once; it is 0 beyond the largest sample, where nothing is known."""
 
     def __init__(self, samples: ArrayLike) -> None:
         found = np.asarray(samples, np.float64)
@@ -34,20 +34,20 @@ class Gittins:
         self.samples.cumsum(out=self._sums[1:])
 
     def within(self, ages: Floats, quanta: Floats) -> Floats:
-        """G(a, D); ∞ is a quantum, too."""
+        """Return G(a, D) for ages a and quanta D, which may be ∞."""
         index = np.empty(len(ages))
         compiled(index_within)(self.samples, self._sums, ages, quanta, index)
         return index
 
     def best(self, ages: Floats) -> Floats:
-        """G(a), the maximum over all quanta."""
+        """Return G(a), the maximum over all quanta."""
         index = np.empty(len(ages))
         compiled(index_at_best)(self.samples, self._sums, *self._hull, ages, index)
         return index
 
     @cached_property
     def _hull(self) -> tuple[Floats, Ints]:
-        """A(s_k) of each sample, and which sample follows it on the upper hull of its point and all behind it."""
+        """Return A(s_k) of each sample, and which sample follows it on the upper hull of its point and later ones."""
         n = len(self.samples)
         points = self._sums[1:] + np.arange(n - 1, -1, -1) * self.samples
         following = np.empty(n, np.int64)
@@ -57,7 +57,7 @@ class Gittins:
 
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Loops over jobs and samples, at each decision: NumPy would take ten times as long."""
+    """Compile a function that loops over jobs and samples at each decision: NumPy would take ten times as long."""
     found: Callable[..., Any] = import_module("numba").njit(cache=True, error_model="numpy")(function)
     return found
 
@@ -75,7 +75,7 @@ def index_within(samples: Floats, sums: Floats, ages: Floats, quanta: Floats, in
 
 
 def link_hull(points: Floats, following: Ints) -> None:
-    """From the last point to the first; nothing (-1) follows the last."""
+    """Link the points of the upper hulls, from the last point to the first; nothing (-1) follows the last."""
     n = len(points)
     for k in range(n - 1, -1, -1):
         near = k + 1 if k + 1 < n else -1

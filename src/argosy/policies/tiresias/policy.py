@@ -1,15 +1,15 @@
-"""Tiresias: queues of attained GPU-time, so that short jobs overtake long ones though nobody knows which is which.
+"""Tiresias: queues of attained GPU-time, so that short jobs overtake long ones though durations are not known.
 
 Decision: which jobs run. A job begins in the top queue and moves down when its GPUs × seconds reach the queue's
-limit. Better queues come first; inside a queue the running jobs do, so that nobody is preempted by a peer. Among
-those, tiresias-las serves the one that started first (or, if it never ran, arrived first), and
-tiresias-gittins the one with the highest Gittins index among past jobs' lengths. Jobs that do not fit are passed
-over. Where: models with one dominating tensor on as few nodes as possible, others anywhere.
+limit. Better queues come first; inside a queue running jobs come first, so that no job is preempted by one of its own
+queue. Among those, tiresias-las serves the one that started first (or, if it never ran, arrived first), and
+tiresias-gittins the one with the highest Gittins index, given the lengths of past jobs. Jobs that do not fit are passed
+over. Models with one dominating tensor are placed on as few nodes as possible, others anywhere.
 State used: GPU-time, run and waiting times, who runs, model names; for tiresias-gittins the GPU-times of ended jobs.
 Parameters: `limits`, of all queues but the last, in GPU-seconds; `promote`, PROMOTEKNOB: a job that has waited this
 many times as long as it ran starts again in the top queue (0: never); `pack_limit`, the skew above which a model is
-consolidated; `unknown_skew`, that of models without a known one (negative: consolidated where possible, but they
-never wait for it); `authors`, the rules of the authors' simulator instead (see authors.py; for
+consolidated; `unknown_skew`, the skew of models that are not in the table (negative: they are consolidated where
+possible, but never wait for it); `authors`, the rules of the authors' simulator instead (see authors.py; for
 `Settings.ideal()` and whole seconds).
 For tiresias-gittins also: `history`, a file of GPU-times of earlier jobs (one a line, below a heading or not);
 `window`, how many of the latest ended jobs count beside those; `least`, with fewer samples the order is that
@@ -44,11 +44,11 @@ SKEWS = {  # largest tensor / model size
     "resnet50": 0.112, "resnet101": 0.075, "resnet152": 0.060, "inception4": 0.044, "inceptionv4": 0.044,
 }  # fmt: skip
 ENDS = ("finish", "fail", "kill")
-NEW_SHARE = 0.02  # of the samples: so many new ones, and the index is computed anew
+NEW_SHARE = 0.02  # the index is computed again when new samples are this share of all
 
 
 class Tiresias(Policy):
-    """What both have in common: queues, promotion, places."""
+    """What both policies have in common: queues, promotion, placement."""
 
     uses = frozenset({"demand", "service", "placement"})
     preemptive = True
@@ -136,7 +136,7 @@ class TiresiasGittins(Tiresias):
     def reset(self, context: Context) -> None:
         super().reset(context)
         self._ended = np.zeros(0)  # GPU-times that count, latest last
-        self._fresh: list[float] = []  # those that came since
+        self._fresh: list[float] = []  # those that were added since the index was computed
         self._learn()
 
     def _authors_rules(self) -> KeptList:
@@ -146,7 +146,7 @@ class TiresiasGittins(Tiresias):
         if self._theirs is not None:
             return self._theirs.rank(view)
         if not view.waiting:
-            return view.jobs.attained  # everybody runs: no order makes a difference
+            return view.jobs.attained  # all jobs run: no order makes a difference
         key: Floats
         key, group, age = self._queues.arrange(view)
         if len(self._gittins.samples) < self.least:
@@ -160,7 +160,7 @@ class TiresiasGittins(Tiresias):
         return np.asarray(2.0 * group + 1.0 / index)
 
     def on_event(self, event: Event) -> None:
-        """Learn how long jobs are."""
+        """Learn from the GPU-time of a job that has ended."""
         if event.kind not in ENDS or self._theirs is not None:
             return
         self._fresh.append(event.info)
@@ -184,22 +184,22 @@ class TiresiasGittins(Tiresias):
 
 
 def numbers(policy: str, name: str, text: str) -> Floats:
-    """Numbers from a list with commas."""
+    """Parse a list of numbers with commas between them."""
     try:
         return np.array([float(part) for part in text.split(",") if part.strip()])
     except ValueError:
-        raise InputError(f"{policy}: {name} must be numbers with commas between, are {text!r}") from None
+        raise InputError(f"{policy}: {name} must be numbers separated by commas, are {text!r}") from None
 
 
 def read_samples(policy: str, file: str) -> Floats:
-    """One GPU-time a line; the first line may be a heading."""
+    """Read a file with one GPU-time on each line; the first line may be a heading."""
     path = Path(file)
     if not path.is_file():
-        raise InputError(f"{policy}: no file {file!r} for history")
+        raise InputError(f"{policy}: the history file {file!r} does not exist")
     lines = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
     if lines and not lines[0].replace(".", "", 1).isdigit():
         lines = lines[1:]
     found = numbers(policy, f"the lines of {file}", ",".join(lines))
     if not (len(found) and np.all(np.isfinite(found)) and np.all(found >= 0)):
-        raise InputError(f"{policy}: history {file!r} must hold GPU-seconds ≥ 0, one a line")
+        raise InputError(f"{policy}: history {file!r} must hold GPU-seconds ≥ 0, one on each line")
     return found

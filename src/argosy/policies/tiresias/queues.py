@@ -1,6 +1,6 @@
-"""The queues of Tiresias: who is in which, in what order, and when that changes next.
+"""The queues of Tiresias: which job is in which, in what order, and when that changes next.
 
-One pass over the jobs, compiled: a policy that is asked at each arrival and end has no time for a chain of
+It is one compiled pass over the jobs: a policy that is asked at each arrival and end has no time for a chain of
 small array operations. Jobs are remembered by their index, in the columns of one matrix.
 """
 
@@ -17,12 +17,12 @@ from argosy.policies.tiresias.gittins import compiled
 
 Floats = NDArray[np.float64]
 
-ENTERED = 0  # the top queue: when it was submitted, or promoted
-BEGAN = 1  # the first run since then; -1 if there was none
+ENTERED = 0  # when it entered the top queue: when it was submitted, or promoted
+BEGAN = 1  # when its first run since then began; -1 if there was none
 EXECUTED0, ATTAINED0 = 2, 3  # seconds and GPU-seconds that it had then
 REMEMBERED = 4
-INDEX, SUBMITTED, GPUS, ATTAINED, EXECUTED_S, STARTED, STATE = range(7)  # columns that are looked at
-KEY, GROUP, AGE = range(7, 10)  # and those that are filled
+INDEX, SUBMITTED, GPUS, ATTAINED, EXECUTED_S, STARTED, STATE = range(7)  # columns that are read
+KEY, GROUP, AGE = range(7, 10)  # columns that are filled in
 COLUMNS = 10
 SLACK_GPU_S = 1e-4  # a limit counts as reached this far before it, against rounding
 SLACK_S = 1e-6
@@ -30,7 +30,7 @@ LEAST_LOOK_S = 1.0  # how soon a job that still runs is looked at again, lest it
 
 
 class Queues:
-    """Jobs by attained service since they entered the top queue."""
+    """Queues of jobs by attained service since they entered the top queue."""
 
     def __init__(self, limits: Floats, promote: float) -> None:
         self._limits, self._promote = limits, promote
@@ -38,11 +38,11 @@ class Queues:
         self._columns = np.zeros((COLUMNS, 0))
         self._arrange = compiled(arrange)
         self._wake = np.inf
-        self._guess = -1.0  # when a job will leave its queue if it starts now, should that be the next thing to happen
+        self._guess = -1.0  # when a job would leave its queue if it starts now, where that is the next thing to happen
         self._seen = (0, 0, 0)  # number of jobs, running jobs and free GPUs at the last decision
 
     def arrange(self, view: View) -> Floats:
-        """Three rows: key, group and age of each job, valid until the next call.
+        """Return three rows, the key, group and age of each job; they are valid until the next call.
 
         The groups are the running and the waiting jobs of the top queue, those of the next one, and so on. The key
         is the group, then the earlier start (or arrival, if it never ran).
@@ -57,7 +57,7 @@ class Queues:
         if self._promote:
             columns[EXECUTED_S, :n] = jobs.executed_s
         seen = (n, view.running, view.free_gpus)
-        # woken for a job that waits as before: nobody started, and if nothing has changed, nobody does now
+        # woken for a job that still waits: none has started, and if nothing has changed, none does now
         quiet = view.now == self._guess and seen == self._seen
         wake, maybe = self._arrange(view.now, seen[2], quiet, self._promote, self._limits, n, columns, self._memory)
         if wake < 0:
@@ -67,7 +67,7 @@ class Queues:
         return columns[KEY:, :n]
 
     def wake_at(self, view: View) -> float | None:
-        """When the next job leaves its queue, if anybody waits for that."""
+        """Return when the next job leaves its queue, if some job waits for that."""
         if not view.waiting or self._wake == inf:
             return None
         return max(self._wake, nextafter(view.now, inf))
@@ -99,10 +99,10 @@ def arrange(
 ) -> tuple[float, float]:  # fmt: skip
     """Fill in key, group and age; return when the next job leaves its queue, and the same for jobs that may start.
 
-    A job that leaves its queue makes a difference only to those who wait in that queue: until then they are not
-    served before it. So nothing is due in queues where nobody waits, or may wait after this decision. A waiting job
-    may start if there is room beside all running jobs of its own and better queues; jobs of worse ones may then have
-    to wait. The first time is negative if the memory is too small.
+    A job that leaves its queue matters only to the jobs that wait in that queue: until then they are not served before
+    it. So nothing is due in queues where no job waits, or may wait after this decision. A waiting job may start if
+    there is room beside all running jobs of its own and better queues; jobs of worse queues may then have to wait. The
+    first time is negative if the memory is too small.
     """
     last = len(limits)
     room = np.zeros(last + 1)  # GPUs that the jobs of each queue hold, then those open to it
