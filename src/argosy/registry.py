@@ -1,4 +1,4 @@
-"""Names to things, by decorator: policies, placers, importers … with did-you-mean and entry points."""
+"""Registries of policies, placers, importers and the like: names given by decorators or by entry points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokenPlugin:
     """An entry point of another distribution that could not be used, and why."""
 
     name: str
-    distribution: str  # as pip knows it; empty if the entry point does not tell
+    distribution: str  # its name in pip; empty if the entry point does not tell
     version: str
     reason: str
 
@@ -36,9 +36,11 @@ class BrokenPlugin:
 
 
 class Registry(Generic[T]):
-    """A set of named things. Modules of `package` are imported on first use, so registering takes one new file.
+    """A set of named things of one kind.
 
-    Entry points of `group` bring those of other distributions. `check` raises where one is not what it should be.
+    All modules of `package` are imported on first use, so that a new file there is enough to register something. Of its
+    sub-packages only the `__init__` is imported: it imports the modules that register something. Entry points of
+    `group` add things from other distributions, and `check` raises if one of those is not of the right kind.
     """
 
     def __init__(
@@ -55,28 +57,30 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def add(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers a thing under a name."""
+
         def decorate(thing: T) -> T:
             if name in self._things and self._things[name] is not thing:
-                raise InputError(f"two {self.kind} entries are named {name!r}")
+                raise InputError(f"there are two {self.kind} entries named {name!r}")
             self._things[name] = thing
             return thing
 
         return decorate
 
     def also(self, other: str, name: str) -> None:
-        """Another name for a thing, which is understood but not listed."""
+        """Register another name for a thing, which is understood but not listed."""
         self._other_names[other] = name
 
     @property
     def broken(self) -> tuple[BrokenPlugin, ...]:
-        """Plugins that were left out."""
+        """The entry points that could not be used."""
         self._load()
         return tuple(self._broken.values())
 
     def _load(self) -> None:
         if self._loaded:
             return
-        self._loaded = True  # a module that looks something up while it is imported finds what is there so far
+        self._loaded = True  # a module that looks something up while it is imported finds what is registered so far
         try:
             if self._package:
                 package = import_module(self._package)
@@ -90,7 +94,7 @@ class Registry(Generic[T]):
             raise
 
     def _load_plugin(self, point: EntryPoint) -> None:
-        """What others wrote may fail in any way, and then it is left out: commands that do not need it go on."""
+        """Load an entry point. It may fail in any way, and is then left out: commands that do not need it go on."""
         before = dict(self._things), dict(self._other_names)
         try:
             thing = point.load()
@@ -100,7 +104,7 @@ class Registry(Generic[T]):
             self._things[point.name] = thing
         except KeyboardInterrupt:
             raise
-        except BaseException as problem:  # also SystemExit, of a module that takes itself for a program
+        except BaseException as problem:  # also SystemExit, raised by a module that acts as a program
             self._things, self._other_names = before
             self._leave_out(point, problem)
 
@@ -108,7 +112,7 @@ class Registry(Generic[T]):
         dist = point.dist
         broken = BrokenPlugin(point.name, dist.name if dist else "", dist.version if dist else "", _in_words(problem))
         self._broken[point.name] = broken
-        if multiprocessing.parent_process() is None:  # worker processes would say it again
+        if multiprocessing.parent_process() is None:  # worker processes would repeat the warning
             text = f"{self.kind} {point.name!r} of {broken.origin} is left out: {broken.reason}"
             warnings.warn(f"{text}\n  → repair or remove it: {broken.remedy}", PluginWarning, stacklevel=4)
 
@@ -144,7 +148,7 @@ class Registry(Generic[T]):
 
 
 def _in_words(problem: BaseException) -> str:
-    """The first line of what it says."""
+    """Return the first line of an error's message."""
     said = next(iter(str(problem).splitlines()), "")
     if isinstance(problem, SystemExit):
         return f"it ends the program: {said}"

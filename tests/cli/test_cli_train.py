@@ -166,7 +166,7 @@ def test_hostile_weights_are_refused(argosy: Argosy, tmp_path: Path, content: by
     for policy in ("dl2@w.safetensors", "dl2+:weights=w.safetensors"):
         answer = argosy("compare", "--scenario", "tiny.yaml", "-p", policy)
         assert answer.code == 2
-        assert "w.safetensors: the file of weights is damaged, or none" in answer.err
+        assert "w.safetensors: the file is damaged, or not a file of weights" in answer.err
     assert not (tmp_path / "sprung").exists()
 
 

@@ -83,5 +83,5 @@ def test_a_class_that_is_not_there(tmp_path: Path, spec: str) -> None:
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(InputError, match=r"no policy file 'nowhere/mine\.py'"):
+    with pytest.raises(InputError, match=r"the policy file 'nowhere/mine\.py' does not exist"):
         create("nowhere/mine.py:Mine")

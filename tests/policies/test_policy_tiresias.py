@@ -293,7 +293,7 @@ def test_a_restart_makes_no_difference(spec: str) -> None:
         ("tiresias-gittins:window=0", "window must be ≥ 1"),
         ("tiresias-gittins:least=0", "least must be ≥ 1"),
         ("tiresias-gittins:quantum=small", "quantum must be 'limit' or 'best'"),
-        ("tiresias-gittins:history=nowhere.csv", "no file 'nowhere.csv'"),
+        ("tiresias-gittins:history=nowhere.csv", "'nowhere.csv' does not exist"),
         ("tiresias-gittins:authors=true", "needs history=FILE"),
     ],
 )

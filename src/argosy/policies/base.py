@@ -1,4 +1,4 @@
-"""What a policy is: it orders, sizes and places jobs, and says what it looks at.
+"""The interface of policies, which order, size and place jobs, and declare what they look at.
 
 Most policies implement `rank` and nothing else. The mechanism does the rest: gang admission, back-fill, preemption,
 resizing, placement. A policy that decides everything itself implements `plan`.
@@ -29,9 +29,9 @@ Ints = NDArray[np.int64]
 
 
 def check_class(thing: object) -> None:
-    """Refuse what cannot be registered as a policy."""
+    """Raise PolicyError if a thing cannot be registered as a policy."""
     if not (isinstance(thing, type) and issubclass(thing, Policy)):
-        raise PolicyError(f"{thing!r} is no policy class")
+        raise PolicyError(f"{thing!r} is not a class derived from argosy.policies.base.Policy")
     unknown = thing.uses - set(INFORMATION)
     if unknown:
         raise PolicyError(f"it uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
@@ -42,7 +42,7 @@ POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each job of the view should get now; 0 workers means: not now."""
+    """How much each job of the view should get now; a job with 0 workers is not to run now."""
 
     workers: Ints
     servers: Ints | None = None  # parameter servers
@@ -51,7 +51,7 @@ class Sizes:
 
 
 class Place(IntEnum):
-    """How a job is to be placed; with `STRICT` added it waits rather than use more nodes than it needs."""
+    """How the mechanism places a job; with `STRICT` added a job waits rather than use more nodes than it needs."""
 
     AS_USUAL = -1  # the policy's placer, or the one that the run's settings name
     CONSOLIDATE = 0
@@ -64,20 +64,20 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, told to policies that implement `on_event`."""
+    """Something that happened; policies that implement `on_event` are told."""
 
     time: float
     kind: str  # name of an argosy.sim.result.EventKind, lower case
     job: int  # index, -1 for node events
     node: int  # -1 for job events
-    info: float = 0.0  # seconds of overhead where a placement opens, GPU-seconds held in all where a job ends
+    info: float = 0.0  # seconds of overhead where a job is placed, GPU-seconds held in total where a job ends
 
 
 QUESTIONS = ("rank", "size", "place", "plan", "wake_at", "on_event")  # what a host may ask a policy
 
 
 class Policy:
-    """Base class. Override `rank`; or `rank` and `size`; or `plan`.
+    """The base class of policies. Override `rank`; or `rank` and `size`; or `plan`.
 
     Class attributes say what the policy looks at and how the mechanism should treat it.
 
@@ -92,14 +92,14 @@ class Policy:
 
     answers: frozenset[str] = frozenset()  # of QUESTIONS; filled from what a class overrides, unless it is set
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
-    preemptive: bool = False  # may running jobs be taken off in favour of better ranked ones?
-    backfill: bool = True  # go on behind a job that does not fit?
+    preemptive: bool = False  # whether running jobs are preempted in favour of better ranked ones
+    backfill: bool = True  # whether jobs that fit may pass a job that does not
     placer: str = "consolidate"
-    static: bool = False  # the key of a job is fixed when it arrives and depends on nothing but the job
-    key: str = ""  # the job column that is its rank: the host may then look it up without asking
-    every_s: float = np.inf  # how often it wants to be asked while somebody waits
-    eager: bool = False  # need not be asked when nobody waits, or the only one who waits is new and fits
-    seeded: bool = False  # draws random numbers from `context.seed`: another seed may give another result
+    static: bool = False  # whether a job's rank is fixed when it arrives and depends on nothing but the job
+    key: str = ""  # the job column that is the rank: then the host may read it without asking the policy
+    every_s: float = np.inf  # how often it is asked while jobs wait
+    eager: bool = False  # whether it need not be asked when no job waits, or the only one that waits is new and fits
+    seeded: bool = False  # whether it draws random numbers from `context.seed`: results then depend on the seed
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -109,51 +109,51 @@ class Policy:
             cls.answers = frozenset(new).union(*(base.answers for base in bases))
 
     def reset(self, context: Context) -> None:
-        """A run begins."""
+        """Forget everything: a run begins."""
 
     def rank(self, view: View) -> Floats:
-        """One number a job, smaller first; ties go to the earlier submission."""
+        """Return a number for each job; jobs with smaller ones come first, and ties go to the earlier submission."""
         if self.key:
             column: Floats = getattr(view.jobs, self.key)
             return column
         raise PolicyError(f"policy {self.name!r} implements neither rank nor plan")
 
     def size(self, view: View) -> Sizes:
-        """How many GPUs each job gets; called after `rank` if overridden."""
+        """Return how many GPUs each job gets; it is called after `rank`."""
         raise PolicyError(f"policy {self.name!r} does not size jobs")
 
     def place(self, view: View) -> Ints:
-        """How each job is to be placed, as `Place` codes; asked once, about jobs as they are when they arrive."""
+        """Return `Place` codes, which say how each job is placed; it is asked once, for jobs as they arrive."""
         raise PolicyError(f"policy {self.name!r} does not place jobs")
 
     def plan(self, view: View) -> Plan:
-        """Everything at once, instead of rank and size."""
+        """Decide everything at once, instead of rank and size."""
         raise PolicyError(f"policy {self.name!r} does not plan")
 
     def wake_at(self, view: View) -> float | None:
-        """Ask me again at this time even if nothing happens."""
+        """Return when to ask the policy again even if nothing happens; None: not before something happens."""
         return view.now + self.every_s if view.waiting else None
 
     def on_event(self, event: Event) -> None:
-        """Something happened; called before the next decision, if overridden."""
+        """Take note of something that happened; it is called before the next decision."""
 
     def state(self) -> dict[str, Any]:
-        """What must survive a restart, as JSON."""
+        """Return what must survive a restart of the host, as JSON."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The counterpart of `state`."""
+        """Take over what `state` returned before a restart; it is called after `reset`."""
 
 
 def decides(policy: Policy | type[Policy]) -> str:
-    """Which of order, size and place the policy decides itself; the mechanism decides the rest."""
+    """Return which of order, size and place a policy decides itself; the mechanism decides the rest."""
     if "plan" in policy.answers:
         return "order, size, place"
     return ", ".join(["order", *(question for question in ("size", "place") if question in policy.answers)])
 
 
 def register(name: str, summary: str, reference: str = "") -> Callable[[type[Policy]], type[Policy]]:
-    """Make a policy class known by name."""
+    """Register a policy class under a name, with a line that says what it does and where it was published."""
 
     def decorate(cls: type[Policy]) -> type[Policy]:
         cls.name, cls.summary, cls.reference = name, summary, reference
@@ -167,7 +167,7 @@ def register(name: str, summary: str, reference: str = "") -> Callable[[type[Pol
 
 
 def create(spec: str) -> Policy:
-    """A policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`.
+    """Create a policy from `name` or `name:parameter=value:…`, e.g. `las:quantum_s=60`.
 
     Instead of a name, `file.py:Class` takes a class from a file. A value in braces may hold colons, for
     policies inside others: `fair:inner={las:quantum_s=60}`. `dl2@file` is short for `dl2:weights=file`.
@@ -203,7 +203,7 @@ def _value(policy: str, key: str, text: str, default: Any) -> Any:
 
 
 def split_spec(spec: str) -> list[str]:
-    """The parts between colons; those within braces do not count. Weights behind an @ are a part of their own."""
+    """Split a spec at its colons, but not within braces; weights after an @ are a part of their own."""
     parts, depth = [""], 0
     for letter in spec:
         depth += (letter == "{") - (letter == "}")
@@ -219,10 +219,10 @@ def split_spec(spec: str) -> list[str]:
 
 
 def class_from_file(file: str, class_name: str) -> type[Policy]:
-    """A policy class from a Python file; the file runs once per process."""
+    """Load a policy class from a Python file; the file runs once per process."""
     path = Path(file).resolve()
     if not path.is_file():
-        raise InputError(f"no policy file {file!r}")
+        raise InputError(f"the policy file {file!r} does not exist")
     module_name = f"argosy_policy_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     module = sys.modules.get(module_name)
     if module is None:
@@ -235,6 +235,6 @@ def class_from_file(file: str, class_name: str) -> type[Policy]:
     if not (isinstance(cls, type) and issubclass(cls, Policy)):
         own = [n for n, c in vars(module).items() if isinstance(c, type) and c.__module__ == module_name]
         hint = f"write {file}:CLASS, where CLASS is one of {', '.join(own) or '(the file defines no class)'}"
-        raise InputError(f"{file}: no policy class {class_name!r}", hint=hint)
+        raise InputError(f"{file}: it has no policy class {class_name!r}", hint=hint)
     cls.name = cls.name or class_name
     return cls

@@ -7,10 +7,10 @@ memory, with one parameter server beside each worker if it uses them; the unit o
 gang.
 State used: demands, ranges, weights, held GPUs (between slots), which nodes are up; with `harmless` throughput
 profiles.
-Parameters: `slot_s`, how often resources are divided anew (0: at every arrival and end; between slots
-newcomers wait and all others keep what they have, as in DL2, where a slot is 1200 s); `stop_at_refusal`, DL2's
-code, where the first job that can not be served ends the filling; `harmless`, where a job is passed over from the
-first unit on that would make it slower than it is.
+Parameters: `slot_s`, how often resources are divided again (0: at every arrival and end; between DL2's time slots new
+jobs wait and all others keep what they have; DL2 uses 1200 s); `stop_at_refusal`, as in DL2's code, where the first job
+that cannot be served ends the filling; `harmless`, where a job gets no more units from the first one on that would make
+it slower.
 Differences from the paper: the parties are jobs, not users with endless tasks, so that a gang which never
 shrinks has a share of 0 or of all it asked for, and ties at 0 go by arrival. Filling counts the cluster's
 totals, as the paper does, but grants no job more than the empty nodes of one GPU type would hold of it; a
@@ -50,11 +50,11 @@ class Drf(Policy):
     def reset(self, context: Context) -> None:
         self._capacity = cluster_totals(context)
         self._shapes = NodeShapes(len(context.gpu_types))
-        self._slot = -1  # the last one that was divided
+        self._slot = -1  # the last time slot in which resources were divided
         self._limits = GrowthLimit(context)
 
     def rank(self, view: View) -> Floats:
-        """Filling serves everybody for the first time in the order of arrival."""
+        """Return the order of arrival, in which filling serves jobs for the first time."""
         return view.jobs.submitted
 
     def size(self, view: View) -> Sizes:
@@ -66,7 +66,7 @@ class Drf(Policy):
         return self.divide(view)
 
     def divide(self, view: View) -> Sizes:
-        """Everything anew, from nothing."""
+        """Divide the whole cluster, from nothing."""
         jobs, units, with_servers = view.jobs, Units.of(view), view.jobs.ps > 0
         low, high = size_range(view)
         elastic = high > low

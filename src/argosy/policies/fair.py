@@ -6,9 +6,9 @@ State used: queues, requested and held GPUs, and whatever the inner policy uses.
 Parameters: `inner`, the policy inside each group, with its own parameters in braces, e.g.
 `fair:inner={las:quantum_s=60}`; `by`, what shares: `queue` (weights from the cluster file), `user` or `app`
 (equal).
-Differences from the paper: GPUs are what is shared (for several resources see drf); a group is not held up
-by its own or another's job that does not fit, even where the inner policy alone would block. Running jobs
-are only taken away in favour of a poorer group if the inner policy is preemptive.
+Differences from the paper: only GPUs are shared (for several resources see drf); a group is not held up by its own or
+another's job that does not fit, even where the inner policy alone would block. Running jobs are only preempted in
+favour of a group with a smaller share if the inner policy is preemptive.
 References: Demers et al., Analysis and simulation of a fair queueing algorithm, SIGCOMM'89: a job's key is
 the start tag of its group's virtual clock.
 
@@ -27,7 +27,7 @@ from argosy.errors import InputError
 from argosy.policies.base import Event, Floats, Policy, create, decides, register
 
 GROUPS = ("queue", "user", "app")
-LEAST_GPUS = 0.001  # what a CPU-only job counts as, so that those behind it in its group stay behind it
+LEAST_GPUS = 0.001  # what a CPU-only job counts as, so that later jobs of its group stay behind it
 
 
 @register("fair", "fair share between queues or users, any order inside each", "Demers et al., SIGCOMM'89")
@@ -40,12 +40,12 @@ class Fair(Policy):
         self.by, self.inner = by, create(inner)
         if decides(self.inner) != "order":
             hint = "give a policy that only orders, such as srtf"
-            raise InputError(f"fair: {inner!r} decides {decides(self.inner)}", hint=hint)
+            raise InputError(f"fair: the inner policy {inner!r} decides {decides(self.inner)}", hint=hint)
         self.uses = Fair.uses | self.inner.uses
         self.preemptive, self.eager, self.placer = self.inner.preemptive, self.inner.eager, self.inner.placer
         self.seeded = self.inner.seeded
         if "on_event" not in self.inner.answers:
-            self.answers -= {"on_event"}  # to be told of every event is costly
+            self.answers -= {"on_event"}  # telling a policy every event is costly
 
     def reset(self, context: Context) -> None:
         self.inner.reset(context)
@@ -57,7 +57,7 @@ class Fair(Policy):
             return np.zeros(0)
         group = getattr(jobs, self.by)
         waits = jobs.state == 0
-        lane = group if self.preemptive else 2 * group + waits  # what runs stays, and counts first
+        lane = group if self.preemptive else 2 * group + waits  # running jobs stay, and count first
         order = np.lexsort((jobs.index, self.inner.rank(view), lane))
         gpus = np.maximum(np.where(waits, jobs.gpus, jobs.held), LEAST_GPUS)[order]
         group = group[order]

@@ -1,7 +1,7 @@
 """First in, first out.
 
-Decision: the order of submission. `fifo` blocks behind a job that does not fit; `fifo-backfill` goes on
-with those that do.
+Decision: jobs run in the order of submission. With `fifo` no job passes one that does not fit; with `fifo-backfill`
+jobs that fit do.
 State used: submit times.
 Parameters: none.
 Differences from the paper: back-filling is greedy; it makes no reservation for the job at the head.
@@ -16,7 +16,7 @@ from argosy.cluster.view import View
 from argosy.policies.base import Floats, Policy, register
 
 
-@register("fifo", "first come, first served; nobody overtakes")
+@register("fifo", "first come, first served; no job overtakes another")
 class Fifo(Policy):
     static = True
     eager = True
@@ -26,6 +26,6 @@ class Fifo(Policy):
         return view.jobs.submitted
 
 
-@register("fifo-backfill", "first come, first served; those that fit may overtake those that do not")
+@register("fifo-backfill", "first come, first served; jobs that fit may overtake those that do not")
 class FifoBackfill(Fifo):
     backfill = True

@@ -1,17 +1,18 @@
-"""frontier: more of the cluster to whom it speeds up most, short jobs first.
+"""Frontier: more of the cluster goes to the jobs that it speeds up most, with short jobs preferred.
 
-Decision: in every slot, from nothing. Of all sizes that a job can have, those count that no mixture of a smaller and a
-larger one beats: the concave frontier of its speed over the dominant share of the cluster that it takes. One step
-along it after the other is granted, the one with the largest gain first: speed relative to the job's best, per share
-of the cluster, divided by a power of the time that the job would still need at its best. So bumps and dips of a
-measured speed do not stop it, as they stop rules that look one unit ahead. What is then left goes to jobs that have
-nothing, the shortest first.
-State used: demands, ranges, which nodes are up, the true speeds (profile) and the run's estimate of the work left. As
-the teacher of learned policies it is privileged: they see neither speeds nor what a size is worth.
+Decision: the cluster is divided from nothing in each of DL2's time slots. Of all sizes that a job can have, those are
+considered that no mixture of a smaller and a larger one beats: the concave frontier of its speed over the dominant
+share of the cluster that it takes. Steps along the frontiers are granted one by one, the largest gain first: speed
+relative to the job's best, per share of the cluster, divided by a power of the time that the job would still need at
+its best. So bumps and dips of a measured speed do not stop a job's growth, as they do with rules that look one unit
+ahead. What is then left goes to jobs that have nothing, the shortest first.
+State used: demands, ranges, which nodes are up, the true speeds (profile) and the run's estimate of the work left. It
+is a privileged teacher of learned policies: they see neither speeds nor what a size is worth.
 Parameters: `slot_s`; `newcomers`, between two slots: `start` at their smallest size on what is free, or `wait`; `cap`,
 most workers and most servers of a job that has both; `urgency`, the power: 0 weighs all jobs alike, 1 goes by what is
 left alone.
-Differences from the paper: there is none; it is the hand-written rule that knows most, to measure learned ones by.
+Differences from the paper: there is no paper; this is the hand-written rule that knows most, to compare learned ones
+with.
 References: concave frontiers as in marginal analysis (Fox, Operations Research 1966); slots and units as in DL2.
 
     next = argmax_j (Δspeed_j / best_j) / Δshare_j / left_j ** urgency,   along the concave frontier of job j
@@ -32,8 +33,8 @@ from argosy.policies.common.time_slots import between_slots, check_slots, slot_a
 
 SLACK = 1e-9
 LAST = 1e9  # rank of jobs that get nothing
-LEAST_S = 60.0  # nobody is shorter
-MOST_S = 1e12  # nor longer
+LEAST_S = 60.0  # the shortest time left that is told apart
+MOST_S = 1e12  # and the longest
 
 
 class Frontier(NamedTuple):
@@ -107,7 +108,7 @@ class FrontierPolicy(Policy):
         self, needs: Demands, frontiers: list[Frontier], jobs: list[int], places: list[int], left: Floats,
         free: list[float],
     ) -> list[tuple[int, int, int]]:  # fmt: skip
-        """Steps in turn, each after the one before it: job, and the workers and servers that it then has."""
+        """Grant steps in this order, each after the one before it; return jobs with their workers and servers."""
         reached = [0] * len(frontiers)
         granted = []
         a, b, c = free
@@ -135,7 +136,7 @@ class FrontierPolicy(Policy):
         return self._frontiers[key]
 
     def _find(self, view: View, needs: Demands, i: int, row: int) -> Frontier:
-        """The upper hull of speed over share, from nothing at all."""
+        """Find the upper hull of speed over share, beginning with no share."""
         low, high, most, _ = needs.counts[i].tolist()
         w = np.arange(low, high + 1)
         servers = np.arange(1, most + 1) if most else np.zeros(1, np.int64)

@@ -1,10 +1,10 @@
 """Least attained service first, preemptive.
 
-Decision: the job that has received the fewest GPU-seconds runs first; asked again every quantum while jobs
+Decision: the job that has received the fewest GPU-seconds runs first; the order is updated every quantum while jobs
 wait.
 State used: attained GPU-seconds. No durations.
-Parameters: `quantum_s`, how often the order is looked at while somebody waits.
-Differences from the paper: this is the continuous form; Tiresias' queues are in tiresias.py.
+Parameters: `quantum_s`, how often the order is updated while jobs wait.
+Differences from the paper: this is the continuous form; Tiresias' queues are in the package tiresias.
 References: Nuyens and Wierman, The foreground-background queue, 2008.
 
     key(j) = gpus(j) × seconds run(j)

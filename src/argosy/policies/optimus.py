@@ -1,15 +1,15 @@
-"""Optimus: workers and parameter servers to whom they save most time.
+"""Optimus: workers and parameter servers go to the jobs that they save most time.
 
 Decision: in every interval, each job first gets its smallest size (one worker and one server, for a job with
 servers) in order of arrival, as far as that fits. Then one unit at a time goes to the largest marginal gain: the
 time that one more worker or one more server saves the job, per share of the unit's dominant resource, while there
-is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs have what
-they asked for, or nothing. Between two intervals what runs stays as it is.
+is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs get what
+they asked for, or nothing. Between two intervals running jobs stay as they are.
 State used: demands, who holds what, nodes that are up; losses or the estimate of the time left; throughput profiles
 (of parameter-server jobs only at the sizes that were tried out, unless `speeds` says otherwise) and measured rates.
 Parameters: `speeds`, for jobs with servers: `fitted`, from `trials` trial runs with as many servers as workers (at
-most `largest_trial`) and from what running jobs show, in `form` sync or async, known points as they are if `verbatim`,
-or `profile`, the true tables;
+most `largest_trial`) and from measured speeds of running jobs, in `form` sync or async, with known points as they are
+if `verbatim`; or `profile`, the true tables;
 `work`, what is left: `loss`, from a fit to the losses so far, or `estimate`; `fallback_epochs`, left where losses
 say nothing yet, and `most_epochs`, after which a curve counts as saying nothing; `clean`, smooth outliers of losses
 before a fit; `per_dominant`, divide gains by the share of the dominant resource; `slot_s`, the interval; `cap`, most
@@ -17,11 +17,11 @@ workers and most servers of a job that has both; `newcomers`: `start` on what is
 `stop_at_refusal`, the authors' code, where the first unit that does not fit ends the granting; `max_restarts`, resizes
 after which a job keeps its size.
 Differences from the paper: placement is the mechanism's, on the fewest nodes, servers beside their workers. Jobs are
-placed in ascending order of tasks as there, but those that can not shrink go first, by arrival. Workers and servers
+placed in ascending order of tasks as there, but those that cannot shrink go first, by arrival. Workers and servers
 are not spread evenly, their parameter blocks not balanced and stragglers not replaced: in this model the speed of a
 job with servers depends on their numbers alone. A job whose fit says that it should be over has one epoch left.
 Trial runs take no time. A fit shares a time evenly between terms that no point can tell apart. A loss curve is fitted
-anew when it has become a twentieth longer.
+again when it has become a twentieth longer.
 References: Peng et al., Optimus, EuroSys'18; pengyanghua/optimus. DL2's Optimus (pengyanghua/DL2) is
 `optimus:speeds=profile:work=estimate:per_dominant=no:stop_at_refusal=yes:newcomers=wait:slot_s=1200`.
 
@@ -51,7 +51,7 @@ from argosy.policies.common.speeds import AllReduceSpeeds, Form, SpeedFits, prof
 CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
            "newcomers": ("start", "wait")}  # fmt: skip
 WAITS = 1e9  # rank of jobs that get nothing
-REFIT = 20  # a curve is fitted anew when it is a twentieth longer
+REFIT = 20  # a curve is fitted again when it is a twentieth longer
 
 
 @register("optimus", "workers and servers where they save most time, from fitted curves", "Peng et al., EuroSys'18")
@@ -92,10 +92,10 @@ class Optimus(Policy):
         self._all_reduce: AllReduceSpeeds | None = None
         self._converged: dict[int, tuple[int, float]] = {}  # job → epochs seen, last epoch by the fit to them
         self._restarts: dict[int, int] = {}
-        self._slot = -1  # the last one that was divided
+        self._slot = -1  # the last interval in which resources were divided
 
     def rank(self, view: View) -> Floats:
-        """Decides, too. What can not shrink is placed first; what can, by its tasks, the smallest first."""
+        """Decide sizes, too. Jobs that cannot shrink are placed first, then those with fewest tasks."""
         jobs = view.jobs
         slot = self._slot_at(view.now)
         anew = slot != self._slot
@@ -117,7 +117,7 @@ class Optimus(Policy):
         return self._sized
 
     def _divide(self, view: View, asks: Any) -> Sizes:
-        """What each job that asks gets; the others keep what they have."""
+        """Return sizes for the jobs that ask; the others keep what they have."""
         jobs, units, kept = view.jobs, Units.of(view), current_sizes(view)
         low, high = size_range(view)
         both = (jobs.ps_kind >= 0) & (high > low)  # workers and servers are to be found
@@ -169,13 +169,13 @@ class Optimus(Policy):
         return self._profiled[ps_kind]
 
     def _prices(self, amounts: Floats) -> Floats:
-        """Of each column, the amount of its dominant resource, as a share of the cluster's: units do not compare."""
+        """Return what each column takes of its dominant resource, as a share of the cluster's."""
         total = self._capacity[:, None]
         share = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0).max(axis=0, initial=0.0)
         return np.where((share > 0) & self.per_dominant, share, 1.0)
 
     def _work_left_s(self, view: View, rows: Ints) -> Floats:
-        """Seconds at the reference speed."""
+        """Return the work left, in seconds at the reference speed."""
         if self.work == "estimate":
             return np.asarray(longest_where_unknown(view.jobs.expected_left_s)[rows])
         reports = [view.losses(row) for row in rows.tolist()]
@@ -194,7 +194,7 @@ class Optimus(Policy):
         return np.asarray(left * np.array([r.seconds_per_epoch for r in reports]))
 
     def _tired(self, view: View) -> Any:
-        """Running jobs that have been resized often enough."""
+        """Return which running jobs have been resized so often that they keep their size."""
         jobs = view.jobs
         counts = np.array([self._restarts.get(i, 0) for i in jobs.index.tolist()], np.int64)
         return (jobs.state == 1) & (jobs.gpus >= 1) & (counts >= self.max_restarts)

@@ -1,9 +1,9 @@
 """Random order.
 
-Decision: every job draws a number once, and smaller numbers go first; what runs is left alone.
+Decision: every job draws a number once, and smaller numbers go first; running jobs are left alone.
 State used: the job's index, so that its number never changes.
 Parameters: none; the numbers follow from the run's seed.
-Differences from the paper: none; this is the floor that a policy has to beat.
+Differences from the paper: there is no paper; this is the baseline that a policy has to beat.
 References: none.
 
     key(j) = the index(j)-th number of the seed's stream, uniform in [0, 1)

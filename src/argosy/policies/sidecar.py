@@ -1,13 +1,13 @@
 """Progress-driven shrinking and growing with cheap restarts of the training process (Wang et al., SC'20).
 
-Decision: jobs start in order of arrival, at the size they ask for or what there is of it. A job that finds no room
-takes GPUs from running elastic jobs, one at a time from the one that loses least by it, down to their smallest size.
-GPUs that nobody waits for go, one at a time, to the job whose remaining time they reduce most. A running job is only
-restarted for more than that costs: the newcomer's wait, or the grown job's saving, must exceed it.
+Decision: jobs start in order of arrival, at the size they ask for or with as many GPUs as are free. A job that finds no
+room takes GPUs from running elastic jobs, one at a time from the one that loses least by it, down to their smallest
+size. GPUs that no job waits for go, one at a time, to the job whose remaining time they reduce most. A running job is
+only restarted where that is worth its cost: the new job's wait, or the grown job's saving, must exceed it.
 State used: demands, who holds what and where, free GPUs; progress, measured rates, the estimate of the whole work.
 Parameters: `interval_s`, how often progress is read; `cost_s`, one restart (60 where it ends and recreates the pod);
-`serial`, the share of a step that does not scale, until a job was seen at two sizes; `patience_s`, how long a job that
-did not start though others made way for it is left to wait before they do so again.
+`serial`, the share of a step that does not scale, used until a job was measured at two sizes; `patience_s`, how long a
+job that did not start though others made room for it waits before they do so again.
 Differences from the paper: its algorithm is not known to us; this follows the abstract and fills the gaps. Jobs
 without a range run at the size they ask for. Parameter servers stay as they are.
 References: Wang et al., An efficient and non-intrusive GPU scheduling framework for deep learning training systems,
@@ -33,7 +33,7 @@ from argosy.policies.common.marginal_gain import Bidder, grant
 from argosy.policies.common.sizes import current_sizes
 
 ONE_GPU, NOTHING = (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)
-NOTICED = 0.01  # relative change of a rate that counts as another rate
+NOTICED = 0.01  # the smallest relative change of a rate that is noted
 
 
 @register("sidecar", "shrinks and grows jobs by their progress, where that saves more than a restart", "Wang, SC'20")
@@ -56,7 +56,7 @@ class Sidecar(Policy):
         self._types = len(context.gpu_types)
         self._points: dict[int, dict[int, float]] = {}  # job → GPUs → measured rate
         self._times: dict[int, list[float]] = {}  # job → seconds per second of work on 0, 1, 2 … GPUs
-        self._made_way: dict[int, float] = {}  # job → when others last made way for it
+        self._made_way: dict[int, float] = {}  # job → when others last made room for it
 
     def rank(self, view: View) -> Floats:
         return view.jobs.submitted
@@ -72,8 +72,8 @@ class Sidecar(Policy):
         self._free = np.bincount(nodes.type, nodes.free * (nodes.state == 0), max(self._types, 1)).astype(np.int64)
         waiting = np.flatnonzero(jobs.state == 0)
         self._running_on = self._types_of_running() if len(waiting) or self._free.any() else np.zeros(0, np.int64)
-        self._losses: dict[int, list[tuple[float, int]]] = {}  # GPU type → what a GPU less costs whom, a heap
-        self._ends: dict[int, list[tuple[float, int]]] = {}  # GPU type → when who gives back how many
+        self._losses: dict[int, list[tuple[float, int]]] = {}  # GPU type → heap of (cost of one GPU less, row)
+        self._ends: dict[int, list[tuple[float, int]]] = {}  # GPU type → (time left, GPUs) of running jobs, in order
         patient = True
         for row in waiting[np.argsort(jobs.index[waiting])].tolist():
             patient &= self._serve(row)
@@ -82,7 +82,7 @@ class Sidecar(Policy):
         return Sizes(self._sized, np.where(jobs.state == 1, jobs.servers, jobs.ps))
 
     def _read_progress(self) -> None:
-        """Note the rate of each elastic job at its size; forget jobs that are gone."""
+        """Note the rate of each elastic job at its size; forget jobs that have ended."""
         jobs = self._view.jobs
         index, held, rate = jobs.index, jobs.held, jobs.measured_rate
         for row in np.flatnonzero(self._elastic & (jobs.state == 1) & (rate > 0)).tolist():
@@ -98,7 +98,7 @@ class Sidecar(Policy):
                     del memory[job]
 
     def _types_of_running(self) -> Ints:
-        """The GPU type that each running job is on, -1 for others."""
+        """Return the GPU type that each running job is on, -1 for others."""
         jobs, node_type = self._view.jobs, self._view.nodes.type
         found = np.full(len(jobs), -1, np.int64)
         for row in np.flatnonzero((jobs.state == 1) & (jobs.gpus >= 1)).tolist():
@@ -106,7 +106,7 @@ class Sidecar(Policy):
         return found
 
     def _times_of(self, row: int) -> list[float]:
-        """Seconds per second of work, by GPUs."""
+        """Return the seconds that a second of a job's work takes, by number of GPUs."""
         job, most = int(self._view.jobs.index[row]), int(self._high[row])
         if job not in self._times:
             known = self._points.get(job) or {max(int(self._view.jobs.gpus[row]), 1): 1.0}
@@ -114,19 +114,19 @@ class Sidecar(Policy):
         return self._times[job]
 
     def _time_left(self, row: int) -> float:
-        """Of a running job as it is; a job without a range goes on as measured."""
+        """Return the time left of a running job at its size; a job without a range goes on as measured."""
         if self._elastic[row]:
             return float(self._left_s[row] * self._times_of(row)[int(self._sized[row])])
         rate = float(self._view.jobs.measured_rate[row])
         return float(self._left_s[row] / rate) if rate > 0 else np.inf
 
     def _serve(self, row: int) -> bool:
-        """Give a waiting job its size if there is room or room can be made; False: it should wait for what is free."""
+        """Size a waiting job if there is room or room can be made; return False if it should wait for free GPUs."""
         jobs = self._view.jobs
         if jobs.gpus[row] < 1:
             self._sized[row] = 1
             return True
-        accepted = np.flatnonzero(jobs.types[row] >> np.arange(self._types) & 1)  # never none: the job could not run
+        accepted = np.flatnonzero(jobs.types[row] >> np.arange(self._types) & 1)  # never empty: the job could not run
         low, asked = int(self._low[row]), min(int(jobs.gpus[row]), int(self._high[row]))
         on = int(accepted[self._free[accepted].argmax()])
         if self._free[on] < low:
@@ -142,7 +142,7 @@ class Sidecar(Policy):
         return True
 
     def _make_way(self, row: int, low: int, accepted: Ints) -> int | None:
-        """Shrink others for a job; the GPU type it then fits on, -1 if it fits nowhere, None if waiting is cheaper."""
+        """Shrink others for a job; return its GPU type, -1 if no type has room for it, None if waiting is cheaper."""
         view, job = self._view, int(self._view.jobs.index[row])
         if view.now - self._made_way.get(job, -np.inf) < self.patience_s:
             return -1
@@ -164,12 +164,12 @@ class Sidecar(Policy):
         return on
 
     def _loss(self, row: int, size: int) -> float:
-        """What the last of so many GPUs saves a job."""
+        """Return the time that the last of so many GPUs saves a job."""
         times = self._times_of(row)
         return float(self._left_s[row] * (times[size - 1] - times[size]))
 
     def _least_losses(self, on: int, short: int) -> tuple[dict[int, int], list[tuple[float, int]]]:
-        """Who shrinks to what, so that so many GPUs of a type come free and each costs least; what losses are left."""
+        """Choose jobs to shrink, at the least cost for each GPU; return their new sizes, and the costs that remain."""
         if on not in self._losses:
             can = self._elastic & (self._running_on == on) & (self._sized > self._low)
             self._losses[on] = [(self._loss(row, int(self._sized[row])), row) for row in np.flatnonzero(can).tolist()]
@@ -184,7 +184,7 @@ class Sidecar(Policy):
         return victims, heap
 
     def _wait_s(self, on: int, short: int) -> float:
-        """How long until so many GPUs of a type come free by themselves."""
+        """Return how long it takes until so many GPUs of a type become free because jobs end."""
         if on not in self._ends:
             rows = np.flatnonzero(self._running_on == on).tolist()
             self._ends[on] = sorted((self._time_left(row), int(self._sized[row])) for row in rows)
@@ -195,7 +195,7 @@ class Sidecar(Policy):
         return np.inf
 
     def _grow(self) -> None:
-        """Free GPUs to whom they save most time, where all that a job gets saves more than its restart."""
+        """Give free GPUs to the jobs that they save most time, where that is more than a restart costs."""
         for gpu_type in np.flatnonzero(self._free > 0).tolist():
             rows = np.flatnonzero(self._elastic & (self._running_on == gpu_type) & (self._sized < self._high))
             rows = rows[np.argsort(self._view.jobs.index[rows])]
@@ -233,7 +233,7 @@ class Sidecar(Policy):
 
 
 def amdahl(rates: dict[int, float], most: int, serial: float) -> list[float]:
-    """Seconds per second of work on 0..most GPUs: a line in 1/k through the observed sizes next to k."""
+    """Return the seconds per second of work on 0..most GPUs, by a line in 1/k through the observed sizes next to k."""
     k = np.array(sorted(rates, reverse=True), np.float64)
     x, y = 1.0 / k, 1.0 / np.array([rates[int(size)] for size in k])  # x rises
     wanted = 1.0 / np.maximum(np.arange(most + 1), 1)

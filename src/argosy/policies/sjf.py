@@ -1,6 +1,6 @@
 """Shortest job first.
 
-Decision: of the jobs that wait, the one with the shortest expected duration starts first; what runs is left
+Decision: of the jobs that wait, the one with the shortest expected duration starts first; running jobs are left
 alone.
 State used: the estimate of the whole duration (exact with the oracle estimator).
 Parameters: none.
@@ -16,7 +16,7 @@ from argosy.cluster.view import View
 from argosy.policies.base import Floats, Policy, register
 
 
-@register("sjf", "shortest expected job first; nobody is preempted", "Smith 1956")
+@register("sjf", "shortest expected job first; no job is preempted", "Smith 1956")
 class Sjf(Policy):
     uses = frozenset({"estimate"})
     static = True

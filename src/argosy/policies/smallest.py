@@ -1,6 +1,6 @@
 """Smallest job first.
 
-Decision: of the jobs that wait, the one that asks for the fewest GPUs starts first; what runs is left
+Decision: of the jobs that wait, the one that asks for the fewest GPUs starts first; running jobs are left
 alone.
 State used: requested GPUs.
 Parameters: none.
@@ -16,7 +16,7 @@ from argosy.cluster.view import View
 from argosy.policies.base import Floats, Policy, register
 
 
-@register("smallest-first", "fewest GPUs first; nobody is preempted", "Tiresias simulator, NSDI'19")
+@register("smallest-first", "fewest GPUs first; no job is preempted", "Tiresias simulator, NSDI'19")
 class SmallestFirst(Policy):
     static = True
     eager = True

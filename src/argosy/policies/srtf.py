@@ -4,7 +4,7 @@ Decision: the job with the least expected time left runs first (srtf), or the on
 GPU-time left (srsf).
 State used: the estimate of what is left (exact with the oracle estimator); for srsf also requested GPUs.
 Parameters: none.
-Differences from the paper: none; damping by a minimum run time is the mechanism's.
+Differences from the paper: none; preemption is damped by a minimum run time, as for all policies.
 References: Schrage 1968, the usual upper bound for mean completion time; Tiresias (NSDI'19) for srsf.
 
     srtf:  key(j) = expected_left_s(j)

@@ -1,7 +1,7 @@
-"""Tetris: pack what fits the free resources best, and prefer what is soon done.
+"""Tetris: start the jobs that fit the free resources best, and prefer those with little work left.
 
 Decision: of the jobs that wait, the one with the highest score starts first. The score is the alignment of
-the job's demand with the free resources, minus a multiple of the work it still brings. Demands and free
+the job's demand with the free resources, minus a multiple of the work that it has left. Demands and free
 amounts are fractions of the cluster's GPUs, CPUs and memory, so that no unit dominates.
 State used: demands, free resources of the nodes that are up, the estimate of the time left.
 Parameters: `weight`, how much short work counts against alignment (1: both equally on average, 0: alignment

@@ -1,6 +1,7 @@
-"""Trained weights: those that ship with Argosy, and files of one's own.
+"""Trained weights of learned policies: those that ship with Argosy, and files that users have trained.
 
-A file is safetensors: arrays, and in its header what they are for and how they were made. Nothing is ever unpickled.
+A file has the format safetensors: arrays, and a header that says what they are for and how they were made. Nothing is
+ever unpickled.
 """
 
 from argosy.zoo.weights import Weights, find, names, read, write

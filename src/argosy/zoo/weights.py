@@ -1,4 +1,4 @@
-"""Weights in a file: numbers, and how they were made."""
+"""Files of weights: how they are found, read, checked and written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from argosy.errors import InputError, UnknownName
 FOLDER = Path(__file__).with_name("shipped")
 SUFFIX = ".safetensors"
 ABOUT = "argosy"  # the entry of the header that holds everything about the arrays, as JSON
-LARGEST = 64 * 2**20  # bytes: no network of ours is near it
+LARGEST = 64 * 2**20  # bytes; no network of Argosy is nearly as large
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Arrays by name. `about` has at least `network`; those of the zoo also `command`, `seed`, `window`, `score`."""
+    """Arrays by name. `about` has at least `network`; shipped ones also have `command`, `seed`, `window`, `score`."""
 
     arrays: dict[str, NDArray[np.float32]]
     about: dict[str, Any] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class Weights:
 
 
 def names() -> list[str]:
-    """Those that ship."""
+    """Return the names of the weights that ship."""
     return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
 
 
 def find(name: str) -> Weights:
-    """A file, or the weights of that name that ship."""
+    """Return the weights of a file, or the shipped weights of that name."""
     if name.endswith(SUFFIX) or "/" in name or (name not in names() and Path(name).exists()):
         return read(Path(name))
     if name not in names():
@@ -52,12 +52,12 @@ def find(name: str) -> Weights:
 
 
 def read(path: Path) -> Weights:
-    """Weights from a file; refuses what is none."""
+    """Read weights from a file; raise InputError if it is missing or not a valid file of weights."""
     try:
         stamp = path.stat()
     except OSError:
         hint = f"train some with `argosy train … -o {path.name}`, or take shipped ones: {', '.join(names()) or 'none'}"
-        raise InputError("there is no such file of weights", where=str(path), hint=hint) from None
+        raise InputError("the file of weights does not exist", where=str(path), hint=hint) from None
     return _read(path, stamp.st_mtime_ns, stamp.st_size)
 
 
@@ -67,13 +67,13 @@ def _read(path: Path, _mtime: int, size: int) -> Weights:
 
     hint = "weights are .safetensors files that `argosy train` has written"
     if not path.is_file() or size > LARGEST:
-        raise InputError(f"this is no file of weights ({size:,} bytes)", where=str(path), hint=hint)
+        raise InputError(f"this is not a file of weights ({size:,} bytes)", where=str(path), hint=hint)
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError, ValueError, TypeError) as bad:
-        raise InputError(f"the file of weights is damaged, or none: {bad}", where=str(path), hint=hint) from None
+        raise InputError(f"the file is damaged, or not a file of weights: {bad}", where=str(path), hint=hint) from None
     if not isinstance(about, dict) or "network" not in about:
         raise InputError("the file does not say which network its weights are for", where=str(path), hint=hint)
     for name, array in arrays.items():
@@ -85,7 +85,7 @@ def _read(path: Path, _mtime: int, size: int) -> Weights:
 
 
 def write(weights: Weights, path: Path) -> None:
-    """All of it or nothing: a file that is there is replaced only by a complete one."""
+    """Write weights to a file; an existing file is replaced only when the new one is complete."""
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.arrays.items()}
