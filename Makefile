@@ -22,7 +22,7 @@ $(RUN_STAMP) $(STAMP): pyproject.toml constraints.txt
 	  echo "  → name another one: make setup PYTHON=python3.11" >&2; exit 1; }
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv $(VENV) || { \
-	  echo "$(PYTHON) can not create virtual environments" >&2; \
+	  echo "$(PYTHON) cannot create virtual environments" >&2; \
 	  echo "  → on Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing the libraries pinned in constraints.txt (some minutes the first time) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]' || { \
@@ -59,8 +59,8 @@ faithfulness: setup ## try out the papers' claims; writes docs/faithfulness.md
 	@$(BIN)/python -m benchmarks faithfulness
 	@$(BIN)/python -m benchmarks.render
 
-league: setup ## every policy in every scenario: out/league.html, docs/league-table.md and its pictures
-	$(BIN)/argosy league --report out/league.html --markdown docs/league-table.md
+league: setup ## every policy in every scenario: out/league.html, docs/results/league-table.md and its pictures
+	$(BIN)/argosy league --report out/league.html --markdown docs/results/league-table.md
 
 clean: ## remove caches and results; keeps .venv
 	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba_cache

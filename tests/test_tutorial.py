@@ -51,7 +51,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_the_tutorial_uses_every_command_it_should() -> None:
     script = "\n".join(commands(block) for block in blocks(DOCS / "tutorial.md", "console"))
-    for used in ("argosy import", "argosy generate", "argosy simulate", "--why", "argosy compare", "--sweep"):
+    commands_used = ("argosy import", "argosy generate", "argosy simulate", "argosy compare")
+    for used in (*commands_used, "--why", "--sweep", "--estimator history"):
         assert used in script
 
 
@@ -88,7 +89,7 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
     shell("\n".join(line for line in "\n".join(script).splitlines() if line.startswith("argosy")), tmp_path)
 
 
-@pytest.mark.parametrize("page", sorted([README, *DOCS.glob("*.md")]), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted([README, *DOCS.rglob("*.md")]), ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
