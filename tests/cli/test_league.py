@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Argosy
+
+from argosy.cli.league import show
+from argosy.league.run import Match, Score, Season
+from argosy.league.table import League
+from argosy.scenario import read_scenario
 
 TINY = """
 title: tiny
@@ -120,3 +127,19 @@ def test_all_stands_for_every_policy(argosy: Argosy, tiny: str) -> None:
     assert sorted(names) == list(POLICIES) and names[0] == "fifo"
     assert parse_policies("las, all,drf:slot_s=9")[:3] == ["las", "drf:slot_s=9", "fifo"]
     assert parse_policies("las,all").count("las") == 1
+
+
+def test_the_table_cuts_no_figure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file it is as wide as it must be; a narrow terminal shows fewer scenarios, and the others are named."""
+    names = [f"scenario{number}" for number in range(12)]
+    scenario = read_scenario("mixed", quick=True)
+    season = Season(tuple(replace(scenario, name=name) for name in names), ("fifo",), (0,))
+    found = League(season, tuple(Score(Match(name, "fifo", 0), {"jct_mean_s": 1.0}) for name in names))
+    show(found)
+    text = capsys.readouterr().out
+    assert "…" not in text and "no room" not in text and all(name in text for name in names)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    show(found)
+    text = capsys.readouterr().out
+    assert "…" not in text and "no room for" in text and "scenario11:" in text

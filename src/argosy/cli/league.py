@@ -27,11 +27,14 @@ from argosy.cli.compare import parse_policies
 from argosy.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from argosy.league.run import Score, Season
     from argosy.league.table import League
     from argosy.scenario import Scenario
 
 SEEDS, QUICK_SEEDS = 3, 1
+AS_NEEDED = 10_000  # columns: so wide that a table takes what it needs
 
 
 def league(
@@ -183,9 +186,23 @@ def present(
 
 
 def show(found: League) -> None:
-    """Mean JCT of every policy in every scenario, relative to the baseline's."""
-    from rich.box import SIMPLE_HEAD
+    """Print the mean JCT of every policy in every scenario, relative to the baseline's.
+
+    A terminal that is too narrow for all scenarios shows as many as fit, and the others are named below the table.
+    """
     from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else AS_NEEDED, highlight=False)
+    unlimited = Console(width=AS_NEEDED)
+    shown = len(found.scenarios)
+    while shown > 1 and unlimited.measure(ratios_table(found, shown)).maximum > console.width:
+        shown -= 1
+    console.print(ratios_table(found, shown), crop=False)
+
+
+def ratios_table(found: League, shown: int) -> Table:
+    """The table with the first `shown` scenarios; the mean over all of them comes first."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -197,6 +214,9 @@ def show(found: League) -> None:
     seeds = len(found.season.seeds)
     notes = ["• best of those that see no true durations", FUTURE_NOTE]
     notes += ["all: geometric mean over the scenarios"] if many else []
+    if left_out := found.scenarios[shown:]:
+        notes.append(f"no room for {', '.join(left_out)}:")
+        notes.append("use a wider terminal, --report, --json or --output json")
     title = Text(f"Mean JCT relative to {found.baseline}, {seeds} seed{'s' * (seeds > 1)}", "bold")
     table = Table(
         title=title,
@@ -206,22 +226,21 @@ def show(found: League) -> None:
         header_style="bold",
         box=SIMPLE_HEAD,
         pad_edge=False,
-        min_width=max(len(title), *map(len, notes)),
+        min_width=len(title),
     )
     table.add_column("policy", no_wrap=True)
-    for name in (*found.scenarios, *(["all"] if many else [])):
+    for name in (*(["all"] if many else []), *found.scenarios[:shown]):
         table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
     for policy in found.ranking:
-        cells = []
-        for scenario in found.scenarios:
+        cells = [Text(show_ratio(found.overall(policy)))] if many else []
+        for scenario in found.scenarios[:shown]:
             if found.failed(scenario, policy):
                 cells.append(Text("failed", style="red"))
                 continue
             text, best = show_ratio(found.ratio(scenario, policy).mean), policy == found.best(scenario)
             cells.append(Text(f"• {text}", style="bold green") if best else Text(text))
-        overall = [Text(show_ratio(found.overall(policy)))] if many else []
-        table.add_row(Text(label(found, policy)), *cells, *overall)
-    Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(table)
+        table.add_row(Text(label(found, policy)), *cells)
+    return table
 
 
 def show_list(scenarios: tuple[Scenario, ...], output: Output) -> None:
