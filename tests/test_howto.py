@@ -59,7 +59,7 @@ def test_the_page_lists_every_column_and_every_kind_of_information() -> None:
 
 
 def test_the_page_lists_every_declaration() -> None:
-    for attribute in ("preemptive", "backfill", "placer", "key", "every_s", "static", "eager"):
+    for attribute in ("preemptive", "backfill", "placer", "key", "every_s", "static", "eager", "seeded"):
         default = getattr(Policy, attribute)
         shown = f'"{default}"' if isinstance(default, str) else str(default)
         assert f"| `{attribute}` | `{shown}` |" in PAGE

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import numpy as np
 import pytest
 from by_hand import finish, simulate, starts, view_of
 
@@ -121,25 +119,3 @@ def test_an_inner_policy_with_a_memory_hears_of_events() -> None:
     finally:
         POLICIES._things.pop("counting-test")
     assert type(create("fair")) is Fair  # and nobody is told who did not ask
-
-
-@pytest.mark.parametrize("spec", ["fair", "fair:inner=srtf:by=user"])
-def test_ten_thousand_jobs_are_ranked_within_five_milliseconds(spec: str) -> None:
-    rng = np.random.default_rng(0)
-    policy, count = create(spec), 10_000
-    columns = {
-        "gpus": rng.integers(1, 9, count).astype(float),
-        "queue": rng.integers(0, 12, count),
-        "user": rng.integers(0, 300, count),
-        "submitted": rng.random(count),
-        "state": rng.integers(0, 2, count),
-        "expected_left_s": rng.exponential(1e4, count),
-        "index": rng.permutation(count),
-    }
-    view = view_of(policy, Cluster.uniform(10, 8), columns, queue_weights=np.ones(12))
-    times = []
-    for _ in range(7):
-        began = time.process_time()
-        policy.rank(view)
-        times.append(time.process_time() - began)
-    assert min(times) < 0.005

@@ -30,10 +30,11 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.policies.base import Floats, Policy, Sizes, register
 from argosy.policies.common.demands import Units, cluster_totals, installed, size_range
-from argosy.policies.common.filling import SLACK, fill
+from argosy.policies.common.filling import fill
 from argosy.policies.common.growth_limit import GrowthLimit
 from argosy.policies.common.node_shapes import NodeShapes
 from argosy.policies.common.sizes import current_sizes
+from argosy.policies.common.time_slots import slot_at
 
 
 @register("drf", "equal dominant shares; elastic jobs grow and shrink", "Ghodsi et al., NSDI'11")
@@ -59,7 +60,7 @@ class Drf(Policy):
 
     def size(self, view: View) -> Sizes:
         if self.slot_s:
-            slot = self._slot_at(view.now)
+            slot = slot_at(view.now, self.slot_s)
             if slot == self._slot:
                 return current_sizes(view)
             self._slot = slot
@@ -85,10 +86,7 @@ class Drf(Policy):
         return Sizes(workers, np.where(elastic, workers * with_servers, jobs.ps))
 
     def wake_at(self, view: View) -> float | None:
-        return (self._slot_at(view.now) + 1) * self.slot_s if self.slot_s and len(view.jobs) else None
-
-    def _slot_at(self, now: float) -> int:
-        return int(now / self.slot_s + SLACK)
+        return (slot_at(view.now, self.slot_s) + 1) * self.slot_s if self.slot_s and len(view.jobs) else None
 
     def state(self) -> dict[str, Any]:
         return {"slot": self._slot}

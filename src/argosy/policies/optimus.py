@@ -47,6 +47,7 @@ from argosy.policies.common.marginal_gain import Bidder, Times, first_units, gra
 from argosy.policies.common.node_shapes import NodeShapes, largest_node_gpus
 from argosy.policies.common.sizes import current_sizes
 from argosy.policies.common.speeds import AllReduceSpeeds, Form, SpeedFits, profiled_times
+from argosy.policies.common.time_slots import slot_at
 
 CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
            "newcomers": ("start", "wait")}  # fmt: skip
@@ -97,7 +98,7 @@ class Optimus(Policy):
     def rank(self, view: View) -> Floats:
         """Decide sizes, too. Jobs that cannot shrink are placed first, then those with fewest tasks."""
         jobs = view.jobs
-        slot = self._slot_at(view.now)
+        slot = slot_at(view.now, self.slot_s)
         anew = slot != self._slot
         self._slot = slot
         if self.speeds == "fitted":
@@ -210,10 +211,7 @@ class Optimus(Policy):
             self._restarts[i] = self._restarts.get(i, 0) + 1
 
     def wake_at(self, view: View) -> float | None:
-        return (self._slot_at(view.now) + 1) * self.slot_s if len(view.jobs) else None
-
-    def _slot_at(self, now: float) -> int:
-        return int(now / self.slot_s + SLACK)
+        return (slot_at(view.now, self.slot_s) + 1) * self.slot_s if len(view.jobs) else None
 
     def state(self) -> dict[str, Any]:
         restarts = {str(i): n for i, n in self._restarts.items()}

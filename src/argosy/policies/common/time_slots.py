@@ -1,4 +1,7 @@
-"""Between two slots: what runs stays as it is, and newcomers wait, or start small on what is free."""
+"""DL2's time slots: sizes are decided at the beginning of each.
+
+Between two of them running jobs stay as they are, and new jobs wait, or start small on free GPUs.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,16 @@ from argosy.policies.common.demands import DemandReader
 from argosy.policies.common.sizes import current_sizes
 
 NEWCOMERS = ("start", "wait")
-SLACK = 1e-9  # a slot that begins now has begun
+SLACK = 1e-9  # against rounding, in time slots: one that begins now has begun
 
 
 def slot_at(now: float, slot_s: float) -> int:
+    """Return the number of the time slot that a time is in."""
     return int(now / slot_s + SLACK)
 
 
 def check_slots(policy: str, slot_s: float, newcomers: str) -> None:
+    """Raise InputError if a policy's parameters `slot_s` and `newcomers` are not valid."""
     if not 0 < slot_s < np.inf:
         raise InputError(f"{policy}: slot_s must be a time > 0, is {slot_s}")
     if newcomers not in NEWCOMERS:
@@ -26,7 +31,7 @@ def check_slots(policy: str, slot_s: float, newcomers: str) -> None:
 
 
 def between_slots(view: View, demand_reader: DemandReader, newcomers: str) -> tuple[Floats, Sizes]:
-    """Ranks and sizes; who starts has the smallest size at which he runs, in the order of arrival."""
+    """Return ranks and sizes; jobs that start have the smallest size at which they run, in the order of arrival."""
     jobs, kept = view.jobs, current_sizes(view)
     if newcomers == "wait" or not view.waiting:
         return jobs.submitted, kept

@@ -16,10 +16,10 @@ from argosy.policies.common.node_shapes import largest_node_gpus
 from argosy.policies.common.share_policy import SharePolicy
 from argosy.policies.gavel.linear_program import fairest
 from argosy.policies.gavel.pairs import JobPairs, fairest_with_pairs
+from argosy.workload.durations import DEFAULT_S
 
 SOURCE = "Narayanan et al., OSDI'20"
 ONE_NODE, SEVERAL_NODES = 0, 2  # locality levels of the profile
-UNKNOWN_S = 3600.0  # the time left of a job where no job's duration is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,6 @@ class TimedGavel(Gavel):
     def columns(self, view: View, places: Ints) -> dict[str, Floats]:
         left = view.jobs.expected_left_s[places]
         known = np.isfinite(left)
-        usual = float(left[known].max()) if known.any() else UNKNOWN_S
+        usual = float(left[known].max()) if known.any() else DEFAULT_S
         left = np.maximum(np.where(known, left, usual), 1e-3)
         return {"left_s": left, "age_s": view.now - view.jobs.submitted[places]}

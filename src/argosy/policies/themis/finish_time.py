@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from argosy.cluster.view import View
 from argosy.policies.base import Floats, Ints
 from argosy.policies.common.demands import size_range
+from argosy.workload.durations import DEFAULT_S
 
 Bools = NDArray[np.bool_]
-UNKNOWN_S = 3600.0  # duration of a job when no estimate is known at all
 LEAST_S = 1.0  # shorter times count as this
 
 
@@ -34,7 +34,7 @@ class Claims(NamedTuple):
     def of(cls, view: View, competitors: Floats, total_gpus: int) -> Claims:
         jobs = view.jobs
         known = np.isfinite(jobs.expected_s)
-        longest = jobs.expected_s[known].max(initial=LEAST_S) if known.any() else UNKNOWN_S
+        longest = jobs.expected_s[known].max(initial=LEAST_S) if known.any() else DEFAULT_S
         duration_s = np.maximum(np.where(known, jobs.expected_s, longest), LEAST_S)
         left_s = np.where(known, jobs.expected_left_s, longest)
         stretch = np.maximum(jobs.gpus * competitors / max(total_gpus, 1), 1.0)
