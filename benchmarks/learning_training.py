@@ -21,8 +21,8 @@ from benchmarks.learning_policies import DRF, FITTED, FROM_DRF, RIVALS, TEACHER
 from benchmarks.learning_runs import Place, compare
 
 if TYPE_CHECKING:
-    from argosy.learn.training.judge import Verdict
     from argosy.learn.training.recipe import Recipe
+    from argosy.learn.training.validation import ValidationResult
 
 TRAINING_SEEDS = (1, 2, 3)
 WARM_UP = "warm-up"  # the stage before reinforcement
@@ -188,21 +188,22 @@ def train_all(arms: Sequence[Arm], what: str) -> list[Json]:
 
 def teach(arm: Arm) -> Json | ArgosyError:
     """One training in this process: its validations, and when they were made."""
+    from argosy.learn.training.progress import ProgressListener
     from argosy.learn.training.train import train
-    from argosy.learn.training.watch import Watch
     from argosy.sim.compare import as_error
 
     began = time.monotonic()
     curve: list[Json] = []
 
-    class Clock(Watch):
-        def judged(self, verdict: Verdict, best: bool) -> None:
-            update = verdict.update if verdict.stage != WARM_UP else 0
+    class Clock(ProgressListener):
+        def validated(self, validation: ValidationResult, best: bool) -> None:
+            update = validation.update if validation.stage != WARM_UP else 0
             minutes = (time.monotonic() - began) / 60
-            curve.append({"update": update, "minutes": minutes, "score": verdict.score, "hours": dict(verdict.hours)})
+            hours = dict(validation.hours)
+            curve.append({"update": update, "minutes": minutes, "score": validation.score, "hours": hours})
 
     try:
-        trained = train(arm.recipe, arm.file, workers=1, minutes=arm.minutes, watch=Clock())
+        trained = train(arm.recipe, arm.file, workers=1, minutes=arm.minutes, progress=Clock())
     except Exception as problem:  # comes from another process: told when all are done
         error, details = as_error(problem)
         return ArgosyError(f"{arm.label} (seed {arm.recipe.seed}): {error}\n{details}".rstrip())

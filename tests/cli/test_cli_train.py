@@ -68,22 +68,22 @@ def test_the_command_in_the_weights_makes_them_again(argosy: Argosy, tmp_path: P
 
 
 def test_ctrl_c_says_how_to_go_on(argosy: Argosy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from argosy.learn.training.imitation import Imitation
+    from argosy.learn.training.imitation_stage import ImitationStage
 
-    update = Imitation.update
+    update = ImitationStage.update
 
-    def pressed(stage: Imitation) -> dict[str, float]:
+    def pressed(stage: ImitationStage) -> dict[str, float]:
         os.kill(os.getpid(), signal.SIGINT)
         return update(stage)
 
-    monkeypatch.setattr(Imitation, "update", pressed)
+    monkeypatch.setattr(ImitationStage, "update", pressed)
     cut = argosy(*PLUS, "-o", "w.safetensors")
     assert cut.code == 130
     assert "no weights yet: it ended within the warm-up, after 1 of 2 updates" in cut.err
-    (again,) = [line for line in cut.err.splitlines() if line.startswith("interrupted; to go on: ")]
+    (again,) = [line for line in cut.err.splitlines() if line.startswith("interrupted; to continue: ")]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    resumed = argosy(*shlex.split(again.partition("to go on: ")[2])[1:])
+    resumed = argosy(*shlex.split(again.partition("to continue: ")[2])[1:])
     assert resumed.code == 0, resumed.err
     assert (tmp_path / "w.safetensors").exists()
     assert not (tmp_path / "w.safetensors.training").exists()
@@ -95,7 +95,7 @@ def test_no_weights_is_a_failure_that_says_how_to_go_on(argosy: Argosy, tmp_path
     ended = argosy(*words)
     assert ended.code == 1
     assert "no weights and no report yet: it ended within the warm-up, after " in ended.err
-    assert f"out of time; to go on, with more --minutes: argosy {shlex.join(words)} --resume" in ended.err
+    assert f"out of time; to continue, with more --minutes: argosy {shlex.join(words)} --resume" in ended.err
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["tiny.yaml", "w.safetensors.training"]
 
 
@@ -106,7 +106,7 @@ def test_the_page_shows_the_command_that_was_run(argosy: Argosy, tmp_path: Path)
 
 
 def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("argosy.learn.training.evolution.attempt", lambda trial: [float("nan")])
+    monkeypatch.setattr("argosy.learn.training.evolution_stage.attempt", lambda trial: [float("nan")])
     failed = argosy(*PLUS, "-o", "w.safetensors")
     assert failed.code == 2
     assert "the sum of the scores is nan at update 1" in failed.err
@@ -124,7 +124,7 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
         (["--resume"], "there is no interrupted training to resume"),
         (["--data", "nowhere"], "there is no such folder"),
         (["--data", ".", "--scenario", "dl2-500"], "needs this file, and it is not there"),
-        (["--set", "sigma"], "is not understood"),
+        (["--set", "sigma"], "is not name=number"),
         (["--set", "sigmar=1"], "did you mean sigma"),
         (["--workers", "0"], "--workers 0 is too small"),
         (["--workers", "100000"], "--workers 100000 is too large"),
@@ -134,7 +134,7 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
         (["--seed", f"{10**40}"], "is too large"),
         (["--slot-s", "inf"], "--slot-s inf is too large"),
         (["--slot-s", "nan"], "--slot-s nan is too small"),
-        (["--minutes", "-1"], "--minutes -1 is no time"),
+        (["--minutes", "-1"], "--minutes -1 leaves no time"),
         (["--no-critic"], "--no-critic is for DL2's own algorithm"),
         (["--judge", "dl2-10"], "unknown scenario 'dl2-10'"),
         (["-o", "w.pt"], "weights are .safetensors files"),

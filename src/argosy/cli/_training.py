@@ -1,4 +1,4 @@
-"""What `argosy train` shows: a bar with the score of the moment, and tables of what came of it."""
+"""What `argosy train` shows: a bar with the present score, and tables of the results."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import typer
 from argosy.cli._shared import progress_bar, say
 
 if TYPE_CHECKING:
-    from argosy.learn.training.judge import Verdict
+    from argosy.learn.training.progress import ProgressListener
     from argosy.learn.training.recipe import Recipe
     from argosy.learn.training.train import Trained
+    from argosy.learn.training.validation import ValidationResult
     from argosy.learn.training.verify import Verified
-    from argosy.learn.training.watch import Watch
 
 
 @contextmanager
-def watched(recipe: Recipe, log: Path | None, progress: bool | None) -> Iterator[Watch]:
-    """A bar, or without a terminal a line for each validation; and the folder if one is named."""
-    from argosy.learn.training.watch import Log, Several
+def showing_progress(recipe: Recipe, log: Path | None, progress: bool | None) -> Iterator[ProgressListener]:
+    """Show a bar, or without a terminal a line for each validation; and log to a folder if one is named."""
+    from argosy.learn.training.progress import ProgressGroup, ProgressLog
 
     with ExitStack() as stack:
         total = recipe.warm_up + recipe.dagger + recipe.updates
         tick = stack.enter_context(progress_bar(recipe.system, total, progress))
         silent = not (sys.stderr.isatty() if progress is None else progress)
-        watches: list[Watch] = [_bar(recipe, tick, say if silent else None)]
+        listeners: list[ProgressListener] = [_bar(recipe, tick, say if silent else None)]
         if log is not None:
-            watches.append(stack.enter_context(Log(log)))
-        yield Several(*watches)
+            listeners.append(stack.enter_context(ProgressLog(log)))
+        yield ProgressGroup(*listeners)
 
 
-def _bar(recipe: Recipe, tick: Callable[..., None], tell: Callable[[str], None] | None) -> Watch:
-    from argosy.learn.training.watch import Watch
+def _bar(recipe: Recipe, tick: Callable[..., None], tell: Callable[[str], None] | None) -> ProgressListener:
+    from argosy.learn.training.progress import ProgressListener
 
-    class Bar(Watch):
-        """Updates of all stages on one bar."""
+    class Bar(ProgressListener):
+        """Shows the updates of all stages on one bar."""
 
         def __init__(self) -> None:
             self._score = ""
@@ -49,25 +49,25 @@ def _bar(recipe: Recipe, tick: Callable[..., None], tell: Callable[[str], None] 
             before = 0 if stage == "warm-up" else recipe.warm_up + recipe.dagger
             tick(before + done, what=f"{recipe.system} {stage}{self._score}")
 
-        def judged(self, verdict: Verdict, best: bool) -> None:
-            self._score = f" {verdict.over_teacher:.3f} × teacher"
+        def validated(self, validation: ValidationResult, best: bool) -> None:
+            self._score = f" {validation.over_teacher:.3f} × teacher"
             if tell is not None:
                 mark = ", best so far" if best else ""
-                tell(f"{verdict.stage} {verdict.update}: {_in_words(verdict)}{mark}")
+                tell(f"{validation.stage} {validation.update}: {_in_words(validation)}{mark}")
 
     return Bar()
 
 
-def _in_words(verdict: Verdict) -> str:
-    return f"mean JCT {verdict.over_teacher:.3f} × teacher's, {verdict.score:.3f} × floor"
+def _in_words(validation: ValidationResult) -> str:
+    return f"mean JCT {validation.over_teacher:.3f} × teacher's, {validation.score:.3f} × floor"
 
 
 def present(trained: Trained, output: Path, report: Path | None) -> None:
-    """What came of it, and how to go on if it is not finished."""
+    """Print the results, and how to continue if the training is not finished."""
     command = ["argosy", *sys.argv[1:]]
     if trained.best is None:
         stage, done, total = trained.reached
-        say(f"no weights{'' if report is None else ' and no report'} yet: it ended within the {stage},"
+        say(f"no weights{'' if report is None else ' and no report'} yet: the training ended within the {stage},"
             f" after {done} of {total} updates")  # fmt: skip
     else:
         show(trained)
@@ -80,7 +80,7 @@ def present(trained: Trained, output: Path, report: Path | None) -> None:
     if trained.ended != "finished":
         again = [word for word in command if word != "--resume"]
         more = ", with more --minutes" if trained.best is None and trained.ended == "out of time" else ""
-        say(f"{trained.ended}; to go on{more}: {shlex.join([*again, '--resume'])}")
+        say(f"{trained.ended}; to continue{more}: {shlex.join([*again, '--resume'])}")
     if trained.ended == "interrupted":
         raise typer.Exit(130)
     if trained.best is None:
@@ -88,7 +88,7 @@ def present(trained: Trained, output: Path, report: Path | None) -> None:
 
 
 def show(trained: Trained) -> None:
-    """The stages, and the best weights by scenario."""
+    """Print the stages, and how good the best weights are by scenario."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -100,10 +100,10 @@ def show(trained: Trained) -> None:
     for title in ("stage", "updates", "minutes", "× teacher", "× floor"):
         stages.add_column(title, justify="left" if title == "stage" else "right")
     for name, seconds in trained.seconds.items():
-        verdicts = [verdict for verdict in trained.curve if verdict.stage == name]
-        if verdicts:
-            best = min(verdicts, key=lambda verdict: verdict.score)
-            stages.add_row(name, str(verdicts[-1].update), f"{seconds / 60:.1f}", f"{best.over_teacher:.3f}",
+        validations = [validation for validation in trained.curve if validation.stage == name]
+        if validations:
+            best = min(validations, key=lambda validation: validation.score)
+            stages.add_row(name, str(validations[-1].update), f"{seconds / 60:.1f}", f"{best.over_teacher:.3f}",
                            f"{best.score:.3f}")  # fmt: skip
     console.print(stages)
     assert trained.best is not None
@@ -116,7 +116,7 @@ def show(trained: Trained) -> None:
 
 
 def present_verified(name: str, found: Verified) -> None:
-    """Is it what its recipe makes?"""
+    """Print whether the weights are what their recipe makes."""
     same = "the same weights, bit for bit" if found.same else "other weights (another machine or version?)"
     typer.echo(f"{name}: {found.again:.4f} × floor, shipped {found.shipped:.4f}; {same}")
     if not found.reached:

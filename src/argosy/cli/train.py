@@ -1,4 +1,4 @@
-"""`argosy train`: weights for a learned policy, from a teacher and from what comes of its own decisions."""
+"""`argosy train`: make weights for a learned policy, by imitating a teacher and by reinforcement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argosy.cli._shared import MOST_WORKERS, ProgressOption, check_writable, say
 from argosy.errors import InputError
 
 HOW = "How it learns"
-JUDGED = "How it is judged"
+VALIDATION = "How it is validated"
 RUNNING = "How it runs"
 
 
@@ -22,7 +22,7 @@ def train(
         str | None, typer.Argument(help="dl2 (as published) or dl2+ (one small network for every job)")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="the file of weights, .safetensors")] = None,
-    scenario: Annotated[str, typer.Option(help="whose jobs and cluster to learn on, see `argosy league --list`")] = (
+    scenario: Annotated[str, typer.Option(help="jobs and cluster to learn on, see `argosy league --list`")] = (
         "dl2-500"
     ),
     loads: Annotated[bool, typer.Option("--loads", help="every seed at another load, rather than one load")] = False,
@@ -39,17 +39,19 @@ def train(
         int | None, typer.Option(help="updates that imitate the teacher", rich_help_panel=HOW)
     ] = None,
     dagger: Annotated[
-        int | None, typer.Option(help="and then updates in which it acts and the teacher corrects", rich_help_panel=HOW)
+        int | None, typer.Option(help="further updates, in which it acts and the teacher corrects", rich_help_panel=HOW)
     ] = None,
-    updates: Annotated[int | None, typer.Option(help="of reinforcement; 0: only imitate", rich_help_panel=HOW)] = None,
+    updates: Annotated[
+        int | None, typer.Option(help="updates of reinforcement; 0: only imitate", rich_help_panel=HOW)
+    ] = None,
     curriculum: Annotated[
-        int, typer.Option(help="with --loads: updates over which the load grows to its full", rich_help_panel=HOW)
+        int, typer.Option(help="with --loads: updates over which the load grows to its full value", rich_help_panel=HOW)
     ] = 0,
     jobs: Annotated[
-        int | None, typer.Option(help="how many it sees at once", show_default="10; dl2+: 64", rich_help_panel=HOW)
+        int | None, typer.Option(help="how many jobs it sees at once", show_default="10; dl2+: 64", rich_help_panel=HOW)
     ] = None,
     cap: Annotated[int, typer.Option(help="most workers, and most servers, of a job", rich_help_panel=HOW)] = 16,
-    slot_s: Annotated[float, typer.Option(help="length of a slot", rich_help_panel=HOW)] = 1200.0,
+    slot_s: Annotated[float, typer.Option(help="length of a time slot", rich_help_panel=HOW)] = 1200.0,
     no_exploration: Annotated[
         bool, typer.Option("--no-exploration", help="DL2 without its job-aware exploration", rich_help_panel=HOW)
     ] = False,
@@ -66,18 +68,18 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="same seed, same weights", rich_help_panel=HOW)] = 0,
     judge: Annotated[
-        str | None, typer.Option(help="scenarios to validate on as well, by commas", rich_help_panel=JUDGED)
+        str | None, typer.Option(help="further scenarios to validate on, with commas", rich_help_panel=VALIDATION)
     ] = None,
-    windows: Annotated[int, typer.Option(help="validation windows of each scenario", rich_help_panel=JUDGED)] = 4,
-    every: Annotated[int, typer.Option(help="updates between two validations", rich_help_panel=JUDGED)] = 10,
+    windows: Annotated[int, typer.Option(help="validation windows of each scenario", rich_help_panel=VALIDATION)] = 4,
+    every: Annotated[int, typer.Option(help="updates between two validations", rich_help_panel=VALIDATION)] = 10,
     patience: Annotated[
-        int, typer.Option(help="validations without progress after which it ends; 0: never", rich_help_panel=JUDGED)
+        int, typer.Option(help="validations without progress after which it ends; 0: never", rich_help_panel=VALIDATION)
     ] = 10,
     minutes: Annotated[
-        float | None, typer.Option(help="stop after so long; --resume goes on", rich_help_panel=RUNNING)
+        float | None, typer.Option(help="stop after so long; --resume continues", rich_help_panel=RUNNING)
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on where it was interrupted", rich_help_panel=RUNNING)
+        bool, typer.Option("--resume", help="continue where it was interrupted", rich_help_panel=RUNNING)
     ] = False,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core",
@@ -105,7 +107,7 @@ def train(
     argosy train dl2+ --loads --algo es --updates 200 --minutes 30 -o dl2plus.safetensors
     argosy compare --scenario dl2-500 -p drf,dl2@dl2.safetensors
 
-    Interrupted, it keeps a checkpoint beside its output, and --resume goes on as if nothing had happened. If it ends
+    Interrupted, it keeps a checkpoint beside its output, and --resume continues as if nothing had happened. If it ends
     before there are weights, within the warm-up, the exit code is 1.
     """
     began_s = time.monotonic()
@@ -133,33 +135,33 @@ def train(
         raise InputError("weights are .safetensors files", where=str(output), hint=f"-o {output.stem}.safetensors")
     check_writable(output, report)
     need_torch()
-    from argosy.cli._training import present, watched
+    from argosy.cli._training import present, showing_progress
     from argosy.learn.training.train import train as run
 
-    with watched(recipe, log, progress) as watch:
+    with showing_progress(recipe, log, progress) as listener:
         trained = run(recipe, output, data=data, workers=workers, ray=ray, minutes=minutes, since_s=began_s,
-                      resume=resume, watch=watch, say=say)  # fmt: skip
+                      resume=resume, progress=listener, say=say)  # fmt: skip
     present(trained, output, report)
 
 
 def make_again(
     name: str, data: Path | None, workers: int | None, ray: str | None, log: Path | None, progress: bool | None
 ) -> None:
-    """`--verify`: the weights say how."""
+    """Make shipped weights again by the recipe in their header (`--verify`)."""
     need_torch()
-    from argosy.cli._training import present_verified, watched
+    from argosy.cli._training import present_verified, showing_progress
     from argosy.learn.training.verify import recipe_of, verify
     from argosy.zoo import find
 
     weights = find(name)
     recipe, _ = recipe_of(weights)
-    with watched(recipe, log, progress) as watch:
-        found = verify(weights, data=data, workers=workers, ray=ray, watch=watch, say=say)
+    with showing_progress(recipe, log, progress) as listener:
+        found = verify(weights, data=data, workers=workers, ray=ray, progress=listener, say=say)
     present_verified(name, found)
 
 
 def need_torch() -> None:
-    """Training takes packages that deciding does not."""
+    """Refuse to train without the packages that only training needs."""
     try:
         import gymnasium  # noqa: F401
         import torchrl  # noqa: F401

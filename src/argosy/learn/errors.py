@@ -1,4 +1,4 @@
-"""What can go wrong in learning, beyond input that is wrong from the start."""
+"""Errors of learning, apart from wrong input."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from argosy.errors import InputError
 
 
 class TrainingError(InputError):
-    """Training can not go on: a loss, a gradient or a score is no number. The weights are those before."""
+    """Training cannot continue: a loss, a gradient or a score is not a number. The weights are those before."""

@@ -1,7 +1,7 @@
-"""The same kind of jobs at other loads: what a policy that is to serve all loads trains on.
+"""Jobs of a scenario at other loads, to train policies that are to serve all loads.
 
-A policy that has seen one load only fails at others. Each seed makes another case of a scenario: another number of
-nodes, of jobs, another pace of arrivals, other lengths. The case of a seed is always the same.
+A policy that has seen only one load fails at others. Each seed makes another case of a scenario: another number of
+nodes, another number of jobs, another rate of arrivals, other lengths. The case of a seed is always the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from argosy.workload.trace import Trace
 
 @dataclass(frozen=True)
 class Range:
-    """What is drawn: numbers evenly on a logarithmic scale between two bounds, or one of several values."""
+    """Says what is drawn: numbers uniformly on a logarithmic scale between two bounds, or one of several values."""
 
     nodes: tuple[float, float] = (0.01, 0.4)  # of the scenario's
     jobs: tuple[int, int] = (40, 90)
@@ -54,7 +54,7 @@ class Case:
         return self.scenario.settings
 
     def trace(self, seed: int) -> Trace:
-        """Its jobs; `seed` draws them, the case has drawn how many and how fast."""
+        """Return the jobs that `seed` draws; the case says how many there are and how fast they come."""
         drawn = self.scenario.trace(seed)
         slower = drawn.frame.with_columns((pl.col("submit_s") / self.pace / self.slot_s).floor() * self.slot_s)
         return self.changes.apply(Trace.of(slower, drawn.name), seed, self.cluster.total_gpus)
@@ -70,7 +70,7 @@ def draw_case(
     scenario: Scenario, seed: int, ranges: Range | None = None, *, load: float = 1.0, jobs: float = 1.0,
     slot_s: float = 1200.0,
 ) -> Case:  # fmt: skip
-    """The case of a seed. A curriculum may make it easier: `load` and `jobs` multiply what is drawn."""
+    """Return the case of a seed. A curriculum may make it easier: `load` and `jobs` multiply what is drawn."""
     rng, r = stream(seed, "learn.loads"), ranges or Range()
     nodes = scenario.cluster.nodes
     share = _log_uniform(rng, *r.nodes) / load

@@ -58,23 +58,23 @@ TORCH: Ops = TorchOps()
 
 
 class Actor(nn.Module):
-    """Parameters are named as the arrays in a file of weights."""
+    """A network that chooses actions; its parameters are named like the arrays in a file of weights."""
 
     kind: str
-    context: bool  # whether it wants the columns about the crowd
+    context: bool  # does it see the columns about the cluster?
 
     def arrays(self) -> Arrays:
         return {name: p.detach().numpy().astype(np.float32, copy=True) for name, p in self.named_parameters()}
 
     def take(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
-        """These numbers instead."""
+        """Replace the parameters by these arrays."""
         with torch.no_grad():
             for name, p in self.named_parameters():
                 p.copy_(torch.from_numpy(np.asarray(arrays[name], np.float32)))
 
 
 class TableActor(Actor):
-    """DL2's: everything at once, two layers of `hidden` units."""
+    """DL2's network: it sees the whole table at once, through two layers of `hidden` units."""
 
     kind, context = TableNetwork.kind, False
 
@@ -91,7 +91,7 @@ class TableActor(Actor):
 
 
 class ScoreActor(Actor):
-    """One small network for every job, which also sees the mean over all of them. To stop always has the logit 0."""
+    """One small network for every job, which also sees the mean over all of them. Stopping always has the logit 0."""
 
     kind, context = ScoreNetwork.kind, True
 
@@ -113,7 +113,7 @@ class ScoreActor(Actor):
 
 
 class Critic(nn.Module):
-    """The value of a state: a network for every job, added up over those that are there."""
+    """Estimates the value of a state: one network for every job, summed over the jobs that are present."""
 
     def __init__(self, columns: int, generator: torch.Generator, hidden: int = 64) -> None:
         super().__init__()
@@ -150,6 +150,6 @@ def _tensors(module: nn.Module, network: type[Network]) -> dict[str, Tensor]:
 def _layer(
     inputs: int, outputs: int, generator: torch.Generator, gain: float = 1.0
 ) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weights as He et al. draw them for rectified units, and no offset."""
+    """Draw weights as He et al. do for rectified units, with biases of 0."""
     weights = torch.randn(inputs, outputs, generator=generator) * (gain * (2.0 / inputs) ** 0.5)
     return nn.Parameter(weights), nn.Parameter(torch.zeros(outputs))

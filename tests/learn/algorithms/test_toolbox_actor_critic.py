@@ -15,7 +15,7 @@ from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.actor_critic import ActorCritic, importance
 from argosy.learn.algorithms.collect import Collector, episodes
 from argosy.learn.algorithms.replay import Replay
-from argosy.learn.algorithms.toys import Bandit, Queue
+from argosy.learn.algorithms.toy_envs import Bandit, Queue
 
 
 def make() -> Queue:

@@ -16,7 +16,7 @@ from argosy.errors import InputError
 from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.collect import Collector, Teaching, episodes
 from argosy.learn.algorithms.rollout import Rollout, join
-from argosy.learn.algorithms.toys import Bandit, Ledge, Queue
+from argosy.learn.algorithms.toy_envs import Bandit, Ledge, Queue
 
 
 class Clock(gymnasium.Env[Any, Any]):

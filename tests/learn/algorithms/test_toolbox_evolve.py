@@ -17,7 +17,7 @@ from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.collect import episodes
 from argosy.learn.algorithms.curriculum import Curriculum
 from argosy.learn.algorithms.evolve import Evolution, shaped
-from argosy.learn.algorithms.toys import Queue
+from argosy.learn.algorithms.toy_envs import Queue
 from argosy.learn.errors import TrainingError
 
 GOAL = np.linspace(-1.0, 1.0, 20)
@@ -141,17 +141,17 @@ def test_what_is_refused() -> None:
 
 def test_a_curriculum_grows_and_then_stays() -> None:
     course = Curriculum(100, load=(0.5, 1.0), length=(0.2, 1.0))
-    assert course.stage(0) == (0.5, 0.2, None)
-    assert course.stage(50).load == 0.75 and course.stage(50).length == pytest.approx(0.6)
-    assert course.stage(100) == course.stage(5000) == (1.0, 1.0, None)
+    assert course.difficulty(0) == (0.5, 0.2, None)
+    assert course.difficulty(50).load == 0.75 and course.difficulty(50).length == pytest.approx(0.6)
+    assert course.difficulty(100) == course.difficulty(5000) == (1.0, 1.0, None)
 
 
 def test_episodes_of_a_curriculum_end_at_random_and_later() -> None:
     course = Curriculum(1000, mean_slots=(10.0, 100.0))
-    early = [course.stage(0 * u).slots for u in range(3)]
+    early = [course.difficulty(0 * u).slots for u in range(3)]
     assert len(set(early)) == 1  # the same update, the same length
-    first = [Curriculum(10**9, mean_slots=(10.0, 100.0)).stage(u).slots for u in range(400)]
-    late = [course.stage(1000 + u).slots for u in range(400)]
+    first = [Curriculum(10**9, mean_slots=(10.0, 100.0)).difficulty(u).slots for u in range(400)]
+    late = [course.difficulty(1000 + u).slots for u in range(400)]
     assert np.mean(first) == pytest.approx(10, rel=0.15) and np.mean(late) == pytest.approx(100, rel=0.15)
     assert min(first) >= 1 and len(set(first)) > 10
 

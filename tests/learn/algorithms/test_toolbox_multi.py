@@ -14,7 +14,7 @@ from argosy.errors import InputError
 from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.multi import IPPO, MAPPO, TeamPPO
 from argosy.learn.algorithms.team import TeamCollector, team_episodes
-from argosy.learn.algorithms.toys import Twins
+from argosy.learn.algorithms.toy_envs import Twins
 
 NAMES = ("castor", "pollux")
 

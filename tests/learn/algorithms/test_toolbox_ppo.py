@@ -20,11 +20,11 @@ from argosy.learn.algorithms.collect import Collector, episodes
 from argosy.learn.algorithms.ppo import PPO, samples, shuffled
 from argosy.learn.algorithms.returns import Returns
 from argosy.learn.algorithms.rewards import Rewards
-from argosy.learn.algorithms.toys import Bandit, Queue
+from argosy.learn.algorithms.toy_envs import Bandit, Queue
 
 
 class Detour(gymnasium.Env[Any, Any]):
-    """Endless: one point in one minute, or three points in five."""
+    """EndlessEnv: one point in one minute, or three points in five."""
 
     action_space = spaces.Discrete(2)
 

@@ -17,7 +17,7 @@ from argosy.learn.algorithms.paired import paired_baseline
 from argosy.learn.algorithms.returns import Returns, discounted
 from argosy.learn.algorithms.rewards import Rewards
 from argosy.learn.algorithms.rollout import join
-from argosy.learn.algorithms.toys import Queue
+from argosy.learn.algorithms.toy_envs import Queue
 
 
 @settings(max_examples=40, deadline=None)

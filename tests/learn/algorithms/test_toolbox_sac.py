@@ -13,7 +13,7 @@ from torch import nn
 from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.collect import Collector, episodes
 from argosy.learn.algorithms.sac import SAC, target_entropy, transitions
-from argosy.learn.algorithms.toys import Bandit, Queue
+from argosy.learn.algorithms.toy_envs import Bandit, Queue
 
 
 def make() -> Queue:

@@ -24,7 +24,7 @@ from argosy.learn.algorithms.returns import Returns
 from argosy.learn.algorithms.rewards import Rewards
 from argosy.learn.algorithms.sac import SAC
 from argosy.learn.algorithms.team import team_episodes
-from argosy.learn.algorithms.toys import Queue, Twins
+from argosy.learn.algorithms.toy_envs import Queue, Twins
 from argosy.learn.errors import TrainingError
 
 NAMES = ("castor", "pollux")

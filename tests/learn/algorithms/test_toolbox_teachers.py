@@ -1,4 +1,4 @@
-"""Learning from teachers: cloning, DAgger where cloning is lost, and teachers that know more than their pupils."""
+"""Learning from teachers: cloning, DAgger where cloning is lost, and teachers that know more than their students."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy.learn.algorithms.clone import Clone
 from argosy.learn.algorithms.collect import Teaching, episodes
 from argosy.learn.algorithms.dagger import Dagger
 from argosy.learn.algorithms.replay import Batch
-from argosy.learn.algorithms.toys import Ledge, Queue
+from argosy.learn.algorithms.toy_envs import Ledge, Queue
 
 
 def lessons(count: int = 12, **how: bool) -> object:
@@ -46,38 +46,38 @@ def off_the_path(policy: nn.Module) -> float:
 
 def test_dagger_is_not_lost_where_a_clone_is() -> None:
     calm = episodes([Ledge(calm=True) for _ in range(4)], None, [0, 1, 2, 3], teaching=Teaching(1.0))
-    pupil = actor(16, 2)
-    clone = Clone(pupil, batch=64, steps=60)
+    student = actor(16, 2)
+    clone = Clone(student, batch=64, steps=60)
     for _ in range(4):
         report = clone.update(calm)
     assert report["accuracy"] == 1.0  # on the teacher's path it makes no mistake
-    assert off_the_path(pupil) < 5.0
-    pupil = actor(16, 2)
-    dagger = Dagger(Clone(pupil, batch=64, steps=60), [Ledge() for _ in range(4)])
+    assert off_the_path(student) < 5.0
+    student = actor(16, 2)
+    dagger = Dagger(Clone(student, batch=64, steps=60), [Ledge() for _ in range(4)])
     for _ in range(4):
         dagger.round()
     assert dagger.rounds == 4
-    assert off_the_path(pupil) == 8.0
+    assert off_the_path(student) == 8.0
 
 
 def test_dagger_goes_on_from_its_state() -> None:
     def start() -> tuple[nn.Module, Dagger]:
-        pupil = actor(16, 2)
-        return pupil, Dagger(Clone(pupil, batch=32, steps=5), [Ledge(), Ledge()])
+        student = actor(16, 2)
+        return student, Dagger(Clone(student, batch=32, steps=5), [Ledge(), Ledge()])
 
-    pupil, dagger = start()
+    student, dagger = start()
     dagger.round()
     other, resumed = start()
     resumed.restore(dagger.state())
     assert dagger.round() == resumed.round()
-    assert same(weights(pupil), weights(other))
+    assert same(weights(student), weights(other))
 
 
-def test_a_pupil_guesses_what_only_its_teacher_knows() -> None:
-    """The teacher sees how much work is left. The pupil sees which jobs are there; it learns how likely a choice is."""
+def test_a_student_guesses_what_only_its_teacher_knows() -> None:
+    """The teacher sees how much work is left; the student sees only which jobs there are, and learns probabilities."""
     got = lessons(60, hidden=True)
     first = got.observation[got.slot_start[got.time[got.slot_start] == 0.0]]  # type: ignore[attr-defined]
-    assert (first == first[0]).all()  # to the pupil all episodes begin alike
+    assert (first == first[0]).all()  # to the student all episodes begin alike
     policy = actor(9, 4)
     Clone(policy, batch=1024, lr=1e-2, steps=150).update(got)  # type: ignore[arg-type]
     mask = torch.tensor([[True, True, True, True]])

@@ -12,7 +12,7 @@ from torch import nn
 from argosy.learn.algorithms.acting import NetworkActs
 from argosy.learn.algorithms.collect import episodes
 from argosy.learn.algorithms.rollout import Rollout
-from argosy.learn.algorithms.toys import Queue
+from argosy.learn.algorithms.toy_envs import Queue
 
 torch.set_num_threads(1)
 

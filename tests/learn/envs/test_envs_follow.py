@@ -69,11 +69,11 @@ def test_autopilot(policy: str, mode: str) -> None:
     assert_same(ClusterEnv(scenario, mode, under=policy, autopilot=True), scenario, policy)
 
 
-def test_what_a_mode_can_not_say_is_refused() -> None:
+def test_what_a_mode_cannot_say_is_refused() -> None:
     scenario = read_scenario("dl2-testbed", quick=True)
-    with pytest.raises(InputError, match="can not express"):
+    with pytest.raises(InputError, match="cannot express"):
         follow(ClusterEnv(scenario, cap=4, under="drf"), SEED)
-    with pytest.raises(InputError, match="can not express"):
+    with pytest.raises(InputError, match="cannot express"):
         follow(ClusterEnv(scenario, under="srtf"), SEED)
     with pytest.raises(InputError, match="beyond the window"):
         follow(ClusterEnv(read_scenario("overload", quick=True), "pick", jobs=2, under="sjf"), SEED)

@@ -93,12 +93,12 @@ def test_an_agent_that_gives_nothing_is_cut_off() -> None:
     env = ClusterEnv(two_jobs(), max_decisions=7)
     env.reset(seed=0)
     for _ in range(6):
-        assert not any(env.step(env.board.end)[2:4])
-    observation, _, terminated, truncated, info = env.step(env.board.end)
+        assert not any(env.step(env.action_table.end)[2:4])
+    observation, _, terminated, truncated, info = env.step(env.action_table.end)
     assert truncated and not terminated
     assert observation[:2].any(axis=1).all() and env.action_masks()[:6].tolist() == [True, False, False] * 2
     assert info["metrics"]["unfinished"] == 2
-    for call in (lambda: env.step(env.board.end), env.advice):
+    for call in (lambda: env.step(env.action_table.end), env.advice):
         with pytest.raises(InputError, match="over"):
             call()
 
@@ -117,13 +117,13 @@ def test_time_is_told_from_the_first_decision_on() -> None:
     env = ClusterEnv(late, jobs=1)
     assert env.reset(seed=0)[1] == {"trace_seed": 0, "now": 700.0}
     assert env.step(0)[4] == {}
-    assert env.step(env.board.end)[4]["now"] == 1200.0
+    assert env.step(env.action_table.end)[4]["now"] == 1200.0
 
 
 def test_metrics_can_be_left_out() -> None:
     env = ClusterEnv(two_jobs(), max_decisions=1, metrics=False)
     env.reset(seed=0)
-    info = env.step(env.board.end)[4]
+    info = env.step(env.action_table.end)[4]
     assert info["now"] == 1200.0 and "metrics" not in info
 
 
@@ -173,7 +173,7 @@ def test_every_mask_has_the_size_of_the_space_and_a_way_out(mode: str) -> None:
         assert mask.shape == (env.action_space.n,) and mask.dtype == np.bool_  # type: ignore[attr-defined]
         assert mask[-1], "ending the decision is always possible"
         rows = mask[:-1].reshape(4, -1)
-        assert not rows[~env.board.observation.any(axis=1)].any(), "an empty row has no actions"
+        assert not rows[~env.action_table.observation.any(axis=1)].any(), "an empty row has no actions"
         if any(env.step(rng.choice(np.flatnonzero(mask)))[2:4]):
             env.reset()
 

@@ -18,7 +18,7 @@ def source(*jobs: Job, nodes: int = 1, gpus: int = 4) -> Fixed:
 def test_an_idle_picker_is_asked_again() -> None:
     env = ClusterEnv(two_jobs(), "pick")
     env.reset(seed=0)
-    _, _, terminated, _, info = env.step(env.board.end)
+    _, _, terminated, _, info = env.step(env.action_table.end)
     assert not terminated and info["now"] == 1200
 
 
@@ -34,7 +34,7 @@ def test_rows_show_what_is_left_after_a_pick() -> None:
     assert env.action_masks()[:3].tolist() == [False, True, False]
     *_, info = env.step(1)
     assert info["now"] == 3600, "four GPUs are taken: nothing to choose before a ends"
-    np.testing.assert_allclose(env.board.observation[0, 1:3], [1 / 100, 2 / 100])  # b has waited for an hour
+    np.testing.assert_allclose(env.action_table.observation[0, 1:3], [1 / 100, 2 / 100])  # b has waited for an hour
 
 
 def test_a_job_that_finds_no_room_is_not_offered_again() -> None:

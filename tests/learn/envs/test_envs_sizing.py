@@ -47,8 +47,8 @@ def test_context_is_the_same_over_a_slot() -> None:
     observation, *_ = env.step(0)
     plain.step(0)
     np.testing.assert_allclose(observation[:, 7:], [each, each, [0, 0, 0]], rtol=1e-6)
-    observation, *_ = env.step(env.board.end)
-    np.testing.assert_allclose(observation[:, :7], plain.step(plain.board.end)[0])
+    observation, *_ = env.step(env.action_table.end)
+    np.testing.assert_allclose(observation[:, :7], plain.step(plain.action_table.end)[0])
     np.testing.assert_allclose(observation[:2, 7], 1 / 100)  # a slot has passed since they came
 
 
@@ -83,10 +83,10 @@ def test_a_job_without_servers_does_not_run() -> None:
     env = ClusterEnv("dl2-testbed", jobs=2)
     env.reset(seed=0)
     env.step(0)
-    assert env.step(env.board.end)[1] == 0
+    assert env.step(env.action_table.end)[1] == 0
     env.reset(seed=0)
     env.step(2)
-    assert float(env.step(env.board.end)[1]) > 0
+    assert float(env.step(env.action_table.end)[1]) > 0
 
 
 def test_the_reward_of_a_slot_is_the_progress_in_it() -> None:
@@ -94,13 +94,13 @@ def test_the_reward_of_a_slot_is_the_progress_in_it() -> None:
     env.reset(seed=0)
     env.step(0)
     env.step(3)
-    assert env.step(env.board.end)[1] == pytest.approx(1200 / 6000 + 1200 / 24000)
+    assert env.step(env.action_table.end)[1] == pytest.approx(1200 / 6000 + 1200 / 24000)
 
 
 def test_minus_jobs_in_the_system() -> None:
     env = ClusterEnv(two_jobs(), jobs=2, reward="jobs")
     env.reset(seed=0)
-    assert env.step(env.board.end)[1] == -2
+    assert env.step(env.action_table.end)[1] == -2
 
 
 @pytest.mark.parametrize("mode", ["size", "pick", "joint"])
@@ -120,6 +120,6 @@ def test_more_jobs_than_rows_are_taken_in_batches() -> None:
     while "now" not in info:
         shown.append(int(env.action_masks()[:-1].reshape(2, 3).any(axis=1).sum()))
         env.step(0)
-        *_, info = env.step(env.board.end)
+        *_, info = env.step(env.action_table.end)
     assert shown == [2, 2, 1]
     assert env.episodes.host.view.running == 3

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from argosy.learn.training.ground import Ground
-from argosy.learn.training.pupil import Arrays, Pupil
+from argosy.learn.training.cases import TrainingCases
 from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.student import Arrays, Student
 
 TINY = """\
 title: a few short parameter-server jobs
@@ -48,10 +48,10 @@ def tiny_recipe(folder: Path, system: str = "dl2+", algo: str = "es", **given: A
     return Recipe.of(system, scenario=scenario, algo=algo, options=options, **chosen)
 
 
-def tiny_pupil(folder: Path, system: str = "dl2+", **given: Any) -> tuple[Recipe, Ground, Pupil]:
+def tiny_student(folder: Path, system: str = "dl2+", **given: Any) -> tuple[Recipe, TrainingCases, Student]:
     recipe = tiny_recipe(folder, system, **given)
-    ground = Ground.of(recipe, None)
-    return recipe, ground, Pupil.of(recipe, ground)
+    cases = TrainingCases.of(recipe, None)
+    return recipe, cases, Student.of(recipe, cases)
 
 
 def same(one: Arrays, other: Arrays) -> bool:

@@ -68,7 +68,7 @@ def hostile(kind: str) -> bytes:
 def test_a_hostile_file_is_refused(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     kept.write_bytes(hostile(kind))
-    with pytest.raises(InputError, match="damaged, or none"):
+    with pytest.raises(InputError, match="is not a checkpoint, or is damaged"):
         load(kept, tiny_recipe(tmp_path))
     assert not (tmp_path / "sprung").exists()
 
@@ -90,7 +90,7 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_not_overwritten_by_accident(tmp_path: Path, kept: Path) -> None:
-    with pytest.raises(InputError, match="there is the checkpoint of a training that was interrupted"):
+    with pytest.raises(InputError, match="there is already a checkpoint of an interrupted training"):
         train(tiny_recipe(tmp_path), kept.with_suffix(""))
 
 

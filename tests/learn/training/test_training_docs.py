@@ -41,7 +41,7 @@ def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
     run = subprocess.run(bash, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "× teacher" in run.stdout
-    assert "out of time; to go on: argosy train dl2" in run.stderr
+    assert "out of time; to continue: argosy train dl2" in run.stderr
     for made in ("mine.safetensors", "dl2.safetensors", "curve.html", "log/curve.jsonl"):
         assert (tmp_path / made).stat().st_size > 0
 

@@ -42,9 +42,9 @@ def test_the_first_difference_is_named() -> None:
         ("dl2+", {"options": {"lr": -1.0}}, "must be 0 or more"),
         ("dl2+", {"updates": -1}, "--updates -1 is too small"),
         ("dl2+", {"jobs": 0}, "--jobs 0 is too small"),
-        ("dl2+", {"curriculum": 5}, "this training has one load"),
+        ("dl2+", {"curriculum": 5}, "this training has only one load"),
         ("dl2+", {"replay": False}, "--no-replay is for DL2's own algorithm"),
-        ("dl2+", {"algo": "ppo", "options": {"rollouts": 1}}, "one rollout has none to be compared with"),
+        ("dl2+", {"algo": "ppo", "options": {"rollouts": 1}}, "compares rollouts, and there is only one"),
     ],
 )
 def test_what_makes_no_sense_is_refused(system: str, given: dict[str, Any], message: str) -> None:
@@ -68,7 +68,7 @@ def test_numbers_that_came_later_are_the_usual_ones() -> None:
 def test_numbers_by_name() -> None:
     assert parse_options(["sigma=0.02", "pairs=8"]) == {"sigma": 0.02, "pairs": 8.0}
     for wrong in ("sigma", "sigma=much", "="):
-        with pytest.raises(InputError, match="is not understood"):
+        with pytest.raises(InputError, match="is not name=number"):
             parse_options([wrong])
 
 

@@ -14,14 +14,14 @@ from recipes_help import same, tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.errors import TrainingError
-from argosy.learn.training import evolution
+from argosy.learn.training import evolution_stage
 from argosy.learn.training import train as module
 from argosy.learn.training.checkpoint import path_beside
-from argosy.learn.training.judge import Verdict
-from argosy.learn.training.pupil import Arrays
+from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.student import Arrays
 from argosy.learn.training.train import Trained, train
-from argosy.learn.training.watch import Watch
+from argosy.learn.training.validation import ValidationResult
 from argosy.zoo import read
 
 EVERY_WAY = [("dl2+", "es"), ("dl2", "dl2"), ("dl2+", "dl2"), ("dl2+", "ppo"), ("dl2", "sac")]
@@ -32,7 +32,7 @@ def arrays(trained: Trained) -> Arrays:
     return trained.weights.arrays
 
 
-class CtrlC(Watch):
+class CtrlC(ProgressListener):
     """Somebody presses it after so many updates."""
 
     def __init__(self, *after: int, times: int = 1) -> None:
@@ -45,18 +45,18 @@ class CtrlC(Watch):
                 os.kill(os.getpid(), signal.SIGINT)
 
 
-class Notes(Watch):
+class Notes(ProgressListener):
     def __init__(self) -> None:
         self.updates: list[tuple[str, int]] = []
         self.figures: list[Mapping[str, float]] = []
-        self.verdicts: list[tuple[Verdict, bool]] = []
+        self.validations: list[tuple[ValidationResult, bool]] = []
 
     def updated(self, stage: str, done: int, total: int, figures: Mapping[str, float]) -> None:
         self.updates.append((stage, done))
         self.figures.append(figures)
 
-    def judged(self, verdict: Verdict, best: bool) -> None:
-        self.verdicts.append((verdict, best))
+    def validated(self, validation: ValidationResult, best: bool) -> None:
+        self.validations.append((validation, best))
 
 
 @pytest.mark.parametrize(("system", "algo"), EVERY_WAY)
@@ -64,10 +64,10 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(tmp_path: Path, s
     recipe = tiny_recipe(tmp_path, system, algo, updates=4, loads=True, patience=0)
     straight = train(recipe, workers=1)
     output = tmp_path / "weights.safetensors"
-    cut = train(recipe, output, workers=1, watch=CtrlC(1))
+    cut = train(recipe, output, workers=1, progress=CtrlC(1))
     assert (cut.ended, cut.weights, output.exists()) == ("interrupted", None, False)
     for after in (1, 2, 1):  # within the warm-up, in its last update, within the reinforcement
-        cut = train(recipe, output, workers=1, resume=True, watch=CtrlC(after))
+        cut = train(recipe, output, workers=1, resume=True, progress=CtrlC(after))
         assert cut.ended == "interrupted"
         assert path_beside(output).exists()
     done = train(recipe, output, workers=1, resume=True)
@@ -101,8 +101,8 @@ def test_every_algorithm_moves_the_weights_by_its_seed(tmp_path: Path, system: s
 def final_arrays(recipe: Recipe) -> Arrays:
     """The last weights, good or bad."""
     with module.single_thread(), module.Workers(1) as crew:
-        ground = module.Ground.of(recipe, None)
-        session = module.Session(recipe, module.Pupil.of(recipe, ground), ground, crew, Watch())
+        cases = module.TrainingCases.of(recipe, None)
+        session = module.Session(recipe, module.Student.of(recipe, cases), cases, crew, ProgressListener())
         while session.step():
             pass
         return session._stage.arrays()
@@ -120,10 +120,10 @@ def test_first_the_critic_learns_alone(tmp_path: Path) -> None:
 def test_evolution_gets_better_and_the_best_is_kept(tmp_path: Path) -> None:
     notes = Notes()
     recipe = tiny_recipe(tmp_path, warm_up=1, dagger=0, updates=8, every=2, options={"pairs": 6})
-    trained = train(recipe, workers=1, watch=notes)
-    scores = [verdict.score for verdict in trained.curve]
+    trained = train(recipe, workers=1, progress=notes)
+    scores = [validation.score for validation in trained.curve]
     assert trained.best is not None and trained.best.score == min(scores) < 0.95 * scores[0]
-    assert [best for _, best in notes.verdicts] == [s < min(scores[:i], default=9) for i, s in enumerate(scores)]
+    assert [best for _, best in notes.validations] == [s < min(scores[:i], default=9) for i, s in enumerate(scores)]
     assert [done for stage, done in notes.updates if stage == "es"] == list(range(1, 9))
     assert [(v.stage, v.update) for v in trained.curve] == [("warm-up", 1), *(("es", n) for n in (2, 4, 6, 8))]
 
@@ -132,7 +132,7 @@ def test_imitation_comes_close_to_its_teacher(tmp_path: Path) -> None:
     options = {"clone_steps": 60, "samples": 256}
     recipe = tiny_recipe(tmp_path, warm_up=6, dagger=2, updates=0, options=options)
     notes = Notes()
-    trained = train(recipe, workers=1, watch=notes)
+    trained = train(recipe, workers=1, progress=notes)
     assert trained.best is not None and trained.best.over_teacher < 1.1
     assert notes.figures[-1]["loss_imitation"] < 0.6 * notes.figures[0]["loss_imitation"]
 
@@ -178,7 +178,7 @@ def test_it_ends_when_its_time_is_up(tmp_path: Path) -> None:
     trained = train(recipe, output, workers=1, minutes=0.03)
     assert trained.ended == "out of time"
     assert path_beside(output).exists() and output.exists()
-    with pytest.raises(InputError, match="--minutes 0 is no time"):
+    with pytest.raises(InputError, match="--minutes 0 leaves no time"):
         train(recipe, minutes=0.0)
 
 
@@ -188,7 +188,7 @@ def test_what_would_not_be_done_in_time_is_given_up(tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, updates=1000, patience=0, options={"pairs": 3000, "arrivals": 400})
     trained = train(recipe, output, workers=1, minutes=0.1)
     assert trained.ended == "out of time" and trained.reached == ("es", 0, 1000)
-    assert [verdict.stage for verdict in trained.curve] == ["warm-up"]
+    assert [validation.stage for validation in trained.curve] == ["warm-up"]
     assert path_beside(output).exists() and output.exists()
 
 
@@ -196,19 +196,20 @@ def test_the_weights_with_which_the_time_ended_are_judged(tmp_path: Path) -> Non
     output = tmp_path / "weights.safetensors"
     recipe = tiny_recipe(tmp_path, updates=100_000, every=100_000, patience=0)
     trained = train(recipe, output, workers=1, minutes=0.1)
-    assert [verdict.stage for verdict in trained.curve] == ["warm-up", "es"]
+    assert [validation.stage for validation in trained.curve] == ["warm-up", "es"]
     assert trained.curve[-1].update == trained.reached[1] > 0
     straight = train(recipe.with_updates(trained.reached[1]), workers=1)
     assert straight.curve == trained.curve
     resumed = train(recipe.with_updates(trained.reached[1] + 1), output, workers=1, resume=True)
-    assert [verdict.update for verdict in resumed.curve][1:] == [trained.reached[1] + 1]  # as if it had not been judged
+    # as if the weights had not been validated
+    assert [validation.update for validation in resumed.curve][1:] == [trained.reached[1] + 1]
 
 
 def test_the_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     said: list[str] = []
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(tiny_recipe(tmp_path), workers=1, watch=CtrlC(2, times=2), say=said.append)
+        train(tiny_recipe(tmp_path), workers=1, progress=CtrlC(2, times=2), say=said.append)
     assert said == ["stopping after this update; Ctrl-C again stops at once"]
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -216,12 +217,12 @@ def test_the_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
 def test_no_number_stops_it_and_keeps_what_was_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[Any] = []
 
-    def spoilt(trial: evolution.Trial) -> list[float]:
+    def spoilt(trial: evolution_stage.Trial) -> list[float]:
         attempts.append(trial)
         return [float("nan")] * 2 if len(attempts) > 12 else attempt(trial)
 
-    attempt = evolution.attempt
-    monkeypatch.setattr(evolution, "attempt", spoilt)
+    attempt = evolution_stage.attempt
+    monkeypatch.setattr(evolution_stage, "attempt", spoilt)
     output, said = tmp_path / "weights.safetensors", list[str]()
     recipe = tiny_recipe(tmp_path, updates=9, every=1)
     with pytest.raises(TrainingError, match="at update 3"):

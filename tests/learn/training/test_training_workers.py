@@ -9,7 +9,7 @@ import time
 import pytest
 
 from argosy.errors import ArgosyError, InputError
-from argosy.learn.training.stops import OutOfTime
+from argosy.learn.training.stop import OutOfTime
 from argosy.learn.training.workers import Workers
 
 
@@ -72,6 +72,6 @@ def test_a_process_that_dies_is_told() -> None:
         crew.map(die, [0])
 
 
-def test_no_workers_are_no_crew() -> None:
-    with pytest.raises(InputError, match="0 workers can do nothing"):
+def test_zero_workers_are_refused() -> None:
+    with pytest.raises(InputError, match="0 workers cannot do anything"):
         Workers(0)

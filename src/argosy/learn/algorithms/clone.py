@@ -1,6 +1,6 @@
 """Behaviour cloning: learn to do what a teacher does, by cross-entropy on observations, masks and actions.
 
-The teacher may know more than the observation shows, such as true durations; the pupil learns what can be guessed of
+The teacher may know more than the observation shows, such as true durations; the student learns what can be guessed of
 it from what it sees.
 """
 
@@ -49,7 +49,7 @@ class Clone(Learner):
         super().__init__({"actor": actor, "optimizer": self.optimizer, "memory": self.memory, "draws": self.generator})
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Remember a rollout, and learn from what is kept: loss, entropy, and how often the pupil agrees."""
+        """Remember a rollout, and learn from what is kept: loss, entropy, and how often the student agrees."""
         label = np.where(rollout.advice >= 0, rollout.advice, rollout.action)
         if not rollout.mask[np.arange(len(label)), label].all():
             raise InputError("there are steps whose label is not a possible action", hint="check the teacher's advice")

@@ -14,7 +14,7 @@ import numpy as np
 
 from argosy.errors import InputError
 from argosy.learn.algorithms.acting import Act
-from argosy.learn.algorithms.lane import Lane
+from argosy.learn.algorithms.env_stepper import EnvStepper
 from argosy.learn.algorithms.rollout import Rollout, join
 from argosy.seeding import stream
 
@@ -44,7 +44,7 @@ class Collector:
         """Each environment's first episode has its own seed; what comes later follows from it."""
         if not envs or len(seeds) != len(envs):
             raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
-        self._lanes = [Lane(env, timed) for env in envs]
+        self._steppers = [EnvStepper(env, timed) for env in envs]
         self._seeds = list(seeds)
         self._begun = False
 
@@ -58,17 +58,17 @@ class Collector:
         if wanted is None or wanted < 1:
             raise InputError(f"there must be at least one step or slot to collect, not {wanted}")
         if not self._begun:
-            for lane, seed in zip(self._lanes, self._seeds):
-                lane.reset(seed)
+            for stepper, seed in zip(self._steppers, self._seeds):
+                stepper.reset(seed)
             self._begun = True
 
-        def unfinished(lane: Lane) -> bool:
-            more = (len(lane.record.steps) if steps is not None else lane.record.slots) < wanted
-            if more and lane.over:
-                lane.reset()
+        def unfinished(stepper: EnvStepper) -> bool:
+            more = (len(stepper.record.steps) if steps is not None else stepper.record.slots) < wanted
+            if more and stepper.over:
+                stepper.reset()
             return more
 
-        return _run(self._lanes, act, unfinished, teaching)
+        return _run(self._steppers, act, unfinished, teaching)
 
 
 def episodes(
@@ -84,29 +84,31 @@ def episodes(
     """One whole episode of each environment, or its first `slots`, or what begins before the time `until`."""
     if not envs or len(seeds) != len(envs):
         raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
-    lanes = [Lane(env, timed) for env in envs]
-    for lane, seed in zip(lanes, seeds):
-        lane.reset(seed)
+    steppers = [EnvStepper(env, timed) for env in envs]
+    for stepper, seed in zip(steppers, seeds):
+        stepper.reset(seed)
 
-    def unfinished(lane: Lane) -> bool:
-        if lane.over or (slots is not None and lane.record.slots >= slots):
+    def unfinished(stepper: EnvStepper) -> bool:
+        if stepper.over or (slots is not None and stepper.record.slots >= slots):
             return False
-        return until is None or not lane.record.steps or lane.time < until
+        return until is None or not stepper.record.steps or stepper.time < until
 
-    return _run(lanes, act, unfinished, teaching)
+    return _run(steppers, act, unfinished, teaching)
 
 
-def _run(lanes: list[Lane], act: Act | None, unfinished: Callable[[Lane], bool], teaching: Teaching | None) -> Rollout:
+def _run(
+    steppers: list[EnvStepper], act: Act | None, unfinished: Callable[[EnvStepper], bool], teaching: Teaching | None
+) -> Rollout:
     if act is None and (teaching is None or teaching.share < 1.0):
         raise InputError("somebody must act", hint="give a network, or let the teacher act: Teaching(share=1)")
-    while active := [lane for lane in lanes if unfinished(lane)]:
+    while active := [stepper for stepper in steppers if unfinished(stepper)]:
         actions, logs = [-1] * len(active), [0.0] * len(active)
         if act is not None:
             chosen, chances = act(np.stack([a.observation for a in active]), np.stack([a.mask for a in active]))
             actions, logs = chosen.tolist(), chances.tolist()
-        for lane, action, log_prob in zip(active, actions, logs):
-            advice = -1 if teaching is None else lane.advice()
+        for stepper, action, log_prob in zip(active, actions, logs):
+            advice = -1 if teaching is None else stepper.advice()
             if teaching is not None and teaching.acts():
                 action, log_prob = advice, 0.0
-            lane.step(action, log_prob, advice)
-    return join([rollout for lane in lanes if (rollout := lane.take()) is not None])
+            stepper.step(action, log_prob, advice)
+    return join([rollout for stepper in steppers if (rollout := stepper.take()) is not None])

@@ -14,8 +14,8 @@ from argosy.learn.algorithms.learner import positive
 from argosy.seeding import stream
 
 
-class Stage(NamedTuple):
-    """Of one update: factors for load and length, and the slots after which its episodes end (None: as they do)."""
+class Difficulty(NamedTuple):
+    """Of one update: factors for load and length, and time slots after which its episodes end (None: no limit)."""
 
     load: float
     length: float
@@ -24,7 +24,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Each pair is the value at the start, and from `updates` on."""
+    """Training that becomes more difficult. Each pair is the value at the start, and from `updates` on."""
 
     updates: int
     load: tuple[float, float] = (0.5, 1.0)
@@ -40,10 +40,10 @@ class Curriculum:
         if self.mean_slots is not None and min(self.mean_slots) < 1:
             raise InputError(f"mean_slots must be at least 1, is {self.mean_slots}")
 
-    def stage(self, update: int) -> Stage:
-        """What update number 0, 1, … trains on: the same every time it is asked."""
+    def difficulty(self, update: int) -> Difficulty:
+        """Return what update number 0, 1, … trains on; it is the same every time."""
         done = min(max(update / self.updates, 0.0), 1.0)
-        return Stage(_between(self.load, done), _between(self.length, done), self._slots(update, done))
+        return Difficulty(_between(self.load, done), _between(self.length, done), self._slots(update, done))
 
     def _slots(self, update: int, done: float) -> int | None:
         if self.mean_slots is None:

@@ -1,6 +1,6 @@
-"""DAgger: the pupil acts, the teacher says what it should have done, and the pupil learns from all rounds so far.
+"""DAgger: the student acts, the teacher says what it should have done, and the student learns from all rounds so far.
 
-Cloning shows a pupil only where its teacher goes. One small mistake leads it elsewhere, where nobody has told it what
+Cloning shows a student only where its teacher goes. One small mistake leads it elsewhere, where nobody has told it what
 to do. Here the steps that it learns from are its own; in the first rounds the teacher takes some of them
 (`share` in the first, `share`² in the second, …).
 """
@@ -32,7 +32,7 @@ class Dagger:
         greedy: bool = False,
         seed: int = 0,
     ) -> None:
-        """`seeds`: the range that episodes' seeds are drawn from. `slots`: the most of an episode. `greedy` pupil."""
+        """`seeds`: the range that episodes' seeds are drawn from. `slots`: the most of an episode. `greedy` student."""
         if not 0.0 <= share <= 1.0:
             raise InputError(f"the teacher's share must be from 0 to 1, is {share}")
         self.clone, self.envs, self.share, self.seeds = clone, list(envs), share, seeds
@@ -44,7 +44,7 @@ class Dagger:
         return self.clone.updates
 
     def round(self) -> dict[str, float]:
-        """One more: the pupil's loss and accuracy, and what its episodes brought."""
+        """One more: the student's loss and accuracy, and what its episodes brought."""
         draws = stream(self.seed, "dagger", self.rounds)
         seeds = draws.integers(*self.seeds, size=len(self.envs)).tolist()
         act = NetworkActs(self.clone.actor, seed=int(draws.integers(2**62)), greedy=self.greedy)
@@ -53,7 +53,7 @@ class Dagger:
         return self.clone.update(rollout) | {"total": float(rollout.totals().mean())}
 
     def state(self) -> State:
-        """The pupil's; the rest follows from the number of rounds."""
+        """The student's; the rest follows from the number of rounds."""
         return self.clone.state()
 
     def restore(self, state: State) -> None:

@@ -2,7 +2,7 @@
 
 Masks are taken from the observations (`{"observation": …, "action_mask": …}`), from `infos[agent]["action_mask"]`, or
 from `action_masks()` by agent. All agents must be there from the first step to the last. Time is told in the first
-agent's info, as in `argosy.learn.algorithms.lane`.
+agent's info, as in `argosy.learn.algorithms.env_stepper`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from argosy.learn.algorithms.rollout import Rollout, join
 Rollouts = dict[str, Rollout]
 
 
-class TeamLane:
+class TeamStepper:
     """One environment with several agents."""
 
     def __init__(self, env: Any) -> None:
@@ -87,47 +87,48 @@ class TeamCollector:
     """Environments that run on from one rollout to the next, and begin anew when an episode ends."""
 
     def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int]) -> None:
-        self._lanes = _lanes(envs, seeds)
+        self._steppers = _steppers(envs, seeds)
 
     def collect(self, acts: Mapping[str, Act], *, steps: int) -> Rollouts:
         """So many steps of each environment."""
 
-        def unfinished(lane: TeamLane) -> bool:
-            more = len(lane.record.steps) < steps
-            if more and lane.over:
-                lane.reset()
+        def unfinished(stepper: TeamStepper) -> bool:
+            more = len(stepper.record.steps) < steps
+            if more and stepper.over:
+                stepper.reset()
             return more
 
-        return _run(self._lanes, acts, unfinished)
+        return _run(self._steppers, acts, unfinished)
 
 
 def team_episodes(envs: Sequence[Any], acts: Mapping[str, Act], seeds: Sequence[int]) -> Rollouts:
     """One whole episode of each environment."""
-    return _run(_lanes(envs, seeds), acts, lambda lane: not lane.over)
+    return _run(_steppers(envs, seeds), acts, lambda stepper: not stepper.over)
 
 
-def _lanes(envs: Sequence[Any], seeds: Sequence[int]) -> list[TeamLane]:
+def _steppers(envs: Sequence[Any], seeds: Sequence[int]) -> list[TeamStepper]:
     if not envs or len(seeds) != len(envs):
         raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
-    lanes = [TeamLane(env) for env in envs]
-    for lane, seed in zip(lanes, seeds):
-        lane.reset(seed)
-    return lanes
+    steppers = [TeamStepper(env) for env in envs]
+    for stepper, seed in zip(steppers, seeds):
+        stepper.reset(seed)
+    return steppers
 
 
-def _run(lanes: list[TeamLane], acts: Mapping[str, Act], unfinished: Callable[[TeamLane], bool]) -> Rollouts:
-    agents = lanes[0].agents
+def _run(steppers: list[TeamStepper], acts: Mapping[str, Act], unfinished: Callable[[TeamStepper], bool]) -> Rollouts:
+    agents = steppers[0].agents
     if set(acts) != set(agents):
         raise InputError(f"the agents are {', '.join(agents)}, and networks are given for {', '.join(acts)}")
-    while active := [lane for lane in lanes if unfinished(lane)]:
+    while active := [stepper for stepper in steppers if unfinished(stepper)]:
         chosen: list[dict[str, tuple[int, float]]] = [{} for _ in active]
         for agent in agents:
-            actions, logs = acts[agent](np.stack([lane.observation[agent] for lane in active]),
-                                        np.stack([lane.mask[agent] for lane in active]))  # fmt: skip
+            actions, logs = acts[agent](np.stack([stepper.observation[agent] for stepper in active]),
+                                        np.stack([stepper.mask[agent] for stepper in active]))  # fmt: skip
             for choice, action, log_prob in zip(chosen, actions.tolist(), logs.tolist()):
                 choice[agent] = action, log_prob
-        for lane, choice in zip(active, chosen):
-            lane.step(choice)
-    for lane in lanes:
-        lane.end()
-    return {agent: join([r for lane in lanes if (r := lane.records[agent].take()) is not None]) for agent in agents}
+        for stepper, choice in zip(active, chosen):
+            stepper.step(choice)
+    for stepper in steppers:
+        stepper.end()
+    taken = {agent: [stepper.records[agent].take() for stepper in steppers] for agent in agents}
+    return {agent: join([rollout for rollout in taken[agent] if rollout is not None]) for agent in agents}

@@ -1,9 +1,10 @@
 """`argosy/Cluster-v0`: the simulator as a Gymnasium environment with one decision maker.
 
-Modes: "size" (how much each job gets, slot by slot: `argosy.learn.envs.sizing`), "pick" (who starts next) and "joint"
-(who, and how large: `argosy.learn.envs.picking`). Several steps make one decision; the reward, of the time until the
-next one, comes with the step that ends it, and the others have 0. `info["now"]` tells the time after such a step, and
-after `reset`. An episode that is truncated still shows what is to be decided next; one that has ended shows nothing.
+Modes: "size" (how much each job gets in each time slot: `argosy.learn.envs.sizing`), "pick" (who starts next) and
+"joint" (who, and how large: `argosy.learn.envs.picking`). Several steps make one decision. The reward, of the time
+until the next one, comes with the step that ends it, and the others have 0. `info["now"]` tells the time after such a
+step, and after `reset`. An episode that is truncated still shows what is to be decided next; one that has ended shows
+nothing.
 
     progress   normalised progress of all jobs (DL2): over a finished run it sums to the number of jobs
     jobs       minus the number of jobs in the system when the next decision is due
@@ -24,10 +25,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import Board
+from argosy.learn.envs.action_table import ActionTable
 from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_known, check_positive
-from argosy.learn.envs.picking import Picking
-from argosy.learn.envs.sizing import Sizing
+from argosy.learn.envs.picking import PickingTable
+from argosy.learn.envs.sizing import SizingTable
 from argosy.learn.envs.source import Source, check_elastic
 from argosy.policies.base import Policy, create
 from argosy.policies.learned.features import MOST
@@ -94,14 +95,14 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         self._under = None if under is None else self.episodes.source.spec(under)
         self._make_policy()  # refuses an unknown one now
         width = len(self.types)
-        self.board: Board = (
-            Sizing(jobs, width, cap, context=context, rules=rules)
+        self.action_table: ActionTable = (
+            SizingTable(jobs, width, cap, context=context, rules=rules)
             if mode == "size"
-            else Picking(jobs, width, cap, joint=mode == "joint")
+            else PickingTable(jobs, width, cap, joint=mode == "joint")
         )
-        shape = (self.board.observation.size,) if flat else self.board.observation.shape
+        shape = (self.action_table.observation.size,) if flat else self.action_table.observation.shape
         self.observation_space = spaces.Box(0.0, MOST, shape, np.float32)
-        self.action_space = spaces.Discrete(len(self.board.mask))
+        self.action_space = spaces.Discrete(len(self.action_table.mask))
         self._over = True
 
     def _make_policy(self) -> Policy | None:
@@ -116,7 +117,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         for name in options or {}:
             check_known("option", name, OPTIONS)
         self.trace_seed = self.episodes.begin(
-            self.board, seed, options, self.np_random,
+            self.action_table, seed, options, self.np_random,
             slot_s=self._slot_s, under=self._make_policy(), autopilot=self._autopilot,
         )  # fmt: skip
         self._over = False
@@ -125,19 +126,19 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
         if self._over:
             raise InputError("the episode is over, or has not begun", hint="call reset()")
-        board, chosen = self.board, int(action)
+        table, chosen = self.action_table, int(action)
         info: dict[str, Any] = {}
-        if not 0 <= chosen <= board.end:
-            raise InputError(f"there is no action {action}; there are 0..{board.end}")
-        if not board.mask[chosen]:
+        if not 0 <= chosen <= table.end:
+            raise InputError(f"there is no action {action}; there are 0..{table.end}")
+        if not table.mask[chosen]:
             if self.strict:
                 hint = "choose one where action_masks() is true"
                 raise InputError(f"the action {chosen} is not possible now", hint=hint)
-            chosen, info["refused"] = board.end, True
-        if not (self._autopilot or board.act(chosen)):
+            chosen, info["refused"] = table.end, True
+        if not (self._autopilot or table.act(chosen)):
             return self._observe(), 0.0, False, False, info
         host = self.episodes.host
-        credit = board.creditor() if isinstance(board, Sizing) and not self._autopilot else None
+        credit = table.creditor() if isinstance(table, SizingTable) and not self._autopilot else None
         terminated, truncated = self.episodes.proceed()
         reward = host.reward()
         self._over = terminated or truncated
@@ -145,17 +146,17 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         if credit is not None and host.reward_kind == "progress":
             info["credit"] = credit(host.gained())
         if terminated:
-            board.clear()
+            table.clear()
         if self._over and self._metrics:
             info["metrics"] = host.metrics()
         return self._observe(), reward, terminated, truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are possible now: the environment's own array, which the next step changes."""
-        return self.board.mask
+        return self.action_table.mask
 
     def _observe(self) -> Observation:
-        seen = self.board.observation
+        seen = self.action_table.observation
         return seen.reshape(-1).copy() if self.flat else seen.copy()
 
     # -- beside Gymnasium ------------------------------------------------------------------------------------------
@@ -164,12 +165,12 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         """What to do now in order to do as the policy under the learner would: for imitation."""
         if self._over:
             raise InputError("the episode is over, or has not begun", hint="call reset()")
-        return self.board.end if self._autopilot else self.board.advice()
+        return self.action_table.end if self._autopilot else self.action_table.advice()
 
     @property
     def faithful(self) -> bool:
         """Were all decisions of this episode what the policy under the learner wanted?"""
-        return self.board.faithful
+        return self.action_table.faithful
 
     @property
     def decisions(self) -> int:

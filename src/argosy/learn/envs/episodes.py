@@ -1,7 +1,7 @@
-"""Episodes of a scenario: which jobs come, when a run has gone on for too long, and the way to the next decision.
+"""Episodes of a scenario: which jobs come, when a run is truncated, and how it gets to the next decision.
 
 An episode's jobs are those of one seed of the scenario. `reset(seed=s)` takes seed s, as `argosy compare` does;
-without one it is drawn from `seeds`, far from the small numbers that policies are judged with.
+without one it is drawn from `seeds`, far from the small numbers that policies are compared with.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import Board
+from argosy.learn.envs.action_table import ActionTable
 from argosy.learn.envs.host import REWARDS, Host
 from argosy.learn.envs.source import Source, find, job_types, type_names
 from argosy.policies.base import Policy
 from argosy.policies.learned.features import JobTypes
 
 TRAINING_SEEDS = (1_000_000, 2_000_000)
-KEPT = 32  # traces: rollouts that share their arrivals ask for the same ones
+KEPT = 32  # traces in the cache: rollouts that share their arrivals ask for the same ones
 
 
 class Episodes:
-    """One episode after the other, on the same board."""
+    """Runs one episode after the other, on the same table."""
 
     def __init__(
         self, scenario: str | Source, *, reward: str, types: Sequence[str] | None, seeds: tuple[int, int],
@@ -50,38 +50,38 @@ class Episodes:
         return self._host
 
     def begin(
-        self, board: Board, seed: int | None, options: Mapping[str, Any] | None, draws: np.random.Generator, *,
+        self, table: ActionTable, seed: int | None, options: Mapping[str, Any] | None, draws: np.random.Generator, *,
         slot_s: float = 0.0, under: Policy | None = None, autopilot: bool = False,
     ) -> int:  # fmt: skip
-        """A new run, at its first decision; says with which seed."""
+        """Begin a new run, go to its first decision, and return its seed."""
         drawn = int(draws.integers(*self._seeds)) if seed is None else seed
         trace_seed = int((options or {}).get("trace_seed", drawn))
         if trace_seed < 0:
             raise InputError(f"trace_seed must be ≥ 0, is {trace_seed}")
         trace = self.trace(trace_seed)
         self._host = Host(
-            self.source, trace, trace_seed, slot_s=slot_s, sizing=board.sizing, reward=self._reward, under=under,
-            autopilot=autopilot, newcomers=board.newcomers, cap=board.cap,
+            self.source, trace, trace_seed, slot_s=slot_s, sizing=table.sizing, reward=self._reward, under=under,
+            autopilot=autopilot, newcomers=table.newcomers, cap=table.cap,
         )  # fmt: skip
-        self._board, self._autopilot = board, autopilot
+        self._table, self._autopilot = table, autopilot
         context = self._host.engine.context
         types = JobTypes(context, self.types) if self._as_policies else job_types(trace, self.types, context)
-        board.reset(self._host, types)
+        table.reset(self._host, types)
         self.decisions, self._most = 0, self._limit or 20 * len(trace) + 1000
         if not self._go_on():
             raise InputError(f"the scenario {self.source.name} has nothing to decide with seed {trace_seed}")
         return trace_seed
 
     def proceed(self) -> tuple[bool, bool]:
-        """After a decision: to the next one; is the run over, and has it gone on for too long?"""
+        """Go on to the next decision; return whether the run has ended, and whether it is truncated."""
         self.decisions += 1
         terminated = not self._go_on()
         return terminated, not terminated and self.decisions >= self._most
 
     def _go_on(self) -> bool:
-        """To the next decision with something to choose; False when the run is over."""
+        """Go on to the next decision with something to choose; return False when the run is over."""
         while self.host.next():
-            if self._autopilot or self._board.begin():
+            if self._autopilot or self._table.begin():
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""A registered policy driven through an environment, action by action."""
+"""Follow a registered policy through an environment, action by action."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from argosy.sim.result import Result
 
 @dataclass(frozen=True)
 class Followed:
-    """What came of it."""
+    """Holds the result of an episode."""
 
     result: Result
     metrics: dict[str, float]
@@ -20,14 +20,14 @@ class Followed:
 
 
 def follow(env: ClusterEnv, seed: int) -> Followed:
-    """Do what the policy under the learner (`under=`) would do; refuses where the mode can not say it."""
+    """Do what the policy under the learner (`under=`) would do; refuse decisions that the mode cannot express."""
     env.reset(seed=seed)
     steps, total = 0, 0.0
     while True:
         _, reward, terminated, truncated, info = env.step(env.advice())
         steps, total = steps + 1, total + float(reward)
         if not env.faithful:
-            hint = "raise cap or jobs, match slot_s, or let it drive with autopilot=True"
-            raise InputError(f"the mode {env.mode} can not express a decision of this policy", hint=hint)
+            hint = "raise cap or jobs, use the same slot_s, or let it drive with autopilot=True"
+            raise InputError(f"the mode {env.mode} cannot express a decision of this policy", hint=hint)
         if terminated or truncated:
             return Followed(env.result(), info["metrics"], total, steps)

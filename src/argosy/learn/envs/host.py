@@ -1,4 +1,4 @@
-"""The engine as an environment sees it: when the learner is asked, what time has brought, what came of it."""
+"""The engine inside an environment: it runs to the learner's next decision, and measures rewards and results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
-from argosy.learn.envs.seat import Seat, as_driver
+from argosy.learn.envs.env_policy import EnvPolicy, as_driver
 from argosy.learn.envs.source import Source
 from argosy.policies.base import Floats, Policy, Sizes
 from argosy.policies.common.time_slots import slot_at
@@ -20,7 +20,7 @@ REWARDS = ("progress", "jobs", "jct")
 
 
 class Host:
-    """One run, stopped wherever the learner decides: at the first decision in each slot, or (`slot_s` 0) at all."""
+    """One run that stops where the learner decides: at the first decision in each time slot, or (`slot_s` 0) at all."""
 
     def __init__(
         self, source: Source, trace: Trace, seed: int, *, slot_s: float, sizing: bool, reward: str,
@@ -31,10 +31,10 @@ class Host:
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
-        self.seat: Seat | None = None if autopilot else Seat(
+        self.env_policy: EnvPolicy | None = None if autopilot else EnvPolicy(
             under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap
         )
-        policy = self.driver or self.seat
+        policy = self.driver or self.env_policy
         assert policy is not None
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))
         self._slot = -1
@@ -46,10 +46,10 @@ class Host:
         return self.engine.view
 
     def next(self) -> bool:
-        """Let time pass until the learner is to decide; False when the run is over."""
+        """Let time pass until the learner is to decide; return False when the run is over."""
         engine = self.engine
         while engine.advance():
-            engine.ask()  # the seat's answer, which the learner's replaces
+            engine.ask()  # the environment policy's answer, which the learner's replaces
             if not self.slot_s:
                 return True
             slot = slot_at(engine.now, self.slot_s)
@@ -59,8 +59,8 @@ class Host:
         return False
 
     def answer(self, key: Floats, sizes: Sizes, wake_at: float | None = None) -> None:
-        """The learner's, instead of the seat's; timers of the seat stay."""
-        times = [t for t in (wake_at, self.seat.wake if self.seat else None) if t is not None]
+        """Give the learner's answer instead of the environment policy's, whose timers stay."""
+        times = [t for t in (wake_at, self.env_policy.wake if self.env_policy else None) if t is not None]
         self.engine.decide(key, sizes, min(times, default=None))
 
     def apply(self) -> None:
@@ -70,7 +70,7 @@ class Host:
     # -- what time has brought -------------------------------------------------------------------------------------
 
     def reward(self) -> float:
-        """Since it was last asked for."""
+        """Return the reward since it was last asked for."""
         if self.reward_kind == "jobs":
             return -float(np.count_nonzero(self._present()))
         total = self._total()
@@ -78,7 +78,7 @@ class Host:
         return gained
 
     def _total(self) -> float:
-        """Normalised progress of all jobs, or minus the hours that all jobs have spent here so far."""
+        """Return the normalised progress of all jobs, or minus the hours that all have spent in the system so far."""
         engine, here = self.engine, self._present()
         finish = engine.finish_times
         ended = ~np.isnan(finish)
@@ -88,7 +88,7 @@ class Host:
         return -float(spent + (engine.now - engine.jobs.submitted[here]).sum()) / 3600.0
 
     def gained(self) -> Floats:
-        """The progress of each job of the trace since it was last asked for."""
+        """Return the progress of each job of the trace since it was last asked for."""
         jobs, finish, here = self.engine.jobs, self.engine.finish_times, self._present()
         now = np.zeros(len(self._progress))
         now[: len(finish)] = ~np.isnan(finish)
@@ -104,5 +104,5 @@ class Host:
         return self.engine.result()
 
     def metrics(self) -> dict[str, float]:
-        """Of the run as if it ended now, over the part of the arrivals that its scenario measures."""
+        """Return the metrics of the run as if it ended now, over the arrivals that its scenario measures."""
         return metrics(self.result(), window=self.source.window(self.trace))

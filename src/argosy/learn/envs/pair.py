@@ -21,7 +21,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from argosy.errors import InputError
 from argosy.learn.envs.episodes import TRAINING_SEEDS, Episodes, check_positive
-from argosy.learn.envs.placing import Placing
+from argosy.learn.envs.placing import PlacingTable
 from argosy.learn.envs.source import Source
 from argosy.policies.learned.features import MOST
 from argosy.sim.result import Result
@@ -41,9 +41,9 @@ class Pair:
         self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
         nodes = self.episodes.source.cluster.nodes
         gpu_types = len(dict.fromkeys(node.gpu_type for node in nodes))
-        self.board = board = Placing(jobs, len(self.episodes.types), len(nodes), gpu_types)
-        self.tables = {ORDER: board.observation, PLACE: board.node_observation}
-        self.masks = {ORDER: board.mask, PLACE: board.node_mask}
+        self.action_table = table = PlacingTable(jobs, len(self.episodes.types), len(nodes), gpu_types)
+        self.tables = {ORDER: table.observation, PLACE: table.node_observation}
+        self.masks = {ORDER: table.mask, PLACE: table.node_mask}
         self.seen = {a: spaces.Box(0.0, MOST, self.tables[a].shape, np.float32) for a in AGENTS}
         self.acts = {a: spaces.Discrete(len(self.masks[a])) for a in AGENTS}
         self._draws = np.random.default_rng()
@@ -51,23 +51,23 @@ class Pair:
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> None:
         if seed is not None:
             self._draws = np.random.default_rng(seed)
-        self.trace_seed = self.episodes.begin(self.board, seed, options, self._draws)
+        self.trace_seed = self.episodes.begin(self.action_table, seed, options, self._draws)
         self.terminated = self.truncated = False
         self._told: dict[str, Any] = {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
 
     @property
     def turn(self) -> str:
-        return ORDER if self.board.chosen is None else PLACE
+        return ORDER if self.action_table.chosen is None else PLACE
 
     def act(self, action: int) -> float:
         """The action of the agent whose turn it is; the reward of the time that passes, if any does."""
-        board, mask = self.board, self.masks[self.turn]
+        table, mask = self.action_table, self.masks[self.turn]
         if not 0 <= action < len(mask):
             raise InputError(f"the agent {self.turn!r} has no action {action}; there are 0..{len(mask) - 1}")
         if self.turn == PLACE:
-            over = board.place(action if mask[action] else int(mask.argmax()))
+            over = table.place(action if mask[action] else int(mask.argmax()))
         else:
-            over = board.act(action if mask[action] else board.end)
+            over = table.act(action if mask[action] else table.end)
         self._told = {}
         if not over:
             return 0.0
@@ -75,8 +75,8 @@ class Pair:
         host = self.episodes.host
         self._told["now"] = host.engine.now
         if self.terminated:
-            board.clear()
-            board.clear_nodes()
+            table.clear()
+            table.clear_nodes()
         if self.terminated or self.truncated:
             self._told["metrics"] = host.metrics()
         return host.reward()

@@ -1,11 +1,11 @@
-"""Picking jobs: who starts next, and in the joint mode at which size.
+"""The modes "pick" and "joint": which job starts next, and in the joint mode at which size.
 
-    action K·i + k: start job i at its k-th size      K·J: nobody else for now
+    action K·i + k: start job i at its k-th size      K·J: no more jobs for now
 
 Rows are the J jobs that have waited longest. "pick" has one size, the one asked for; "joint" has the job's smallest,
 then twice that and so on up to its largest, with as many servers as workers for elastic jobs that have servers. A pick
 is carried out at once: the next observation shows what is free after it. A job that finds no room is not offered again
-before something happens. Whoever runs goes on as it is. A row is
+before something happens. Running jobs go on as they are. A row is
 
     type (one-hot) | hours waited | hours expected | dominant share asked for | GPUs free | jobs waiting / J
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import JobState
 from argosy.errors import InputError
-from argosy.learn.envs.board import Board
+from argosy.learn.envs.action_table import ActionTable
 from argosy.learn.envs.host import Host
 from argosy.policies.base import Floats, Ints, Sizes
 from argosy.policies.common.demands import NO_GPU, Demands
@@ -28,12 +28,12 @@ from argosy.policies.learned.features import MOST, JobTypes, show_types
 
 COLUMNS = 5  # after the types
 HOURS_UNIT_S = 100 * 3600.0  # hours in hundreds
-ASK_AGAIN_S = 1200.0  # when nobody runs and nobody was started
+ASK_AGAIN_S = 1200.0  # if no job runs and none was started
 RUNS, CHOSEN, WAITS = 0.0, 0.5, 1.0  # ranks
 
 
-class Picking(Board):
-    """One job after the other."""
+class PickingTable(ActionTable):
+    """Starts one job after the other."""
 
     def __init__(self, rows: int, types: int, cap: int, *, joint: bool) -> None:
         super().__init__(rows, types, COLUMNS, cap.bit_length() if joint else 1, cap)
@@ -48,7 +48,7 @@ class Picking(Board):
         jobs = view.jobs
         waiting = np.flatnonzero(jobs.state == JobState.WAITING)
         if not len(waiting) or self._is_full(waiting):
-            return False  # the seat has answered: all who run go on, and nobody else can start
+            return False  # the environment policy has answered: running jobs go on, and no other can start
         self._waiting = waiting = waiting[np.argsort(jobs.index[waiting])]
         kept = current_sizes(view)
         assert kept.servers is not None
@@ -61,13 +61,13 @@ class Picking(Board):
         return not self._show()
 
     def _is_full(self, waiting: Ints) -> bool:
-        """Do all of them want more whole devices than are free?"""
+        """Return whether all waiting jobs need more whole devices than are free."""
         view = self.host.view
         least = float((view.jobs.min_gpus if self._joint else view.jobs.gpus)[waiting].min())
         return view.running > 0 and least >= 1 and least > view.free_gpus
 
     def _offer(self, needs: Demands) -> None:
-        """Which sizes there are [size, job], with how many servers, and what they take [resource, size, job]."""
+        """Set which sizes there are [size, job], with how many servers, and what they take [resource, size, job]."""
         jobs = self.host.view.jobs
         gpus = jobs.gpus[self._waiting]
         asked = np.maximum(np.ceil(gpus), 1).astype(np.int64)
@@ -85,7 +85,7 @@ class Picking(Board):
         self._need = worker[:, None, :] * self._workers + needs.server[:, None, :] * self._servers
 
     def _rows(self) -> NDArray[np.float32]:
-        """What the rows of the waiting jobs show, as far as it does not change during the decision."""
+        """Return the columns of the waiting jobs that do not change during the decision."""
         view, waiting, types = self.host.view, self._waiting, self.types
         table = np.zeros((len(waiting), types + COLUMNS), np.float32)
         show_types(table, self._types.of(view, waiting))
@@ -95,11 +95,11 @@ class Picking(Board):
         return table
 
     def _hold(self, wake_at: float | None = None) -> None:
-        """Nobody starts by itself."""
+        """Tell the engine to start only jobs that were picked."""
         self.host.answer(self._rank, Sizes(self._counts, self._helpers), wake_at)
 
     def _show(self) -> bool:
-        """The jobs that wait now; True if none of them can be started."""
+        """Show the jobs that wait now; return True if none of them can be started."""
         free = self.demand_reader.free(self.host.view)
         here = np.flatnonzero(self._here)
         self._window = window = here[: self.rows]
@@ -112,7 +112,7 @@ class Picking(Board):
         return not self.mask[:-1].any() and self._close()
 
     def _room(self, free: Floats) -> NDArray[np.bool_]:
-        """Which sizes of which jobs might fit, going by the cluster's totals."""
+        """Return which sizes of which jobs might fit, by the cluster's totals."""
         return np.asarray((self._need <= free[:, None, None]).all(axis=0))
 
     def act(self, action: int) -> bool:
@@ -122,7 +122,7 @@ class Picking(Board):
         return self._start(int(self._window[i]), k)
 
     def _start(self, job: int, k: int) -> bool:
-        """Everything as it is, and this job besides; no time passes."""
+        """Start this job, and leave the rest as it is; no time passes."""
         row = int(self._waiting[job])
         before = self._helpers[row]
         self._counts[row], self._helpers[row] = self._workers[k, job], self._servers[k, job]
@@ -138,29 +138,29 @@ class Picking(Board):
         return self._show()
 
     def _close(self) -> bool:
-        """If nothing runs and nobody was started, nothing might ever happen: ask again later."""
+        """End the decision; if no job runs and none was started, ask again later, or nothing might ever happen."""
         engine = self.host.engine
         if self._here.any() and not engine.running:
             self._hold(engine.now + ASK_AGAIN_S)
         return True
 
     def advice(self) -> int:
-        """The first in the order of the policy under the learner that fits."""
-        seat = self.host.seat
-        assert seat is not None
-        for job in np.lexsort((np.arange(len(self._waiting)), seat.advised_key[self._waiting])).tolist():
+        """Return the first job that fits, in the order of the policy under the learner."""
+        env_policy = self.host.env_policy
+        assert env_policy is not None
+        for job in np.lexsort((np.arange(len(self._waiting)), env_policy.advised_key[self._waiting])).tolist():
             if not self._here[job]:
                 continue
             asked = max(1, int(np.ceil(self.host.view.jobs.gpus[self._waiting[job]])))
             sizes = np.flatnonzero(self._workers[:, job] == asked)
             if not len(sizes):
-                raise InputError(f"a job asks for {asked} GPUs, no size that this mode offers", hint="use mode='pick'")
+                raise InputError(f"a job requests {asked} GPUs, which this mode does not offer", hint="use mode='pick'")
             if self._fits[sizes[0], job]:
                 place = int(np.searchsorted(self._window, job))
                 if place >= len(self._window):
                     hint = "make the environment with more rows (jobs=)"
                     raise InputError(f"{self._here.sum()} jobs wait, and the next one is beyond the window", hint=hint)
                 return place * self.choices + int(sizes[0])
-            if not seat.backfill:
+            if not env_policy.backfill:
                 break
         return self.end

@@ -1,10 +1,10 @@
 """Two agents for one decision: the first picks a job, the second the nodes it runs on.
 
-    order   action i: job i is next        J: nobody else for now, or not its turn
-    place   action n: node n               N: not its turn
+    order   action i: job i is next        J: no more jobs for now, or the other agent acts
+    place   action n: node n               N: the other agent acts
 
 A node gives the gang as many GPUs as it has for it; the placement agent names nodes, all of one GPU type, until the
-gang is complete, and then it starts. Every job that is offered can be placed in full. Rows of the ordering agent are
+gang is complete, and then it starts. Every job that is offered can be placed completely. Rows of the ordering agent are
 those of `argosy.learn.envs.picking`; a row of the placement agent is a node:
 
     up | GPUs | free GPUs | GPUs it would give | GPUs the gang lacks | taken for it | speed | hours expected | type
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from argosy.errors import InputError
 from argosy.learn.envs.host import Host
-from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, Picking
+from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, PickingTable
 from argosy.mechanism.plan import Plan
 from argosy.policies.base import Floats, Ints
 from argosy.policies.common.filling import SLACK
@@ -29,20 +29,20 @@ from argosy.policies.learned.features import MOST, JobTypes
 NODE_COLUMNS = 8  # beside the one-hot type
 
 
-class Placing(Picking):
-    """Picks come from the ordering agent; what they start is placed by the other."""
+class PlacingTable(PickingTable):
+    """The ordering agent picks jobs, and the placement agent names their nodes."""
 
     def __init__(self, rows: int, types: int, nodes: int, gpu_types: int) -> None:
         super().__init__(rows, types, 1 << 30, joint=False)
         self.nodes = nodes
         self.node_observation = np.zeros((nodes, NODE_COLUMNS + gpu_types), np.float32)
         self.node_mask = np.zeros(nodes + 1, np.bool_)
-        self.chosen: int | None = None  # the job to be placed, where it is the placement agent's turn
+        self.chosen: int | None = None  # the job to be placed, while the placement agent acts
 
     def reset(self, host: Host, types: JobTypes) -> None:
         if host.engine.context.ps_kinds:
             hint = "use argosy/Cluster-v0, or a scenario without them"
-            raise InputError("jobs with parameter servers can not be placed node by node", hint=hint)
+            raise InputError("jobs with parameter servers cannot be placed node by node", hint=hint)
         super().reset(host, types)
         context = host.engine.context
         self._widest = max(1, int(context.node_gpus.max(initial=0)))
@@ -56,7 +56,7 @@ class Placing(Picking):
         self.node_mask[-1] = True
 
     def _room(self, free: Floats) -> NDArray[np.bool_]:
-        """Gangs that the free parts of nodes hold in full, within one GPU type."""
+        """Return which jobs the free parts of nodes of one GPU type can hold completely."""
         jobs, nodes = self.host.view.jobs, self.host.view.nodes
         window = np.flatnonzero(self._here)[: self.rows]
         rows = self._waiting[window]
@@ -74,7 +74,7 @@ class Placing(Picking):
         return fits
 
     def _start(self, job: int, k: int) -> bool:
-        """Not yet: its nodes are to be named."""
+        """Let the placement agent name the nodes of this job before it starts."""
         self.chosen, self._lacks = job, int(self._workers[0, job])
         self._taken = np.zeros(self.nodes, np.int64)
         self._open = (self._gives[job] @ self._node_types >= self._lacks)[self._type_of()]
@@ -99,7 +99,7 @@ class Placing(Picking):
         self.node_mask[-1] = False
 
     def place(self, node: int) -> bool:
-        """One more node; True if the gang is complete and nobody else can be started."""
+        """Take one more node; return True if the gang is complete and no other job can be started."""
         job = self.chosen
         assert job is not None
         count = min(self._lacks, int(self._gives[job, node]))

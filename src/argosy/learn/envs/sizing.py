@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
-from argosy.learn.envs.board import Board
+from argosy.learn.envs.action_table import ActionTable
 from argosy.learn.envs.host import Host
 from argosy.policies.base import Floats, Ints, Sizes
 from argosy.policies.common.time_slots import slot_at
@@ -27,8 +27,8 @@ from argosy.policies.learned.kernels.constants import BOTH, KINDS, SERVER, WORKE
 from argosy.policies.learned.rules import GrantRules, JobMemory, granted_sizes
 
 
-class Sizing(Board):
-    """One time slot after the other."""
+class SizingTable(ActionTable):
+    """Divides one time slot after the other."""
 
     sizing = True
 
@@ -75,9 +75,9 @@ class Sizing(Board):
             self._take(k, BOTH if self._most[k] else WORKER)
 
     def _open(self, start: int) -> bool:
-        """The batch of jobs from here on that has anything to choose; True if there is none, and the slot is over."""
+        """Show the next batch of jobs with anything to choose; return True if none is left, and the time slot ends."""
         while start < len(self._workers):
-            self._start, self._turn = start, 0
+            self._start, self._followed = start, 0
             stop = min(start + self.rows, len(self._workers))
             self.clear()
             self._features.write(self.observation, self.types, slice(start, stop))
@@ -91,7 +91,7 @@ class Sizing(Board):
         return True
 
     def creditor(self) -> Callable[[Floats], list[float]]:
-        """For the slot as it is now: from the progress of all jobs since, what each step's batch of jobs has gained."""
+        """Return a function that turns all jobs' progress from now on into the gain of each step's batch of jobs."""
         jobs, steps, rows = self._jobs, self._steps, self.rows
 
         def credit(gained: Floats) -> list[float]:
@@ -143,7 +143,7 @@ class Sizing(Board):
         row[self._share] = max(used[0] * a, used[1] * b, used[2] * c)
 
     def _mask_one(self, i: int, k: int) -> None:
-        """What this job may still have, where there is enough of everything."""
+        """Mask what this job may still have, where there is enough of everything."""
         mask, w, u = self.mask, self._workers[k] < self._high[k], self._servers[k] < self._most[k]
         was = mask[3 * i] or mask[3 * i + 1]
         mask[3 * i], mask[3 * i + 1], mask[3 * i + 2] = w, u, w and u
@@ -151,7 +151,7 @@ class Sizing(Board):
             self._any -= 1
 
     def _mask_all(self) -> None:
-        """Everything that a job may still have and that there is."""
+        """Mask what all jobs of the batch may still have, and what there is room for."""
         needs, here = self._needs, slice(self._start, self._start + self.rows)
         workers, servers = np.array(self._workers[here]), np.array(self._servers[here])
         free = np.array(self._free)[:, None]
@@ -175,44 +175,44 @@ class Sizing(Board):
         self.mask[-1] = not table[idle].any()
 
     def _answer(self) -> None:
-        seat, view = self.host.seat, self.host.view
-        assert seat is not None
+        env_policy, view = self.host.env_policy, self.host.view
+        assert env_policy is not None
         workers, servers = np.array(self._workers, np.int64), np.array(self._servers, np.int64)
         sizes = granted_sizes(self._needs, workers, servers, len(view.jobs))
         self._memory.remember(view.jobs.index, self._slot, sizes)
-        if seat.advised is not None:  # types and places are the other policy's
-            sizes = replace(seat.advised, workers=sizes.workers, servers=sizes.servers)
+        if env_policy.advised is not None:  # types and places are those of the policy under it
+            sizes = replace(env_policy.advised, workers=sizes.workers, servers=sizes.servers)
             self.faithful &= self._is_advised(sizes)
-        elif seat.under is not None or seat.planner is not None:  # at other times, or not by size
+        elif env_policy.under is not None or env_policy.planner is not None:  # decides at other times, or not by size
             self.faithful = False
         order = np.array(self._first_grant, np.int64)
-        self.host.answer(self.rules.placing_order(seat.advised_key, self._needs.rows, order), sizes)
+        self.host.answer(self.rules.placing_order(env_policy.advised_key, self._needs.rows, order), sizes)
 
     # -- towards what another policy would do ------------------------------------------------------------------------
 
     def _wanted(self) -> tuple[Ints, Ints]:
         if self._goal is None:
-            seat, view = self.host.seat, self.host.view
-            sizes = None if seat is None else seat.wanted(view, self._needs, self.demand_reader.there(view))
+            env_policy, view = self.host.env_policy, self.host.view
+            sizes = None if env_policy is None else env_policy.wanted(view, self._needs, self.demand_reader.there(view))
             if sizes is None:
                 raise InputError("there is no policy to follow", hint="name one: under='drf:slot_s=1200'")
             assert sizes.servers is not None
             self._goal = sizes.workers, sizes.servers
-            granted: list[tuple[int, int, int]] = getattr(seat and seat.under, "granted", [])
+            granted: list[tuple[int, int, int]] = getattr(env_policy and env_policy.under, "granted", [])
             reached = {row: workers for row, workers, _ in granted}
             lead_there = reached == {row: w for row, w in enumerate(sizes.workers.tolist()) if w}
-            self._turns = granted if lead_there else None  # those of another slot do not
+            self._granted = granted if lead_there else None  # those of another time slot do not
         return self._goal
 
     def advice(self) -> int:
-        """The unit that the policy would grant next; the end when nobody lacks any.
+        """Return the unit that the policy would grant next; the end when no job lacks any.
 
-        A policy that tells its turns (`granted`: row, and the workers and servers that it then has) is followed in
-        them, any other by the smallest share of those who lack something.
+        A policy that tells its grants (`granted`: row, and the workers and servers that it then has) is followed in
+        their order; with any other, the job with the smallest share of those that lack something goes first.
         """
         wanted, servers = self._wanted()
-        if self._turns is not None:
-            return self._next_in_turn(self._turns, wanted, servers)
+        if self._granted is not None:
+            return self._next_granted(self._granted, wanted, servers)
         here = slice(self._start, self._start + self.rows)
         rows, have = self._needs.rows[here], np.array(self._servers[here])
         n = len(rows)
@@ -223,13 +223,13 @@ class Sizing(Board):
         best = int(share.argmin())
         return int(action[best]) if share[best] < np.inf else self.end
 
-    def _next_in_turn(self, granted: list[tuple[int, int, int]], most_workers: Ints, most_servers: Ints) -> int:
-        """The first step that is not reached yet and still possible; those before it never come back in this slot.
+    def _next_granted(self, granted: list[tuple[int, int, int]], most_workers: Ints, most_servers: Ints) -> int:
+        """Return the first grant that is not made yet and still possible; those before it do not become possible again.
 
-        A step that takes servers in exchange for workers can not be undone here: nobody gets more than in the end.
+        A policy may exchange workers for servers on the way. This mode cannot, so no job gets more than in the end.
         """
-        while self._turn < len(granted):
-            row, workers, servers = granted[self._turn]
+        while self._followed < len(granted):
+            row, workers, servers = granted[self._followed]
             k = self._place[row]
             if self._start <= k < self._start + self.rows:
                 w = self._workers[k] < min(workers, most_workers[row])
@@ -237,7 +237,7 @@ class Sizing(Board):
                 action = 3 * (k - self._start) + (2 if w and u else 0 if w else 1)
                 if (w or u) and self.mask[action]:
                     return action
-            self._turn += 1
+            self._followed += 1
         return self.end
 
     def _is_advised(self, chosen: Sizes) -> bool:

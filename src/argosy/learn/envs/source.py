@@ -1,4 +1,4 @@
-"""Where an environment has its jobs and its cluster from: a scenario, by name or as an object, or one's own trace."""
+"""Sources of jobs and clusters for environments: a scenario, by name or as an object, or a trace of one's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_TYPES = 32
 
 
 class Source(Protocol):
-    """What an environment needs to know; every scenario has it."""
+    """What an environment needs to know; every scenario is a source."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same jobs whatever the seed: for a trace of one's own, and for tests."""
+    """Gives the same jobs whatever the seed: for a trace of one's own, and for tests."""
 
     jobs: Trace
     cluster: Cluster
@@ -55,18 +55,18 @@ class Fixed:
 
 
 def find(scenario: str | Source) -> Source:
-    """The source itself, or the scenario of that name or file."""
+    """Return the source itself, or the scenario of that name or file."""
     return read_scenario(scenario) if isinstance(scenario, str) else scenario
 
 
 def type_names(trace: Callable[[int], Trace], given: Sequence[str] | None) -> tuple[str, ...]:
-    """The models that observations tell apart: those given, or the most frequent of the traces, by name.
+    """Return the models that observations tell apart: those given, or the most frequent of the traces, by name.
 
-    Seeds are looked at until two in a row bring no new model, so that a short trace does not hide any.
+    Seeds are tried until two in a row bring no new model, so that a short trace does not hide any.
     """
     if given is not None:
         if len(set(given)) != len(given) or not given:
-            raise InputError(f"types must be different names of models, at least one, is {list(given)}")
+            raise InputError(f"types must be one or more different names of models, is {list(given)}")
         return tuple(given)
     counts: Counter[str] = Counter()
     seed = quiet = 0
@@ -86,10 +86,10 @@ def job_types(trace: Trace, names: tuple[str, ...], context: Context) -> JobType
 
 
 def check_elastic(trace: Trace, source: Source) -> None:
-    """Sizing is about jobs that can have several sizes."""
+    """Refuse a trace without jobs that can have several sizes."""
     low, high = trace.frame["min_gpus"], trace.frame["max_gpus"]
     if not (low.fill_null(0.0) < high.fill_null(0.0)).any():
         raise InputError(
-            f"the scenario {source.name} has no elastic jobs: there is nothing to size",
+            f"the scenario {source.name} has no elastic jobs, so there is nothing to size",
             hint="use mode='pick', or a scenario whose jobs have min_gpus < max_gpus, such as dl2-500",
         )

@@ -1,4 +1,4 @@
-"""How fast the environments are with agents that cost next to nothing: random valid actions, resets included."""
+"""Measure how fast environments are with random valid actions, which cost next to nothing; resets are included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.learn.envs.pair import AGENTS, PairEnv
 
 
 class Speed(NamedTuple):
-    """What was done in which time."""
+    """Counts of what was done, and the time it took."""
 
     steps: int
     decisions: int
@@ -27,10 +27,10 @@ class Speed(NamedTuple):
 
 
 def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
-    """One process, in processor time; a first step loads what is needed, and does not count."""
+    """Measure one process in processor time; a first step, which loads what is needed, does not count."""
     draws = np.random.default_rng(seed).random(steps)
     env.reset(seed=seed)
-    env.step(env.board.end)
+    env.step(env.action_table.end)
     env.reset(seed=seed)
     decisions = episodes = 0
     began = time.process_time()
@@ -44,7 +44,7 @@ def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
 
 
 def measure_pair(env: PairEnv, steps: int = 10_000, seed: int = 0) -> Speed:
-    """The same for two agents."""
+    """Measure an environment of two agents."""
     rng = np.random.default_rng(seed)
     _, infos = env.reset(seed=seed)
     decisions = episodes = 0
@@ -59,7 +59,7 @@ def measure_pair(env: PairEnv, steps: int = 10_000, seed: int = 0) -> Speed:
 
 
 def measure_many(scenario: str, processes: int, rounds: int, seed: int = 0) -> Speed:
-    """Several processes in lock-step, in wall-clock time; masks are asked for before every step."""
+    """Measure several processes in lock-step, in wall-clock time; masks are asked for before every step."""
     envs = AsyncVectorEnv([lambda: ClusterEnv(scenario)] * processes, context="spawn")
     try:
         rng = np.random.default_rng(seed)

@@ -1,11 +1,14 @@
-"""Training a sizer from a recipe: imitate a teacher, then reinforce; watched, judged, interrupted and resumed.
+"""Training a sizer from a recipe: it imitates a teacher, then learns by reinforcement.
 
-recipe, ground, pupil    what is trained, on which jobs
-workers                  processes, or Ray
-score, judge             how good it is
-lessons, imitation       learning from a teacher
-evolution, reinforcement, explore    learning from what comes of it
-train, checkpoint, watch, verify     the run itself
+A training reports its progress, is validated, and can be interrupted and resumed.
+
+recipe, options, cases, student      what is trained, and on which jobs
+workers                              processes of this machine, or Ray
+score, validation                    how good it is
+demonstrations, collection_tasks     steps to learn from
+imitation_stage                      learning from a teacher
+evolution_stage, dl2_stage, episode_stages, endless_env, exploration    learning by reinforcement
+train, session, stage, stop, checkpoint, progress, page, verify         the training itself
 """
 
 from argosy.learn.training.recipe import Recipe

@@ -1,6 +1,6 @@
-"""Training that was interrupted, in one file beside its output: tensors, and a header of JSON. Nothing is unpickled.
+"""A checkpoint keeps an interrupted training in one file beside its output: tensors, and a header of JSON.
 
-It is replaced only by a complete one, and refused if it belongs to another recipe.
+Nothing is unpickled. The file is replaced only by a complete one, and refused if it belongs to another recipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HINT = "remove it and train anew"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Everything that the next update depends on."""
+    """Holds everything that the next update depends on."""
 
     recipe: Recipe
     notes: dict[str, Any]  # JSON: stage, curve, seconds
@@ -30,12 +30,12 @@ class Checkpoint:
 
 
 def path_beside(output: Path) -> Path:
-    """Where the checkpoint of a training with this output is."""
+    """Return the path of the checkpoint of a training with this output."""
     return output.with_name(output.name + SUFFIX)
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """All of it or nothing."""
+    """Write a checkpoint, all of it or nothing."""
     from safetensors.torch import save as to_bytes
 
     header = json.dumps({"recipe": checkpoint.recipe.as_dict(), "notes": checkpoint.notes}, allow_nan=False)
@@ -45,11 +45,11 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def load(path: Path, recipe: Recipe) -> Checkpoint:
-    """The checkpoint of this recipe."""
+    """Read the checkpoint of this recipe; refuse one of another recipe."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        hint = "leave out --resume; a training that ended has no checkpoint any more"
+        hint = "leave out --resume; a training that has finished keeps no checkpoint"
         raise InputError("there is no interrupted training to resume", where=str(path), hint=hint)
     try:
         with safe_open(path, framework="pt") as file:
@@ -59,9 +59,9 @@ def load(path: Path, recipe: Recipe) -> Checkpoint:
     except InputError as bad:
         raise InputError(bad.what, where=str(path), hint=HINT) from None
     except (SafetensorError, OSError, ValueError, TypeError, KeyError) as bad:
-        raise InputError(f"the checkpoint is damaged, or none: {bad}", where=str(path), hint=HINT) from None
+        raise InputError(f"the file is not a checkpoint, or is damaged: {bad}", where=str(path), hint=HINT) from None
     difference = recipe.differs(stored)
     if difference is not None:
         hint = "give the same options as before, or remove it and train anew"
-        raise InputError(f"the checkpoint is of another recipe: {difference}", where=str(path), hint=hint)
+        raise InputError(f"the checkpoint belongs to another recipe: {difference}", where=str(path), hint=hint)
     return Checkpoint(stored, notes, state)

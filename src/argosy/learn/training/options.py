@@ -1,4 +1,4 @@
-"""Numbers of the algorithms, with what is usual; `--set name=value` changes one."""
+"""The numbers of the algorithms with their defaults; `--set name=value` changes one."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ MEANING = {
     "hidden": "units of both layers of DL2's network",
     "pairs": "mirrored pairs of changes in a generation",
     "arrivals": "different seeds of jobs in an update",
-    "sigma": "size of the changes",
+    "sigma": "standard deviation of the changes",
     "lr": "learning rate",
-    "decay": "of the weights",
-    "envs": "clusters side by side; each slot of each is one step of the optimizer",
-    "gamma": "discount from slot to slot",
+    "decay": "weight decay",
+    "envs": "clusters side by side; each time slot of each is one step of the optimizer",
+    "gamma": "discount from time slot to time slot",
     "entropy": "weight of the entropy",
     "batch": "samples for each step",
     "memory": "samples that are kept",
     "importance": "1: correct for what has changed since a sample was taken",
     "critic_lr": "learning rate of the critic",
     "critic_first": "updates in which only the critic learns",
-    "own": "1: credit a step with its own batch of jobs, not with all of the slot",
+    "own": "1: credit a step with its own batch of jobs, not with the whole time slot",
     "normalise": "1: advantages in units of their own spread",
-    "rollouts": "of the same arrivals in an update",
-    "slots": "of an episode; 0: all",
+    "rollouts": "rollouts of the same arrivals in an update",
+    "slots": "time slots of an episode; 0: all",
     "paired": "1: compare rollouts of the same arrivals; 0: ask a critic",
     "lam": "lambda of the advantage estimate",
     "epochs": "passes over an update's samples",
-    "alpha": "weight of the entropy in the beginning",
+    "alpha": "weight of the entropy at the beginning",
     "target": "entropy to aim at, as a share of the largest possible",
     "start": "samples to have before the first gradient step",
     "per_step": "gradient steps for each step that comes",
@@ -54,21 +54,21 @@ MEANING = {
 
 
 def check_options(given: Mapping[str, float], known: Mapping[str, float], of: str) -> dict[str, float]:
-    """Known ones, whole where they are counts."""
+    """Return the options that were given; refuse unknown ones, and fractions where a count is needed."""
     checked: dict[str, float] = {}
     for name, value in given.items():
         if name not in known:
             raise UnknownName(f"number of {of}", name, known)
         if isinstance(known[name], int) and value != int(value):
-            raise InputError(f"--set {name}={value:g} must be a whole number", hint=f"it is: {MEANING[name]}")
+            raise InputError(f"--set {name}={value:g} must be a whole number", hint=f"{name}: {MEANING[name]}")
         if not 0 <= value < float("inf"):
-            raise InputError(f"--set {name}={value:g} must be 0 or more", hint=f"it is: {MEANING[name]}")
+            raise InputError(f"--set {name}={value:g} must be 0 or more", hint=f"{name}: {MEANING[name]}")
         checked[name] = int(value) if isinstance(known[name], int) else float(value)
     return checked
 
 
 def parse_options(pairs: list[str]) -> dict[str, float]:
-    """`name=value`, several of them."""
+    """Read options written as `name=value`."""
     found: dict[str, float] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -77,5 +77,5 @@ def parse_options(pairs: list[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not equals:
-            raise InputError(f"--set {pair!r} is not understood", hint="write --set sigma=0.02")
+            raise InputError(f"--set {pair!r} is not name=number", hint="write --set sigma=0.02")
     return found

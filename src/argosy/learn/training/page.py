@@ -1,4 +1,4 @@
-"""A training as one page: its learning curve, and how good it became."""
+"""The page of a training: its learning curve, and how good the best weights are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import altair as alt
 import polars as pl
 
 from argosy.atomic import writing
-from argosy.learn.training.judge import Verdict
 from argosy.learn.training.train import Trained
+from argosy.learn.training.validation import ValidationResult
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import HEIGHT, PALETTE, Chart, rows
 
@@ -19,21 +19,21 @@ MARGIN = 0.1  # of the span of ratios, above and below
 HEAD = ("scenario", "mean JCT, h", "teacher's, h", "floor, h", "relative to teacher", "relative to floor")
 
 
-def lines_of(verdict: Verdict) -> list[tuple[str, ...]]:
-    """Its figures by scenario, in the order of `HEAD`."""
+def lines_of(validation: ValidationResult) -> list[tuple[str, ...]]:
+    """Return the figures of a validation by scenario, in the order of `HEAD`."""
     return [
         (
             label,
-            *(f"{h:.2f}" for h in (hours, verdict.teacher_hours[label], verdict.floor_hours[label])),
-            f"{hours / verdict.teacher_hours[label]:.3f}",
-            f"{hours / verdict.floor_hours[label]:.3f}",
+            *(f"{h:.2f}" for h in (hours, validation.teacher_hours[label], validation.floor_hours[label])),
+            f"{hours / validation.teacher_hours[label]:.3f}",
+            f"{hours / validation.floor_hours[label]:.3f}",
         )
-        for label, hours in verdict.hours.items()
+        for label, hours in validation.hours.items()
     ]
 
 
-def curve_chart(curve: tuple[Verdict, ...]) -> Chart:
-    """Mean completion time relative to the teacher's, by scenario, over the updates of the last stage."""
+def curve_chart(curve: tuple[ValidationResult, ...]) -> Chart:
+    """Draw the mean completion time relative to the teacher's, by scenario, over the updates of the last stage."""
     last = curve[-1].stage
     points: list[dict[str, Any]] = [
         {"update": v.update if v.stage == last else 0, "scenario": label, "ratio": hours / v.teacher_hours[label]}
@@ -60,11 +60,11 @@ def curve_chart(curve: tuple[Verdict, ...]) -> Chart:
 
 
 def write_page(trained: Trained, path: Path, command: str) -> None:
-    """Works offline. `command` is the one that was run; the best weights may take another, with fewer updates."""
+    """Write a page that works offline. `command` was run; the best weights may take another, with fewer updates."""
     if trained.best is None or trained.weights is None:
         return
     charts, about = Charts(), trained.weights.about
-    reading = "on validation windows, which training never sees; 1 is the teacher, lower is better"
+    reading = "on validation windows, which training never sees; 1 is the teacher, and lower is better"
     body = [
         f"<h1>Training of {escape(about['system'])}</h1>",
         charts.figure(curve_chart(trained.curve), "Learning curve", reading),

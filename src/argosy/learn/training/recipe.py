@@ -1,6 +1,6 @@
-"""A recipe: everything that the weights depend on. The same recipe gives the same weights, bit for bit.
+"""A recipe contains everything that the weights depend on: the same recipe gives the same weights, bit for bit.
 
-How many processes work on it, how long it may take and where its real data lie are no part of it.
+The number of processes, the time limit and the folder of real data are not part of it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ USUAL: dict[str, dict[str, Any]] = {
     "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 10, "warm_up": 60, "dagger": 10, "updates": 2000},
     "dl2+": {"algo": "es", "teacher": OPTIMUS, "jobs": 64, "warm_up": 40, "dagger": 0, "updates": 200},
 }
-LARGEST = {"jobs": 10_000, "cap": 10_000, "windows": 1_000, "slot_s": 1e9, "seed": 2**62}  # what fits into a machine
+LARGEST = {"jobs": 10_000, "cap": 10_000, "windows": 1_000, "slot_s": 1e9, "seed": 2**62}  # that a machine can hold
 SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's own algorithm that can be left out
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`Recipe.of` fills in what is usual for a system."""
+    """Says how weights are trained; `Recipe.of` fills in the defaults of a system."""
 
     system: str
     algo: str
@@ -37,7 +37,7 @@ class Recipe:
     cap: int = 16  # most workers, and most servers, of a job
     slot_s: float = 1200.0
     warm_up: int = 40  # updates on the teacher's own steps
-    dagger: int = 0  # and then on the pupil's, as the teacher would have done them
+    dagger: int = 0  # updates after that, on the student's steps with the teacher's advice
     updates: int = 200  # of reinforcement
     curriculum: int = 0  # updates over which loads and lengths grow
     exploration: bool = True
@@ -52,7 +52,7 @@ class Recipe:
 
     @classmethod
     def of(cls, system: str, **given: Any) -> Recipe:
-        """The recipe of a system; what is None or not given is as usual."""
+        """Return the recipe of a system; what is None or not given has its default."""
         if system not in USUAL:
             raise UnknownName("system to train", system, USUAL)
         chosen = USUAL[system] | {name: value for name, value in given.items() if value is not None}
@@ -76,10 +76,10 @@ class Recipe:
             if getattr(self, name) > most:
                 raise InputError(f"{_option(name)} {getattr(self, name)} is too large", hint=f"give {most} or less")
         if self.curriculum and not self.loads:
-            raise InputError("a curriculum changes loads, and this training has one load", hint="add --loads")
+            raise InputError("a curriculum varies the load, but this training has only one load", hint="add --loads")
         if self.options.get("paired") and self.options["rollouts"] < 2:
             hint = "--set rollouts=2 or more, or --set paired=0 for a critic"
-            raise InputError("one rollout has none to be compared with", hint=hint)
+            raise InputError("a paired baseline compares rollouts, and there is only one", hint=hint)
         for name in SWITCHES:
             if not getattr(self, name) and self.algo != "dl2":
                 hint = "use --algo dl2, or leave it out"
@@ -89,21 +89,21 @@ class Recipe:
         return replace(self, updates=updates)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the recipe as JSON data; field names are part of the files of weights."""
         return asdict(self) | {"judged": list(self.judged), "options": dict(self.options)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Recipe:
-        """What `as_dict` gave; refuses anything else."""
+        """Return the recipe that `as_dict` described; refuse anything else."""
         try:
-            usual = WARM_UP[stored["system"]] | OPTIONS[stored["algo"]]  # of numbers that came later
+            usual = WARM_UP[stored["system"]] | OPTIONS[stored["algo"]]  # for options that were added later
             options = usual | dict(stored["options"])
             return cls(**{**stored, "judged": tuple(stored["judged"]), "options": options})
         except (TypeError, KeyError, ValueError) as bad:
             raise InputError(f"this is not a recipe of this version of argosy: {bad}", hint="train again") from None
 
     def differs(self, other: Recipe) -> str | None:
-        """The first field in which another recipe is another; how many updates to make is no difference."""
+        """Return the first difference from another recipe; the number of updates and the patience do not count."""
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if f.name == "options" and mine != theirs:
@@ -114,7 +114,7 @@ class Recipe:
         return None
 
     def command(self, output: str) -> str:
-        """The command line that makes these weights, whatever the defaults are by then."""
+        """Return the command line that makes these weights, whatever the defaults are by then."""
         words = ["argosy", "train", self.system, "--scenario", self.scenario, "--teacher", self.teacher]
         words += [word for name in ("quick", "loads") if getattr(self, name) for word in (f"--{name}",)]
         words += ["--data", "FOLDER"] if self.measured else []

@@ -1,7 +1,7 @@
-"""How good a schedule is: the mean job completion time, and the least that it could be.
+"""The quality of a schedule: its mean job completion time, and a lower bound for it.
 
-The floor is the mean over jobs of how long each would take alone, at its best speed, from the moment it comes. No
-schedule is below it; how far above it one must stay depends on the load.
+The floor is the mean over jobs of how long each would take alone, at its best speed, from the moment it arrives. No
+schedule is below it; how close a schedule can come depends on the load.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 
 from argosy.cluster.cluster import Cluster
 from argosy.learn.envs.source import Source
-from argosy.learn.training.ground import Ground
+from argosy.learn.training.cases import TrainingCases
 from argosy.perf.rate_tables import RateTables, compile_tables
 from argosy.policies.base import Policy
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
-KEPT = 64  # sets of jobs: all candidates of a generation meet the same
+KEPT = 64  # sets of jobs in the cache: all candidates of a generation meet the same
 
 
 class Jobs(NamedTuple):
-    """What a seed brings, ready to run."""
+    """Holds the jobs of a seed, ready to run."""
 
     source: Source
     trace: Trace
@@ -32,22 +32,22 @@ class Jobs(NamedTuple):
 
 
 @lru_cache(maxsize=KEPT)
-def jobs_of(ground: Ground, seed: int, cap: int) -> Jobs:
-    """The jobs of a seed, and their floor with at most `cap` workers and servers each."""
-    source = ground.source(seed)
+def jobs_of(cases: TrainingCases, seed: int, cap: int) -> Jobs:
+    """Return the jobs of a seed, and their floor with at most `cap` workers and servers each."""
+    source = cases.source(seed)
     trace = source.trace(seed)
     return Jobs(source, trace, floor_s(trace, source.cluster, source.settings, cap))
 
 
 def mean_jct_s(policy: Policy, jobs: Jobs, seed: int) -> float:
-    """Of a whole run; a job that never ends counts as if it ended with the run."""
+    """Return the mean completion time of a whole run; a job that never ends counts as if it ended with the run."""
     result = Engine(jobs.trace, jobs.source.cluster, policy, jobs.source.settings.with_seed(seed)).run()
     spent = result.jobs["finish_s"].fill_null(result.end_s) - result.jobs["submit_s"]
     return float(spent.to_numpy().mean())
 
 
 def floor_s(trace: Trace, cluster: Cluster, settings: Settings, cap: int) -> float:
-    """The mean over jobs of their work at their best speed."""
+    """Return the mean over jobs of their work at their best speed."""
     tables = compile_tables(
         trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
         locality=settings.locality, ps_speeds=settings.ps_speeds,

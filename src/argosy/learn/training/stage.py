@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Protocol
 
 from argosy.learn.algorithms.state import State
-from argosy.learn.training.pupil import Arrays
+from argosy.learn.training.student import Arrays
 
 
 class Stage(Protocol):
-    """Everything that an update draws follows from its number, or is in the state."""
+    """One phase of a training. Everything that an update draws follows from its number, or is in the state."""
 
     name: str
     total: int  # updates
 
     @property
     def done(self) -> int:
-        """How many of them."""
+        """Return how many updates are done."""
 
     def update(self) -> dict[str, float]:
-        """One more; figures to watch."""
+        """Make one more update, and return figures that describe it."""
 
     def arrays(self) -> Arrays:
-        """The weights now."""
+        """Return the present weights."""
 
     def state(self) -> State:
-        """What the next update depends on."""
+        """Return what the next update depends on."""
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from a state."""

@@ -1,4 +1,4 @@
-"""Training by a recipe, from its first update or from a checkpoint, to weights in a file."""
+"""Train by a recipe, from the first update or from a checkpoint, and write the weights to a file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from argosy.errors import InputError
 from argosy.learn.envs.episodes import TRAINING_SEEDS
 from argosy.learn.errors import TrainingError
 from argosy.learn.training import checkpoint
-from argosy.learn.training.ground import VALIDATION_SEED, Ground
-from argosy.learn.training.judge import Verdict
-from argosy.learn.training.pupil import Pupil
+from argosy.learn.training.cases import VALIDATION_SEED, TrainingCases
+from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.session import Session
-from argosy.learn.training.stops import INTERRUPTED, OUT_OF_TIME, OutOfTime, Stop, ctrl_c
-from argosy.learn.training.watch import Watch
+from argosy.learn.training.stop import INTERRUPTED, OUT_OF_TIME, OutOfTime, Stop, ctrl_c
+from argosy.learn.training.student import Student
+from argosy.learn.training.validation import ValidationResult
 from argosy.learn.training.workers import Workers, one_thread
 from argosy.policies.base import create
 from argosy.report.tables import versions
@@ -33,12 +33,14 @@ SAVE_EVERY_S = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a training has brought. `ended`: finished, interrupted or out of time; before the first validation there
-    are no weights."""
+    """Holds what a training has brought; before the first validation there are no weights.
+
+    `ended`: "finished", "interrupted" or "out of time".
+    """
 
     weights: Weights | None
-    best: Verdict | None
-    curve: tuple[Verdict, ...]
+    best: ValidationResult | None
+    curve: tuple[ValidationResult, ...]
     seconds: dict[str, float]  # by stage
     ended: str
     reached: tuple[str, int, int]  # stage, updates done, updates in all
@@ -54,27 +56,28 @@ def train(
     minutes: float | None = None,
     since_s: float | None = None,
     resume: bool = False,
-    watch: Watch | None = None,
+    progress: ProgressListener | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Trained:
     """Make the weights of a recipe. Without `output` nothing is written, and there is nothing to resume.
 
-    The `minutes` count from `since_s`, by `time.monotonic`; default: from now.
+    The `minutes` count from `since_s`, by `time.monotonic`; default: from now. `progress` hears of every update and
+    validation, `say` of messages for the user.
     """
     if minutes is not None and not minutes > 0:
-        raise InputError(f"--minutes {minutes:g} is no time to train", hint="give more than 0")
+        raise InputError(f"--minutes {minutes:g} leaves no time to train", hint="give more than 0")
     if recipe.measured != (data is not None):
         hint = "name it with --data" if recipe.measured else "leave out the folder"
         raise InputError(f"the recipe is {'' if recipe.measured else 'not '}for real data from a folder", hint=hint)
     stop = Stop(minutes, since_s)
-    ground = Ground.of(recipe, data)
-    ground.check()
-    create(ground.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # refuses a teacher that there is not
+    cases = TrainingCases.of(recipe, data)
+    cases.check()
+    create(cases.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # refuses an unknown teacher
     kept = None if output is None else checkpoint.path_beside(output)
     found = _find_checkpoint(recipe, kept, resume)
     warm_up(say)
     with single_thread(), Workers(workers, ray) as crew:
-        session = Session(recipe, Pupil.of(recipe, ground), ground, crew, watch or Watch(), stop)
+        session = Session(recipe, Student.of(recipe, cases), cases, crew, progress or ProgressListener(), stop)
         if found is not None:
             session.restore(found.notes, found.state)
         return _run(session, output, kept, stop, say)
@@ -86,8 +89,8 @@ def _find_checkpoint(recipe: Recipe, path: Path | None, resume: bool) -> checkpo
             raise InputError("there is nothing to resume without an output")
         return checkpoint.load(path, recipe)
     if path is not None and path.exists():
-        hint = "go on with --resume, or remove it to train anew"
-        raise InputError("there is the checkpoint of a training that was interrupted", where=str(path), hint=hint)
+        hint = "continue with --resume, or remove the file to train anew"
+        raise InputError("there is already a checkpoint of an interrupted training", where=str(path), hint=hint)
     return None
 
 
@@ -128,7 +131,7 @@ def _run(session: Session, output: Path | None, kept: Path | None, stop: Stop, s
 
 
 def _keep_best(session: Session, output: Path | None, say: Callable[[str], None]) -> None:
-    """After a failure: what was good before it."""
+    """After a failure, write the best weights before it."""
     kept = _trained(session, "failed", output).weights
     if output is not None and kept is not None and session.best is not None:
         write(kept, output)
@@ -144,12 +147,12 @@ def _trained(session: Session, ended: str, output: Path | None) -> Trained:
 
 
 def describe(session: Session, output: str) -> dict[str, Any]:
-    """What is written beside the weights: for what, how they were made, how good they are."""
+    """Return what is written beside the weights: what they are for, how they were made, how good they are."""
     best, recipe = session.best, session.recipe.with_updates(session.best_updates)
     assert best is not None
     return {
         "network": "table" if recipe.system == "dl2" else "score",
-        "types": list(session.pupil.seen_types),
+        "types": list(session.student.seen_types),
         "cap": recipe.cap,
         "system": recipe.system,
         "command": recipe.command(output),
@@ -170,7 +173,7 @@ def describe(session: Session, output: str) -> dict[str, Any]:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Sums in another order are other sums: weights must not depend on how many threads there are."""
+    """Use one thread of torch: sums in another order round differently, and weights must not depend on that."""
     before = torch.get_num_threads()
     one_thread()
     try:

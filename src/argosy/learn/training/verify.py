@@ -1,4 +1,4 @@
-"""Are shipped weights what their recipe makes? They are made again, by the same number of updates."""
+"""Check that weights are what their recipe makes, by making them again with the same number of updates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from argosy.errors import InputError
+from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.train import train
-from argosy.learn.training.watch import Watch
 from argosy.zoo import Weights
 
 TOLERANCE = 0.02
@@ -19,7 +19,7 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class Verified:
-    """Scores over the floor: smaller is better."""
+    """Holds the scores of both, mean completion times over the floor: smaller is better."""
 
     shipped: float
     again: float
@@ -31,11 +31,11 @@ class Verified:
 
 
 def recipe_of(weights: Weights) -> tuple[Recipe, float]:
-    """How they were made, and their score."""
+    """Return how the weights were made, and their score."""
     try:
         return Recipe.from_dict(weights.about["recipe"]), float(weights.about["score"]["score"])
     except (KeyError, TypeError, ValueError):
-        hint = "only weights that `argosy train` has written can be made again"
+        hint = "only weights that `argosy train` wrote can be made again"
         raise InputError("these weights do not say how they were made", where=weights.source, hint=hint) from None
 
 
@@ -45,12 +45,12 @@ def verify(
     data: Path | None = None,
     workers: int | None = None,
     ray: str | None = None,
-    watch: Watch | None = None,
+    progress: ProgressListener | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Verified:
-    """Make them again."""
+    """Train again by the recipe of these weights, and compare."""
     recipe, shipped = recipe_of(weights)
-    again = train(recipe, data=data, workers=workers, ray=ray, watch=watch, say=say)
+    again = train(recipe, data=data, workers=workers, ray=ray, progress=progress, say=say)
     if again.weights is None or again.best is None:
         raise InputError("the training was interrupted, so nothing is verified", hint="let it run to its end")
     mine, theirs = again.weights.arrays, weights.arrays

@@ -1,7 +1,8 @@
-"""The same function for many tasks: here, in processes of this machine, or on a Ray cluster.
+"""Run one function for many tasks: in this process, in processes of this machine, or on a Ray cluster.
 
-Answers come in the order of the tasks, and each depends on its task alone, so it does not matter who gives them. The
-processes live as long as the crew, and each uses one thread. Ctrl-C is the business of the process that started them.
+Answers come in the order of the tasks, and each depends on its task alone, so it does not matter where it is computed.
+The processes live as long as the `Workers` object, and each uses one thread. The process that started them handles
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from itertools import islice
 from typing import Any, Self, TypeVar
 
 from argosy.errors import ArgosyError, InputError
-from argosy.learn.training.stops import OutOfTime
+from argosy.learn.training.stop import OutOfTime
 from argosy.sim.pool import cores, end_with_parent, hold_ctrl_c
 
 T = TypeVar("T")
 R = TypeVar("R")
-KNOCK_S = 5.0
-AHEAD = 2  # tasks for each process that are handed out, so that none waits for its next
+CONNECT_S = 5.0
+AHEAD = 2  # tasks submitted for each process, so that none waits for its next
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 class Workers:
-    """A crew; use it in a `with` block."""
+    """A pool of workers; use it in a `with` block."""
 
     def __init__(self, count: int | None = None, ray: str | None = None) -> None:
         """`count`: processes; default: one for each core. `ray`: the address of a cluster, "auto" or "local"."""
         self.count = cores() if count is None else count
         if self.count < 1:
-            raise InputError(f"{count} workers can do nothing", hint="give 1 or more")
+            raise InputError(f"{count} workers cannot do anything", hint="give 1 or more")
         self._address = ray
         self._pool: ProcessPoolExecutor | None = None
         self._remote: Any = None
         self._late = False
-        self.waited_s = 0.0  # for answers, in all
-        self.end_s = math.inf  # by `time.monotonic`: answers that are not there by then are not waited for
+        self.waited_s = 0.0  # total time of waiting for answers
+        self.end_s = math.inf  # by `time.monotonic`: when to stop waiting for answers
 
     def __enter__(self) -> Self:
         if self._address is not None:
@@ -53,8 +54,8 @@ class Workers:
             try:
                 with _single_threaded(), hold_ctrl_c():
                     for _ in range(self.count):
-                        self._pool.submit(os.getpid)  # makes it start one process more
-            except BaseException as problem:  # above all Ctrl-C: nobody else would end them
+                        self._pool.submit(os.getpid)  # makes the pool start one more process
+            except BaseException as problem:  # above all Ctrl-C: nothing else would end them
                 self.__exit__(type(problem))
                 raise
         return self
@@ -67,14 +68,14 @@ class Workers:
             self._remote = None
         if self._pool is not None:
             mine = list((self._pool._processes or {}).values())
-            wait = kind is None and not self._late  # they may be at work for long on what nobody wants any more
+            wait = kind is None and not self._late  # they may still work on what is no longer wanted
             self._pool.shutdown(wait=wait, cancel_futures=True)
             for process in () if wait else mine:
                 process.terminate()
             self._pool = None
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """`function`, found at the top of a module, of each task; raises `OutOfTime` at `end_s`."""
+        """Call `function`, which must be at the top of a module, for each task; raise `OutOfTime` at `end_s`."""
         began = time.monotonic()
         try:
             return self._answers(function, tasks)
@@ -90,11 +91,12 @@ class Workers:
         waiting = deque(self._pool.submit(function, task) for task in islice(todo, AHEAD * self.count))
         answers = []
         try:
-            while waiting:  # few are handed out at a time: those that nobody waits for any more are done nevertheless
+            while waiting:  # few are submitted at a time: a submitted task runs to its end, even if nobody waits for it
                 answers.append(waiting.popleft().result(self._left_s()))
                 waiting.extend(self._pool.submit(function, task) for task in islice(todo, 1))
         except BrokenProcessPool:
-            raise ArgosyError("a worker process ended unexpectedly (out of memory? fewer workers need less)") from None
+            what = "a worker process ended unexpectedly, perhaps for lack of memory: fewer workers need less"
+            raise ArgosyError(what) from None
         except TimeoutError:
             self._late = True
             raise OutOfTime from None
@@ -115,7 +117,7 @@ def _begin() -> None:
 
 
 def one_thread() -> None:
-    """In this process. Sums in another order are other sums: with several threads weights would differ."""
+    """Use one thread in this process: sums in another order round differently, and weights would differ."""
     import sys
 
     if "torch" in sys.modules:
@@ -126,7 +128,7 @@ def one_thread() -> None:
 
 @contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Processes that start in here have one thread each."""
+    """Start processes within this context with one thread each."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -140,9 +142,9 @@ def _single_threaded() -> Iterator[None]:
 
 
 def _join_ray(address: str, count: int) -> Any:
-    """A function of Ray's that calls ours. "local" starts Ray here, "auto" does so where there is none yet."""
+    """Return a function of Ray that calls ours. "local" starts Ray here, "auto" does so if none is running."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # or Ray takes the machine's outward address
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # or Ray takes the machine's external address
     try:
         import ray
     except ImportError:
@@ -150,7 +152,7 @@ def _join_ray(address: str, count: int) -> Any:
     common: dict[str, Any] = {"runtime_env": {"env_vars": dict.fromkeys(THREADS, "1")}, "log_to_driver": False}
     here: dict[str, Any] = {"address": "local", "num_cpus": count, "include_dashboard": False}
     if address not in ("auto", "local"):
-        _knock(address)
+        _check_address(address)
     try:
         ray.init(**(here if address == "local" else {"address": address}), **common)
     except (ConnectionError, ValueError, RuntimeError) as problem:
@@ -160,11 +162,11 @@ def _join_ray(address: str, count: int) -> Any:
     return ray.remote(num_cpus=1)(_call)
 
 
-def _knock(address: str) -> None:
-    """Is anybody there? Ray itself would go on asking for minutes."""
+def _check_address(address: str) -> None:
+    """Refuse an address at which nothing listens; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
     except (OSError, ValueError, OverflowError) as problem:
         raise _no_ray(address, str(problem)) from None
 

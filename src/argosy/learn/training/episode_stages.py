@@ -1,7 +1,7 @@
-"""Reinforcement by PPO and by SAC: whole episodes, collected side by side, and one update of the learner on them.
+"""Reinforcement by PPO and by SAC: episodes are collected side by side, and each update learns from all of them.
 
-Several rollouts share their arrivals. The reward of a slot is minus the hours that jobs have spent in the system, so
-returns are about completion times and nothing else.
+Several rollouts share their arrivals. The reward of a time slot is minus the hours that jobs have spent in the system,
+so returns measure completion times and nothing else.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from argosy.learn.algorithms.sac import SAC
 from argosy.learn.algorithms.state import State
 from argosy.learn.envs.episodes import TRAINING_SEEDS
 from argosy.learn.networks import Actor
-from argosy.learn.training.ground import Ground, easier
-from argosy.learn.training.lessons import Practice, practise
-from argosy.learn.training.pupil import Arrays, Pupil
+from argosy.learn.training.cases import TrainingCases, easier
+from argosy.learn.training.collection_tasks import EpisodeTask, collect_episode
 from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.student import Arrays, Student
 from argosy.learn.training.workers import Workers
 from argosy.seeding import stream
 
 REWARD = "jct"
 
 
-class WholeEpisodes:
-    """Stage: each update is some episodes of the actor as it is."""
+class EpisodeStage:
+    """A stage in which each update collects some episodes with the present actor."""
 
     learner: PPO | SAC
 
-    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, actor: Actor, workers: Workers) -> None:
-        self._recipe, self._pupil, self._ground, self._workers, self._actor = recipe, pupil, ground, workers, actor
+    def __init__(self, recipe: Recipe, student: Student, cases: TrainingCases, actor: Actor, workers: Workers) -> None:
+        self._recipe, self._student, self._cases, self._workers, self._actor = recipe, student, cases, workers, actor
         self._curriculum = Curriculum(recipe.curriculum, seed=recipe.seed) if recipe.curriculum else None
         self.name, self.total = recipe.algo, recipe.updates
 
@@ -43,17 +43,17 @@ class WholeEpisodes:
         return self.learner.updates
 
     def update(self) -> dict[str, float]:
-        rollout = join(self._workers.map(practise, self._tasks()))
+        rollout = join(self._workers.map(collect_episode, self._tasks()))
         figures = self.learner.update(rollout)
         return figures | {"steps": float(len(rollout)), "hours": -float(rollout.totals().mean())}
 
-    def _tasks(self) -> list[Practice]:
-        """As many rollouts as wanted of each of the update's arrivals."""
+    def _tasks(self) -> list[EpisodeTask]:
+        """Return the tasks of an update: some rollouts of each of its arrivals."""
         options, draws = self._recipe.options, stream(self._recipe.seed, "rollouts", self.done)
-        ground, slots = easier(self._ground, self._curriculum, self.done), int(options["slots"]) or None
+        cases, slots = easier(self._cases, self._curriculum, self.done), int(options["slots"]) or None
         seeds = draws.integers(*TRAINING_SEEDS, size=int(options["arrivals"])).tolist()
         return [
-            Practice(self._pupil, ground, seed, self.arrays(), REWARD, int(draws.integers(2**62)), slots)
+            EpisodeTask(self._student, cases, seed, self.arrays(), REWARD, int(draws.integers(2**62)), slots)
             for seed in seeds
             for _ in range(int(options["rollouts"]))
         ]
@@ -68,12 +68,12 @@ class WholeEpisodes:
         self.learner.restore(state)
 
 
-class ByPpo(WholeEpisodes):
-    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, actor: Actor, workers: Workers) -> None:
-        super().__init__(recipe, pupil, ground, actor, workers)
+class PpoStage(EpisodeStage):
+    def __init__(self, recipe: Recipe, student: Student, cases: TrainingCases, actor: Actor, workers: Workers) -> None:
+        super().__init__(recipe, student, cases, actor, workers)
         options = recipe.options
         paired = bool(options["paired"])
-        critic = None if paired else pupil.critic(torch.Generator().manual_seed(recipe.seed))
+        critic = None if paired else student.critic(torch.Generator().manual_seed(recipe.seed))
         returns = Returns(options["gamma"], options["lam"], baseline="paired" if paired else "critic",
                           rewards=Rewards(normalise=True))  # fmt: skip
         self.learner = PPO(
@@ -82,12 +82,12 @@ class ByPpo(WholeEpisodes):
         )  # fmt: skip
 
 
-class BySac(WholeEpisodes):
-    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, actor: Actor, workers: Workers) -> None:
-        super().__init__(recipe, pupil, ground, actor, workers)
+class SacStage(EpisodeStage):
+    def __init__(self, recipe: Recipe, student: Student, cases: TrainingCases, actor: Actor, workers: Workers) -> None:
+        super().__init__(recipe, student, cases, actor, workers)
         options, generator = recipe.options, torch.Generator().manual_seed(recipe.seed)
         self.learner = SAC(
-            actor, (ActionValues(pupil, generator), ActionValues(pupil, generator)), gamma=options["gamma"],
+            actor, (ActionValues(student, generator), ActionValues(student, generator)), gamma=options["gamma"],
             rewards=Rewards(normalise=True), alpha=options["alpha"], target=options["target"], lr=options["lr"],
             replay=int(options["memory"]), batch=int(options["batch"]), per_step=options["per_step"],
             warm_up=int(options["start"]), seed=recipe.seed,
@@ -95,11 +95,11 @@ class BySac(WholeEpisodes):
 
 
 class ActionValues(nn.Module):
-    """The value of a state, and how much better or worse each action is than to stop."""
+    """Estimates the value of a state, and how much better or worse each action is than stopping."""
 
-    def __init__(self, pupil: Pupil, generator: torch.Generator) -> None:
+    def __init__(self, student: Student, generator: torch.Generator) -> None:
         super().__init__()
-        self.state, self.gain = pupil.critic(generator), pupil.actor(generator)
+        self.state, self.gain = student.critic(generator), student.actor(generator)
 
     def forward(self, observation: Tensor) -> Tensor:
         gain = self.gain(observation)

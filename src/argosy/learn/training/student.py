@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.learn.envs.cluster import ClusterEnv
-from argosy.learn.training.ground import Ground
+from argosy.learn.training.cases import TrainingCases
 from argosy.learn.training.recipe import Recipe
 from argosy.policies.base import Policy
 from argosy.policies.learned.dl2 import Dl2
@@ -29,8 +29,8 @@ Vector: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pupil:
-    """Travels to other processes, where it makes policies and environments without torch."""
+class Student:
+    """Makes networks, policies and environments of one system. It is sent to other processes, some without torch."""
 
     system: str
     types: tuple[str, ...]  # as traces name them
@@ -41,29 +41,29 @@ class Pupil:
     hidden: int
 
     @classmethod
-    def of(cls, recipe: Recipe, ground: Ground) -> Pupil:
+    def of(cls, recipe: Recipe, cases: TrainingCases) -> Student:
         hidden = int(recipe.options.get("hidden", 0))
-        return cls(recipe.system, ground.types(), ground.seen_types(), recipe.jobs, recipe.cap, recipe.slot_s, hidden)
+        return cls(recipe.system, cases.types(), cases.seen_types(), recipe.jobs, recipe.cap, recipe.slot_s, hidden)
 
     @property
     def context(self) -> bool:
         return self.system == "dl2+"
 
     def policy(self, arrays: Mapping[str, NDArray[np.float32]]) -> Policy:
-        """The policy with these weights."""
+        """Return the policy with these weights."""
         if self.system == "dl2":
             return Dl2(TableNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
         return Dl2Plus(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
 
-    def env(self, ground: Ground, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
-        """The jobs of a seed as an environment with what this network sees; `slots`: truncate after so many."""
+    def env(self, cases: TrainingCases, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
+        """Return an environment with the jobs of a seed and what this network sees; truncated after so many `slots`."""
         return ClusterEnv(
-            ground.source(seed), jobs=self.rows, cap=self.cap, slot_s=self.slot_s, reward=reward, context=self.context,
+            cases.source(seed), jobs=self.rows, cap=self.cap, slot_s=self.slot_s, reward=reward, context=self.context,
             types=self.types, metrics=False, max_decisions=slots,
         )  # fmt: skip
 
     def actor(self, generator: torch.Generator) -> Actor:
-        """A new network."""
+        """Return a new network."""
         from argosy.learn.networks import ScoreActor, TableActor
 
         if self.system == "dl2":
@@ -71,7 +71,7 @@ class Pupil:
         return ScoreActor(len(self.types), self.cap, generator)
 
     def actor_with(self, arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
-        """The network with these weights."""
+        """Return the network with these weights."""
         import torch
 
         actor = self.actor(torch.Generator())
@@ -79,7 +79,7 @@ class Pupil:
         return actor
 
     def critic(self, generator: torch.Generator) -> nn.Module:
-        """What judges states for it."""
+        """Return a network that estimates the value of states."""
         from argosy.learn.networks import Critic, TableCritic
 
         if self.system == "dl2":
@@ -88,12 +88,12 @@ class Pupil:
 
 
 def flatten(arrays: Mapping[str, NDArray[np.float32]]) -> Vector:
-    """All numbers in a row."""
+    """Join all numbers of the arrays into one vector."""
     return np.concatenate([array.ravel() for array in arrays.values()]).astype(np.float64)
 
 
 def shape_like(vector: Vector, arrays: Mapping[str, NDArray[np.float32]]) -> Arrays:
-    """And back."""
+    """Split a vector into arrays with the shapes of these: the inverse of `flatten`."""
     ends = np.cumsum([array.size for array in arrays.values()])[:-1]
     parts = np.split(vector.astype(np.float32), ends)
     return {name: part.reshape(array.shape) for part, (name, array) in zip(parts, arrays.items(), strict=True)}

@@ -1,6 +1,6 @@
-"""Environments that go on for ever: when one episode ends, the next begins, each with the seed that follows.
+"""An environment without an end: when one episode ends, the next begins, with the seed that follows.
 
-An environment in the middle of an episode can not be written to a file. What led there can: the number of the episode
+An environment in the middle of an episode cannot be written to a file. What led there can be: the number of the episode
 and the actions since it began. Taking them again leads to the same state.
 """
 
@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 from argosy.learn.algorithms.state import State, need, number
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.learn.envs.episodes import TRAINING_SEEDS
-from argosy.learn.training.ground import Ground
-from argosy.learn.training.pupil import Pupil
+from argosy.learn.training.cases import TrainingCases
+from argosy.learn.training.student import Student
 from argosy.seeding import stream
 
 
-class Endless:
-    """One environment as a collector sees it, with a state."""
+class EndlessEnv:
+    """An environment for a collector, whose state can be saved and restored."""
 
     def __init__(
-        self, pupil: Pupil, ground: Ground, seed: int, lane: int, reward: str, slots: int | None = None
+        self, student: Student, cases: TrainingCases, seed: int, index: int, reward: str, slots: int | None = None
     ) -> None:
-        """`slots`: the most of an episode; ends of runs, when few jobs are left, teach little."""
-        self._pupil, self._ground, self._reward, self._slots = pupil, ground, reward, slots
-        self._seed, self._lane = seed, lane
+        """`index`: its number among the environments of a training. `slots`: most time slots of an episode; the ends of
+        runs, when few jobs are left, teach little."""
+        self._student, self._cases, self._reward, self._slots = student, cases, reward, slots
+        self._seed, self._index = seed, index
         self._episode = -1
         self._actions: list[int] = []
         self._env: ClusterEnv | None = None
@@ -40,7 +41,7 @@ class Endless:
         return self._env
 
     def reset(self, *, seed: int | None = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """The next episode, or the middle of the one that was restored. Seeds are not asked for: they follow."""
+        """Begin the next episode, or go on in the middle of the restored one. `seed` is ignored: seeds follow."""
         if self._replayed is not None:
             shown, self._replayed = self._replayed, None
             return shown
@@ -49,8 +50,8 @@ class Endless:
         return self._begin()
 
     def _begin(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        drawn = stream(self._seed, "episodes", self._lane, self._episode).integers(*TRAINING_SEEDS)
-        self._env = self._pupil.env(self._ground, int(drawn), reward=self._reward, slots=self._slots)
+        drawn = stream(self._seed, "episodes", self._index, self._episode).integers(*TRAINING_SEEDS)
+        self._env = self._student.env(self._cases, int(drawn), reward=self._reward, slots=self._slots)
         observation, info = self._env.reset(seed=int(drawn))
         return observation, {"now": 0.0, **info}
 
@@ -65,7 +66,7 @@ class Endless:
         return {"episode": number(self._episode), "actions": torch.tensor(self._actions, dtype=torch.int64)}
 
     def restore(self, state: State) -> None:
-        """Take the same actions again."""
+        """Return to a saved state by taking the same actions again."""
         self._episode = int(need(state, "episode", "environment"))
         self._actions = need(state, "actions", "environment").tolist()
         if self._episode < 0:

@@ -1,6 +1,6 @@
-"""When a training ends before its time: Ctrl-C, or the clock.
+"""A training can end early: by Ctrl-C, or when its time is up.
 
-The first Ctrl-C lets the update of the moment finish, so that nothing is lost; the second one does not wait.
+The first Ctrl-C lets the present update finish, so that nothing is lost; the second one does not wait.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ OUT_OF_TIME = "out of time"
 
 
 class OutOfTime(Exception):
-    """The time is up, or would be before what is next is done. What was begun is given up, and changes nothing."""
+    """The time is up, or would be before the next step is done. What was begun is dropped, and changes nothing."""
 
 
 class Stop:
-    """Asked before every update, and on the way wherever it waits for answers."""
+    """Says when to stop; it is asked before every update, and while a training waits for answers."""
 
     def __init__(self, minutes: float | None = None, since_s: float | None = None) -> None:
         began_s = time.monotonic() if since_s is None else since_s
@@ -32,18 +32,18 @@ class Stop:
 
 @contextmanager
 def ctrl_c(stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
-    """Within: Ctrl-C is a wish to end. Signals belong to the main thread; elsewhere nothing changes."""
+    """Turn Ctrl-C into a request to stop. Only the main thread can handle signals; elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def wish(number: int, frame: FrameType | None) -> None:
+    def request(number: int, frame: FrameType | None) -> None:
         if stop.interrupted:
             raise KeyboardInterrupt
         stop.interrupted = True
         say("stopping after this update; Ctrl-C again stops at once")
 
-    before = signal.signal(signal.SIGINT, wish)
+    before = signal.signal(signal.SIGINT, request)
     try:
         yield
     finally:

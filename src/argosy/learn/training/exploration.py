@@ -1,12 +1,12 @@
-"""DL2's job-aware exploration: now and then, help a job that is in a bad state.
+"""DL2's job-aware exploration: from time to time, an action helps a job that is in a bad state.
 
-With probability `chance`, where some job of the observation is in one, the action is one that mends it:
+With probability `chance`, if some job of the observation is in a bad state, the action is one that corrects it:
 
     workers and no server          +1 server
     servers and no worker          +1 worker
     more than 10 of one for each of the other    +1 of the other
 
-The draw is from the mixture of both choices, and so is the probability that is noted for it.
+The action is drawn from the mixture of both distributions, and its recorded probability is that of the mixture.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ CHANCE, RATIO = 0.4, 10.0
 
 
 class JobAware(NetworkActs):
-    """Samples from a network's choice, mixed with what would help. `types`: one-hot columns of a row."""
+    """Samples actions from a network's distribution, mixed with the actions that would help a job."""
 
     def __init__(self, actor: nn.Module, types: int, *, chance: float = CHANCE, seed: int = 0) -> None:
+        """`types`: one-hot columns of a row. `chance`: how often a job in a bad state is helped."""
         super().__init__(actor, seed=seed)
         self.types, self.chance = types, chance
 
@@ -45,7 +46,7 @@ class JobAware(NetworkActs):
 
 
 def helping(observation: Floats, mask: Masks, types: int) -> Masks:
-    """The possible actions that mend a bad state: [batch, actions]."""
+    """Return which possible actions correct a bad state: [batch, actions]."""
     w, u = observation[..., types + WORKERS], observation[..., types + SERVERS]
     table = np.zeros((*w.shape, KINDS), np.bool_)
     table[..., 0] = u > RATIO * w

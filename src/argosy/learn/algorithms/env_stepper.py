@@ -17,7 +17,7 @@ from argosy.learn.algorithms.record import Record, Step
 from argosy.learn.algorithms.rollout import Rollout
 
 
-class Lane:
+class EnvStepper:
     """An environment that is stepped beside others."""
 
     def __init__(self, env: Any, timed: bool | None = None) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from argosy.learn.training.explore import CHANCE, JobAware, helping
+from argosy.learn.training.exploration import CHANCE, JobAware, helping
 
 TYPES, ROWS, CAP = 2, 3, 16
 

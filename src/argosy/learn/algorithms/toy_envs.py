@@ -2,7 +2,7 @@
 
     Bandit     one step, three arms, one of them masked
     Queue      jobs on one machine, slot by slot; the shortest first is best
-    Ledge      a walk on which a pupil that has only seen its teacher's path is lost beside it
+    Ledge      a walk on which a student that has only seen its teacher's path is lost beside it
     Twins      two agents that must agree (PettingZoo)
 
 A masked action that is taken all the same is an error.
@@ -105,7 +105,7 @@ class Ledge(gymnasium.Env[Seen, np.int64]):
     """Walk `length` places to the right. Wind may push one off the path, and only there a step back is needed.
 
     Actions: ahead, back to the path. The teacher is never pushed while `calm`, so its path shows nobody how to come
-    back; a pupil meets the wind. One point for each place won.
+    back; a student meets the wind. One point for each place won.
     """
 
     def __init__(self, length: int = 8, *, calm: bool = False, wind: float = 0.5) -> None:

@@ -1,4 +1,4 @@
-"""What is learned from teachers: their steps, and their corrections of a pupil's."""
+"""What is learned from teachers: their steps, and their corrections of a student's."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from recipes_help import tiny_pupil
+from recipes_help import tiny_student
 
 from argosy.learn.algorithms.rollout import Rollout
-from argosy.learn.training import teaching
-from argosy.learn.training.ground import Ground
-from argosy.learn.training.imitation import shuffle_rows
-from argosy.learn.training.lessons import SHARE_OF_ENDS, Lesson, learn, thin
-from argosy.learn.training.pupil import Pupil
+from argosy.learn.training import demonstrations
+from argosy.learn.training.cases import TrainingCases
+from argosy.learn.training.collection_tasks import SHARE_OF_ENDS, DemonstrationTask, collect_demonstration, thin
+from argosy.learn.training.demonstrations import demonstrate
+from argosy.learn.training.imitation_stage import shuffle_rows
 from argosy.learn.training.recipe import Recipe
-from argosy.learn.training.teaching import demonstrate
+from argosy.learn.training.student import Student
 from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import create
 from argosy.policies.learned.features import SERVERS, WORKERS
@@ -26,22 +26,22 @@ from argosy.sim.engine import Engine
 
 @pytest.mark.parametrize("teacher", ["drf", "optimus:slot_s=1200", "themis", "srtf", "gavel-max-min"])
 def test_any_policy_can_teach(tmp_path: Path, teacher: str) -> None:
-    _, ground, pupil = tiny_pupil(tmp_path)
-    rollout = learn(Lesson(pupil, ground, 1_000_001, teacher))
+    _, cases, student = tiny_student(tmp_path)
+    rollout = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, teacher))
     rows = np.arange(len(rollout))
     assert len(rollout) > 5
     assert (rollout.advice == rollout.action).all()
     assert rollout.mask[rows, rollout.advice].all()
-    assert rollout.observation.shape[1:] == (8, len(pupil.types) + 5 + 3)
+    assert rollout.observation.shape[1:] == (8, len(student.types) + 5 + 3)
 
 
 @pytest.mark.parametrize("teacher", ["drf:slot_s=1200", "srtf"])
 def test_the_steps_of_a_slot_lead_to_what_the_teacher_gave(monkeypatch: pytest.MonkeyPatch, teacher: str) -> None:
     recipe = Recipe.of("dl2+", scenario="dl2-testbed", quick=True, jobs=15)
-    ground = Ground.of(recipe, None)
-    pupil, source, seed = Pupil.of(recipe, ground), ground.source(3), 3
-    monkeypatch.setattr(teaching, "JOB_SLOTS", 1e9)  # look at every slot
-    rollout = demonstrate(pupil, source, seed, teacher, stream(0, "test"))
+    cases = TrainingCases.of(recipe, None)
+    student, source, seed = Student.of(recipe, cases), cases.source(3), 3
+    monkeypatch.setattr(demonstrations, "JOB_SLOTS", 1e9)  # look at every slot
+    rollout = demonstrate(student, source, seed, teacher, stream(0, "test"))
     given: list[list[tuple[int, int]]] = []
     slots: set[int] = set()
 
@@ -59,7 +59,7 @@ def test_the_steps_of_a_slot_lead_to_what_the_teacher_gave(monkeypatch: pytest.M
     policy.uses = policy.uses | {"demand", "placement"}
     policy.static = policy.eager = False
     Engine(source.trace(seed), source.cluster, policy, source.settings.with_seed(seed), watch=note).run()
-    taken = [after_slot(rollout, first, last, len(pupil.types), pupil.cap) for first, last in spans(rollout)]
+    taken = [after_slot(rollout, first, last, len(student.types), student.cap) for first, last in spans(rollout)]
     assert len(taken) > 10
     shown = [[pair for pair in slot if pair[0]] for slot in given]
     for slot in taken:
@@ -80,31 +80,31 @@ def after_slot(rollout: Rollout, first: int, last: int, types: int, cap: int) ->
 
 
 def test_a_pupil_is_corrected_where_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teaching, "JOB_SLOTS", 20)
-    _, ground, pupil = tiny_pupil(tmp_path)
-    arrays = pupil.actor(torch.Generator().manual_seed(0)).arrays()
-    alone = learn(Lesson(pupil, ground, 1_000_001, "drf", arrays, share=0.0, samples=10**6))
-    led = learn(Lesson(pupil, ground, 1_000_001, "drf", arrays, share=1.0, samples=10**6))
+    monkeypatch.setattr(demonstrations, "JOB_SLOTS", 20)
+    _, cases, student = tiny_student(tmp_path)
+    arrays = student.actor(torch.Generator().manual_seed(0)).arrays()
+    alone = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, "drf", arrays, share=0.0, samples=10**6))
+    led = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, "drf", arrays, share=1.0, samples=10**6))
     assert (led.action == led.advice).all()
     assert 0.0 < (alone.action == alone.advice).mean() < 0.9
-    again = learn(Lesson(pupil, ground, 1_000_001, "drf", arrays, share=0.0, samples=10**6))
+    again = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, "drf", arrays, share=0.0, samples=10**6))
     assert (again.action == alone.action).all()
 
 
 @pytest.mark.parametrize("teacher", ["srtf", "gandiva", "gavel-max-min"])
 def test_also_those_who_do_not_size_can_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teacher: str) -> None:
-    monkeypatch.setattr(teaching, "JOB_SLOTS", 20)
-    _, ground, pupil = tiny_pupil(tmp_path)
-    arrays = pupil.actor(torch.Generator().manual_seed(0)).arrays()
-    rollout = learn(Lesson(pupil, ground, 1_000_001, teacher, arrays, share=0.5))
+    monkeypatch.setattr(demonstrations, "JOB_SLOTS", 20)
+    _, cases, student = tiny_student(tmp_path)
+    arrays = student.actor(torch.Generator().manual_seed(0)).arrays()
+    rollout = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, teacher, arrays, share=0.5))
     assert rollout.mask[np.arange(len(rollout)), rollout.advice].all()
-    assert (rollout.advice < 3 * pupil.rows).any()
+    assert (rollout.advice < 3 * student.rows).any()
 
 
 def test_thinning_keeps_the_ends(tmp_path: Path) -> None:
-    _, ground, pupil = tiny_pupil(tmp_path)
-    whole = learn(Lesson(pupil, ground, 1_000_001, "optimus:slot_s=1200", samples=10**6))
-    end = 3 * pupil.rows
+    _, cases, student = tiny_student(tmp_path)
+    whole = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, "optimus:slot_s=1200", samples=10**6))
+    end = 3 * student.rows
     few = thin(whole, 20, stream(1, "test"))
     assert len(few) == 20
     assert len(few.mask) == len(few.observation) == 20
@@ -114,15 +114,15 @@ def test_thinning_keeps_the_ends(tmp_path: Path) -> None:
 
 
 def test_shuffled_rows_are_the_same_jobs(tmp_path: Path) -> None:
-    _, ground, pupil = tiny_pupil(tmp_path, "dl2", algo="dl2")
-    rollout = learn(Lesson(pupil, ground, 1_000_001, "drf", samples=10**6))
+    _, cases, student = tiny_student(tmp_path, "dl2", algo="dl2")
+    rollout = collect_demonstration(DemonstrationTask(student, cases, 1_000_001, "drf", samples=10**6))
     batch = {
         "observation": torch.from_numpy(rollout.observation),
         "mask": torch.from_numpy(rollout.mask),
         "label": torch.from_numpy(rollout.advice),
     }
     moved = shuffle_rows(batch, torch.Generator().manual_seed(0))
-    rows, count = pupil.rows, torch.arange(len(rollout))
+    rows, count = student.rows, torch.arange(len(rollout))
     assert not torch.equal(moved["observation"], batch["observation"])
     grants = batch["label"] < 3 * rows
     assert torch.equal(moved["label"][~grants], batch["label"][~grants])

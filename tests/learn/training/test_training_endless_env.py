@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from recipes_help import tiny_pupil
+from recipes_help import tiny_student
 
-from argosy.learn.training.lanes import Endless
+from argosy.learn.training.endless_env import EndlessEnv
 
 
-def walk(env: Endless, steps: int, draws: np.random.Generator) -> list[float]:
+def walk(env: EndlessEnv, steps: int, draws: np.random.Generator) -> list[float]:
     """Random steps; what was seen, as sums."""
     seen = []
     for _ in range(steps):
@@ -23,8 +23,8 @@ def walk(env: Endless, steps: int, draws: np.random.Generator) -> list[float]:
 
 
 def test_the_middle_of_an_episode_is_found_again(tmp_path: Path) -> None:
-    _, ground, pupil = tiny_pupil(tmp_path, loads=True)
-    one, other = (Endless(pupil, ground, 5, 2, "progress") for _ in range(2))
+    _, cases, student = tiny_student(tmp_path, loads=True)
+    one, other = (EndlessEnv(student, cases, 5, 2, "progress") for _ in range(2))
     one.reset()
     draws = np.random.default_rng(0)
     walk(one, 300, draws)
@@ -37,6 +37,6 @@ def test_the_middle_of_an_episode_is_found_again(tmp_path: Path) -> None:
 
 
 def test_lanes_meet_different_jobs(tmp_path: Path) -> None:
-    _, ground, pupil = tiny_pupil(tmp_path)
-    lanes = [Endless(pupil, ground, 5, lane, "progress") for lane in range(3)]
+    _, cases, student = tiny_student(tmp_path)
+    lanes = [EndlessEnv(student, cases, 5, lane, "progress") for lane in range(3)]
     assert len({lane.reset()[1]["trace_seed"] for lane in lanes}) == 3

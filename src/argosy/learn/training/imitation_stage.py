@@ -1,4 +1,4 @@
-"""The warm-up: updates on a teacher's own steps, then on the pupil's with the teacher's advice (DAgger)."""
+"""The warm-up: updates on a teacher's own steps, then on the student's steps with the teacher's advice (DAgger)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from argosy.learn.algorithms.rollout import join
 from argosy.learn.algorithms.state import State
 from argosy.learn.envs.episodes import TRAINING_SEEDS
 from argosy.learn.networks import Actor
-from argosy.learn.training.ground import Ground
-from argosy.learn.training.lessons import Lesson, learn
-from argosy.learn.training.pupil import Arrays, Pupil
+from argosy.learn.training.cases import TrainingCases
+from argosy.learn.training.collection_tasks import DemonstrationTask, collect_demonstration
 from argosy.learn.training.recipe import Recipe
+from argosy.learn.training.student import Arrays, Student
 from argosy.learn.training.workers import Workers
 from argosy.policies.learned.kernels.constants import KINDS
 from argosy.seeding import stream
 
 KEEP = 16384  # samples
-CALM = 6.0  # in the second half the learning rate is so many times smaller
-SHARE = 0.5  # of steps that the teacher takes in the first round in which the pupil acts; then its powers
+CALM = 6.0  # in the second half the learning rate is divided by this
+SHARE = 0.5  # of steps, taken by the teacher, in the first round in which the student acts; then its powers
 
 
-class Imitation:
-    """Stage: each update is some lessons, and some steps of gradient on all that is kept."""
+class ImitationStage:
+    """A stage in which each update collects some episodes, and takes some gradient steps on all samples kept."""
 
     name = "warm-up"
 
-    def __init__(self, recipe: Recipe, pupil: Pupil, ground: Ground, actor: Actor, workers: Workers) -> None:
-        self._recipe, self._pupil, self._ground, self._workers = recipe, pupil, ground, workers
+    def __init__(self, recipe: Recipe, student: Student, cases: TrainingCases, actor: Actor, workers: Workers) -> None:
+        self._recipe, self._student, self._cases, self._workers = recipe, student, cases, workers
         self.total = recipe.warm_up + recipe.dagger
         options = recipe.options
         self._lr = options["clone_lr"]
@@ -45,16 +45,17 @@ class Imitation:
     def update(self) -> dict[str, float]:
         recipe, options = self._recipe, self._recipe.options
         draws = stream(recipe.seed, "lessons", self.done)
-        alone = self.done - recipe.warm_up  # < 0: the teacher still acts
+        alone = self.done - recipe.warm_up  # negative: the teacher still acts
         tasks = []
         for _ in range(int(options["lessons"])):
             seed, drawn = int(draws.integers(*TRAINING_SEEDS)), int(draws.integers(2**62))
             arrays, share = (None, 1.0) if alone < 0 else (self.arrays(), SHARE ** (alone + 1))
-            tasks.append(Lesson(self._pupil, self._ground, seed, recipe.teacher, arrays, share,
-                                int(options["samples"]), drawn))  # fmt: skip
+            samples = int(options["samples"])
+            task = DemonstrationTask(self._student, self._cases, seed, recipe.teacher, arrays, share, samples, drawn)
+            tasks.append(task)
         for group in self._clone.optimizer.param_groups:
             group["lr"] = self._lr if 2 * self.done < self.total else self._lr / CALM
-        return self._clone.update(join(self._workers.map(learn, tasks)))
+        return self._clone.update(join(self._workers.map(collect_demonstration, tasks)))
 
     def arrays(self) -> Arrays:
         actor = self._clone.actor
@@ -69,7 +70,7 @@ class Imitation:
 
 
 def shuffle_rows(batch: Batch, generator: torch.Generator) -> Batch:
-    """The same jobs in other rows, for a network that does not know that rows are alike."""
+    """Permute the jobs of each table, for a network that does not know that rows are interchangeable."""
     observation, mask, label = batch["observation"], batch["mask"], batch["label"]
     count, rows = observation.shape[:2]
     order = torch.rand(count, rows, generator=generator).argsort(dim=1)  # new row: the old one

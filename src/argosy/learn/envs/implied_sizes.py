@@ -1,7 +1,7 @@
-"""What policies that do not size jobs want them to have, so that they can teach a learner that does.
+"""Sizes implied by policies that do not size jobs, so that they can teach a learner that does.
 
-A policy that only ranks wants everybody to have what was asked for, as far as there is room. One that plans wants what
-jobs would hold after its plan.
+A policy that only ranks gives every job the requested size, as far as there is room. A policy that plans gives jobs
+what they would hold after its plan.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from argosy.policies.common.demands import Demands
 from argosy.policies.common.sizes import current_sizes
 
 
-def as_asked(view: View, key: Floats, needs: Demands, there: Floats, *, preemptive: bool, backfill: bool) -> Sizes:
-    """What was asked for, job by job in the order of `key`; behind those who run, where nobody is preempted."""
+def requested_sizes(
+    view: View, key: Floats, needs: Demands, there: Floats, *, preemptive: bool, backfill: bool
+) -> Sizes:
+    """Return the requested sizes, granted in the order of `key`; running jobs go first if nobody is preempted."""
     jobs, rows = view.jobs, needs.rows
     workers = np.clip(jobs.gpus[rows], needs.low, needs.high).astype(np.int64)
     servers = np.clip(jobs.ps[rows], np.minimum(needs.servers, 1), needs.servers)
@@ -32,8 +34,8 @@ def as_asked(view: View, key: Floats, needs: Demands, there: Floats, *, preempti
     return Sizes(wanted[0], wanted[1])
 
 
-def as_planned(view: View, plan: Plan) -> Sizes:
-    """What jobs would hold; those that share devices or take turns on them each count in full."""
+def planned_sizes(view: View, plan: Plan) -> Sizes:
+    """Return what jobs would hold; jobs that share devices in space or time each count in full."""
     wanted = np.stack([current_sizes(view).workers, view.jobs.servers]) * plan.keeps
     wanted[:, list(plan.stops)] = 0
     for row, placement in plan.placements.items():

@@ -1,9 +1,9 @@
-"""The policy that sits where a learner decides.
+"""The policy that an environment gives to the engine in place of the learner.
 
-The engine asks it like any other. What it answers holds until the learner's own answer takes its place, before the
-clock moves; at decisions that are not the learner's it stands. With a policy `under` it, order, placement, timers and
-the answers between slots are that policy's: a learned sizer over another policy is a composition, not new code. One
-that plans can only advise a sizer: nothing of its plans is carried out.
+The engine asks it like any other policy. Where the learner decides, the learner's answer replaces this policy's before
+the clock moves; all other decisions are this policy's own. With a policy `under` it, order, placement, timers and the
+answers between two time slots are that policy's: a learned sizer over another policy is a composition, not new code. A
+policy that plans can only advise a sizer: none of its plans is carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.learn.envs.teachers import as_asked, as_planned
+from argosy.learn.envs.implied_sizes import planned_sizes, requested_sizes
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes
 from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.sizes import current_sizes
@@ -23,15 +23,15 @@ from argosy.policies.common.time_slots import between_slots, slot_at
 SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
 
 
-class Seat(Policy):
-    """Ranks as the policy under it does, or by arrival; one that sizes keeps sizes, or has them from that policy."""
+class EnvPolicy(Policy):
+    """Ranks as the policy under it does, or by arrival; keeps all sizes, or takes them from that policy."""
 
     name = "environment"
 
     def __init__(
         self, under: Policy | None, *, slot_s: float, sizing: bool, newcomers: str = "wait", cap: int = 1
     ) -> None:
-        """`sizing`: running jobs may be resized and stopped; else who runs goes on as it is.
+        """`sizing`: running jobs may be resized and stopped; otherwise they go on as they are.
 
         `slot_s`: be asked at least at the beginning of each time slot; 0: whenever something happens. `newcomers`:
         what jobs do that come between two time slots, with no policy under this one: "wait", or "start" at their
@@ -41,12 +41,12 @@ class Seat(Policy):
         under = under if planner is None else None
         if under is not None and "plan" in under.answers:
             raise InputError(
-                f"the policy {under.name} decides everything at once, and leaves a learner nothing",
+                f"the policy {under.name} decides everything at once, and leaves a learner nothing to decide",
                 hint="choose one that ranks, or let it drive with autopilot=True",
             )
         if under is not None and not sizing and (under.preemptive or "size" in under.answers):
             raise InputError(
-                f"the policy {under.name} preempts or resizes, which a learner that picks jobs can not",
+                f"the policy {under.name} preempts or resizes jobs, which a learner that picks jobs cannot",
                 hint="choose one that does not, or let it drive with autopilot=True",
             )
         self.under, self.planner, self.slot_s = under, planner, slot_s
@@ -57,7 +57,7 @@ class Seat(Policy):
             self.backfill, self.placer, self.every_s = under.backfill, under.placer, under.every_s
         theirs = under.answers & {"place", "on_event"} if under is not None else frozenset()
         self.answers = frozenset({"rank", "wake_at"} | ({"size"} if sizing else set())) | theirs
-        self.advised_key: Floats = np.zeros(0)  # what the policy under it said last
+        self.advised_key: Floats = np.zeros(0)  # the last answer of the policy under it
         self.advised: Sizes | None = None
         self.wake: float | None = None
 
@@ -81,7 +81,7 @@ class Seat(Policy):
         self.advised = self.under.size(view) if self.under is not None and "size" in self.under.answers else None
         if self.advised is None:
             return current_sizes(view) if self._newcomers == "wait" else self._kept
-        if self.advised.servers is None:  # as asked for, whatever a learner has said in the last slot
+        if self.advised.servers is None:  # as requested, whatever a learner has granted in the last time slot
             self.advised = replace(self.advised, servers=view.jobs.ps)
         return self.advised
 
@@ -94,15 +94,15 @@ class Seat(Policy):
         self.under.on_event(event)
 
     def wanted(self, view: View, needs: Demands, there: Floats) -> Sizes | None:
-        """What the policy under it, or the planner, would give to each job now; None if there is neither."""
+        """Return what the policy under it, or the planner, would give to each job now; None if there is neither."""
         under, planner = self.under, self.planner
         if planner is not None:
-            planner.reset(self._context)  # what it remembers has not come to pass
-            return as_planned(view, planner.plan(view))
+            planner.reset(self._context)  # what it remembers has not been carried out
+            return planned_sizes(view, planner.plan(view))
         if under is None or self.advised is not None:
             return self.advised
         key = self.advised_key
-        return as_asked(view, key, needs, there, preemptive=under.preemptive, backfill=under.backfill)
+        return requested_sizes(view, key, needs, there, preemptive=under.preemptive, backfill=under.backfill)
 
     def wake_at(self, view: View) -> float | None:
         under, wake = self.under, None
@@ -116,7 +116,7 @@ class Seat(Policy):
 
 
 def as_driver(policy: Policy) -> Policy:
-    """A policy that drives by itself: observed with all that a seat sees, and asked at every decision."""
+    """Prepare a policy that decides by itself: it shows what an environment observes, and is asked every time."""
     policy.uses = policy.uses | SEES
-    policy.static = False  # short-cuts skip the decisions that an environment lives on; results are the same
+    policy.static = False  # the short-cut skips decisions that an environment stops at; results are the same
     return policy

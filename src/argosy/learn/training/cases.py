@@ -1,6 +1,7 @@
-"""Which jobs a seed brings: those of the scenario, or with `loads` another case of it for every seed.
+"""The jobs of each seed: those of the scenario, or with `loads` another case of the scenario for every seed.
 
-Seeds from 1,000,000 on are for training, those from 500,000 on for validation. Policies are compared on the small ones.
+Seeds from 1,000,000 on are for training, and those from 500,000 on for validation. Policies are compared on small
+seeds.
 """
 
 from __future__ import annotations
@@ -24,47 +25,47 @@ PROBE = TRAINING_SEEDS[0]
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Travels to other processes; scenarios are read there, once."""
+class TrainingCases:
+    """Says which jobs a seed brings. It is sent to other processes, each of which reads the scenario once."""
 
     scenario: str
     quick: bool = False
     data: str | None = None
     loads: bool = False
     slot_s: float = 1200.0
-    load: float = 1.0  # of what is drawn: a curriculum begins with less
+    load: float = 1.0  # factor on the load that is drawn: a curriculum begins with less
     jobs: float = 1.0
 
     @classmethod
-    def of(cls, recipe: Recipe, data: Path | None) -> Ground:
+    def of(cls, recipe: Recipe, data: Path | None) -> TrainingCases:
         folder = None if data is None else str(data)
         return cls(recipe.scenario, recipe.quick, folder, recipe.loads, recipe.slot_s)
 
     def source(self, seed: int) -> Source:
-        """Where the jobs of this seed come from."""
+        """Return the source of the jobs of this seed."""
         base = _scenario(self.scenario, self.quick, self.data)
         if not self.loads:
             return base
         return draw_case(base, seed, load=self.load, jobs=self.jobs, slot_s=self.slot_s)
 
     def check(self) -> None:
-        """Refuse jobs that there is nothing to learn from."""
+        """Refuse a scenario that there is nothing to learn from."""
         base = _scenario(self.scenario, self.quick, self.data)
         trace = base.trace(PROBE)
         if len(trace) < base.count:
             hint = "use a longer trace, or a scenario that asks for fewer jobs"
             raise InputError(
-                f"the trace is shorter than a window of training: {len(trace)} of {base.count} jobs",
+                f"the trace has {len(trace)} jobs, fewer than the {base.count} of a training window",
                 where=str(base.real or base.name), hint=hint,
             )  # fmt: skip
         check_elastic(trace, base)
 
     def types(self) -> tuple[str, ...]:
-        """The models that observations tell apart, as traces name them."""
+        """Return the models that observations tell apart, as traces name them."""
         return _types(self.scenario, self.quick, self.data)
 
     def seen_types(self) -> tuple[str, ...]:
-        """The same ones as policies see them: a trace may use another name for a network that we know."""
+        """Return the same models as policies see them: a trace may use another name for a known network."""
         base = _scenario(self.scenario, self.quick, self.data)
         seen: dict[str, str] = {}
         seed = 0
@@ -87,7 +88,7 @@ def _types(name: str, quick: bool, data: str | None) -> tuple[str, ...]:
 
 
 def _names(trace: Trace, base: Scenario) -> dict[str, str]:
-    """Model of the trace: the name that the performance tables have for it."""
+    """Return the name that the performance tables have for each model of the trace."""
     tables = compile_tables(trace.frame, base.cluster, model=base.settings.perf, ps_speeds=base.settings.ps_speeds)  # type: ignore[arg-type]
     seen = {"any": "any"}
     for row, model in enumerate(trace.frame["model"].to_list()):
@@ -98,9 +99,9 @@ def _names(trace: Trace, base: Scenario) -> dict[str, str]:
     return seen
 
 
-def easier(ground: Ground, curriculum: Curriculum | None, update: int) -> Ground:
-    """The ground of an update: with a curriculum the first ones have less load, and fewer jobs."""
+def easier(cases: TrainingCases, curriculum: Curriculum | None, update: int) -> TrainingCases:
+    """Return the cases of an update: with a curriculum the first updates have less load, and fewer jobs."""
     if curriculum is None:
-        return ground
-    stage = curriculum.stage(update)
-    return replace(ground, load=stage.load, jobs=stage.length)
+        return cases
+    difficulty = curriculum.difficulty(update)
+    return replace(cases, load=difficulty.load, jobs=difficulty.length)
