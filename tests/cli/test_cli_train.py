@@ -79,7 +79,7 @@ def test_ctrl_c_says_how_to_go_on(argosy: Argosy, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(ImitationStage, "update", pressed)
     cut = argosy(*PLUS, "-o", "w.safetensors")
     assert cut.code == 130
-    assert "no weights yet: it ended within the warm-up, after 1 of 2 updates" in cut.err
+    assert "no weights yet: the training ended within the warm-up, after 1 of 2 updates" in cut.err
     (again,) = [line for line in cut.err.splitlines() if line.startswith("interrupted; to continue: ")]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def test_no_weights_is_a_failure_that_says_how_to_go_on(argosy: Argosy, tmp_path
     words = [*PLUS, *endless, "-o", "w.safetensors", "--report", "page.html"]
     ended = argosy(*words)
     assert ended.code == 1
-    assert "no weights and no report yet: it ended within the warm-up, after " in ended.err
+    assert "no weights and no report yet: the training ended within the warm-up, after " in ended.err
     assert f"out of time; to continue, with more --minutes: argosy {shlex.join(words)} --resume" in ended.err
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["tiny.yaml", "w.safetensors.training"]
 
