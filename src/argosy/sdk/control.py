@@ -1,8 +1,8 @@
-"""A worker's end of the control socket: JSON lines to and from the supervisor of its run.
+"""A worker's end of the control socket: it exchanges JSON lines with the supervisor of its run.
 
-Nothing here can hold training up. Two threads do the work: one reads what the supervisor wants, the other sends what
-the worker has to say, and a sign of life twice a second. A supervisor that is gone is told about once, and the job goes
-on with the workers it has.
+Nothing here can hold up training. Two threads do the work: one reads what the supervisor wants, the other sends the
+worker's messages and a heartbeat twice a second. If the supervisor is gone, that is printed once, and the job goes on
+with the workers it has.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Any
 from argosy.sdk.group import sockets
 
 BEAT_S = 0.5
-MAX_WAITING = 1000  # messages; beyond it reports are dropped, oldest first
+MAX_WAITING = 1000  # unsent messages; beyond this the oldest are dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who trains together from now on."""
+    """A membership plan: who trains together from now on."""
 
     version: int
     members: tuple[int, ...]  # numbers of workers, in order of rank
-    store: str = ""  # the file in which its members meet; none: the only member meets nobody
-    recover: bool = False  # somebody is lost: switch at once
+    store: str = ""  # the file of its rendezvous; empty for a plan with one member
+    recover: bool = False  # a worker is lost: switch at once
 
 
 class Control:
-    """The connection, and the newest wishes of the supervisor."""
+    """The connection, and what the supervisor asked for last."""
 
     def __init__(self, path: str, worker: int, hello: Mapping[str, Any]) -> None:
         self.worker = worker
@@ -45,8 +45,8 @@ class Control:
         self.plans: dict[int, Plan] = {}
         self.suspending = False
         self.saving = False
-        self.rest = 0  # the number of the rest that the job should take; 0: none
-        self.newest_rest = 0  # the highest number heard; they only grow
+        self.rest = 0  # the number of the pause for which the job should make room; 0: none
+        self.newest_rest = 0  # the highest number received; numbers only grow
         self.lost = False
         self.on_shut: Callable[[], None] = lambda: None
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -67,17 +67,17 @@ class Control:
 
     @classmethod
     def from_environment(cls, **hello: Any) -> Control | None:
-        """None: nobody supervises this process."""
+        """Connect as the environment says; None if this process is not supervised."""
         path = os.environ.get("ARGOSY_CONTROL")
         return cls(path, int(os.environ.get("ARGOSY_WORKER", "0")), hello) if path else None
 
     @property
     def newest(self) -> int:
-        """The highest version of a plan seen so far; 0: none."""
+        """Return the highest version of a plan received so far; 0: none."""
         return max(self.plans, default=0)
 
     def recovering(self, version: int) -> bool:
-        """A plan after this version says that somebody is lost."""
+        """Return whether a plan after this version is a recovery plan."""
         with self._changed:
             return any(plan.recover for number, plan in self.plans.items() if number > version)
 
@@ -86,7 +86,7 @@ class Control:
             self.plans = {number: plan for number, plan in self.plans.items() if number >= version}
 
     def suspend(self) -> None:
-        """Also what SIGTERM means. May be called from a signal handler: takes no lock."""
+        """Note that the job is to suspend. May be called from a signal handler: it takes no lock."""
         self.suspending = True
 
     def send(self, op: str, **fields: Any) -> None:
@@ -96,7 +96,7 @@ class Control:
             self._changed.notify_all()
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for something that a message can change, or for the supervisor's death."""
+        """Wait until the condition holds, which a message can change, or until the supervisor has died."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while not until() and not self.lost:
@@ -107,7 +107,7 @@ class Control:
             return until()
 
     def flush(self, timeout_s: float = 5.0) -> None:
-        """Wait until everything is sent."""
+        """Wait until all messages are sent."""
         self.wait(lambda: not self._waiting and not self._sending, timeout_s)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Control:
         sockets.forget([self._socket.fileno()])
         with self._changed:
             self._changed.notify_all()
-        with suppress(OSError):  # the other side may have been faster
+        with suppress(OSError):  # the other side may have closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(timeout=2)
@@ -157,7 +157,7 @@ class Control:
             if op == "shut":
                 self.on_shut()
         except (ValueError, KeyError, TypeError) as problem:
-            print(f"argosy: the supervisor sent what can not be read: {problem}", file=sys.stderr, flush=True)
+            print(f"argosy: the supervisor sent a message that cannot be read: {problem}", file=sys.stderr, flush=True)
 
     def _write(self) -> None:
         next_beat = time.monotonic()
@@ -192,7 +192,7 @@ class Control:
 
 
 def _connect(path: str) -> socket.socket:
-    """Paths of Unix sockets may have 107 bytes: a longer one is reached through its folder's descriptor."""
+    """Connect to a Unix socket. A path above 107 bytes is reached through its folder's descriptor."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if len(os.fsencode(path)) < 100:
         connection.connect(path)

@@ -42,7 +42,7 @@ from argosy.sdk.training import Backwards
 
 
 class Job:
-    """What the script talks to. Use it as a context; see the module."""
+    """The job as the script sees it. Use it as a context manager; see the module's docstring."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -60,7 +60,7 @@ class Job:
         settings = self._settings
         control = Control.from_environment(exact=settings.exact, grow=consent(settings.grow), rests=True)
         if threads := os.environ.get("ARGOSY_THREADS"):
-            torch.set_num_threads(int(threads))  # the same everywhere, whoever started first
+            torch.set_num_threads(int(threads))  # the same on all workers, warm or cold
         self._session = Session(settings, _combiner(settings, self._noise), control)
         self._steps = Steps(self._session)
         self._reports = Reports(self._session.tell)
@@ -82,7 +82,7 @@ class Job:
                 members.checkpoints.save(Group(None, 0, 1), session.training)
             members.finish()
         members.close(in_order=problem is None or isinstance(problem, Leave))
-        if not isinstance(problem, Leave):  # one that leaves is not to be stopped by a second signal
+        if not isinstance(problem, Leave):  # a worker that leaves must not be stopped by a second signal
             signals.give_back(self._signal_before)
         self._session = None
 
@@ -94,12 +94,12 @@ class Job:
 
     @property
     def world(self) -> int:
-        """How many workers train together now."""
+        """Return how many workers train together now."""
         return self._live.group.world
 
     @property
     def step(self) -> int:
-        """Steps completed."""
+        """Return the number of steps completed."""
         return self._live.training.step + self._live.stepped
 
     @property
@@ -108,7 +108,10 @@ class Job:
 
     @property
     def stepped(self) -> bool:
-        """The optimizer has acted on this batch: false between the pieces of an exact step, and when a step failed."""
+        """Return whether the optimizer has acted on this batch.
+
+        It has not between the pieces of an exact step, and after a step that failed.
+        """
         return self._live.stepped
 
     @property
@@ -137,16 +140,16 @@ class Job:
         return objects[0] if len(objects) == 1 else objects
 
     def epochs(self, count: int) -> Iterator[int]:
-        """For scripts with a loop over epochs: numbers of those that are left. Use `batches(loader)` inside."""
+        """Yield the numbers of the epochs that are left, for scripts with such a loop. Use `batches(loader)` inside."""
         session, self._epochs = self._live, count
         session.members.join()
         while (epoch := self.epoch) < count:
             yield epoch
-            if self.epoch == epoch:  # the script has not used all of it
+            if self.epoch == epoch:  # the script has left the epoch early
                 session.training.position = Position(epoch + 1, 0, session.training.step)
 
     def batches(self, loader: DataLoader[Any], epochs: int | None = None) -> Iterator[Any]:
-        """This worker's part of every batch; to the end of epoch number `epochs`, or of the present one.
+        """Yield this worker's part of every batch, to the end of epoch number `epochs` or of the present one.
 
         Between two batches the job may be resized, suspended, moved, or go on without a worker that was lost.
         """
@@ -187,7 +190,7 @@ class Job:
         training.position = max(cursor, training.position)
 
     def report(self, progress: float | None = None, **metrics: Any) -> None:
-        """Tell how it goes: any numbers, by name. Only rank 0 is heard, a few times a second."""
+        """Report progress: any numbers, by name. Only rank 0's reports are sent, a few times a second."""
         session = self._live
         if self.rank or session.failed or session.withheld:
             return
@@ -200,15 +203,15 @@ class Job:
         self._reports.note(metrics, progress, step=self.step, epoch=position.epoch, samples=samples)
 
     def checkpoint(self) -> None:
-        """Save after the next step (at the end of the training: now)."""
+        """Save a checkpoint after the next step, or now if the training has ended."""
         self._live.save_wish = True
 
     def on_resize(self, call: Callable[[Job], None]) -> None:
-        """Call this whenever other workers than before train together."""
+        """Call this function whenever the group of workers has changed."""
         self._live.resized.append(lambda: call(self))
 
     def mean(self, value: float) -> float:
-        """The mean over all workers, equal everywhere; all must ask for it at the same place of the script."""
+        """Return the mean over all workers; all must call this at the same place of the script."""
         session, total = self._live, torch.tensor([float(value)], dtype=torch.float64)
         try:
             with session.members.waiting():
@@ -220,7 +223,7 @@ class Job:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in here only add to the gradients; the next one outside combines them all."""
+        """Let backward passes inside the block only add to the gradients; the next one outside combines them."""
         self._accumulating = True
         try:
             yield
@@ -242,7 +245,7 @@ class Job:
         return self._feeds[id(loader)]
 
     def _done(self) -> Done:
-        """How far the training is."""
+        """Return how far the training is."""
         position = self._live.training.position
         part = position.taken / self._order.size(position.epoch) if self._order else 0.0
         return Done(position.epoch + part, self._epochs)
@@ -274,7 +277,7 @@ def job(
     sharded: bool | None = None,
     grow: bool = False,
 ) -> Job:
-    """A context in which a script trains elastically.
+    """Return a context manager in which a script trains elastically.
 
     `exact`: final weights do not depend on what happened, through `virtual` ranks. `batch`: the global batch stays
     constant, or is scaled with the workers (`lr`: the rule for learning rates). `checkpoints`, `every`: where and how

@@ -1,7 +1,7 @@
-"""A training makes room on its device while another job has its turn: its state waits in host memory.
+"""Moves the state of a training from its device to host memory while another job has its turn.
 
-Networks, optimizers and what gradients are combined with are the same objects before and after; only their tensors
-move. On a CPU there is nothing to move.
+Networks, optimizers and the combiner of gradients are the same objects before and after; only their tensors move. On a
+CPU there is nothing to move.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Offload:
         ]
         self._move([(module, host) for module, _ in self._modules], [(s, name, host) for s, name, _ in self._tensors])
         if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # what is only cached would still be missing to others
+            torch.cuda.empty_cache()  # memory that is only cached is not available to others
 
     def end(self) -> None:
-        """Everything is where it was."""
+        """Move everything back to where it was."""
         self._move(self._modules, self._tensors)
 
     def _move(self, modules: list[tuple[Module, Any]], tensors: list[tuple[dict[str, Any], str, device]]) -> None:
@@ -50,7 +50,7 @@ class Offload:
             module.to(where)
         for state, name, where in tensors:
             state[name] = state[name].to(where)
-        combiner.bind(self._training.modules, self._training.parameters)  # its buffers are made anew, there
+        combiner.bind(self._training.modules, self._training.parameters)  # which makes its buffers anew, on that device
         combiner.load(combined)
 
 
@@ -59,6 +59,6 @@ def _networks(training: Training) -> list[Module]:
 
 
 def _device_of(module: Module) -> device | None:
-    """Where setup has put it; None: it has no tensors."""
+    """Return the device that setup moved the module to; None if it has no tensors."""
     found: Tensor | None = next(chain(module.parameters(), module.buffers()), None)
     return None if found is None else found.device

@@ -1,4 +1,4 @@
-"""What a job tells about its progress: the newest is kept, and sent a few times a second."""
+"""Sends a job's reports of its progress: the newest one, a few times a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-REPORT_S = 0.2  # no more often
+REPORT_S = 0.2  # the least time between two reports
 
 
 class Reports:
@@ -29,7 +29,7 @@ class Reports:
 
 
 def _number(value: Any) -> Any:
-    """What JSON can say: texts as they are, numbers that are none as nothing."""
+    """Convert a value to JSON: texts stay as they are, NaN and infinity become None."""
     if value is None or isinstance(value, str | bool):
         return value
     number = float(value)

@@ -1,7 +1,7 @@
-"""The turns of the script's loop: what may happen in one, what was agreed with its gradients, and what follows from it.
+"""Runs the iterations of the script's loop: combines gradients, agrees on what to do next, and does it.
 
-What is to happen is agreed with the gradients of a step, and done before the next batch. A step that failed because a
-worker was lost is done again by those who are left.
+The workers agree on what to do while they combine the gradients of a step, and do it before the next batch. A step that
+failed because a worker was lost is repeated by the remaining workers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Session:
         self.settings, self.control = settings, control
         self.training = Training(combiner)
         self.members = Membership(settings, self.training, control)
-        self.suspend_wish = False  # a signal has come
+        self.suspend_wish = False  # a signal has asked for it
         self.save_wish = False
         self.between: list[Callable[[], None]] = []  # called on all workers after every step
         self.piece: Piece | None = None  # what the script works on now
-        self.failed = False  # the step can not be completed: somebody is lost
+        self.failed = False  # the step cannot be completed: a worker is lost
         self.withheld = False  # optimizers and schedulers must not act
         self.stepped = False  # an optimizer has acted on this piece
-        self._samples = 0  # whose gradients are not yet combined
+        self._samples = 0  # samples whose gradients are not yet combined
         self._combined = False
-        self._heard = Votes()  # agreed with gradients, the optimizer has not acted yet
+        self._heard = Votes()  # agreed on, but the optimizer has not acted yet
         self._due = Votes()  # to be done before the next batch
 
     @property
@@ -42,13 +42,13 @@ class Session:
 
     @property
     def resized(self) -> list[Callable[[], None]]:
-        """Called whenever other workers than before train together."""
+        """Return the functions that are called whenever the group of workers has changed."""
         return self.members.resized
 
     def tell(self, op: str, **fields: Any) -> None:
         self.members.tell(op, **fields)
 
-    # -- during a turn
+    # -- during an iteration
 
     def begin(self, piece: Piece) -> None:
         self.piece, self.failed, self.withheld, self.stepped, self._combined = piece, False, False, False, False
@@ -56,7 +56,7 @@ class Session:
         self.training.combiner.begin(piece, self.training.step)
 
     def combine(self) -> None:
-        """The end of a backward pass."""
+        """Combine the gradients at the end of a backward pass."""
         if self.piece is None or self.failed:
             return
         self._combined = True
@@ -76,9 +76,9 @@ class Session:
             self._heard |= Votes.decode(summed, group.world, since)
 
     def allow_step(self) -> bool:
-        """May an optimizer act now?"""
+        """Return whether an optimizer may act now."""
         if self.piece is not None and not self._combined and self.group.world > 1:
-            self.combine()  # gradients that no backward pass of ours has made
+            self.combine()  # gradients that did not come from a backward pass we watch
         return not (self.failed or self.withheld)
 
     def note_step(self) -> None:
@@ -91,10 +91,10 @@ class Session:
         self.failed = self.withheld = True
         self.members.broke(problem)
 
-    # -- between two turns
+    # -- between two iterations
 
     def end(self) -> None:
-        """The script is done with its piece (the last of the step), and the position is where it should be."""
+        """End the iteration, after the script is done with its piece and the position has been advanced."""
         ripe = self.stepped or not self.training.optimizers
         if ripe:
             alone = self._votes() if self.group.world == 1 else Votes()
@@ -105,7 +105,7 @@ class Session:
         self.piece, self.stepped = None, False
 
     def act(self) -> bool:
-        """Do what was agreed. True: the training stands somewhere else than before."""
+        """Do what was agreed on. Returns whether the position of the training has changed."""
         due, self._due = self._due, Votes()
         step = self.training.step
         if self.members.lost_somebody:
@@ -127,14 +127,14 @@ class Session:
         return self.training.step != step
 
     def drop(self) -> None:
-        """The step failed: forget what belongs to it, and find the others again."""
+        """Forget a step that failed, and join the remaining workers."""
         self.piece, self.stepped, self._samples, self._heard, self._due = None, False, 0, Votes(), Votes()
         for optimizer in self.training.optimizers:
             optimizer.zero_grad()
         self.members.settle()
 
     def _together(self, call: Callable[[], object]) -> None:
-        """All workers do this at the same step."""
+        """Call a function that all workers call at the same step."""
         try:
             with self.members.waiting():
                 call()

@@ -1,4 +1,4 @@
-"""What `argosy.job(…)` was asked for, and what the environment says about this worker."""
+"""The arguments of `argosy.job(…)`, and what the environment says about this worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Settings:
         if self.virtual < 1:
             raise InputError(f"virtual={self.virtual}: there must be at least one virtual rank", hint="use virtual=4")
         if self.every_s <= 0:
-            raise InputError(f"every={self.every_s}: not a time in seconds", hint="use every=600")
+            raise InputError(f"every={self.every_s} is not a positive time in seconds", hint="use every=600")
 
     @property
     def supervised(self) -> bool:
@@ -42,7 +42,7 @@ class Settings:
 
 
 def folders(checkpoints: str | Path | None, environment: Mapping[str, str]) -> tuple[Path | None, tuple[Path, ...]]:
-    """Where to save, and what to restore from: as the supervisor says, else as the script does."""
+    """Return where to save and what to restore from, as the supervisor says or else the script."""
     if "ARGOSY_CHECKPOINTS" in environment:
         listed = json.loads(environment.get("ARGOSY_RESTORE") or "[]")
         return Path(environment["ARGOSY_CHECKPOINTS"]), tuple(Path(folder) for folder in listed)

@@ -1,4 +1,4 @@
-"""SIGTERM means: save your work and leave. The handler only notes it; the loop acts at its next step."""
+"""Handles SIGTERM, which means: save your work and leave. The handler only notes it; the loop acts after its step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _calls: list[Callable[[], None]] = []
 
 
 def take_over(call: Callable[[], None]) -> Any:
-    """Call this on SIGTERM, also on every further one. Returns the handler that was there before."""
+    """Call this function on every SIGTERM. Returns the handler that was there before."""
     if threading.current_thread() is not threading.main_thread():
-        return None  # Python lets only the main thread do it; the supervisor's word still counts
+        return None  # Python allows it only in the main thread; the supervisor's messages still arrive
     _calls[:] = [call]
     return signal.signal(signal.SIGTERM, _note)
 
@@ -32,7 +32,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _in_child() -> None:
-    """A process that the script forks has nothing to save: SIGTERM ends it."""
+    """Restore the default action in processes that the script forks: they have nothing to save."""
     if signal.getsignal(signal.SIGTERM) is _note:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

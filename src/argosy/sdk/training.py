@@ -1,4 +1,4 @@
-"""What is trained: the script's networks, optimizers and whatever else has a state, taken over without changing them.
+"""Holds what is trained: the script's networks, optimizers and whatever else has a state, without wrapping them.
 
 Gradients are combined at the end of every backward pass, so that clipping and gradient scaling see the true ones.
 """
@@ -21,7 +21,7 @@ from argosy.sdk.gradients.combine import Combiner
 
 
 class Structure(Protocol):
-    """What a network has become, so that it can be built again."""
+    """The structure of a grown network, so that it can be built again."""
 
     def state(self) -> dict[str, Any]: ...
 
@@ -39,7 +39,7 @@ class Training:
         self.optimizers: list[Optimizer] = []
         self.others: dict[str, Any] = {}
         self.growth: Structure | None = None
-        self.random: list[dict[str, Any]] = []  # each rank's random numbers, when they come from a checkpoint
+        self.random: list[dict[str, Any]] = []  # each rank's random state, if it comes from a checkpoint
 
     @property
     def step(self) -> int:
@@ -47,13 +47,13 @@ class Training:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Of all networks, each once."""
+        """Return the parameters of all networks, each once."""
         found = {id(one): one for module in self.modules for one in module.parameters()}
         return list(found.values())
 
     @property
     def size(self) -> int:
-        """Bytes of parameters and optimizer state, roughly."""
+        """Return the approximate size of parameters and optimizer state in bytes."""
         states = [value for optimizer in self.optimizers for one in optimizer.state.values() for value in one.values()]
         return sum(one.nbytes for one in (*self.parameters, *states) if isinstance(one, Tensor))
 
@@ -63,7 +63,7 @@ class Training:
                 self.modules.append(one.to(device))
             elif isinstance(one, LBFGS):
                 raise InputError(
-                    "LBFGS takes several steps within one, and can not be interrupted between them",
+                    "LBFGS takes several steps within one, and cannot be interrupted between them",
                     hint="use SGD, Adam or another optimizer that takes one step at a time",
                 )
             elif isinstance(one, Optimizer):
@@ -83,7 +83,7 @@ class Training:
         self.combiner.bind(self.modules, self.parameters)
 
     def state(self) -> dict[str, Any]:
-        """Everything, as references to what is there: not a copy."""
+        """Return the whole state, as references and not as a copy."""
         return {
             "position": list(self.position),
             "modules": [dict(module.state_dict()) for module in self.modules],
@@ -95,7 +95,7 @@ class Training:
         }
 
     def complete(self, state: dict[str, Any]) -> bool:
-        """Has the script handed over as much as this state has?"""
+        """Return whether the script has handed over as many objects as this state has."""
         same = len(self.modules) == len(state["modules"]) and len(self.optimizers) == len(state["optimizers"])
         return same and self.others.keys() == state["others"].keys()
 
@@ -103,7 +103,8 @@ class Training:
         if self.growth is not None:
             self.growth.load(state["growth"])
         elif state["growth"].get("surgeries"):
-            raise InputError("the saved network has grown, and this one may not", hint="use argosy.job(grow=True)")
+            what = "the saved network has grown, but growth is not allowed here"
+            raise InputError(what, hint="use argosy.job(grow=True)")
         if not self.complete(state):
             kinds = ("modules", "optimizers", "others")
             saved, mine = (" ".join(f"{len(one[kind])} {kind}" for kind in kinds) for one in (state, vars(self)))
@@ -123,7 +124,7 @@ class Training:
 
 
 def _state_of(one: Any) -> Any:
-    """Schedulers save all their attributes, and with them the step that was taken over: it is no state."""
+    """Return the state of an object, without the `step` that we took over: schedulers save all their attributes."""
     state = one.state_dict()
     if isinstance(state, dict) and isinstance(state.get("step"), MethodType):
         return {name: value for name, value in state.items() if name != "step"}
@@ -131,23 +132,23 @@ def _state_of(one: Any) -> Any:
 
 
 class Backwards:
-    """Calls once at the end of every backward pass that reaches one of the parameters it watches."""
+    """Calls a function once at the end of every backward pass that reaches a watched parameter."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
         self._queued = False
 
     def watch(self, parameters: Iterable[Parameter]) -> None:
-        """These too; each is watched once, however often it is named."""
+        """Watch these parameters too; each is watched once, however often it is given."""
         for parameter in parameters:
-            watched: Any = parameter  # these have no types
-            # asked of the parameter itself: a list of ours would know parameters that a grown network has left behind
+            watched: Any = parameter  # its hooks have no types
+            # the parameter itself is asked: a list of ours would hold parameters that a grown network no longer has
             known = self._note in (watched._post_accumulate_grad_hooks or {}).values()
             if parameter.requires_grad and not known:
                 watched.register_post_accumulate_grad_hook(self._note)
 
     def reset(self) -> None:
-        """A pass that ended with an error never came to its end."""
+        """Forget a pass that ended with an error, whose end was never reported."""
         self._queued = False
 
     def _note(self, _: Tensor) -> None:

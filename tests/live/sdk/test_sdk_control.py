@@ -79,7 +79,7 @@ def test_what_can_not_be_read_does_no_harm(line: Line, nonsense: str, capfd: pyt
     line.say(nonsense)
     line.say('{"op": "unknown to us"}\n{"op": "suspend"}')
     assert line.control.wait(lambda: line.control.suspending, 30)
-    assert "can not be read" in capfd.readouterr().err
+    assert "cannot be read" in capfd.readouterr().err
 
 
 def test_shut_reaches_the_group(line: Line) -> None:

@@ -35,7 +35,7 @@ def test_what_can_not_be_saved_is_refused_at_once() -> None:
 
     model, _, _ = parts()
     with argosy.job() as job:
-        with pytest.raises(InputError, match="odd can not be saved"):
+        with pytest.raises(InputError, match="odd cannot be saved"):
             job.setup(model, odd=Odd())
         with pytest.raises(InputError, match="no state_dict"):
             job.setup(model, thing=3)

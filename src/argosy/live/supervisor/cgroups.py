@@ -1,8 +1,8 @@
-"""A control group for each run, where the system lets us: kills reach every process of it, and limits hold.
+"""A control group for each run, where the system permits it, so that kills reach every process and limits hold.
 
-Groups are made below the one that we are in. The second version of the interface is used to find and kill, also on
-machines that keep their controllers in the first; limits go to whichever has the controller. Where nothing is
-writable there is no group, and the caller falls back on process trees.
+Groups are made below our own. Version 2 of the interface is used to find and kill processes, even on machines that keep
+their controllers in version 1; limits go to whichever version has the controller. Where nothing is writable there is no
+group, and the caller falls back on process trees.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PERIOD_US = 100_000
 
 
 class Cgroup:
-    """One group, in as many hierarchies as could be had. `folders` is what must be remembered to find it again."""
+    """One group, in every hierarchy where it could be made. `folders` is what must be kept to find it again."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = {name: Path(folder) for name, folder in folders.items()}
@@ -27,7 +27,7 @@ class Cgroup:
     @classmethod
     def make(cls, name: str, limits: dict[str, float], root: Path = Path("/sys/fs/cgroup"),
              membership: Path = Path("/proc/self/cgroup")) -> Cgroup | None:
-        """`limits`: pids (count), memory (bytes), cpu (cores). None if there can be no group at all."""
+        """Make a group with `limits`: pids (count), memory (bytes), cpu (cores). None if no group can be made."""
         ours = _our_groups(membership)
         unified = root if (root / "cgroup.controllers").exists() else root / "unified"
         folders: dict[str, str] = {}
@@ -36,7 +36,7 @@ class Cgroup:
             return None
         folders["unified"] = str(found)
         if found.parent == unified or not (found.parent / "cgroup.procs").read_text().strip():
-            _enable(found.parent, limits)  # below a group with processes of its own it would shut the new one
+            _enable(found.parent, limits)  # a parent that has processes of its own would block the new group
         for controller, value in limits.items():
             if not _limit_unified(found, controller, value) and controller in ours:
                 old = _create(root / controller / ours[controller].lstrip("/"), name)
@@ -58,8 +58,10 @@ class Cgroup:
         return cls(found) if found else None
 
     def add(self, pid: int, uid: int) -> bool:
-        """Put a process of this user's into it, with all that it will fork. False: it cannot be, and the group is of
-        no use. Nobody else gets in, also if the process dies meanwhile and another one is given its number."""
+        """Put a process of this user into the group, with all that it will fork. False: the group cannot be used.
+
+        No other process gets in, even if this one dies meanwhile and its number is given to another.
+        """
         try:
             handle = os.pidfd_open(pid)
         except OSError:
@@ -70,7 +72,7 @@ class Cgroup:
             for folder in self.folders.values():
                 with contextlib.suppress(OSError):
                     _write(folder / "cgroup.procs", str(pid))
-            if select.select([handle], [], [], 0)[0]:  # it has died: who knows whom that was
+            if select.select([handle], [], [], 0)[0]:  # it has died: the number may belong to another process now
                 self._release()
                 return False
         finally:
@@ -78,7 +80,7 @@ class Cgroup:
         return pid in self.members()
 
     def _release(self) -> None:
-        """Send all members back to where we are."""
+        """Move all members back to our own group."""
         for folder in self.folders.values():
             for pid in self.members():
                 with contextlib.suppress(OSError):
@@ -91,12 +93,12 @@ class Cgroup:
             return set()
 
     def kill(self) -> None:
-        """Kill everything in it at once."""
+        """Kill every process in the group at once."""
         with contextlib.suppress(OSError, KeyError):
             _write(self.folders["unified"] / "cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Take the empty group away; processes that are just dying keep it a moment longer."""
+        """Remove the empty group; processes that are just dying may keep it for a moment."""
         for folder in self.folders.values():
             for _ in range(100):
                 try:
@@ -110,7 +112,7 @@ class Cgroup:
 
 
 def _our_groups(membership: Path) -> dict[str, str]:
-    """The group we are in, by controller; "" is the second version."""
+    """Return our own group by controller; "" stands for version 2."""
     groups: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in membership.read_text().splitlines():
@@ -156,7 +158,7 @@ def _try_write(path: Path, text: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never creates: these files are there or the feature is not
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never created here: without the file there is no such feature
     try:
         os.write(fd, text.encode())
     finally:

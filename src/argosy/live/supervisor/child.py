@@ -1,8 +1,8 @@
-"""How a freshly forked child becomes a worker. Standard library only: it is run by the user's own interpreter.
+"""Turns a freshly forked child into a worker. Standard library only: it is run by the user's own interpreter.
 
-A worker has a session of its own, its output goes to a pipe of the supervisor, and it dies with the process that forked
-it. A Python program is run in this very process, as `python` would run it, with all that is already imported;
-anything else is executed. SIGTERM keeps its default action until the program itself says otherwise.
+A worker has a session of its own, writes its output to a pipe of the supervisor, and dies with the process that forked
+it. A Python program is run in this very process, as `python` would run it, with all modules that are already imported;
+any other command is executed. SIGTERM keeps its default action until the program itself changes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def become_worker(request: dict, output: int, parent: int) -> None:  # type: ignore[type-arg]  # plain JSON
-    """In the child: set up everything that `request` says, then run it. Returns when a Python program has ended."""
+    """Set up the child as `request` says, then run the command. Returns when a Python program has ended."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
@@ -32,7 +32,7 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
+    if os.getppid() != parent:  # the parent died before the line above
         os._exit(1)
     _connect_output(output)
     os.umask(request.get("umask", 0o022))
@@ -45,7 +45,7 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
     try:
         os.chdir(request["cwd"])
     except OSError as problem:
-        print(f"argosy: can not enter {request['cwd']}: {problem.strerror}", file=sys.stderr, flush=True)
+        print(f"argosy: cannot enter {request['cwd']}: {problem.strerror}", file=sys.stderr, flush=True)
         sys.exit(1)
     os.environ["PWD"] = request["cwd"]
     if request["how"] == "exec":
@@ -54,7 +54,7 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
 
 
 def _connect_output(output: int) -> None:
-    """Standard output and error go to the pipe, input comes from nowhere, nothing else stays open."""
+    """Connect standard output and error to the pipe and input to /dev/null, and close everything else."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(output, 1)
@@ -68,7 +68,7 @@ def _execute(argv: list) -> None:  # type: ignore[type-arg]
     try:
         os.execvpe(argv[0], argv, dict(os.environ))
     except OSError as problem:
-        print(f"argosy: can not run {argv[0]}: {problem.strerror}", file=sys.stderr, flush=True)
+        print(f"argosy: cannot run {argv[0]}: {problem.strerror}", file=sys.stderr, flush=True)
         os._exit(127 if isinstance(problem, FileNotFoundError) else 126)
 
 
@@ -96,7 +96,7 @@ def _run_python(how: str, argv: list) -> None:  # type: ignore[type-arg]
             with open(name, "rb") as file:
                 text = file.read()
         except OSError as problem:
-            print(f"argosy: can not open {name}: {problem.strerror}", file=sys.stderr, flush=True)
+            print(f"argosy: cannot open {name}: {problem.strerror}", file=sys.stderr, flush=True)
             sys.exit(2)
         sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
         main.__file__ = os.path.abspath(name)
@@ -105,14 +105,14 @@ def _run_python(how: str, argv: list) -> None:  # type: ignore[type-arg]
 
 
 def _renew_random_numbers() -> None:
-    """`random` renews itself after a fork, NumPy does not, torch starts from a fixed seed anyway."""
+    """Seed NumPy anew: `random` does so itself after a fork, and torch starts from a fixed seed anyway."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
 
 
 def _set_threads() -> None:
-    """The libraries read OMP_NUM_THREADS when they were loaded; this program may have another wish."""
+    """Set torch's threads to this program's OMP_NUM_THREADS: torch read the zygote's value when it was loaded."""
     torch, wish = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
     if torch is not None and wish.isdigit() and int(wish) > 0 and torch.get_num_threads() != int(wish):
         torch.set_num_threads(int(wish))

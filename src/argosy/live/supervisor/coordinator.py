@@ -1,4 +1,4 @@
-"""Carries out what `plans` decides for a run whose workers use the SDK, and tells `plans` what the workers say."""
+"""Carries out what `membership` decides for a run whose workers use the SDK, and tells it what the workers say."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Coordinator:
         self.kind = "resume" if run["restore"] else "start"
         self.asked_at: float = run["asked_at"]
         self.membership = Membership(rules)
-        self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and those before
+        self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and the old ones
         self._recovering_since: float | None = None
         self._worst_gap = 0.0
-        self._rest = 0  # the number of the rest that workers were asked to take; 0: none
+        self._rest = 0  # the number of the pause for which workers were asked to make room; 0: none
 
     # -- what is wanted
 
@@ -40,7 +40,7 @@ class Coordinator:
         self.decide()
 
     def rest(self, number: int) -> None:
-        """Another job has its turn soon: make room. The number tells one rest from another."""
+        """Ask the workers to make room, because another job has its turn soon. The number identifies this pause."""
         self._rest = number
         self._tell_all({"op": "rest", "number": number})
 
@@ -50,7 +50,7 @@ class Coordinator:
 
     @property
     def rests(self) -> bool:
-        """Everybody who can has made room; one that has not come to its first batch has not much."""
+        """Return whether all workers that can have made room; one before its first batch holds little memory."""
         working = (WorkerState.READY, WorkerState.MEMBER)
         at_work = [n for n, worker in self.membership.workers.items() if worker.state in working]
         members = [self.processes.alive[n] for n in at_work if n in self.processes.alive]
@@ -107,7 +107,7 @@ class Coordinator:
         self.decide()
 
     def _dismiss(self) -> None:
-        """The training is complete: those who had no part in it may go, also if they are members of the next plan."""
+        """Let go of workers that had no part in the completed training, even if they are members of the next plan."""
         for number, member in self.processes.alive.items():
             worker = self.membership.workers.get(number)
             if number not in self.membership.members or (worker is not None and not worker.has_state):
@@ -123,7 +123,7 @@ class Coordinator:
             connection.server.drop(connection)
             return
         connection.worker, member.connection, member.rests = number, connection, message.get("rests") is True
-        if message.get("fixed") is True:  # it reports and saves, but stays as it is: one that is started anew to resize
+        if message.get("fixed") is True:  # an adapter: it reports and saves, but is resized by a restart
             return
         if not self.status.hot:
             self.status.hot, self.status.changed = True, True
@@ -167,18 +167,18 @@ class Coordinator:
     # -- what happens to workers
 
     def ended(self, number: int, code: int, *, gone: bool) -> None:
-        """A worker has ended that we did not ask to. Fails the run where it can not go on."""
+        """Handle the end of a worker that was not asked to end. Fails the run if it cannot go on."""
         worker = self.membership.workers.get(number)
         state, has_state = (worker.state, worker.has_state) if worker else (WorkerState.LEAVING, False)
         if code == 0 and not gone and (state is WorkerState.MEMBER or not self.membership.version):
-            self.membership.done()  # it ended in order, without the closing words
+            self.membership.done()  # it ended in order, but did not say so
         self.membership.lost(number)
-        if not self.processes.alive:  # that was the last one
+        if not self.processes.alive:  # it was the last one
             return
         if gone or state is WorkerState.LEAVING or self.membership.ending:
             self.decide()
             return
-        if code > 0 and (has_state or not self.membership.version):  # an error of the program, not of the machine
+        if code > 0 and (has_state or not self.membership.version):  # the program failed, not the machine
             self.fail(code, "")
             return
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
@@ -224,7 +224,7 @@ class Coordinator:
 
 
 def whole(value: object) -> int:
-    """A whole number that a worker sent, or -1."""
+    """Return an integer that a worker sent; -1 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else -1
 
 

@@ -1,7 +1,7 @@
-"""Starting a process that is nobody's child: it outlives us, and nobody has to wait for it.
+"""Starts a detached process: it outlives us, and nobody has to wait for it.
 
-The program may be a stranger's, and so may the variables that it is started with: libraries to load first, say. So
-nothing but the program itself is started with them, and nothing is waited for that its user could stop.
+The program may be a stranger's, and so may its environment variables (libraries to preload, say). So only the program
+itself is started with them, and we never wait for anything that its user could stop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Identity:
         return cls(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
 
     def take_on(self) -> None:
-        """Become that user for good."""
+        """Become that user, irrevocably."""
         os.setgroups(self.groups)
         os.setgid(self.gid)
         os.setuid(self.uid)
@@ -33,9 +33,10 @@ class Identity:
 
 def start_detached(words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None,
                    user: str | None = None) -> tuple[int, int]:
-    """Run it in a session of its own, with one descriptor of ours, `keep`, and no other; its process and session.
+    """Run the command in a session of its own; return its process number and its session.
 
-    What it prints goes to the descriptor `output`, or nowhere. Whether it can be executed at all is seen only later.
+    It inherits one descriptor of ours, `keep`, and no other. Its output goes to the descriptor `output`, or nowhere.
+    Whether the command can be executed at all shows only later.
     """
     identity = Identity.of(user) if user is not None else None
     said, tell = os.pipe2(os.O_CLOEXEC)
@@ -43,7 +44,7 @@ def start_detached(words: Sequence[str], env: Mapping[str, str], keep: int, outp
         leader = os.fork()
         if leader == 0:
             _lead(words, env, keep, output, identity, tell)
-        os.waitpid(leader, 0)  # it is ours all the time, and ends at once
+        os.waitpid(leader, 0)  # it runs only our own code, and ends at once
         os.set_blocking(said, False)
         pid = int(os.read(said, 32) or b"0")
     except BlockingIOError:
@@ -58,7 +59,7 @@ def start_detached(words: Sequence[str], env: Mapping[str, str], keep: int, outp
 
 def _lead(words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None,
           tell: int) -> None:
-    """In a child: open the session, leave the program in it alone, and go."""
+    """In a child: open the session, start the program in it, and exit."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()

@@ -1,4 +1,4 @@
-"""How a run ended, from how its workers ended."""
+"""Derives how a run ended from how its workers ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class WorkerEnd(NamedTuple):
-    """Of one worker."""
+    """The end of one worker."""
 
     code: int  # negative: killed by that signal
     text: str
@@ -17,10 +17,10 @@ class WorkerEnd(NamedTuple):
 
 
 def exit_status(ends: Sequence[WorkerEnd], *, hot: bool) -> tuple[int, str]:
-    """Exit code and message of a run that nobody stopped, the ends of its workers in the order of time.
+    """Return exit code and message of a run that was not stopped, from its workers' ends in the order of time.
 
-    Without the SDK the first failure counts. With it workers may have been lost and replaced: then it counts whether
-    one of them came to the end, and whether one that had come to it failed afterwards.
+    Without the SDK the first failure counts. With the SDK, workers may have been lost and replaced; then the run has
+    succeeded if a worker completed the training, and none failed after it had completed it.
     """
     if not hot:
         return next(((end.code, end.text) for end in ends if end.code), (0, ""))
@@ -30,23 +30,23 @@ def exit_status(ends: Sequence[WorkerEnd], *, hot: bool) -> tuple[int, str]:
             return end.code, end.text
     if any(end.code == 0 for end in stayed):
         return 0, ""
-    return (stayed[-1].code, stayed[-1].text) if stayed else (-signal.SIGTERM, "somebody else asked it to leave")
+    return (stayed[-1].code, stayed[-1].text) if stayed else (-signal.SIGTERM, "an outside signal asked it to leave")
 
 
 def completed(ends: Sequence[WorkerEnd]) -> bool:
-    """Was it complete, although it was asked to stop?"""
+    """Return whether the training was complete, although the run was asked to stop."""
     return any(end.done and end.code == 0 for end in ends) and not any(end.done and end.code > 0 for end in ends)
 
 
 def stopped(ends: Sequence[WorkerEnd], *, at_once: bool) -> tuple[int, str]:
-    """Exit code and message of a run that was asked to stop and did."""
+    """Return exit code and message of a run that was asked to stop and did."""
     if ends[-1].code == -signal.SIGKILL:
         return -signal.SIGKILL, "killed" if at_once else "killed: it did not stop in time"
     return -signal.SIGTERM, "stopped"
 
 
 def describe_end(number: int, code: int, tail: bytes) -> str:
-    """One worker's end, with the last words of the log."""
+    """Describe the end of one worker, with the last line of the log."""
     if code == 0:
         return f"worker {number} ended"
     how = f"exited with code {code}" if code > 0 else f"was killed by signal {-code} ({_signal_name(-code)})"

@@ -1,4 +1,4 @@
-"""The log of a run: what all its workers print, in one file that never grows beyond its size."""
+"""Writes the log of a run: what all its workers print, in one file of bounded size."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import contextlib
 import os
 from pathlib import Path
 
-MAX_LINE = 16 << 10  # a longer one is broken
+MAX_LINE = 16 << 10  # a longer line is broken into several
 TAIL = 4 << 10
 
 
 class LogFile:
-    """When the file is full it becomes `log.1`, and what was there before is gone. A full disk costs lines, no more."""
+    """A log of at most twice `max_bytes`: a full file becomes `log.1`, replacing the one before.
+
+    If the disk is full, lines are lost and nothing else happens.
+    """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.path, self.max_bytes = path, max_bytes
         self.dropped = 0  # bytes that could not be written
-        self.tail = b""  # the end of it, for messages
+        self.tail = b""  # the last bytes, for messages
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
 
@@ -43,13 +46,13 @@ class LogFile:
 
 
 class Splitter:
-    """Cuts what a worker prints into lines."""
+    """Splits what a worker prints into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Whole lines, each with its end. Progress bars end lines by carriage returns: these count as ends too."""
+        """Return complete lines, each with its line end. Carriage returns, as progress bars use them, end lines too."""
         *lines, self._rest = (self._rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         cut = []
         for line in lines:

@@ -1,11 +1,11 @@
-"""Who is in the process group of a run, and when it changes: pure logic, without processes, sockets or clocks.
+"""Decides who is in the process group of a run, and when that changes: pure logic without processes or clocks.
 
-Events are noted (`hello`, `ready`, `beat`, `switched`, `broken`, `left`, `lost`); `decide` then says what is to be
-done. A plan is a numbered list of members in rank order. Three rules:
+Events are noted (`hello`, `ready`, `beat`, `switched`, `broken`, `left`, `lost`); `decide` then returns actions. A
+membership plan (*plan* for short, here and in the SDK) is a numbered list of members in rank order. Three rules:
 
-* A plan is published when all its members are ready, and only after the one before has been taken up by all.
-* When a member is lost, those that are left get a plan to recover with at once; its successor joins when it is ready.
-* Every plan has a member that holds the state of the training. Where nobody stays, old and new first meet in one plan.
+* A plan is published when all its members are ready, and only after all members have switched to the one before.
+* When a member is lost, the others get a recovery plan at once; the replacement joins when it is ready.
+* Every plan has a member that holds the state of the training. Where nobody stays, one plan holds old and new workers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from enum import IntEnum
 
 
 class WorkerState(IntEnum):
-    STARTING = 0  # the process runs, the SDK has not been heard
+    STARTING = 0  # the process runs, but its SDK has not connected
     HELLO = 1
-    READY = 2  # at its first batch
+    READY = 2  # has reached its first batch
     MEMBER = 3
     LEAVING = 4
 
@@ -32,7 +32,7 @@ class Worker:
     state: WorkerState = WorkerState.STARTING
     step: int = -1
     has_state: bool = False
-    waits: bool | None = None  # for the others, in a step; None: it has not said
+    waits: bool | None = None  # whether it waits for the others within a step; None: it has not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Start:
 class Publish:
     version: int
     members: tuple[int, ...]  # in rank order
-    leavers: tuple[int, ...] = ()  # they too must hear of it
+    leavers: tuple[int, ...] = ()  # they must be told of the plan too
     recover: bool = False
 
 
@@ -65,35 +65,37 @@ Action = Start | Publish | Kill | Fail
 
 @dataclass(slots=True)
 class Rules:
-    hang_s: float = 30.0  # no sign of life for so long: the worker hangs
-    stuck_s: float = 7200.0  # all give signs of life, but no step is completed for so long: the training hangs
-    patience_s: float = 20.0  # go on without newcomers that are not ready by then
+    hang_s: float = 30.0  # a worker without a heartbeat for so long hangs
+    stuck_s: float = 7200.0  # a training hangs if no step is completed for so long, although its workers live
+    patience_s: float = 20.0  # newcomers that are not ready by then are not waited for
     leave_s: float = 10.0  # a leaver that has not gone by then is killed
-    broken_s: float = 1.0  # a broken group in which nobody has died is formed again after this
-    replacements: int = 5  # so many lost workers are replaced …
-    window_s: float = 600.0  # … within this time
+    broken_s: float = 1.0  # a broken group in which nobody has died is formed again after so long
+    replacements: int = 5  # at most so many lost workers are replaced …
+    window_s: float = 600.0  # … within so many seconds
 
 
 @dataclass(slots=True)
 class Membership:
+    """The workers of a run, the plan in force, and what is wanted instead."""
+
     rules: Rules = field(default_factory=Rules)
-    workers: dict[int, Worker] = field(default_factory=dict)  # the living
+    workers: dict[int, Worker] = field(default_factory=dict)  # those that are alive
     wanted: tuple[str, ...] = ()  # slots
     version: int = 0
     members: tuple[int, ...] = ()
-    pending: set[int] = field(default_factory=set)  # members that have not taken up the newest plan
-    ending: bool = False  # somebody has said that the training is done
+    pending: set[int] = field(default_factory=set)  # members that have not switched to the newest plan
+    ending: bool = False  # a worker has said that the training is complete
     replaced: list[float] = field(default_factory=list)
-    progress_at: float | None = None  # when a step was completed that nobody had before; pauses do not count
+    progress_at: float | None = None  # when the highest step so far was completed; pauses do not count
     _next: int = 0
     _lost_slots: list[str] = field(default_factory=list)
     _waiting_since: float | None = None
     _broken_since: float | None = None
-    _recovering: bool = False  # the newest plan is one to recover with
+    _recovering: bool = False  # whether the newest plan is a recovery plan
     _leaving_since: float | None = None
     _best_step: int = 0
-    _looked_at: float | None = None  # when something was last decided or forgiven
-    _unstuck: bool = False  # without a step since then, something was done about it already
+    _looked_at: float | None = None  # time of the last `decide` or `forgive`
+    _unstuck: bool = False  # a hang was acted on already, and no step was completed since
 
     # -- events
 
@@ -101,7 +103,7 @@ class Membership:
         self.wanted, self._waiting_since = tuple(slots), now
 
     def add(self, slot: str, now: float) -> int:
-        """A worker that somebody starts; its number."""
+        """Note a worker that the caller starts; return its number."""
         number, self._next = self._next, self._next + 1
         self.workers[number] = Worker(number, slot, now)
         return number
@@ -120,10 +122,10 @@ class Membership:
             worker.waits = worker.waits if waits is None else waits
 
     def broken(self, number: int, version: int, now: float) -> None:
-        """The group of this plan does not work for a member.
+        """Note that the group of this plan does not work for a member.
 
-        An older plan's no longer matters if the worker has taken up the newest, or will at once because it is one to
-        recover with. Into any other plan the group of the one before would have to lead it, so that one counts.
+        The group of an older plan no longer matters if the worker has switched to the newest, or will at once because
+        that is a recovery plan. To reach any other plan it needs the group of the one before, so then it matters.
         """
         over = 0 <= version < self.version and (number not in self.pending or self._recovering)
         if number in self.members and self._broken_since is None and not over:
@@ -136,13 +138,13 @@ class Membership:
                 self.pending.discard(number)
 
     def done(self, number: int | None = None) -> None:
-        """The training is complete; this worker has said all it had to say."""
+        """Note that the training is complete; this worker will send nothing more."""
         self.ending = True
         if number is not None:
             self.workers.pop(number, None)
 
     def lost(self, number: int) -> None:
-        """It died, or is as good as dead."""
+        """Note that a worker has died, or counts as dead."""
         worker = self.workers.pop(number, None)
         if worker is not None and worker.state is not WorkerState.LEAVING and worker.slot in self.wanted:
             self._lost_slots.append(worker.slot)
@@ -150,7 +152,7 @@ class Membership:
     left = lost
 
     def forgive(self, now: float) -> None:
-        """They could not be heard, or could not speak: a pause, or this process itself was held up."""
+        """Restart all timers, because of a pause or because this process itself was held up."""
         for worker in self.workers.values():
             worker.heard = now
         if self.progress_at is not None and self._looked_at is not None:
@@ -161,7 +163,7 @@ class Membership:
 
     @property
     def settled(self) -> bool:
-        """Exactly the wanted slots are at work, and nobody else."""
+        """Return whether exactly the wanted slots are at work."""
         slots = sorted(self.workers[number].slot for number in self.members if number in self.workers)
         everybody = set(self.workers) == set(self.members)
         return bool(self.version) and not self.pending and everybody and slots == sorted(self.wanted)
@@ -186,7 +188,7 @@ class Membership:
         return actions
 
     def _judge(self, now: float) -> Iterable[Kill | Fail]:
-        """Workers that are silent, leavers that do not leave, and a training that does not get on."""
+        """Find workers without a heartbeat, leavers that do not leave, and a training that makes no progress."""
         for worker in list(self.workers.values()):
             if worker.state is WorkerState.LEAVING:
                 since = self._leaving_since
@@ -204,13 +206,13 @@ class Membership:
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
 
     def _hangs(self, now: float) -> bool:
-        """Has no step been completed for too long? Signs of life are none of progress: they come from other threads."""
+        """Return whether no step was completed for too long. Heartbeats come from another thread and prove nothing."""
         if self.progress_at is None:
             self.progress_at = now
         return now - self.progress_at > self.rules.stuck_s
 
     def _stuck(self, now: float) -> Iterable[Kill | Fail]:
-        """Those for whom others wait are to blame; where all wait the group is formed again. That is tried once."""
+        """Act on a hang, once: kill the workers that others wait for, or form the group again where all wait."""
         if not self._hangs(now):
             return
         members = [self.workers[number] for number in self.members if number in self.workers]
@@ -227,7 +229,7 @@ class Membership:
             self._broken_since = -math.inf
 
     def _without_end(self, now: float) -> Iterable[Kill]:
-        """When the training is complete for one, the others cannot take much longer."""
+        """Kill workers that do not end although the training is complete for another."""
         for worker in list(self.workers.values()) if self._hangs(now) else ():
             self.lost(worker.number)
             yield Kill(worker.number, f"did not end for {self.rules.stuck_s:g} s after others had")
@@ -238,17 +240,17 @@ class Membership:
         if not died and not broken:
             return None
         alive = [number for number in self.members if number in self.workers]
-        if not any(self.workers[number].has_state for number in alive):  # who was about to leave has it still
+        if not any(self.workers[number].has_state for number in alive):  # a leaver still has it
             leaving = [worker for worker in self.workers.values() if worker.state is WorkerState.LEAVING]
             alive += [worker.number for worker in leaving if worker.has_state]
         if self.version == 1 and self.pending and alive:
-            pass  # nobody has taken a step yet: there is no state to lose
+            pass  # no step was taken yet, so there is no state to lose
         elif not any(self.workers[number].has_state for number in alive):
             return Fail("no worker is left that holds the state of the training")
         return self._publish(alive, recover=True, now=now)
 
     def _unwanted(self) -> Iterable[Kill]:
-        """Newcomers whose slot is no longer asked for: they hold nothing that could be lost."""
+        """Kill newcomers whose slot is no longer wanted: they hold nothing that could be lost."""
         for worker in list(self.workers.values()):
             newcomer = worker.number not in self.members and worker.state <= WorkerState.READY
             if newcomer and worker.slot not in self.wanted:

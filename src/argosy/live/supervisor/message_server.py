@@ -1,4 +1,4 @@
-"""Connections over Unix sockets: one JSON object a line, in both directions. Nothing here knows what they mean."""
+"""Serves connections over a Unix socket: one JSON object a line, in both directions. It does not interpret them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy.live.supervisor.reactor import Reactor
 from argosy.live.unix_sockets import short_path
 
 MAX_LINE = 1 << 20
-MAX_FIRST_LINE = 1 << 12  # of one who has not said yet who he is
+MAX_FIRST_LINE = 1 << 12  # of a client that has not said yet who it is
 MOST_CONNECTIONS = 512
 MOST_COMPLAINTS = 20
 
@@ -30,14 +30,14 @@ def _readable(connection: socket.socket) -> bool:
 
 
 class Connection:
-    """One connection, on the side that serves."""
+    """One connection, on the server's side."""
 
     def __init__(self, stream: socket.socket, server: MessageServer, pid: int) -> None:
         self.socket, self.server, self.pid = stream, server, pid
         self.open = True
-        self.worker: int | None = None  # who speaks, once he has said so
+        self.worker: int | None = None  # which worker it is, once it has said so
         self._bytes = b""
-        stream.settimeout(1.0)  # one that does not read must not hold up the others
+        stream.settimeout(1.0)  # a client that does not read must not hold up the others
 
     def readable(self) -> None:
         try:
@@ -49,14 +49,14 @@ class Connection:
             try:
                 message = json.loads(line)
             except (ValueError, RecursionError):
-                continue  # what is no message is not for us
+                continue  # not a message
             if isinstance(message, dict) and self.open:
                 self._pass_on(message)
         if not data or len(self._bytes) > (MAX_LINE if self.worker is not None else MAX_FIRST_LINE):
             self.server.drop(self)
 
     def _pass_on(self, message: Message) -> None:
-        """A message that we do not understand must not end the run of the one who sent it."""
+        """Pass the message on. One that makes us fail must not end the run of the worker that sent it."""
         try:
             self.server.on_message(self, message)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -86,7 +86,7 @@ class MessageServer:
     def _accept(self) -> None:
         try:
             stream, _ = self._listener.accept()
-        except OSError:  # he has gone again
+        except OSError:  # the client has gone again
             return
         pid, uid, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         strangers = [connection for connection in self.connections if connection.worker is None]
@@ -100,16 +100,16 @@ class MessageServer:
         self.reactor.watch(stream, connection.readable)
 
     def catch_up(self) -> None:
-        """Read all that has been said until now: what somebody said before he died comes before his death."""
+        """Read everything that was sent until now, so that a worker's last messages come before its death."""
         while _readable(self._listener):
             self._accept()
         for connection in list(self.connections):
-            for _ in range(100):  # one who never stops talking does not hold up the rest
+            for _ in range(100):  # a client that never stops sending must not hold up the rest
                 if connection.open and _readable(connection.socket):
                     connection.readable()
 
     def complain(self) -> None:
-        """Tell of a message that was not understood; not of every one, or a job could fill the disk with them."""
+        """Print the error that a message caused, for the first few only: a job could fill the disk with them."""
         self._complaints += 1
         if self._complaints <= MOST_COMPLAINTS:
             traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Slots of this machine: which cores and which GPUs a worker gets, and the variables that tell it so."""
+"""Maps slots to the cores and GPUs of this machine, and to the environment variables of a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.live.backends.base import Assignment, Part
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node as this machine has it: virtual slots on CPU cores, or real GPUs."""
+    """A node as it exists on this machine: virtual slots on CPU cores, or real GPUs."""
 
     first: int  # number of its first slot, counted over all nodes
     gpus: int
@@ -22,7 +22,7 @@ class Place:
 
 
 def slots(assignment: Assignment) -> tuple[str, ...]:
-    """The slots of an assignment as "node:device"; a part without devices is the node's CPUs."""
+    """Return the slots of an assignment as "node:device"; a part without devices stands for the node's CPUs."""
     found: list[str] = []
     for part in assignment.parts:
         found += [f"{part.node}:{device}" for device in part.devices] or [f"{part.node}:cpu"]
@@ -44,7 +44,7 @@ class Places:
         self.nodes = nodes
 
     def cpus(self, of: Sequence[str]) -> list[int] | None:
-        """The cores of these slots: slot i of a machine with n cores has core i mod n. None: no restriction."""
+        """Return the cores of these slots: slot i of a machine with n cores has core i mod n. None: no restriction."""
         cores = sorted(os.sched_getaffinity(0))
         chosen: set[int] = set()
         for slot in of:
@@ -56,14 +56,14 @@ class Places:
         return sorted(chosen)
 
     def devices(self, of: Sequence[str]) -> list[int] | None:
-        """The real GPUs of these slots; None where there are none."""
+        """Return the real GPUs of these slots; None where there are none."""
         found = [slot.rpartition(":") for slot in of]
         if not any(self.nodes[node].cuda for node, _, _ in found):
             return None
         return [int(device) for _, _, device in found if device.isdigit()]
 
     def variables(self, of: Sequence[str]) -> dict[str, str]:
-        """What a process with these slots is told about the hardware."""
+        """Return the variables that tell a process with these slots about the hardware."""
         told = {"ARGOSY_SLOT": of[0]}
         devices, cpus = self.devices(of), self.cpus(of)
         if devices is not None:
@@ -74,7 +74,7 @@ class Places:
 
 
 def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
-    """What all workers of a run are told."""
+    """Return the variables that all workers of a run get."""
     spec, home, generation = run["spec"], Path(run["home"]), run["generation"]
     return {
         "ARGOSY_JOB_ID": str(run["job"]),
@@ -91,7 +91,7 @@ def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
 
 
 def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
-    """torchrun's."""
+    """Return the variables that torchrun would set."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -104,7 +104,10 @@ def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
 
 def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequence[str], control: Path, *,
                    warm: bool) -> dict[str, Any]:
-    """What the spawner must know to start a worker on these slots. The job file's variables win over all but ours."""
+    """Describe for the spawner how to start a worker on these slots.
+
+    The job file's variables override all others but those named ARGOSY_….
+    """
     own = {name: value for name, value in run["spec"].get("env", {}).items() if not name.startswith("ARGOSY_")}
     command = run["command"] if warm else run["cold"]
     env = {
@@ -112,5 +115,5 @@ def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequ
     }
     return {
         "how": command["how"], "argv": command["argv"], "env": env, "cwd": run["cwd"], "cpus": places.cpus(of),
-        "umask": run.get("umask", 0o022), "limits": {"RLIMIT_CORE": 0},  # a dump of a training is gigabytes
+        "umask": run.get("umask", 0o022), "limits": {"RLIMIT_CORE": 0},  # a core dump of a training takes gigabytes
     }

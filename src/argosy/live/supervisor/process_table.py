@@ -1,7 +1,7 @@
-"""What /proc tells of processes, and how to signal those of a run and no others.
+"""Reads processes from /proc, and signals those of a run and no others.
 
-A supervisor of root's could signal anybody. So every signal names the user whose processes it is meant for, and goes
-through a descriptor of the process, which no other process that is given the same number can inherit.
+A supervisor that runs as root could signal any process. So every signal names the user whose processes it is meant for,
+and goes through a descriptor of the process, which is safe even if the number is given to another process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Process(NamedTuple):
     parent: int
     group: int
     session: int
-    started: int  # clock ticks after boot: with the pid it names a process for good
+    started: int  # clock ticks after boot; with the pid it identifies a process for ever
 
 
 def process(pid: int) -> Process | None:
-    """The living process of this number; a zombie does not live."""
+    """Return the process with this number, or None if it is dead or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rsplit(b")", 1)[1].split()
@@ -35,7 +35,7 @@ def process(pid: int) -> Process | None:
 
 
 def owner(pid: int) -> int | None:
-    """The user who started it, also if it has another's rights since; only that user may signal it."""
+    """Return the process's real user, even if it runs with another's rights; only that user may signal it."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
@@ -44,13 +44,13 @@ def owner(pid: int) -> int | None:
 
 
 def is_same(pid: int, started: int) -> bool:
-    """Is that process still alive? A number may have been given to another one since."""
+    """Return whether that very process is alive; its number may have been given to another."""
     found = process(pid)
     return found is not None and found.started == started
 
 
 def numbered(pids: Iterable[int]) -> set[Process]:
-    """The living processes of these numbers."""
+    """Return those of the processes with these numbers that are alive."""
     return {found for pid in pids if (found := process(pid))}
 
 
@@ -59,7 +59,7 @@ def all_processes() -> set[Process]:
 
 
 def descendants(ancestors: Iterable[int]) -> set[Process]:
-    """All processes below these, without them."""
+    """Return all processes below these, without these themselves."""
     children: dict[int, list[Process]] = {}
     for found in all_processes():
         children.setdefault(found.parent, []).append(found)
@@ -74,17 +74,17 @@ def descendants(ancestors: Iterable[int]) -> set[Process]:
 
 
 def in_sessions(leaders: Iterable[tuple[int, int]], uid: int) -> set[Process]:
-    """This user's processes of the sessions that these leaders (pid, started) opened, also if the leader has died."""
+    """Return this user's processes in the sessions of these leaders (pid, started), even if a leader has died."""
     sessions = set()
     for pid, started in leaders:
         found = process(pid)
-        if found is None or found.started == started:  # otherwise the number belongs to somebody else by now
+        if found is None or found.started == started:  # otherwise the number belongs to another process by now
             sessions.add(pid)
     return {found for found in all_processes() if found.session in sessions and owner(found.pid) == uid}
 
 
 def with_variable(assignment: str, uid: int) -> set[Process]:
-    """This user's processes that were executed with an environment variable, such as "ARGOSY_RUN=…"."""
+    """Return this user's processes that were executed with an environment variable, such as "ARGOSY_RUN=…"."""
     wanted, found = assignment.encode(), set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -95,7 +95,7 @@ def with_variable(assignment: str, uid: int) -> set[Process]:
 
 
 def send(found: Iterable[Process], number: signal.Signals, uid: int) -> None:
-    """Signal those of them that live and are this user's."""
+    """Send a signal to those of the processes that are alive and belong to this user."""
     for one in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(one.pid)
@@ -107,7 +107,7 @@ def send(found: Iterable[Process], number: signal.Signals, uid: int) -> None:
 
 
 def wait_gone(found: Iterable[Process], seconds: float) -> set[Process]:
-    """Wait until they are dead; those that are not in time."""
+    """Wait until the processes are dead; return those that are still alive after so many seconds."""
     end, left = time.monotonic() + seconds, set(found)
     while left := {one for one in left if is_same(one.pid, one.started)}:
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""The processes of a run: started through the spawner, listened to, stopped, continued and killed."""
+"""Starts the worker processes of a run through the spawner, reads their output, pauses and kills them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class WorkerProcess:
 
     number: int
     slots: tuple[str, ...]
-    reader: int  # the end of its output that we read; -1 once it is closed
+    reader: int  # our end of its output pipe; -1 once it is closed
     pid: int = 0
     started: int = 0
     connection: Connection | None = None
     lines: Splitter = field(default_factory=Splitter)
     killed: str = ""  # why we killed it
-    left: bool = False  # it has said that it hands over and leaves
+    left: bool = False  # it has said that it leaves in order
     done: bool = False  # it has said that the training is complete
-    rests: bool = False  # it can make room before it is paused
-    rested: int = 0  # the last rest for which it has made room
+    rests: bool = False  # it can make room on its device before it is paused
+    rested: int = 0  # the number of the last pause for which it has made room
 
     @property
     def open_connection(self) -> Connection | None:
-        """Its control connection, as long as that is open."""
+        """Return its control connection while that is open, else None."""
         return self.connection if self.connection is not None and self.connection.open else None
 
 
@@ -44,8 +44,8 @@ class WorkerProcesses:
     def __init__(self, reactor: Reactor, spawner: WorkerSpawner, cgroup: Cgroup | None,
                  on_output: Callable[[WorkerProcess, list[bytes]], None]) -> None:
         self.reactor, self.spawner, self.cgroup, self.on_output = reactor, spawner, cgroup, on_output
-        self.alive: dict[int, WorkerProcess] = {}  # the living
-        self.leaders: list[dict[str, Any]] = []  # every worker there has been: its session may outlive it
+        self.alive: dict[int, WorkerProcess] = {}  # those that are alive, by number
+        self.leaders: list[dict[str, Any]] = []  # every worker there was: its session may outlive it
         self._readers: dict[int, WorkerProcess] = {}
 
     def start(self, number: int, slots: tuple[str, ...], request: Mapping[str, Any]) -> None:
@@ -59,9 +59,9 @@ class WorkerProcesses:
         os.close(writer)
 
     def started(self, number: int, pid: int) -> bool:
-        """The spawner has forked a worker. False: that process is none of its children, so it lies."""
+        """Note the process of a worker. False: that process is not a child of the spawner, so the spawner lies."""
         found = process_table.process(pid)
-        if found is None:  # it has died already, and its end is about to be told
+        if found is None:  # it has died already, and the spawner is about to say so
             return True
         if found.parent != self.spawner.pid or process_table.owner(pid) != self.spawner.uid:
             return False
@@ -73,7 +73,7 @@ class WorkerProcesses:
         return True
 
     def ended(self, number: int) -> WorkerProcess | None:
-        """Forget a worker that has died; the rest of its output is still read."""
+        """Forget a worker that has died, after reading the rest of its output."""
         member = self.alive.pop(number, None)
         if member is not None:
             self._read(member)
@@ -101,7 +101,7 @@ class WorkerProcesses:
         member.reader = -1
 
     def drain(self) -> None:
-        """Read what is left in the pipes; a process that escaped may hold one open for ever."""
+        """Read what is left in the pipes, then close them: a process that escaped may hold one open for ever."""
         for member in list(self._readers.values()):
             for _ in range(64):
                 if member.reader >= 0:
@@ -112,7 +112,7 @@ class WorkerProcesses:
     # -- signals
 
     def everybody(self) -> set[Process]:
-        """All processes of the run, the spawner excepted."""
+        """Return all processes of the run except the spawner."""
         found = process_table.descendants([self.spawner.pid]) if self.spawner.pid else set()
         if self.cgroup is not None:
             found |= process_table.numbered(self.cgroup.members())
@@ -125,13 +125,13 @@ class WorkerProcesses:
         process_table.send(found, number, self.spawner.uid)
 
     def kill(self, number: int, why: str) -> None:
-        """One whose process is not known yet is killed when it is."""
+        """Kill a worker; if its process is not known yet, it is killed as soon as it is."""
         if member := self.alive.get(number):
             member.killed = why
             self._send(self._processes_of(member), signal.SIGKILL)
 
     def ask_to_end(self, member: WorkerProcess, *, group: bool) -> None:
-        """SIGTERM: to the whole group for commands, to the program alone where we run it ourselves."""
+        """Send SIGTERM: to the whole process group of a command, or to a Python program alone if we forked it."""
         found = self._processes_of(member)
         meant = {one for one in found if one.pid == member.pid or (group and one.group == member.pid)}
         self._send(meant, signal.SIGTERM)
@@ -141,7 +141,7 @@ class WorkerProcesses:
             self._send(self._processes_of(member), signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def pin(self, number: int, cpus: list[int] | None) -> None:
-        """Give a running worker other cores, with all its threads."""
+        """Move a running worker, with all its threads, to other cores."""
         if cpus and (member := self.alive.get(number)) and member.pid:
             for one in self._processes_of(member):
                 for thread in _threads(one.pid):
@@ -157,7 +157,7 @@ class WorkerProcesses:
         ]
 
     def _processes_of(self, member: WorkerProcess) -> set[Process]:
-        """A worker with its children; one that was just forked may not have its session yet."""
+        """Return a worker's process and its children; one just forked may not have its session yet."""
         if not member.pid:
             return set()
         leader = {one for one in process_table.numbered([member.pid]) if one.started == member.started}

@@ -1,7 +1,7 @@
-"""Progress of a job without the SDK, read from its log by the pattern of its job file.
+"""Reads the progress of a job without the SDK from its log, by the pattern in its job file.
 
-The pattern is a stranger's and may take for ever on an unlucky line. Lines are cut, only the last ones of a burst are
-looked at, and an alarm ends a search that takes too long; a pattern that needs the alarm three times is given up.
+The pattern is a stranger's and may take for ever on an unlucky line. So lines are cut, only the last of a burst are
+searched, and an alarm ends a search that takes too long; a pattern that needs the alarm three times is given up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProgressReader:
         signal.signal(signal.SIGALRM, _ring)
 
     def read(self, lines: Sequence[bytes]) -> dict[str, Any] | None:
-        """The newest step among these lines as a report, or None."""
+        """Return the newest step among these lines as a report, or None."""
         if self.given_up:
             return None
         try:

@@ -1,4 +1,4 @@
-"""A small event loop for the supervisor: descriptors that become readable, and timers. One thread, no more.
+"""A small event loop for the supervisor: it watches descriptors and timers in one thread.
 
 A supervisor lives as long as its run and there may be hundreds of them, so it must be light and quick to start.
 """
@@ -21,7 +21,7 @@ class Reactor:
         self._running = False
 
     def watch(self, readable: Any, call: Callable[[], None]) -> None:
-        """Call whenever this descriptor or socket has something to read, or has ended."""
+        """Call the function whenever this descriptor or socket is readable or has been closed by its peer."""
         self._selector.register(readable, selectors.EVENT_READ, call)
 
     def unwatch(self, readable: Any) -> None:

@@ -1,4 +1,7 @@
-"""The files of one run: what the supervisor leaves for the backend. All are JSON, and appear whole or not at all."""
+"""Reads and writes the files of one run, through which supervisor and backend communicate.
+
+Records are JSON files that appear whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,24 @@ from typing import Any
 
 from argosy.live.untrusted_files import read_file
 
-MAX_BYTES = 4 << 20  # of a record: a job must not fill the daemon's memory through its reports
+MAX_BYTES = 4 << 20  # read of a record: a job must not fill the daemon's memory through its reports
 
 
 class RunFolder:
-    """home/gen-<generation>, with the names of what lies in it."""
+    """The folder home/gen-<generation> of a run, and the paths of the files in it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.run = self.path / "run.json"  # what is to be run, from the backend
-        self.lock = self.path / "lock"  # held by the supervisor as long as it lives
+        self.lock = self.path / "lock"  # locked by the supervisor as long as it lives
         self.supervisor = self.path / "supervisor.json"  # who it is and where it listens
-        self.status = self.path / "status.json"  # how the run is
+        self.status = self.path / "status.json"  # how the run is doing
         self.exit = self.path / "exit.json"  # how it ended
         self.log = self.path / "log"
         self.complaints = self.path / "supervisor.log"
 
     def take_lock(self) -> int | None:
-        """A locked descriptor, or None if a supervisor holds it."""
+        """Return a descriptor that holds the lock, or None if a supervisor holds it."""
         fd = os.open(self.lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +41,7 @@ class RunFolder:
         return fd
 
     def supervised(self) -> bool:
-        """Does a supervisor live? The lock ends with its process, whatever ends that."""
+        """Return whether the supervisor is alive. Its lock ends with its process, however that ends."""
         try:
             fd = self.take_lock()
         except FileNotFoundError:
@@ -50,12 +53,12 @@ class RunFolder:
 
 
 def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
-    """Replace the file; `durable`: it is on the disk when this returns."""
+    """Replace the file; with `durable` it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.new")
     fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         data = json.dumps(content).encode()
-        while data:  # on a disk that is nearly full a part is written, and the next call says so
+        while data:  # on a nearly full disk only a part is written, and the next call raises the error
             data = data[os.write(fd, data) :]
         if durable:
             os.fsync(fd)
@@ -71,7 +74,7 @@ def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> No
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """What the file says, or None if there is none or it is no record."""
+    """Return the content of the record, or None if there is no file or it is not a JSON object."""
     try:
         content = json.loads(read_file(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Where the workers of a run meet: a file for each plan, in a folder that only the run's user can enter.
+"""Provides the files through which a run's workers find each other: one for each plan, in a private folder.
 
-A server on the loopback interface would be open to everybody on this machine, and would tell whoever asks all that is
-in it. Files need no secret, no port and no process. They are small, and lie in memory where the system has a place
-for that, so that a full disk keeps nobody from meeting.
+A store that listens on the loopback interface would be open to every user of this machine. Files need no secret, no
+port and no process. They are small, and are kept in memory where the system has a place for that, so that a full disk
+does not prevent a rendezvous. `argosy.sdk.group.rendezvous` is the worker's side.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Rendezvous:
             os.chown(self.folder, uid, -1, follow_symlinks=False)
 
     def place(self, version: int) -> str:
-        """Of a plan: no other plan's words are there, nor what a worker left half written."""
+        """Return the path for a plan. Each plan has its own, free of what other plans or dead workers wrote."""
         return str(self.folder / f"plan-{version}")
 
     def forget(self, version: int) -> None:
-        """All are past this plan."""
+        """Remove the file of a plan that all workers have passed."""
         try:
             with folder(self.folder) as inside:
                 os.unlink(f"plan-{version}", dir_fd=inside)
         except OSError:
-            return  # nobody met there
+            return  # it was never used
 
     def remove(self) -> None:
         remove(self.folder, self.uid)
 
 
 def remove(path: Path, uid: int) -> None:
-    """Take the folder away; its user may have put anything in its place."""
+    """Remove the folder safely, whatever its user may have put in its place."""
     with folder(path.parent) as parent:
         remove_tree(path.name, parent, uid)

@@ -1,4 +1,4 @@
-"""What a supervisor knows of its run, bounded in size, and written where the backend finds it."""
+"""Keeps the status of a run, bounded in size, and writes it to the files that the backend reads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class StatusKeeper:
     def __init__(self, folder: RunFolder, run: Mapping[str, Any]) -> None:
         self.folder, self.generation = folder, run["generation"]
         self.phase = Phase.STARTING
-        self.version: int = 0  # of the assignment that is in force
+        self.version: int = 0  # of the assignment in force
         self.hot = bool(run.get("hot", False))
         self.message = ""
         self.report: dict[str, Any] = {}
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=2)
-        self.overheads: list[dict[str, Any]] = []  # these two only grow, so that a reader may count what it has read
+        # these two only grow, so that a reader can count what it has read
+        self.overheads: list[dict[str, Any]] = []
         self.story: list[dict[str, Any]] = []
         self.restarts = 0
         self.workers: list[dict[str, Any]] = []
@@ -44,7 +45,7 @@ class StatusKeeper:
         self.changed = True
 
     def take_checkpoint(self, message: Mapping[str, Any]) -> None:
-        """Only those of this generation: a folder of another one is never ours to name."""
+        """Take note of a checkpoint if it is of this generation; a run may name no other folder."""
         path = message.get("path")
         if isinstance(path, str) and re.fullmatch(rf"gen-{self.generation}/step-\d{{1,18}}", path):
             self.checkpoints.append(plain(message))
@@ -58,7 +59,7 @@ class StatusKeeper:
         }
 
     def write(self) -> None:
-        """A full disk leaves the old file as it is; the next second tries again."""
+        """Write the status. On a full disk the old file stays, and the next second tries again."""
         try:
             write_record(self.folder.status, self.content(), durable=False)
             self.changed = False
@@ -66,7 +67,7 @@ class StatusKeeper:
             self.changed = True
 
     def write_exit(self, code: int | None) -> bool:
-        """The last word, on the disk when this returns True."""
+        """Record the end of the run; it is on the disk when this returns True."""
         self.phase = Phase.EXITED
         try:
             write_record(self.folder.exit, {**self.content(), "exit_code": code}, durable=True)
@@ -76,7 +77,7 @@ class StatusKeeper:
 
 
 def plain(message: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """What a job said, cut to numbers, short texts and short lists of them. "op" is the line's, not the job's."""
+    """Reduce what a job said to numbers and short texts. "op" belongs to the protocol and is dropped."""
     kept: dict[str, Any] = {}
     for key, value in list(message.items())[:MOST_KEYS]:
         if key == "op":
@@ -84,7 +85,7 @@ def plain(message: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         if isinstance(value, dict) and depth == 0:
             kept[key[:100]] = plain(value, 1)
         elif isinstance(value, bool | int | float) or value is None:
-            kept[key[:100]] = value if value is None or abs(value) < 1e300 else None  # no nan, nothing endless
+            kept[key[:100]] = value if value is None or abs(value) < 1e300 else None  # neither NaN nor infinity
         elif isinstance(value, str):
             kept[key[:100]] = value[:LONGEST_TEXT]
     return kept

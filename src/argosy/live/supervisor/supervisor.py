@@ -1,4 +1,4 @@
-"""What a supervisor does in the life of its run: begin, listen, obey, stop, and write down how it ended."""
+"""The supervisor of a run: it begins the run, listens to workers, obeys the daemon, and records the end."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S, WorkerSpawner
 from argosy.live.unix_sockets import free_port, socket_folder
 
 TICK_S = 0.25
-UNTOLD_S = 10.0  # so long after its processes are gone a run is over, whether or not anybody reports it
+UNTOLD_S = 10.0  # a run is over so long after its last process is gone, even if the spawner does not report it
 
 
 class Supervisor:
     def __init__(self, folder: RunFolder, run: dict[str, Any]) -> None:
         self.folder, self.run = folder, run
-        self.uid: int = run.get("uid", os.getuid())  # whose processes its workers are
+        self.uid: int = run.get("uid", os.getuid())  # the user that its workers run as
         self.reactor = Reactor()
         self.status = StatusKeeper(folder, run)
         self.target: Assignment = read_assignment(run["assignment"])
@@ -44,14 +44,14 @@ class Supervisor:
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
         self.output = WorkerOutput(folder, run, self.status)
         self.stopping_since: float | None = None
-        self.failure: tuple[int, str] | None = None  # it can not go on: code and reason
-        self.ends: list[WorkerEnd] = []  # of its workers
+        self.failure: tuple[int, str] | None = None  # exit code and reason, once it cannot go on
+        self.ends: list[WorkerEnd] = []
         self.master_port = free_port()
         self.last_tick = self.last_opened = time.monotonic()
         self.warm_limit_s = float(run.get("settings", {}).get("warm_limit_s", WARM_LIMIT_S))
-        self.started_after: float | None = None  # s; of a job without the SDK
+        self.started_after: float | None = None  # seconds, for a job without the SDK
         self.last_write, self.kill_at, self.finished = 0.0, 0.0, False
-        self.nobody_since = math.inf  # all were killed, and since then no process of the run is left
+        self.nobody_since = math.inf  # since when no process of the run is left after a kill
 
     # -- start
 
@@ -72,7 +72,7 @@ class Supervisor:
         }
         try:
             write_record(self.folder.supervisor, self.record, durable=True)
-        except OSError:  # a full disk: this run does not begin, and nobody else knows of its group
+        except OSError:  # a full disk: this run does not begin, and only we know of its group
             if self.cgroup is not None:
                 self.cgroup.remove()
             raise
@@ -84,7 +84,7 @@ class Supervisor:
         spawner = WorkerSpawner.from_zygote(Path(zygote), self.uid) if zygote else None
         if spawner is None:
             if self.run.get("zygote"):
-                self.status.tell("there is no warm interpreter; the job starts cold")
+                self.status.tell("no warm interpreter is available; the job starts cold")
             spawner = WorkerSpawner.forked(self.run.get("user"), self.uid)
         spawner.on_message = self.from_spawner
         self.processes = WorkerProcesses(self.reactor, spawner, self.cgroup, self.output.take)
@@ -102,7 +102,7 @@ class Supervisor:
             if self.cgroup is not None and not self.cgroup.add(self.processes.spawner.pid, self.uid):
                 self.cgroup.remove()
                 self.cgroup = self.processes.cgroup = None
-            with contextlib.suppress(OSError):  # on a full disk it is not known whom to kill, but it runs
+            with contextlib.suppress(OSError):  # on a full disk the record is missing, but the job runs
                 write_record(self.folder.supervisor, {**self.record, "spawner": message["pid"]}, durable=False)
             self.start_workers()
         elif op == "started":
@@ -115,15 +115,15 @@ class Supervisor:
             self.spawner_gone()
 
     def refuse(self, why: str) -> None:
-        """What starts its workers cannot be trusted: end what belongs to the run, and nothing else."""
+        """End the run, and nothing else, because its spawner cannot be trusted."""
         self.reactor.unwatch(self.processes.spawner.connection)
         for number in list(self.processes.alive):
             self.processes.ended(number)
         interpreter = self.run["cold"]["argv"][0]
-        self.finish(1, f"{interpreter} {why}; it is no Python interpreter that can start workers, use another one")
+        self.finish(1, f"{interpreter} {why}; it cannot start workers, use another Python interpreter")
 
     def spawner_gone(self) -> None:
-        """A zygote that did not get warm: start cold instead. Later: its workers died with it."""
+        """Start cold if the zygote did not get warm; if the spawner dies later, the run has ended."""
         self.reactor.unwatch(self.processes.spawner.connection)
         self.processes.spawner.close()
         if self.processes.spawner.pid == 0 and self.processes.spawner.warm and self.stopping_since is None:
@@ -180,7 +180,7 @@ class Supervisor:
 
     def tick(self) -> None:
         now, passed_from = time.monotonic(), self.last_tick
-        if now - self.last_tick > 8 * TICK_S:  # this process was held up, so nobody could be heard
+        if now - self.last_tick > 8 * TICK_S:  # this process was held up, so no heartbeat could arrive
             self.coordinator.membership.forgive(now)
         self.last_tick = now
         if self.turns.paused:
@@ -203,7 +203,7 @@ class Supervisor:
             self.write_status()
 
     def look_for_a_hang(self, now: float) -> None:
-        """Without the SDK there are no signs of life; where the job file sets a limit, its log has to get on."""
+        """Fail a job without the SDK if its log shows no progress for as long as the job file allows."""
         limit = self.run["spec"].get("hang_after")
         reported_at = self.coordinator.membership.progress_at or 0.0  # an adapter cannot resize, but reports steps
         got_on = max(self.output.progress_at, reported_at)
@@ -212,7 +212,7 @@ class Supervisor:
             self.fail(1, f"it {what} for {limit:g} s (see hang_after:)")
 
     def end_by_force(self, now: float) -> None:
-        """Kill all, and do not wait for ever to be told that nobody is left."""
+        """Kill all processes, and finish even if the spawner never reports the last end."""
         if self.processes.everybody() or self.nobody_since == math.inf:
             self.nobody_since = now
         self.processes.kill_all()
@@ -225,7 +225,7 @@ class Supervisor:
         self.status.write()
 
     def settle(self) -> None:
-        """Which version of the assignment is in force now?"""
+        """Report the newest version of the assignment once it is in force."""
         if self.target.version <= self.status.version or self.stopping_since is not None or self.turns.resting:
             return
         wanted, membership = sorted(slots(self.target)), self.coordinator.membership
@@ -234,7 +234,7 @@ class Supervisor:
             self.in_force, self.status.version = slots(self.target), self.target.version
             self.write_status()
 
-    # -- the daemon's wishes
+    # -- the daemon's orders
 
     def obey(self, connection: Connection, message: Message) -> None:
         if message.get("generation") != self.run["generation"]:
@@ -260,7 +260,7 @@ class Supervisor:
         self.write_status()
 
     def stop(self, grace_s: float) -> None:
-        """Ask everybody to save and leave; a second call can only shorten the time."""
+        """Ask all workers to save and leave; a second call can only shorten their time."""
         now = time.monotonic()
         first = self.stopping_since is None
         self.kill_at = now + grace_s if first else min(self.kill_at, now + grace_s)
@@ -304,7 +304,7 @@ class Supervisor:
             self.settle()
 
     def fail(self, code: int, why: str) -> None:
-        """It can not go on; without a reason given it is how the last worker ended."""
+        """End the run as failed; without a reason it is how the last worker ended."""
         if self.failure is None:
             self.failure = (code, why or self.ends[-1].text)
             self.status.tell(f"the run fails: {self.failure[1]}")
@@ -313,7 +313,7 @@ class Supervisor:
         self.processes.kill_all()
 
     def conclude(self) -> None:
-        """All workers have ended: which end was it?"""
+        """Finish the run after all its workers have ended."""
         if self.started_after is not None and not self.status.hot:
             kind, warm = "resume" if self.run["restore"] else "start", self.processes.spawner.warm
             self.status.measured(kind, self.started_after, workers=1, warm=warm)
@@ -324,7 +324,7 @@ class Supervisor:
             self.finish(*(self.failure or exit_status(self.ends, hot=self.status.hot)))
 
     def finish(self, code: int | None, message: str) -> None:
-        """The end; a code of None: nobody can say how."""
+        """Clean up and record the end; a code of None means that nobody knows how the run ended."""
         if self.finished:
             return
         self.finished = True
@@ -338,7 +338,7 @@ class Supervisor:
         self.output.log.close()
         self.status.message, self.status.workers = message, []
         while not self.status.write_exit(code):
-            time.sleep(1.0)  # a full disk: the end must not be lost
+            time.sleep(1.0)  # on a full disk, try again: the end must not be lost
         self.control.close()
         self.commands.close()
         if self.sockets != self.folder.path:

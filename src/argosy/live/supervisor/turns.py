@@ -1,4 +1,4 @@
-"""Jobs that share slots in turns: one makes room, is stopped where it is, and goes on when it is its turn again."""
+"""Pauses a run whose slots are time-sliced: its workers make room, are stopped, and continue at their next turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argosy.live.supervisor.places import Places
 from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.status import StatusKeeper
 
-REST_S = 2.0  # so long workers may take to make room; without GPUs there is little to make
+REST_S = 2.0  # time for workers to make room; without GPUs there is little to do
 REST_ON_GPUS_S = 60.0
 
 
@@ -19,23 +19,26 @@ class Turns:
                  places: Places) -> None:
         self.processes, self.coordinator, self.status = processes, coordinator, status
         self.patience_s = REST_ON_GPUS_S if any(place.cuda for place in places.nodes.values()) else REST_S
-        self.paused = False  # as its processes are, not as is wished
+        self.paused = False  # whether its processes are stopped, not whether they should be
         self._resting_since: float | None = None
 
     @property
     def resting(self) -> bool:
-        """Workers were asked to make room, and still compute."""
+        """Return whether workers were asked to make room and still compute."""
         return self._resting_since is not None
 
     def pause(self, number: int) -> None:
-        """Workers with the SDK make room first; others are stopped at once. The number tells one pause from another."""
+        """Pause the run: workers with the SDK make room first, others are stopped at once.
+
+        The number identifies this pause.
+        """
         if not self.paused and not self.resting:
             self._resting_since = time.monotonic()
             self.coordinator.rest(number)
             self.look()
 
     def look(self) -> bool:
-        """Has everybody made room, or had the time for it? True: the job is paused from now on."""
+        """Stop the workers once all have made room or their time is up; return whether that has happened now."""
         if self._resting_since is None:
             return False
         took, rested = time.monotonic() - self._resting_since, self.coordinator.rests
@@ -53,7 +56,7 @@ class Turns:
         self.coordinator.wake()
 
     def end(self) -> None:
-        """No pause any more, and none to come: what is left to do can be done from host memory."""
+        """End any pause: what is left to do can be done from host memory."""
         if self.paused:
             self._freeze(False)
         self._resting_since = None

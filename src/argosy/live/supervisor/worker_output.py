@@ -1,4 +1,4 @@
-"""What the workers print: kept in the log, and searched for progress where the job file says how."""
+"""Keeps what the workers print in the log, and searches it for progress where the job file says how."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WorkerOutput:
         self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
         progress = run["spec"].get("progress")
         self.progress = ProgressReader(progress["pattern"], progress.get("total")) if progress else None
-        self.progress_at = time.monotonic()  # when it last got on: a new step, or any line where steps are not read
-        self.several = False  # more than one worker prints: lines say whose they are
+        self.progress_at = time.monotonic()  # of the last new step, or of the last line where steps are not read
+        self.several = False  # whether more than one worker prints; then each line names its worker
 
     def take(self, member: WorkerProcess, lines: list[bytes]) -> None:
         if not lines:

@@ -1,7 +1,7 @@
-"""The supervisor's line to the spawner that forks its workers: warm from a zygote, or cold from the supervisor.
+"""The supervisor's connection to the spawner that forks its workers: from a warm zygote, or from the supervisor.
 
-A zygote is run by an interpreter of the user's choice, so nothing that comes from there is believed: the system says
-who writes, messages are checked before they are passed on, and descriptors are not accepted.
+A zygote is run by an interpreter of the user's choice, so nothing it sends is trusted: the kernel says who writes,
+messages are checked before they are passed on, and descriptors are not accepted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from argosy.live.supervisor.detach import Identity
 from argosy.live.unix_sockets import connect
 
 WARM_LIMIT_S = 120.0  # importing torch takes seconds, on a busy machine or a slow disk much longer
-MAX_LINE = 4096  # its messages are a few words and numbers
-SEND_S = 5.0  # one that does not read for so long is as good as dead
+MAX_LINE = 4096  # a spawner's messages are a few words and numbers
+SEND_S = 5.0  # a spawner that does not read for so long counts as dead
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _NUMBERS = {"spawner": ("pid",), "started": ("id", "pid"), "ended": ("id", "code")}
 
 
 class Refused(Exception):
-    """What poses as a spawner is none."""
+    """What is connected is not a spawner of this user."""
 
 
 class WorkerSpawner:
-    """Passes on what the spawner says: `on_message` gets each message, {"op": "gone"} when it has died, and
-    {"op": "refused", "why": …} when it says what no spawner of this user would."""
+    """Passes on what the spawner says: `on_message` gets each message.
+
+    It gets {"op": "gone"} when the spawner has died, and {"op": "refused", "why": …} when it says what no spawner of
+    this user would say.
+    """
 
     def __init__(self, connection: socket.socket, *, warm: bool, uid: int) -> None:
         self.warm, self.uid, self.connection = warm, uid, connection
-        self.pid = 0  # known once it has spoken
+        self.pid = 0  # known from its first message on
         self.on_message: Callable[[dict[str, Any]], None] = lambda message: None
         self._bytes = b""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -45,7 +48,7 @@ class WorkerSpawner:
 
     @classmethod
     def from_zygote(cls, path: Path, uid: int) -> WorkerSpawner | None:
-        """It answers when the zygote is warm. None: there is no zygote."""
+        """Ask a zygote for a spawner, which speaks once the zygote is warm. None: there is no zygote."""
         try:
             spawner = cls(connect(path), warm=True, uid=uid)
             spawner.connection.sendall(b"spawner\n")
@@ -55,7 +58,7 @@ class WorkerSpawner:
 
     @classmethod
     def forked(cls, user: str | None, uid: int) -> WorkerSpawner:
-        """A cold one: a child of this process, which must have no threads."""
+        """Fork a cold spawner from this process, which must have no threads."""
         ours, theirs = socket.socketpair()
         spawner = cls(ours, warm=False, uid=uid)
         if os.fork() == 0:
@@ -67,7 +70,7 @@ class WorkerSpawner:
         return spawner
 
     def readable(self) -> None:
-        """Called by the event loop."""
+        """Read messages and pass them on; called by the event loop."""
         try:
             messages = self._receive()
         except Refused as problem:
@@ -76,7 +79,7 @@ class WorkerSpawner:
             self.on_message(message)
 
     def _receive(self) -> list[dict[str, Any]]:
-        room = socket.CMSG_SPACE(_CREDENTIALS.size)  # and none for descriptors: the system closes them
+        room = socket.CMSG_SPACE(_CREDENTIALS.size)  # no room for descriptors, so the kernel closes them
         try:
             data, beside, _, _ = self.connection.recvmsg(1 << 16, room)
         except OSError:
@@ -86,7 +89,7 @@ class WorkerSpawner:
         self._check_sender(beside)
         *lines, self._bytes = (self._bytes + data).split(b"\n")
         if len(self._bytes) > MAX_LINE:
-            raise Refused("says what nobody can understand: a line without an end")
+            raise Refused("sent a line without an end")
         return [self._read(line) for line in lines]
 
     def _check_sender(self, beside: list[tuple[int, int, bytes]]) -> None:
@@ -95,7 +98,7 @@ class WorkerSpawner:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                 pid, uid, _ = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])
         if uid != self.uid or pid <= 0:
-            raise Refused(f"is of the user {uid} and not of {self.uid}")
+            raise Refused(f"belongs to user {uid}, not to user {self.uid}")
         if self.pid not in (0, pid):
             raise Refused(f"lets process {pid} speak for process {self.pid}")
         self.pid = pid
@@ -108,7 +111,7 @@ class WorkerSpawner:
             numbers = [None]
         plain = all(type(number) is int and abs(number) < 1 << 31 for number in numbers)
         if not plain or message.get("pid", 1) <= 0:
-            raise Refused(f"says what nobody can understand: {line[:60]!r}")
+            raise Refused(f"sent a message that cannot be understood: {line[:60]!r}")
         if message["op"] == "spawner" and message["pid"] != self.pid:
             raise Refused(f"claims to be process {message['pid']} and is process {self.pid}")
         return dict(message)
@@ -117,7 +120,7 @@ class WorkerSpawner:
         self._send({**request, "op": "start", "fds": 1}, [output])
 
     def close(self) -> None:
-        """It kills whatever is left below it, and ends."""
+        """Hang up: the spawner then kills whatever is left below it, and ends."""
         self.connection.close()
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -125,7 +128,7 @@ class WorkerSpawner:
         try:
             sent = socket.send_fds(self.connection, [data], fds) if fds else 0
             self.connection.sendall(data[sent:])
-        except OSError:  # it has died, or does not read: the event loop is about to hear of it
+        except OSError:  # it has died, or does not read: the event loop is about to notice
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 

@@ -1,9 +1,8 @@
 """A warm process that forks others: `<python> zygote.py LISTENING-FD IDLE-SECONDS`. Standard library only.
 
-It is run by the user's own interpreter, imports torch if there is any, and then waits. For each run it forks a
-*spawner*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, inherits
-the orphans they leave, and kills everything below it when the supervisor is gone. So a run needs the zygote only to
-begin.
+It is run by the user's own interpreter, imports torch if it is installed, and then waits. For each run it forks a
+*spawner*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, adopts the
+orphans they leave, and kills everything below it when the supervisor is gone. So a run needs the zygote only to begin.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     from child import PR_SET_CHILD_SUBREAPER, become_worker, prctl  # type: ignore[import-not-found]
 
-    del sys.path[0]  # this folder's names must never hide the user's modules
+    del sys.path[0]  # the names in this folder must never hide the user's modules
 else:
     from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, become_worker, prctl
 
 
 class MessageSocket:
-    """One end of a connection: JSON lines, with descriptors beside them."""
+    """One end of a connection: JSON lines, with file descriptors attached to them."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self._bytes, self._fds = connection, b"", []  # type: ignore[var-annotated]
 
     def send(self, message: dict) -> None:  # type: ignore[type-arg]
-        with contextlib.suppress(OSError):  # the other end is gone: the next read says so
+        with contextlib.suppress(OSError):  # the other end is gone; the next read shows it
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list | None:  # type: ignore[type-arg]
-        """All messages that have come, each with its descriptors under "fds"; None at the end."""
+        """Return all messages received, each with its descriptors under "fds"; None when the connection has ended."""
         room = socket.CMSG_SPACE(16 * array.array("i").itemsize)
         try:
             data, beside, _, _ = self.connection.recvmsg(1 << 16, room)
@@ -65,10 +64,11 @@ class Spawner:
     """Forks the workers of one run."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket, self.names = MessageSocket(connection), {}  # type: ignore[var-annotated]  # pid → the supervisor's name for it
+        self.socket = MessageSocket(connection)
+        self.names = {}  # type: ignore[var-annotated]  # the supervisor's number for each worker, by pid
 
     def serve(self) -> None:
-        """Work until the supervisor is gone, then end with all children."""
+        """Serve until the supervisor is gone, then kill all children and exit."""
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -115,7 +115,7 @@ class Spawner:
                 self.socket.send({"op": "ended", "id": self.names.pop(pid), "pid": pid, "code": _code(status)})
 
     def kill_all(self) -> None:
-        """Kill every descendant; orphans come to us one generation after the other, so go on until none is left."""
+        """Kill every descendant. Orphans become our children one level after the other, so go on until none is left."""
         for _ in range(1000):
             for pid in _children(os.getpid()):
                 with contextlib.suppress(OSError):
@@ -146,7 +146,7 @@ def _code(status: int) -> int:
 
 
 def _run_and_leave(work, parent: int) -> None:  # type: ignore[no-untyped-def]
-    """In a child: do the work and leave the process with the code that python itself would give."""
+    """In a child: do the work, then exit with the code that python itself would give."""
     code = 0
     try:
         work(parent)
@@ -167,8 +167,10 @@ def _run_and_leave(work, parent: int) -> None:  # type: ignore[no-untyped-def]
 
 
 def _leave(code: int) -> None:
-    """Wait for threads, do what is registered, write what is buffered. Then go at once: to take a thousand modules
-    apart would copy all the memory that is shared with the zygote, which takes seconds."""
+    """Wait for threads, run exit functions, flush output; then exit at once.
+
+    A regular exit would tear down a thousand modules, and so copy all memory shared with the zygote, for seconds.
+    """
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
@@ -179,14 +181,14 @@ def _leave(code: int) -> None:
 
 
 def warm_up() -> str:
-    """Import what most workers need. The first optimizer imports hundreds of further modules, so one is built here."""
+    """Import what most workers need. Building the first optimizer imports hundreds of modules, so it is done here."""
     try:
         import torch
         import torch.distributed
         import torch.utils.data
 
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-        with contextlib.suppress(Exception):  # it need not be there for a job that does not use it
+        with contextlib.suppress(Exception):  # a job that does not use Argosy need not have it
             import argosy.sdk.job  # noqa: F401
     except ImportError as problem:
         return "no torch: " + str(problem)
@@ -199,7 +201,7 @@ def main() -> None:
     listener, idle_s = socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2])
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # spawners belong to their supervisors; nobody waits for them here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # spawners belong to their supervisors; we do not wait for them
     print("warm with", warm_up(), flush=True)
     gc.collect()
     gc.freeze()  # the collector would otherwise touch, and so copy, every page in every child

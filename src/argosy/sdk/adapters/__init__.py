@@ -1,1 +1,1 @@
-"""Thin callbacks for other people's training loops: reports, checkpoints, suspension. Resizing is a restart."""
+"""Callbacks for Lightning and Hugging Face: they report, save and suspend. Such jobs are resized by a restart."""

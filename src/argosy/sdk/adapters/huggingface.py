@@ -1,12 +1,12 @@
-"""Hugging Face's Trainer under Argosy: one callback, and where to go on from.
+"""A callback for Hugging Face's Trainer under Argosy.
 
     elastic = ArgosyCallback()
     trainer = transformers.Trainer(…, callbacks=[elastic])
     trainer.train(resume_from_checkpoint=elastic.resume)
 
-The job reports its progress, and when it is suspended it saves, leaves, and later goes on from there, maybe on another
-number of GPUs (`processes: per-gpu`). The Trainer writes its checkpoints as always; those that Argosy needs are
-linked into the folder of the job's generation, so that the Trainer may delete its own.
+The job reports its progress. When it is suspended it saves, leaves, and later continues from there, perhaps on another
+number of GPUs (`processes: per-gpu`). The Trainer writes its checkpoints as always; those that Argosy needs are linked
+into the folder of the job's generation, so that the Trainer may delete its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ArgosyCallback(TrainerCallback):
 
     @property
     def resume(self) -> str | None:
-        """For `trainer.train(resume_from_checkpoint=…)`: the last checkpoint, if the job was suspended before."""
+        """Return the last checkpoint of a suspended job, for `trainer.train(resume_from_checkpoint=…)`."""
         return None if self._link.restored is None else str(self._link.restored)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -76,7 +76,7 @@ class ArgosyCallback(TrainerCallback):
 
 
 def _agreed(args: TrainingArguments, *wishes: bool) -> list[bool]:
-    """For each wish, has any of the ranks it? All learn the same after the same step."""
+    """Return for each wish whether any rank has it; all ranks get the same answer."""
     if not (dist.is_available() and dist.is_initialized()):
         return list(wishes)
     together = torch.tensor([float(wish) for wish in wishes], device=args.device)

@@ -1,13 +1,13 @@
-"""Lightning under Argosy: one callback, and where to go on from.
+"""A callback for Lightning under Argosy.
 
     elastic = ArgosyCallback()
     trainer = lightning.Trainer(callbacks=[elastic], …)
     trainer.fit(model, loader, ckpt_path=elastic.resume)
 
-The job reports its progress, saves into the folder of its generation, and when it is suspended it saves, leaves, and
-later goes on from there, maybe on another number of GPUs (`processes: per-gpu`). Within an interrupted epoch Lightning
-goes on with the right number of batches, but not with the right ones, unless the loader is one that keeps its place
-(torchdata's StatefulDataLoader).
+The job reports its progress and saves into the folder of its generation. When it is suspended it saves, leaves, and
+later continues from there, perhaps on another number of GPUs (`processes: per-gpu`). Within an interrupted epoch
+Lightning continues with the right number of batches, but not with the same ones, unless the loader keeps its position
+(torchdata's StatefulDataLoader does).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ArgosyCallback(Callback):
 
     @property
     def resume(self) -> str | None:
-        """For `trainer.fit(ckpt_path=…)`: the last checkpoint of this job, if it was suspended before."""
+        """Return the last checkpoint, if the job was suspended before, for `trainer.fit(ckpt_path=…)`."""
         return None if self._link.restored is None else str(self._link.restored / FILE)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -52,18 +52,18 @@ class ArgosyCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._link.supervised and not self._link.saved_at(trainer.global_step):
-            self._save(trainer)  # so that what the script does next need not wait for all this again
+            self._save(trainer)  # so that a restart during the rest of the script need not train again
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._link.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SIGTERMException) and self._link.supervised and trainer.world_size == 1:
-            self._link.leave(self._save(trainer))  # the signal came after our last look, and Lightning was faster
+            self._link.leave(self._save(trainer))  # the signal came after our last check, and Lightning was first
         self._link.close()
 
     def _save(self, trainer: Trainer) -> bool | None:
-        """All ranks take part, rank 0 writes. None: this is another rank."""
+        """Save a checkpoint: all ranks take part, rank 0 writes. Returns None on other ranks."""
         step, met = trainer.global_step, False
 
         def write(folder: Path) -> None:
@@ -76,19 +76,19 @@ class ArgosyCallback(Callback):
             return None
         saved = self._link.save(step, trainer.current_epoch, write)
         if not met:
-            trainer.strategy.barrier()  # the disk is full, say: the other ranks wait for us all the same
+            trainer.strategy.barrier()  # it failed (the disk is full, say), but the other ranks wait at the barrier
         return saved
 
 
 def _agreed(trainer: Trainer, wish: bool) -> bool:
-    """Has any of the ranks this wish? All learn the same after the same step."""
+    """Return whether any rank has this wish; all ranks get the same answer."""
     if trainer.world_size == 1:
         return wish
     return bool(trainer.strategy.reduce_boolean_decision(wish, all=False))
 
 
 def _progress(trainer: Trainer, batch: int) -> float | None:
-    """The share of the training that is done; None where no end is known."""
+    """Return the share of the training that is done; None if its end is unknown."""
     steps, epochs, batches = trainer.max_steps, trainer.max_epochs, trainer.num_training_batches
     if steps and steps > 0:
         return float(min(trainer.global_step / steps, 1.0))

@@ -1,6 +1,6 @@
-"""What callbacks of all frameworks share: the line to the supervisor, and checkpoints in the folder it names.
+"""What the callbacks of all frameworks share: the connection to the supervisor, and checkpoints in its folder.
 
-A script that nobody supervises finds a link that does nothing.
+In a script that is not supervised, the link does nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from argosy.sdk.checkpoints import files
 from argosy.sdk.control import Control
 from argosy.sdk.settings import folders
 
-REPORT_S = 0.2  # no more often
-SAVE_S = 600.0  # where the job file does not say
+REPORT_S = 0.2  # the least time between two reports
+SAVE_S = 600.0  # between checkpoints, if the job file does not say
 
 
 class Link:
@@ -25,7 +25,7 @@ class Link:
         self.supervised = "ARGOSY_CONTROL" in os.environ
         self._folder, restore = folders(None, os.environ)
         found, self._problems = files.newest_whole(restore)
-        self.restored = found  # the checkpoint to go on from; None: from the beginning
+        self.restored = found  # the checkpoint to continue from; None: from the beginning
         self._every_s = float(os.environ.get("ARGOSY_CHECKPOINT_EVERY") or SAVE_S)
         self._control: Control | None = None
         self._asked = False
@@ -35,7 +35,7 @@ class Link:
         self._reported_at = -REPORT_S
 
     def open(self) -> None:
-        """Training begins."""
+        """Connect to the supervisor when training begins."""
         if not self.supervised or self._control is not None:
             return
         self._control = Control.from_environment(exact=False, grow=False, fixed=True)
@@ -47,14 +47,14 @@ class Link:
         self._problems = []
 
     def close(self) -> None:
-        """Training has ended, well or not: from now on SIGTERM is the supervisor's only word."""
+        """Disconnect after training has ended; from now on the supervisor can only send SIGTERM."""
         if self._control is not None:
             self._send_report()
             self._control.close()
             self._control = None
 
     def suspend(self) -> None:
-        """What SIGTERM means. Takes no lock."""
+        """Note that SIGTERM asks for a suspension. Takes no lock."""
         self._asked = True
 
     @property
@@ -63,7 +63,7 @@ class Link:
 
     @property
     def due(self) -> bool:
-        """Is a checkpoint wanted?"""
+        """Return whether a checkpoint is due."""
         if self._control is None or self._folder is None:
             return False
         return self._control.saving or time.monotonic() - self._saved_at >= self._every_s
@@ -72,7 +72,7 @@ class Link:
         return self._saved_step == step
 
     def report(self, step: int, epoch: float, progress: float | None, metrics: Mapping[str, Any]) -> None:
-        """Tell how it goes; what comes too often is told later, or replaced by what comes after it."""
+        """Report progress; reports that come too fast are delayed, or replaced by the next."""
         if self._control is None:
             return
         self._control.step = step
@@ -82,7 +82,7 @@ class Link:
             self._send_report()
 
     def save(self, step: int, epoch: float, write: Callable[[Path], object]) -> bool:
-        """Have a checkpoint written into a folder; it counts when it is whole. False: it failed, the job goes on."""
+        """Let `write` write a checkpoint into a folder. Returns False if that failed; the job goes on."""
         if self._control is None or self._folder is None:
             return False
         started = self._saved_at = time.monotonic()
@@ -104,12 +104,12 @@ class Link:
         return True
 
     def writing_to(self, step: int) -> Path:
-        """Where `save` of rank 0 has its folder while it is written: for ranks that must name the same place."""
+        """Return the folder into which rank 0's `save` writes, for ranks that must name the same one."""
         assert self._folder is not None
         return self._folder / f".writing-step-{step}"
 
     def leave(self, saved: bool | None) -> NoReturn:
-        """Suspended: end this process. `saved`: is the work safe? None: another worker knows."""
+        """End this process, which is suspended. `saved` says whether the work is safe; None: another rank knows."""
         self._send_report()
         self._tell("left", version=0, **({} if saved is None else {"saved": saved}))
         self.close()

@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or not there: a folder is written beside its place, flushed to disk, then renamed.
+"""Writes and reads checkpoint folders that are whole or absent: written beside their place, flushed, then renamed.
 
-A manifest with the digest of every file is written last. Reading checks it first, so that a damaged checkpoint is found
-out before anything is taken from it, and the one before is used.
+A manifest with the digest of every file is written last. Reading checks it first, so that a damaged checkpoint is
+detected before anything is taken from it, and the one before is used.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KEEP = 2
 
 
 class CheckpointDamaged(ArgosyError):
-    """A checkpoint is not what was once written."""
+    """A checkpoint differs from what was written."""
 
 
 @contextmanager
 def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
-    """A folder to write files into; it becomes `target`, with a manifest, when the block ends without an error.
+    """Yield a folder to write files into; it becomes `target`, with a manifest, if the block ends without an error.
 
     `about` goes into the manifest: step, epoch and the like, as plain JSON.
     """
@@ -58,7 +58,7 @@ def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
 
 
 def checked(folder: Path) -> Mapping[str, Any]:
-    """The manifest of a checkpoint whose files are all as they were written."""
+    """Return the manifest of a checkpoint after checking that all its files are as they were written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         files = manifest["files"]
@@ -69,12 +69,12 @@ def checked(folder: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CheckpointDamaged(f"{folder.name}: {problem}") from None
     if not isinstance(manifest, dict):
-        raise CheckpointDamaged(f"{folder.name}: no manifest")
+        raise CheckpointDamaged(f"{folder.name}: {MANIFEST} is not a JSON object")
     return manifest
 
 
 def save(target: Path, state: Mapping[str, Any], **about: Any) -> int:
-    """Save a state as it is; returns its size in bytes."""
+    """Save a state in one file; return its size in bytes."""
     data = to_bytes(plain(dict(state)))
     with writing_folder(target, **about) as folder:
         (folder / STATE).write_bytes(data)
@@ -82,7 +82,7 @@ def save(target: Path, state: Mapping[str, Any], **about: Any) -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The state of a checkpoint, whole or in parts."""
+    """Return the state of a checkpoint, whether saved in one file or sharded."""
     manifest = checked(folder)
     try:
         if manifest.get("sharded"):
@@ -99,7 +99,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def newest_whole(folders: Iterable[Path]) -> tuple[Path | None, list[str]]:
-    """The first that is whole, and what is wrong with those before it."""
+    """Return the first checkpoint that is whole, and what is wrong with those before it."""
     problems = []
     for folder in folders:
         try:
@@ -112,7 +112,7 @@ def newest_whole(folders: Iterable[Path]) -> tuple[Path | None, list[str]]:
 
 
 def steps(folder: Path) -> list[Path]:
-    """Checkpoints in a folder, newest first."""
+    """Return the checkpoints in a folder, newest first."""
     found = [(int(match[1]), path) for path in folder.glob("step-*") if (match := STEP.fullmatch(path.name))]
     return [path for _, path in sorted(found, reverse=True)]
 

@@ -1,7 +1,7 @@
-"""When the state is saved, and how it comes back.
+"""Decides when the state of a training is saved, and restores it.
 
-Rank 0 saves for all; every worker adds its random numbers. A disk that is full does not end the training: the job says
-so and goes on. A checkpoint that is damaged is passed over for the one before.
+Rank 0 saves for all workers; every worker adds the state of its random numbers. A full disk does not end the training:
+the job reports it and goes on. A damaged checkpoint is skipped in favour of the one before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argosy.sdk.group.process_group import Group, GroupBroken
 from argosy.sdk.settings import Settings
 from argosy.sdk.training import Training
 
-LARGE = 2 << 30  # bytes of state above which every worker writes a part
+LARGE = 2 << 30  # bytes of state above which every worker writes a shard
 
 
 class CheckpointManager:
@@ -34,7 +34,7 @@ class CheckpointManager:
         return self._folder is not None and time.monotonic() - self._saved_at >= self._every_s
 
     def save(self, group: Group, training: Training) -> bool:
-        """To be called by all workers at the same step. Was it saved? (Others than rank 0 do not know.)"""
+        """Save the state; called by all workers at the same step. Returns on rank 0 whether it was saved."""
         started = time.monotonic()
         self._saved_at = started
         if self._folder is None:
@@ -43,7 +43,7 @@ class CheckpointManager:
         parts = self._in_parts(group, training)
         if group.rank and not parts:
             return False
-        if self._newest == training.step and not parts:  # parts are everybody's: all must do the same
+        if self._newest == training.step and not parts:  # a sharded checkpoint needs all workers
             return True
         state = {**training.state(), "random": [from_bytes(one) for one in drawn]}
         target = self._folder / f"step-{training.step}"
@@ -52,7 +52,7 @@ class CheckpointManager:
             size = self._write(group, target, state, about, parts)
         except GroupBroken:
             raise
-        except BaseException as problem:  # torch's own error for parts is no Exception
+        except BaseException as problem:  # torch's error for shards is not derived from Exception
             if isinstance(problem, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             reason = str(problem).strip().split("\n")[0][:300] or type(problem).__name__
@@ -69,7 +69,7 @@ class CheckpointManager:
         return True
 
     def restore(self, training: Training, early: bool = False) -> bool:
-        """Take the newest checkpoint that is whole. False: not yet, because the script has more to hand over."""
+        """Load the newest checkpoint that is whole. Returns False if the script has not yet handed over all objects."""
         for folder in self._restore:
             try:
                 state = files.load(folder)

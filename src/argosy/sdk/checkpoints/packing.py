@@ -1,6 +1,6 @@
-"""State as bytes: what `state_dict` gives, made plain enough to be read back without running anything.
+"""Converts state to bytes and back, in a form that can be read without executing anything.
 
-Files and messages are only ever read with `torch.load(weights_only=True)`, so whatever goes in is tried first.
+Files and messages are only ever read with `torch.load(weights_only=True)`, so every state is tested when it is set up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOLE = "__argosy_hole__"
 
 
 def plain(state: Any) -> Any:
-    """NumPy's numbers become Python's; everything else stays as it is."""
+    """Convert NumPy numbers to Python numbers; leave everything else as it is."""
     if isinstance(state, np.generic):
         return state.item()
     if type(state) in (list, tuple):
@@ -44,19 +44,19 @@ def from_bytes(data: bytes | io.BytesIO) -> Any:
 
 
 def check_readable(name: str, state: Any) -> None:
-    """Better now than when the job wants to go on."""
+    """Raise an InputError if a state cannot be saved and read back: better now than when the job is restored."""
     try:
         from_bytes(to_bytes(plain(state)))
     except Exception as problem:
         reason = str(problem).split("\n")[0][:200]
         raise InputError(
-            f"the state of {name} can not be saved and read back safely: {reason}",
+            f"the state of {name} cannot be saved and read back safely: {reason}",
             hint="its state_dict may hold tensors, numbers, texts, lists and dictionaries only",
         ) from None
 
 
 def outline(state: Any) -> tuple[Any, list[Tensor]]:
-    """The state with a hole for each large tensor, and these tensors."""
+    """Return the state with a placeholder for each large tensor, and these tensors."""
     large: list[Tensor] = []
 
     def walk(part: Any) -> Any:
@@ -73,14 +73,14 @@ def outline(state: Any) -> tuple[Any, list[Tensor]]:
 
 
 def holes(rest: Any) -> list[Tensor]:
-    """Room for the tensors that an outline leaves out."""
+    """Return empty tensors for the placeholders of an outline."""
     if isinstance(rest, dict) and HOLE in rest:
         return [torch.empty(rest[HOLE], dtype=rest["dtype"])]
     return [tensor for value in _values(rest) for tensor in holes(value)]
 
 
 def filled(rest: Any, large: list[Tensor]) -> Any:
-    """The outline with its holes filled."""
+    """Return the outline with its placeholders replaced by these tensors."""
     left = iter(large)
 
     def walk(part: Any) -> Any:
@@ -92,7 +92,7 @@ def filled(rest: Any, large: list[Tensor]) -> Any:
 
 
 def digest(state: Any) -> int:
-    """63 bits that tell apart what should be equal; made for speed, not against an adversary."""
+    """Return a digest of 63 bits to compare states with; it is fast, and not meant against an adversary."""
     word = 0
     for leaf in _leaves(state):
         for part in _parts(leaf) if isinstance(leaf, Tensor) else (zlib.crc32(repr(leaf).encode()),):
@@ -110,7 +110,7 @@ def _parts(tensor: Tensor) -> list[int]:
 
 
 def _leaves(state: Any) -> Iterator[Any]:
-    """All that is no container, always in the same order."""
+    """Yield everything that is not a container, always in the same order."""
     if isinstance(state, dict | list | tuple):
         for value in _values(state):
             yield from _leaves(value)

@@ -1,6 +1,6 @@
-"""The random numbers of a worker: taken as plain data, and put back.
+"""Captures and restores the states of a worker's random number generators.
 
-What is drawn next must be the same after a suspension as without it, on every rank.
+The next random numbers must be the same after a suspension as without it, on every rank.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def capture() -> dict[str, Any]:
-    """States of torch (GPUs too), NumPy's global generator and Python's, as tensors and plain values."""
+    """Return the states of torch (GPUs too), NumPy's global generator and Python's, as tensors and plain values."""
     name, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 (scripts draw from it)
     version, internal, gauss_next = random.getstate()
     state: dict[str, Any] = {
@@ -27,6 +27,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
+    """Restore what `capture` returned."""
     torch.set_rng_state(state["torch"])
     name, keys, place, has_gauss, gauss = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), place, has_gauss, gauss))  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""Hands the state of training from one worker to all others of its group, and checks that it has arrived.
+"""Sends the state of a training from one worker to all others of its group, and checks that it has arrived.
 
 Small tensors and everything else travel in one message, large tensors each in its own, as they are. Afterwards all
 compare step and digest: a worker that trained on wrong weights in silence would be worse than one that stops.
@@ -17,7 +17,7 @@ from argosy.sdk.group.process_group import Group
 
 
 class TransferError(ArgosyError):
-    """State did not arrive as it was sent."""
+    """A worker received a state that differs from what was sent."""
 
 
 class Stateful(Protocol):
@@ -30,7 +30,7 @@ class Stateful(Protocol):
 
 
 def hand_over(group: Group, source: int, training: Stateful) -> int:
-    """All take the state of `source`. Returns how many bytes of large tensors were sent."""
+    """Give all workers the state of `source`. Returns how many bytes of large tensors were sent."""
     if group.rank == source:
         state = plain(training.state())
         rest, large = outline(state)
@@ -58,7 +58,7 @@ def _compare(group: Group, source: int, training: Stateful) -> None:
 
 
 def _send(group: Group, tensor: Tensor, source: int) -> None:
-    """Through a contiguous view if there is one, else through a copy."""
+    """Broadcast a tensor through a contiguous view if possible, else through a copy."""
     if tensor.is_contiguous() and not tensor.is_cuda:
         group.broadcast(tensor.detach().reshape(-1).view(torch.uint8), source)
         return

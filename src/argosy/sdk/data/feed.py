@@ -1,9 +1,9 @@
-"""Loads what a worker trains on next, through the user's own loader: its collate function, workers, pinned memory.
+"""Loads the batches a worker trains on, through the user's own loader: its collate function, workers, pinned memory.
 
-One loader runs for the whole life of a worker. It looks ahead as far as the user's settings say, on the assumption that
-nothing changes. When something does (a resize, a recovery), what was looked ahead is thrown away; the loader's worker
-processes stay. Samples are loaded with random numbers of their own: augmentations do not depend on which process
-loads them, or on how often, and the training's random numbers are not touched.
+One loader runs for the whole life of a worker. It prefetches as far as the user's settings say, on the assumption that
+nothing changes. When something does (a resize, a recovery), what was prefetched is thrown away; the loader's worker
+processes stay. Samples are loaded with random numbers of their own: augmentations do not depend on which process loads
+them, or on how often, and the random numbers of the training are not touched.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from argosy.sdk.data.seeds import derive, seed_host, untouched
 
 
 class _Wanted(NamedTuple):
-    """One slice of one step. The worker serves all of `slots`, one after the other."""
+    """One slice of one step. The worker takes all of `slots`, one after the other."""
 
     position: Position
     of: int
@@ -29,7 +29,7 @@ class _Wanted(NamedTuple):
 
 
 class Feed:
-    """Batches for one worker: `take` one after the other."""
+    """Provides the batches of one worker; call `take` for one after the other."""
 
     def __init__(self, order: Order, epochs: int | None = None) -> None:
         self.order = order
@@ -38,9 +38,9 @@ class Feed:
         self._batches: Iterator[Any] | None = None
 
     def take(self, position: Position, of: int, slot: int, slots: Sequence[int] = ()) -> Any:
-        """A slice of the step that begins at this position, collated as the user's loader does it.
+        """Return a slice of the step that begins at this position, collated as the user's loader does it.
 
-        `slots` are all the slices of a step that this worker takes, in order, if there are several.
+        `slots` are all slices of a step that this worker takes, in order, if there are several.
         """
         wanted = _Wanted(position, of, slot, tuple(slots) or (slot,))
         with untouched():
@@ -50,14 +50,14 @@ class Feed:
                     self._batches = iter(self._loader)
                 try:
                     batch = next(self._batches)
-                except StopIteration:  # it had looked ahead to the end of the training before things changed
+                except StopIteration:  # it had prefetched to the end of the training before something changed
                     self.close()
                     continue
                 if self._ahead.given.popleft() == wanted:
                     return batch
 
     def close(self) -> None:
-        """End the loader's worker processes; `take` may follow."""
+        """End the loader's worker processes; `take` may be called again."""
         self._batches = None
         self._ahead.given.clear()
 
@@ -70,15 +70,15 @@ def _after(order: Order, wanted: _Wanted) -> _Wanted:
 
 
 class _LookAhead:
-    """What the loader asks for the next indices: goes ahead of training, and can be called back."""
+    """The sampler of our loader: it runs ahead of training, and can be set back."""
 
     def __init__(self, order: Order, epochs: int | None) -> None:
         self._order, self._epochs = order, epochs
         self._next: _Wanted | None = None
-        self.given: deque[_Wanted] = deque()  # asked of the loader, not yet come back from it
+        self.given: deque[_Wanted] = deque()  # requested from the loader, and not yet returned by it
 
     def aim(self, wanted: _Wanted) -> None:
-        """Go on from here, if that is not on the way already."""
+        """Continue from here, unless this slice was requested already."""
         if wanted not in self.given:
             self._next = wanted
 
@@ -97,7 +97,7 @@ class _LookAhead:
 
 
 class _Seeded(Dataset[Any]):
-    """The user's data set; what it is asked for begins with the seed to use."""
+    """The user's data set; each request to it begins with the seed to use."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -119,7 +119,7 @@ class _Seeded(Dataset[Any]):
 
 
 def _rebuilt(loader: DataLoader[Any], ahead: _LookAhead, seed: int) -> DataLoader[Any]:
-    """The user's loader with our indices."""
+    """Return the user's loader with our sampler."""
     settings: dict[str, Any] = {
         name: getattr(loader, name)
         for name in ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")

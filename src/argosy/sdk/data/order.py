@@ -1,8 +1,8 @@
-"""Which samples come when: every sample once per epoch, whatever happens to the workers.
+"""Decides which samples come when: every sample once per epoch, whatever happens to the workers.
 
-The order of an epoch depends on the seed and the number of the epoch alone. Where training is, is a `Position`; the
-samples between two positions are dealt out among however many workers there are at that step. So a resize, a suspension
-or a death changes who loads a sample, never whether it comes.
+The order of an epoch depends only on the seed and the epoch's number. A `Position` says where training is; the samples
+between two positions are divided among however many workers there are at that step. So a resize, a suspension or a
+death changes which worker loads a sample, never whether it is loaded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch.utils.data import (
 from argosy.errors import InputError
 from argosy.sdk.data.seeds import derive, seed_host, untouched
 
-IDLE = -1  # the rank of a worker that there is no part for
+IDLE = -1  # the rank of a worker that gets no part of the batch
 BatchMode = Literal["constant", "scaled"]
 
 
 class Position(NamedTuple):
-    """Where training is: so many samples of this epoch, and so many steps in all, are done."""
+    """Where training is: samples taken of this epoch, and steps done in all."""
 
     epoch: int = 0
     taken: int = 0
@@ -40,11 +40,11 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one worker does in one step."""
+    """The samples of one worker in one step."""
 
     indices: list[Any]  # of the dataset
-    count: int  # how many of them count; 0: it goes along with what is another's, and its gradient has no weight
-    start: int  # place of the first in the order of the epoch
+    count: int  # how many of them count; 0: they are rank 0's, and the gradient has no weight
+    start: int  # position of the first in the order of the epoch
 
 
 class Epoch(NamedTuple):
@@ -58,11 +58,11 @@ class Epoch(NamedTuple):
         return self.ends[-1]
 
     def batch_at(self, taken: int) -> int:
-        """Number of the batch that the next sample belongs to."""
+        """Return the number of the batch that the next sample belongs to."""
         return bisect_right(self.ends, taken)
 
     def bounds(self, batch: int, taken: int) -> tuple[int, int]:
-        """First place and end of a batch; empty behind the last one."""
+        """Return the start and the end of a batch; empty after the last one."""
         if batch >= len(self.ends):
             return self.size, self.size
         return max(taken, self.ends[batch - 1] if batch else 0), self.ends[batch]
@@ -84,7 +84,7 @@ class Order:
         self._known: dict[int, Epoch] = {}
 
     def epoch(self, number: int) -> Epoch:
-        """The order of one epoch; the last two asked for are kept."""
+        """Return the order of one epoch; the last two are cached."""
         if number not in self._known:
             epoch = self._deal(number)
             if not len(epoch.ends):
@@ -98,40 +98,40 @@ class Order:
         return self._known[number]
 
     def size(self, epoch: int) -> int:
-        """Samples that this epoch uses."""
+        """Return how many samples this epoch uses."""
         return self.epoch(epoch).size
 
     def batch(self, position: Position, world: int) -> int:
-        """Samples of the step that begins here, of all workers together."""
+        """Return how many samples all workers together take in the step that begins here."""
         return self._end(position, world) - position.taken
 
     def scale(self, position: Position, world: int) -> float:
-        """The same in batches of the loader."""
+        """Return the same in batches of the loader."""
         return self.batch(position, world) / self.batch_size
 
     @property
     def batch_size(self) -> int:
-        """Samples of a batch of the loader (of its first, where they differ)."""
+        """Return the size of the loader's batches (of the first, if they differ)."""
         return self.epoch(0).ends[0] if self._batch_size is None else self._batch_size
 
     def after(self, position: Position, world: int) -> Position:
-        """Where training is when the step that begins here is done."""
+        """Return the position after the step that begins here."""
         end = self._end(position, world)
         if end >= self.size(position.epoch):
             return Position(position.epoch + 1, 0, position.step + 1)
         return Position(position.epoch, end, position.step + 1)
 
     def share(self, position: Position, world: int, rank: int) -> Share:
-        """What this rank does in the step that begins here. Rank 0 always has something."""
+        """Return this rank's samples in the step that begins here; rank 0 always has some."""
         start, end = self._slice(position, world, rank) if rank != IDLE else (0, 0)
         count = end - start
-        if not count:  # it does what rank 0 does, so that the script's loop runs everywhere, and counts for nothing
+        if not count:  # it repeats rank 0's samples, without weight, so that the script's loop runs on all workers
             start, end = self._slice(position, world, 0)
         chosen = self.epoch(position.epoch).indices[start:end]
         return Share(chosen.tolist() if isinstance(chosen, torch.Tensor) else list(chosen), count, start)
 
     def progress(self, position: Position, epochs: int) -> float:
-        """The share of the training that is done, 0..1."""
+        """Return the share of the training that is done, 0..1."""
         if position.epoch >= epochs:
             return 1.0
         return (position.epoch + position.taken / self.size(position.epoch)) / epochs
@@ -153,15 +153,15 @@ class Order:
 
 
 def _dealer(loader: DataLoader[Any], seed: int) -> Callable[[int], Epoch]:
-    """The function from an epoch's number to its order."""
+    """Return the function from an epoch's number to its order."""
     if isinstance(loader.dataset, IterableDataset):
         raise InputError(
-            "the loader's data set is iterable: nobody knows which samples it will give, so none can be dealt out",
+            "the loader's data set is iterable, so its samples cannot be divided among workers",
             hint="use a data set with __len__ and __getitem__, or iterate over your loader without job.batches",
         )
     if type(loader).__iter__ is not DataLoader.__iter__:
         raise InputError(
-            f"{type(loader).__name__} iterates in its own way, so its samples can not be dealt out among workers",
+            f"{type(loader).__name__} has an __iter__ of its own, so its samples cannot be divided among workers",
             hint="give job.batches a plain torch.utils.data.DataLoader",
         )
     batches = loader.batch_sampler
@@ -190,14 +190,14 @@ def _indices(sampler: Any, seed: int, epoch: int) -> Any:
     if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source):
         generator = torch.Generator().manual_seed(derive(seed, "order", epoch))
         return torch.randperm(sampler.num_samples, generator=generator)
-    if isinstance(sampler, DistributedSampler):  # it would deal them out a second time: only its order is wanted
+    if isinstance(sampler, DistributedSampler):  # it would divide them a second time: only its order is wanted
         everything: Any = sampler.dataset
         return _indices((RandomSampler if sampler.shuffle else SequentialSampler)(everything), seed, epoch)
     return _drawn(sampler, seed, epoch)
 
 
 def _drawn(sampler: Any, seed: int, epoch: int) -> list[Any]:
-    """What the user's own sampler gives, with its dice thrown in the same way everywhere."""
+    """Return what the user's own sampler yields, seeded alike on all workers."""
     number = derive(seed, "order", epoch)
     inner = [sampler]
     while isinstance(getattr(inner[-1], "sampler", None), Sampler):
@@ -218,7 +218,7 @@ def _drawn(sampler: Any, seed: int, epoch: int) -> list[Any]:
 
 
 def _of_batches(batches: list[list[Any]]) -> Epoch:
-    """An epoch from batches that a sampler of the user's has put together; they may differ in length."""
+    """Return an epoch made of the batches of the user's own sampler; they may differ in length."""
     indices = [index for batch in batches for index in batch]
     ends = [0]
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Random numbers that depend on where training is, and on nothing that happened to the job before.
+"""Derives seeds that depend only on where training is, not on what happened to the job before.
 
-A number is derived from the job's seed, a name and a few integers, always in the same way; so a worker that has just
-started draws what any other would have drawn in its place.
+A seed is derived from the job's seed, a name and a few integers, always in the same way; so a worker that has just
+started draws the same random numbers as any other would have drawn in its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 
 def derive(seed: int, name: str, *numbers: int) -> int:
-    """A number of 63 bits from all of these."""
+    """Derive a number of 63 bits from all of these."""
     data = struct.pack(f"<{len(numbers) + 1}q", seed, *numbers) + name.encode()
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
 
@@ -32,7 +32,7 @@ def seed_all(number: int) -> None:
 
 @cache
 def _has_devices() -> bool:
-    """Of any kind. Where there are none, torch would note for each, at every call, from where it was to be seeded."""
+    """Return whether there is any accelerator. Without one, torch would record a stack trace at every seeding."""
     kinds = (torch.cuda, torch.xpu, torch.mtia, torch.backends.mps)
     return any(kind.is_available() for kind in kinds)
 
@@ -46,7 +46,7 @@ def seed_host(number: int) -> None:
 
 @contextmanager
 def untouched() -> Iterator[None]:
-    """Whatever is drawn or seeded inside (but for GPUs) does not show outside."""
+    """Restore the states of all generators (except GPUs') after the block."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield

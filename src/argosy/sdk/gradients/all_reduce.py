@@ -1,7 +1,7 @@
-"""The default way to combine gradients: one flat all-reduce, weighted by how many samples each worker had.
+"""Combines gradients in the default mode: one flat all-reduce, weighted by how many samples each worker had.
 
-In front of the gradients travels a header: votes (who has seen which plan, who wants to suspend), sample counts, and
-which parameters have a gradient at all. So agreeing costs no message of its own, and all act after the same step.
+A header is sent in front of the gradients: votes (who has which plan, who wants to suspend), sample counts, and which
+parameters have a gradient at all. So agreement costs no message of its own, and all workers act after the same step.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from argosy.sdk.group.process_group import Group
 
 
 class Rider(Protocol):
-    """Something that is measured on gradients, and travels with them."""
+    """Something that is measured on gradients, and summed together with them."""
 
     size: int
 
     def fill(self, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
-        """What this worker adds to the sums, from its own gradients: float64[size]."""
+        """Return what this worker adds to the sums, from its own gradients: float64[size]."""
 
     def take(self, summed: Tensor, gradients: Sequence[Tensor | None], samples: int, world: int) -> None:
-        """The sums over all workers, the mean gradients, and the samples of all workers together."""
+        """Take the sums over all workers, the mean gradients, and the number of samples of all workers."""
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What is known now, for reports."""
+        """Return the current values, for reports."""
 
     def state(self) -> dict[str, Any]:
-        """What newcomers must know, equal on all workers."""
+        """Return what newcomers need; it is equal on all workers."""
 
-    def load(self, state: dict[str, Any]) -> None: ...
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
 
 
 class FlatReducer:
-    """Every worker has one slice of the global batch; the mean over all samples is everybody's gradient."""
+    """Gives every worker one slice of the global batch, and the mean gradient over all samples."""
 
     def __init__(self) -> None:
         self.riders: list[Rider] = []
@@ -58,7 +59,7 @@ class FlatReducer:
         return [self._group.rank], self._group.world
 
     def begin(self, piece: Piece, step: int) -> None:
-        """Nothing: the script works on its slice as it would alone."""
+        """Do nothing: the script works on its slice as it would alone."""
 
     def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -89,7 +90,7 @@ class FlatReducer:
             rider.load(saved)
 
     def _buffers_for(self, trained: Sequence[Parameter], header: int) -> _Buffers:
-        """The same ones again, unless something was frozen or the group has changed."""
+        """Return the buffers, made anew if parameters were frozen or the group has changed."""
         if self._buffers is None or not self._buffers.fit(trained, header):
             self._buffers = _Buffers(trained, header)
         return self._buffers
@@ -98,14 +99,14 @@ class FlatReducer:
 def _checked(parameter: Parameter) -> Tensor | None:
     if parameter.grad is not None and parameter.grad.is_sparse:
         raise InputError(
-            "a gradient is sparse, and workers can not be joined that way",
+            "a gradient is sparse, and sparse gradients cannot be combined",
             hint="make the embedding with sparse=False",
         )
     return parameter.grad
 
 
 class _Buffers:
-    """One flat buffer for each type of gradient, with a view for each parameter; half precision is summed in single."""
+    """One flat buffer for each type of gradient, with a view per parameter; half precision is summed in single."""
 
     def __init__(self, parameters: Sequence[Parameter], header: int) -> None:
         self._parameters, self._header = list(parameters), header
@@ -132,16 +133,16 @@ class _Buffers:
 
     @torch.no_grad()
     def sum(self, group: Group, header: Tensor, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
-        """Add up gradients times samples, and the header: it rides in front of a buffer that is sent anyway."""
+        """Sum gradients times samples, and the header, which is sent in front of one of the buffers."""
         there = [(view, _real(one)) for view, one in zip(self._views, gradients) if one is not None and samples]
-        if len(there) < len(self._views):  # also what a stand-in found: it may be infinite, and must not count
+        if len(there) < len(self._views):  # a stand-in's gradient too: it may be infinite, and must not count
             for flat in self._gradients:
                 flat.zero_()
         if there:
             torch._foreach_copy_([view for view, _ in there], [one for _, one in there])
         for flat in self._gradients:
             flat.mul_(samples)
-        self._front.copy_(header[: len(self._front)])  # counts are whole in float32 up to 2**24
+        self._front.copy_(header[: len(self._front)])  # counts are exact in float32 up to 2**24
         for flat in self._flats.values():
             group.all_reduce(flat)
         if not self._rides:
@@ -151,7 +152,7 @@ class _Buffers:
 
     @torch.no_grad()
     def spread(self, total: int, present: Sequence[float]) -> None:
-        """The sums become means, and every parameter's gradient; one that nobody had stays none."""
+        """Turn sums into means and write them to the parameters' gradients; one that no worker had stays None."""
         for flat in self._gradients:
             flat.div_(total)
         targets, sources = [], []

@@ -1,8 +1,8 @@
-"""The buffers of a network (such as batch-norm's statistics), one set for each virtual rank.
+"""Keeps the buffers of a network (such as batch-norm's statistics), one set for each virtual rank.
 
-Every worker knows all sets after every step, so nobody takes anything away when it goes. Only buffers that training
-changes are kept apart and exchanged: which ones, is found out by looking. Between steps the network holds the set of
-virtual rank 0; that is what is evaluated and saved.
+Every worker has all sets after every step, so nothing is lost when a worker leaves. Only buffers that training changes
+are kept apart and exchanged; which ones they are is found by observation. Between steps the network holds the set of
+virtual rank 0, which is what is evaluated and saved.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-ALIGNED = 16  # every buffer begins at a multiple of so many bytes
+ALIGNED = 16  # bytes: every buffer begins at a multiple of this
 
 Place = tuple[Module, str]  # a module and the name of its buffer
 
 
 def places_of(modules: Sequence[Module]) -> list[Place]:
-    """Where the buffers of these modules are, each once."""
+    """Return where the buffers of these modules are, each once."""
     found: dict[int, Place] = {}
     for top in modules:
         for module in top.modules():
@@ -32,14 +32,15 @@ def places_of(modules: Sequence[Module]) -> list[Place]:
 class VirtualBuffers:
     """One set of changing buffers for each virtual rank, as rows of bytes.
 
-    `kept` is what training stands on; `fresh` is what the virtual ranks of this worker have made of it in this step.
+    `kept` holds the values after the last step; `fresh` those that this worker's virtual ranks computed in this step.
     """
 
     def __init__(self, places: Sequence[Place], virtual: int, changing: Sequence[int] = ()) -> None:
         self._places = list(places)
         self.virtual, self.changing = virtual, sorted(changing)
         self._base = [self._now(number).clone() for number in range(len(places))]
-        self._found: dict[tuple[int, int], Tensor] = {}  # (virtual rank, buffer): changed, and nobody knew that it does
+        # by (virtual rank, buffer): new values of buffers that were not known to change
+        self._found: dict[tuple[int, int], Tensor] = {}
         self._unchanging = sorted(set(range(len(places))) - set(changing))
         spans, end = [], 0
         for number in self.changing:
@@ -58,11 +59,11 @@ class VirtualBuffers:
         return self._base[0].device if self._base else torch.device("cpu")
 
     def enter(self, rank: int) -> None:
-        """The network holds this virtual rank's set."""
+        """Copy this virtual rank's set into the network."""
         _copy([self._now(number) for number in self.changing], self._kept[rank])
 
     def leave(self, rank: int) -> None:
-        """A virtual rank is done with its part of the step."""
+        """Take the buffers over from the network after a virtual rank has done its part of the step."""
         _copy(self._fresh[rank], [self._now(number) for number in self.changing])
         for number in self._unchanging:
             if not torch.equal(self._now(number), self._base[number]):
@@ -70,27 +71,27 @@ class VirtualBuffers:
                 self._now(number).copy_(self._base[number])
 
     def look_again(self) -> None:
-        """The script may have loaded weights: what does not change, is as it is now."""
+        """Take the unchanging buffers as they are now: the script may have loaded weights."""
         for number in self._unchanging:
             self._base[number] = self._now(number).clone()
 
     def put_back(self) -> None:
-        """What is not known to change is as it was before the step."""
+        """Reset the buffers that are not known to change to their values before the step."""
         for number in self._unchanging:
             self._now(number).copy_(self._base[number])
 
     def forget(self) -> None:
-        """The step will be done again."""
+        """Forget what was observed in a step that will be done again."""
         self._found = {}
 
     def changed(self) -> Tensor:
-        """One byte for each buffer: whether it was seen to change."""
+        """Return one byte for each buffer: whether it was seen to change."""
         seen = torch.zeros(len(self._places), dtype=torch.uint8)
         seen[[*self.changing, *(number for _, number in self._found)]] = 1
         return seen.to(self.device)
 
     def grown(self, changing: Sequence[int]) -> VirtualBuffers:
-        """The same with more of the buffers kept apart."""
+        """Return the same sets with more of the buffers kept apart."""
         more = VirtualBuffers(self._places, self.virtual, changing)
         more._base = [one.clone() for one in self._base]
         for rank in range(self.virtual):
@@ -105,7 +106,7 @@ class VirtualBuffers:
         return more
 
     def _now(self, number: int) -> Tensor:
-        module, name = self._places[number]  # looked up each time: a module may put another tensor there
+        module, name = self._places[number]  # looked up each time: a module may replace the tensor
         buffer = module._buffers[name]
         assert buffer is not None
         return buffer

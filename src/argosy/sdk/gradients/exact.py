@@ -1,12 +1,12 @@
-"""Exact mode: weights that do not depend, to the last bit, on what happened to the job.
+"""Exact mode: final weights that do not depend, to the last bit, on what happened to the job.
 
-Training is cut into a fixed number of *virtual ranks*, which are mapped onto whatever workers there are; workers beyond
-that number go along without weight. Each virtual rank has its own slice of the batch, its own random numbers (drawn
-from the seed, the step and its number alone) and its own batch-norm statistics. Gradients are added up in a fixed
-order. Every worker computes with one thread and deterministic algorithms.
+Training is divided among a fixed number of *virtual ranks*, which are mapped onto whatever workers there are; workers
+beyond that number take part without weight. Each virtual rank has its own slice of the batch, its own random numbers
+(derived from the seed, the step and its number alone) and its own batch-norm statistics. Gradients are added up in a
+fixed order. Every worker computes with one thread and deterministic algorithms.
 
 The script's loop runs once for each virtual rank of the worker; the optimizer acts after the last. What the script does
-for itself at every step (an average of weights, say) belongs behind a check that the step was taken.
+by itself at every step (averaging weights, say) should be done only if `job.stepped` says that the step was taken.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ MOST = 1024
 
 
 def prepare() -> None:
-    """Make this process compute the same bits every time. Before the first use of a GPU."""
+    """Make this process compute the same bits every time; to be called before the first use of a GPU."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it only costs time
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # filling only costs time
 
 
 class ExactCombiner:
-    """The gradients of a step from its virtual ranks."""
+    """Combines the gradients of a step from its virtual ranks."""
 
     def __init__(self, virtual: int = 4, seed: int = 0) -> None:
         if not 1 <= virtual <= MOST:
-            raise InputError(f"virtual={virtual} is no number of virtual ranks", hint=f"use 1 to {MOST}, such as 4")
+            what = f"virtual={virtual} is not a valid number of virtual ranks"
+            raise InputError(what, hint=f"use 1 to {MOST}, such as 4")
         self.virtual, self.seed = virtual, seed
         self._group = Group(None, 0, 1)
-        self._begun = False  # the script is within a step, or was when it failed
-        self._done: list[int] = []  # my virtual ranks that are through with this step
-        self.riders: list[Rider] = []  # to be there before `bind`
+        self._begun = False  # whether the script is within a step, or was when it failed
+        self._done: list[int] = []  # virtual ranks of this worker that have done this step
+        self.riders: list[Rider] = []  # to be added before `bind`
         self.bind((), ())
 
     def bind(self, modules: Sequence[Module], parameters: Sequence[Parameter]) -> None:
@@ -79,8 +80,8 @@ class ExactCombiner:
             self._restart()
         elif list(mine[: mine.index(piece.slot)]) != self._done:
             raise InputError(
-                "a turn of the loop made no gradients, which exact mode can not make up for",
-                hint="call backward() once in every turn of the loop over job.batches, or leave out exact=True",
+                "an iteration of the loop made no gradients, which exact mode cannot make up for",
+                hint="call backward() once in every iteration over job.batches, or leave out exact=True",
             )
         self._begun = True
         self._buffers.enter(max(piece.slot, 0))
@@ -89,7 +90,7 @@ class ExactCombiner:
     def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
         if piece.slot in self._done:
             raise InputError(
-                "exact mode takes one backward() in each turn of the loop",
+                "exact mode takes one backward() in each iteration of the loop",
                 hint="add the losses up and call backward() once, or leave out exact=True",
             )
         self._done.append(piece.slot)
@@ -105,7 +106,7 @@ class ExactCombiner:
         return everybodys_votes
 
     def state(self) -> dict[str, Any]:
-        """To be loaded after the network's own state."""
+        """Return the state, which must be loaded after the network's own."""
         return {
             "virtual": self.virtual,
             "changing": list(self._buffers.changing),
@@ -130,38 +131,38 @@ class ExactCombiner:
         return tuple(block(self.virtual, self._group.world, self._group.rank))
 
     def _lay_out(self, trained: list[Parameter]) -> None:
-        """Where the gradient of each parameter lies in the vectors that are added up."""
+        """Lay out where the gradient of each parameter lies in the vectors that are added up."""
         self._trained = trained
         kinds = {parameter.dtype for parameter in trained}
         if any(kind.is_complex for kind in kinds):
-            raise InputError("exact mode can not add up complex gradients", hint="leave out exact=True")
+            raise InputError("exact mode cannot add up complex gradients", hint="leave out exact=True")
         ends = list(accumulate(parameter.numel() for parameter in trained))
         self._bounds = list(zip([0, *ends], ends))
         self._end = ends[-1] if ends else 0
-        # behind the gradients: for each parameter how many virtual ranks have one; the number of samples; the riders'
+        # after the gradients: for each parameter how many virtual ranks have one, the number of samples, riders' data
         self._tail = [len(trained), 1, *(rider.size for rider in self.riders)]
         dtype = torch.float64 if torch.float64 in kinds else torch.float32
         device = trained[0].device if trained else torch.device("cpu")
         self._sum = FixedSum(self._end + sum(self._tail), self.virtual, dtype, device)
-        self._windows: dict[int, list[Tensor]] = {}  # into vectors that are used again and again, by their addresses
+        self._windows: dict[int, list[Tensor]] = {}  # views into vectors that are reused, by address
 
     def _restart(self) -> None:
         self._done = []
         self._sum.clear()
         self._buffers.forget()
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
-        if [id(one) for one in trained] != [id(one) for one in self._trained]:  # something was frozen or unfrozen
+        if [id(one) for one in trained] != [id(one) for one in self._trained]:  # parameters were frozen or unfrozen
             self._lay_out(trained)
 
     def _vector(self, samples: int) -> Tensor:
-        """The gradients of one virtual rank, weighted with its samples."""
+        """Return the gradients of one virtual rank, weighted with its samples."""
         vector = self._sum.vector()
         if not samples:
             return vector.zero_()
         gradients = [parameter.grad for parameter in self._trained]
         there = [gradient.detach() for gradient in gradients if gradient is not None]
         if any(gradient.is_sparse for gradient in there):
-            raise InputError("exact mode can not add up sparse gradients", hint="use sparse=False in embeddings")
+            raise InputError("exact mode cannot add up sparse gradients", hint="use sparse=False in embeddings")
         windows, flat = self._windows_into(vector), vector[: self._end]
         present, count, *riding = torch.split(vector[self._end :], self._tail)
         present.fill_(1)
@@ -178,7 +179,7 @@ class ExactCombiner:
         return vector
 
     def _windows_into(self, vector: Tensor) -> list[Tensor]:
-        """Where in it the gradient of each parameter lies."""
+        """Return views of the vector, one for the gradient of each parameter."""
         found = self._windows.get(vector.data_ptr())
         if found is None:
             bounds = zip(self._trained, self._bounds)
@@ -187,7 +188,7 @@ class ExactCombiner:
         return found
 
     def _exchange(self, votes: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of all gradients and of all votes; from here on everybody has everybody's buffers."""
+        """Return the sums of all gradients and votes; afterwards every worker has all sets of buffers."""
         buffers = self._buffers
         head = torch.cat([votes.view(torch.uint8).to(buffers.device), buffers.changed()])
         total, rows = self._sum.total(self._group, torch.cat([head, self._payload(buffers)]))
@@ -206,7 +207,7 @@ class ExactCombiner:
         return total, torch.stack(everybodys).sum(0)
 
     def _payload(self, buffers: VirtualBuffers) -> Tensor:
-        """What my virtual ranks have made of their buffers; as long for every worker."""
+        """Return the new buffers of this worker's virtual ranks, padded to the same length on every worker."""
         mine = self._mine()
         sent = buffers.fresh.new_zeros(-(-self.virtual // self._group.world), buffers.fresh.shape[1])
         if mine:

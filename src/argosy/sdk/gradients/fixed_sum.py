@@ -1,9 +1,9 @@
-"""Adds up vectors of virtual ranks so that the bits of the sum do not depend on who holds which.
+"""Adds up vectors of virtual ranks so that the bits of the sum do not depend on which worker holds which rank.
 
 Floating-point sums depend on their order, so the order is fixed: a binary tree over the virtual ranks. A worker adds up
-whatever whole branches it holds. Small vectors are then sent to everybody, who all add up the rest of the tree. Large
-ones are cut into one piece for each worker: everybody sends everybody its branches of that one's piece, each adds up
-its piece, and the finished pieces go to all. That is less to send, but takes two messages and not one.
+whatever complete branches it holds. Small vectors are then sent to all workers, and each adds up the rest of the tree.
+Large ones are cut into one piece for each worker: an all-to-all sends each worker its piece of every branch, each adds
+up its piece, and an all-gather distributes the finished pieces. That sends less, but takes two messages instead of one.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from torch import Tensor
 
 from argosy.sdk.group.process_group import Group
 
-SMALL = 8 << 20  # bytes that everybody may receive in one message
+SMALL = 8 << 20  # bytes that a worker may receive in one message
 
-Branch = tuple[int, int]  # the virtual ranks from, and up to without
+Branch = tuple[int, int]  # the first virtual rank, and the one after the last
 
 
 def block(virtual: int, world: int, rank: int) -> range:
-    """The virtual ranks of one worker: neighbours, as evenly as can be; none for workers there is nothing left for."""
+    """Return the virtual ranks of one worker: consecutive, and distributed as evenly as possible; perhaps none."""
     each, more = divmod(virtual, world)
     start = rank * each + min(rank, more)
     return range(start, start + each + (rank < more))
 
 
 def parting(branch: Branch) -> int:
-    """Where a branch of the tree parts in two: its left side is the largest power of two that leaves a right side."""
+    """Return where a branch splits in two: the left side is the largest power of two that leaves a right side."""
     low, high = branch
     return int(low + (1 << ((high - low - 1).bit_length() - 1)))
 
 
 @cache
 def branches(virtual: int, mine: range) -> tuple[Branch, ...]:
-    """The largest branches of the tree that lie within these virtual ranks."""
+    """Return the largest branches of the tree that lie within these virtual ranks."""
 
     def within(branch: Branch) -> list[Branch]:
         low, high = branch
@@ -50,13 +50,13 @@ def branches(virtual: int, mine: range) -> tuple[Branch, ...]:
 
 
 class FixedSum:
-    """Sums of vectors of one length, of as many virtual ranks as there are."""
+    """Sums vectors of one length over all virtual ranks."""
 
     def __init__(self, length: int, virtual: int, dtype: torch.dtype, device: torch.device) -> None:
         self.length, self.virtual, self.small = length, virtual, SMALL
         self._dtype, self._device = dtype, device
-        self._held: list[tuple[Branch, Tensor]] = []  # what this worker has added up so far
-        self._spare: list[Tensor] = []  # vectors to be used again: new memory would cost more than the sums
+        self._held: list[tuple[Branch, Tensor]] = []  # branches that this worker has added up so far
+        self._spare: list[Tensor] = []  # vectors to be reused: new memory would cost more than the sums
 
     def clear(self) -> None:
         """Forget what was added."""
@@ -64,11 +64,11 @@ class FixedSum:
         self._held = []
 
     def vector(self) -> Tensor:
-        """A vector for the next virtual rank, to be overwritten and handed to `add`."""
+        """Return a vector for the next virtual rank, to be overwritten and given to `add`."""
         return self._spare.pop() if self._spare else self._empty(self.length)
 
     def add(self, rank: int, vector: Tensor) -> None:
-        """The next virtual rank of this worker, in order."""
+        """Add the vector of this worker's next virtual rank; ranks must come in order."""
         branch = (rank, rank + 1)
         while self._held and self._part_of_one(self._held[-1][0], branch):
             (low, _), left = self._held.pop()
@@ -77,9 +77,9 @@ class FixedSum:
         self._held.append((branch, vector))
 
     def total(self, group: Group, extra: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The sum over all virtual ranks, on every worker, and everybody's `extra` bytes (equally many) by rank.
+        """Return the sum over all virtual ranks, and the `extra` bytes of every worker (equally many) by rank.
 
-        The sum may be changed at will until the next `add`.
+        All workers get the same. The caller may change the sum until the next `add`.
         """
         if group.world == 1:
             total = self._held[0][1]
@@ -106,7 +106,7 @@ class FixedSum:
         return torch.empty(length, dtype=self._dtype, device=self._device)
 
     def _everybodys(self, group: Group, counts: list[int], extra: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Every branch there is, in order, and everybody's extra bytes: one message for all."""
+        """Exchange all branches, in order, and all workers' extra bytes in one message."""
         size = self.length * self._dtype.itemsize
         sent = torch.zeros(max(counts) * size + extra.numel(), dtype=torch.uint8, device=self._device)
         for number, (_, vector) in enumerate(self._held):
@@ -121,7 +121,7 @@ class FixedSum:
         return parts, [row[max(counts) * size :] for row in rows]
 
     def _exchanged(self, group: Group, counts: list[int]) -> list[Tensor]:
-        """My piece of every branch there is, in order."""
+        """Return this worker's piece of every branch, in order."""
         size = -(-self.length // group.world)
         sent = self._empty(group.world * len(self._held) * size)
         for rank, parts in enumerate(sent.view(group.world, len(self._held), size)):
@@ -135,7 +135,7 @@ class FixedSum:
         return list(received.view(-1, size))
 
     def _gathered(self, group: Group, piece: Tensor, extra: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """All pieces put together, and everybody's extra bytes: one message for both."""
+        """Return the whole sum and all workers' extra bytes, exchanged in one message."""
         rows = group.all_gather(torch.cat([piece.view(torch.uint8), extra]))
         end = piece.numel() * piece.element_size()
         whole = torch.cat([row[:end] for row in rows]).view(piece.dtype)[: self.length]

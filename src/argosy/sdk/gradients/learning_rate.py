@@ -1,4 +1,4 @@
-"""The learning rate when the batch grows with the number of workers.
+"""Scales the learning rate when the batch grows with the number of workers.
 
 The script and its schedulers keep the rate of one batch; it is multiplied only while the optimizer acts.
 """
@@ -18,9 +18,9 @@ RULES = ("linear", "sqrt", "adascale", "none")
 
 
 class Rule:
-    """A factor for the learning rate.
+    """A rule for the factor of the learning rate.
 
-    `linear`: as many times the rate as the batch (for SGD). `sqrt`: its square root (for Adam and its kin). `adascale`:
+    `linear`: the factor of the batch (for SGD). `sqrt`: its square root (for Adam and similar optimizers). `adascale`:
     AdaScale's gain, between 1 and linear, from the measured noise scale; 1 until that is known. `none`: always 1.
     """
 
@@ -30,7 +30,7 @@ class Rule:
         self.name = name
 
     def factor(self, scale: float, noise: float | None = None, batch: float = 1.0) -> float:
-        """For a step of `scale` times the loader's batch (`batch` samples) under this noise scale, in samples."""
+        """Return the factor for a step of `scale` times the loader's `batch` samples; `noise` is in samples."""
         if self.name == "linear":
             return scale
         if self.name == "sqrt":
@@ -42,7 +42,7 @@ class Rule:
 
 @contextmanager
 def scaled(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
-    """The optimizer's rates are multiplied inside, and exactly what they were outside."""
+    """Multiply the optimizer's rates inside the block; afterwards they are exactly what they were."""
     groups: list[dict[str, Any]] = optimizer.param_groups if factor != 1.0 else []
     before = [group["lr"].clone() if isinstance(group["lr"], torch.Tensor) else group["lr"] for group in groups]
     _set(groups, [rate * factor for rate in before])
@@ -55,6 +55,6 @@ def scaled(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
 def _set(groups: list[dict[str, Any]], rates: list[Any]) -> None:
     for group, rate in zip(groups, rates):
         if isinstance(rate, torch.Tensor):
-            group["lr"].copy_(rate)  # the same tensor: compiled optimizers hold on to it
+            group["lr"].copy_(rate)  # the same tensor, because compiled optimizers keep a reference to it
         else:
             group["lr"] = rate

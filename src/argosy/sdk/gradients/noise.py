@@ -1,4 +1,4 @@
-"""The gradient noise scale: how many samples a step can use before more of them stop helping.
+"""Measures the gradient noise scale: how many samples a step can use before more of them stop helping.
 
 Each worker's gradient is a mean over its own samples; the mean over all samples varies less. From the two, the variance
 of a single sample's gradient and the squared length of the true gradient follow, without bias; their ratio is the noise
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-DECAY = 0.99  # of what was seen before, for each new measurement
-ENOUGH = 5  # measurements before anything is told
-ALONE_EVERY = 4  # a worker that is alone looks at two steps out of so many: it must copy a gradient each time
+DECAY = 0.99  # weight of earlier measurements for each new one
+ENOUGH = 5  # measurements before a value is reported
+ALONE_EVERY = 4  # a single worker measures two steps out of so many, because it must copy a gradient each time
 
 
 class NoiseScale:
-    """Measured on gradients as they are combined (a `Rider`)."""
+    """Measures gradients as they are combined; it is a `Rider`."""
 
     size = 2
 
@@ -31,7 +31,7 @@ class NoiseScale:
 
     @property
     def value(self) -> float | None:
-        """φ in samples; None until it is known."""
+        """Return φ in samples; None until it is known."""
         if self.square.count < ENOUGH or self.square.mean <= 0.0:
             return None
         return max(self.variance.mean, 0.0) / self.square.mean
@@ -42,13 +42,13 @@ class NoiseScale:
         return {} if value is None else {"noise_scale": value}
 
     def fill(self, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
-        """Samples times the squared length of this worker's gradient, and whether it has samples at all."""
+        """Return samples times the squared length of this worker's gradient, and 1 if it has samples."""
         if not samples:
             return torch.zeros(2, dtype=torch.float64)
         return torch.tensor([samples * _square(gradients), 1.0], dtype=torch.float64)
 
     def take(self, summed: Tensor, gradients: Sequence[Tensor | None], samples: int, world: int) -> None:
-        """What all workers have filled in, and the gradient of all samples together."""
+        """Take the sum of what all workers have filled in, and the gradient over all samples."""
         weighted, workers = summed.tolist()
         if workers > 1.5:
             self._before = None
@@ -65,7 +65,7 @@ class NoiseScale:
         self.square.load(state["square"])
 
     def observe(self, weighted: float, whole: float, samples: int, parts: int) -> None:
-        """From Σ nᵢ·|gᵢ|² over the parts of a batch, and |g|² of the whole of it."""
+        """Add a measurement from Σ nᵢ·|gᵢ|² over the parts of a batch, and |g|² of the whole batch."""
         variance = samples * (weighted / samples - whole) / (parts - 1)
         self.variance.add(variance)
         self.square.add(whole - variance / samples)
@@ -88,7 +88,7 @@ class NoiseScale:
 
 
 class _Average:
-    """Of late values, with weights that fade; unbiased from the first value on."""
+    """An exponentially weighted mean, unbiased from the first value on."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,7 +1,7 @@
-"""A worker's place among others: joining a plan, switching to the next, finding together after a loss, leaving.
+"""A worker's membership in plans: joining, switching to the next plan, recovering after a loss, leaving.
 
-All of it happens between two steps of the training. Whoever is in a group has the same state; newcomers get it from the
-member that has done the most steps, and the first worker of a run from a checkpoint.
+All of it happens between two steps of the training. All members of a group have the same state; newcomers get it from
+the member that has done the most steps, and the first worker of a run from a checkpoint.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from argosy.sdk.offload import Offload
 from argosy.sdk.settings import Settings
 from argosy.sdk.training import Training
 
-HEAR_S = 2.0  # what one worker has heard from the supervisor, all will soon
-LAST_PLAN_S = 3.0  # a survivor that must suspend waits so long for the others to find together
+HEAR_S = 2.0  # a message of the supervisor that has reached one worker reaches all within this time
+LAST_PLAN_S = 3.0  # a survivor that must suspend waits so long for the others to recover
 
 
 class Leave(SystemExit):
-    """This worker's part is over, in order: the process ends with code 0."""
+    """This worker leaves in order: its process ends with code 0."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -47,17 +47,17 @@ class Membership:
         self.worker = control.worker if control else 0
         self.plan = Plan(0, (self.worker,))
         self.joined = False
-        self.gap_s: float | None = None  # how long training stood still for the plan that nobody has made a step in yet
+        self.gap_s: float | None = None  # how long training stood still for the newest plan; None once it was reported
         self.resized: list[Callable[[], None]] = []
         self._seed = settings.seed
         self._has_state = False
         self._restored = False
-        self._tried = 0  # the newest plan that was tried
-        self._rested = 0  # the newest rest that was taken, or over before it was
+        self._tried = 0  # version of the newest plan that was tried
+        self._rested = 0  # number of the newest pause that was taken, or was over before
 
     @property
     def lost_somebody(self) -> bool:
-        """The supervisor says so; the group may not have noticed yet."""
+        """Return whether the supervisor says that a member is lost; the group may not have noticed yet."""
         return self.control is not None and self.control.recovering(self.plan.version)
 
     def tell(self, op: str, **fields: Any) -> None:
@@ -66,7 +66,7 @@ class Membership:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While inside, the worker waits for others and is not busy."""
+        """Report the worker as waiting for others, not busy, while inside the block."""
         if self.control is None:
             yield
             return
@@ -77,14 +77,14 @@ class Membership:
             self.control.busy = True
 
     def restore(self, early: bool = False) -> None:
-        """The first worker of a run reads the checkpoint, as early as all of the script's objects are known."""
+        """Read the checkpoint, on the first worker of a run, as soon as all of the script's objects are known."""
         if not self._restored:
             self._restored = self.checkpoints.restore(self.training, early)
 
     # -- coming
 
     def join(self) -> None:
-        """Before the first batch: become a member, and get the state of the training."""
+        """Become a member before the first batch, and get the state of the training."""
         if self.joined:
             return
         if self.control is None:
@@ -96,11 +96,11 @@ class Membership:
         self.joined = True
 
     def switch(self, control: Control, version: int) -> bool:
-        """Everybody of the group has agreed on this plan. False: it can not be, and the newest is to be taken up."""
+        """Switch to a plan that all members agreed on. Returns False if that failed: then `settle` must follow."""
         started = time.monotonic()
-        while version not in control.plans:  # somebody else has heard of it before us
+        while version not in control.plans:  # another worker has received it before us
             if control.lost:
-                return True  # and what the supervisor wanted is lost with it
+                return True  # the supervisor is gone, and the plan with it
             control.wait(lambda: version in control.plans, 1.0)
         plan = control.plans[version]
         self._tried = version
@@ -122,7 +122,7 @@ class Membership:
         return True
 
     def settle(self) -> None:
-        """Take part in the newest plan, whatever it is."""
+        """Join the newest plan, whatever it is."""
         started = time.monotonic()
         while True:
             plan = self._next_plan()
@@ -143,36 +143,36 @@ class Membership:
                 self.broke(problem)
 
     def rest(self) -> None:
-        """Everybody of the group has agreed to let another job have its turn. Returns when it is ours again."""
+        """Make room for another job's turn, as all members agreed. Returns when it is our turn again."""
         control = self.control
         if control is None:
             return
         with self.waiting():
-            # others may have heard of it before us
+            # others may have received the request before us
             control.wait(lambda: control.newest_rest > self._rested or control.suspending, HEAR_S)
             rest = self._offload_until_turn(control)
         if control.suspending:
-            self.suspend()  # from host memory: there may be no room elsewhere
+            self.suspend()  # from host memory: the device may be full
         if rest is not None:
             rest.end()
 
     def broke(self, problem: GroupBroken) -> None:
-        """The group is of no use any more."""
+        """Give up a broken group and report it."""
         self.group.abandon()
         if self.control is None:
             raise problem
-        if not self.lost_somebody:  # the supervisor knows
+        if not self.lost_somebody:  # otherwise the supervisor knows already
             self.tell("broken", version=self.plan.version, step=self.training.step, error=str(problem)[:500])
 
     def _gather_by_torchrun(self) -> None:
-        """No supervisor: alone, or in the fixed group that torchrun has made."""
+        """Train without a supervisor: alone, or in the fixed group that torchrun has made."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             store, rank, world = next(iter(dist.rendezvous("env://")))
             self.plan = Plan(0, tuple(range(world)))
             self.group = Group(dist.PrefixStore("argosy", store), rank, world)
 
     def _take_up(self, plan: Plan, group: Group, started: float) -> None:
-        """The plan is in force: see that all have the same state."""
+        """Put the plan in force, and make sure that all members have the same state."""
         first = not self._has_state
         self.plan, self.group = plan, group
         self.training.combiner.regroup(group)
@@ -188,7 +188,7 @@ class Membership:
         here = torch.tensor([int(self._has_state), self.training.step], dtype=torch.int64)
         found = [(bool(has), int(step)) for has, step in self.group.all_gather(here)]
         source = max(range(len(found)), key=lambda rank: (found[rank], -rank))
-        if not found[source][0]:  # all are new: the first one begins, from a checkpoint if there is one
+        if not found[source][0]:  # all are new: rank 0 begins, from a checkpoint if there is one
             source = 0
             if self.group.rank == 0:
                 self.restore()
@@ -204,7 +204,7 @@ class Membership:
             self.control.step = self.training.step
 
     def _restore_random_state(self) -> None:
-        """Random numbers of this rank as they were saved; others than rank 0 must not draw what rank 0 does."""
+        """Restore this rank's random state; without a saved one, ranks other than 0 are seeded differently."""
         saved, rank = self.training.random, self.group.rank
         if rank < len(saved):
             random_state.restore(saved[rank])
@@ -212,14 +212,14 @@ class Membership:
             seed_all(derive(self._seed, "rank", rank, self.training.step))
 
     def _outdated(self, version: int) -> bool:
-        """Is it in vain to wait for the others? Also if a newcomer is sent home before they have come."""
+        """Return whether waiting for the others is in vain, also because a newcomer is told to leave again."""
         control = self.control
         if control is None:
             return False
         return control.newest > version or control.lost or (control.suspending and not self._has_state)
 
     def _next_plan(self) -> Plan:
-        """The newest plan, if it has not been tried; waits for one."""
+        """Return the newest plan that was not tried yet; wait for one if there is none."""
         control = self.control
         if control is None:
             raise GroupBroken("there is no supervisor to bring the workers together")
@@ -239,9 +239,9 @@ class Membership:
         return control.plans[control.newest]
 
     def _offload_until_turn(self, control: Control) -> Offload | None:
-        """Make room, say so, and wait for our turn or the end. None: there is no reason to, or not any more.
+        """Make room, report it, and wait for our turn or the end. Returns None if there is no pause to take.
 
-        One who hears of the next rest gets up as well: all have to agree on it.
+        A request for the next pause also ends the wait, because all members have to agree on it.
         """
         number, self._rested = control.rest, control.newest_rest
         if not number or control.lost:
@@ -253,16 +253,17 @@ class Membership:
         return rest
 
     def _without_supervisor(self) -> Plan:
-        """The first worker goes on by itself if it has not begun; a torn group can not be mended."""
+        """Go on alone if this is the first worker and has not begun; a broken group cannot be repaired."""
         if self.worker == 0 and not self._has_state:
             return Plan(self._tried + 1, (0,))
-        print("argosy: workers are lost and nobody can bring them together again", file=sys.stderr, flush=True)
+        text = "argosy: workers are lost, and without a supervisor the group cannot be formed again"
+        print(text, file=sys.stderr, flush=True)
         raise Leave(1)
 
     # -- going
 
     def suspend(self) -> None:
-        """All workers are here, after the same step."""
+        """Save and leave; all workers are here, after the same step."""
         try:
             with self.waiting():
                 saved = self.checkpoints.save(self.group, self.training)
@@ -273,13 +274,13 @@ class Membership:
         raise Leave(0 if saved or self.group.rank or self.control else 143)
 
     def leave_alone(self) -> None:
-        """Suspended while the others can not be reached: the old rank 0 saves what it has."""
+        """Leave without the others, which cannot be reached; the old rank 0 saves what it has."""
         first = self._has_state and self.group.rank == 0
         self._left(self.checkpoints.save(Group(None, 0, 1), self.training) if first else None)
         raise Leave
 
     def finish(self) -> None:
-        """The script's work is done."""
+        """Say that the script's work is done."""
         if self.control is not None and not self.control.lost:
             rendezvous.wait_for_others(self.plan, self.group.rank)
         self.tell("done")
@@ -289,11 +290,11 @@ class Membership:
             self.control.close()
         if in_order:
             self.group.close()
-        else:  # an error may have come in the middle of a collective
+        else:  # the error may have come in the middle of a collective operation
             self.group.abandon()
 
     def _go(self, plan: Plan) -> None:
-        """The others go on without this worker."""
+        """Leave, because the others go on without this worker."""
         rendezvous.announce_leaving(plan, self.worker)
         self.tell("left", version=plan.version)
         raise Leave

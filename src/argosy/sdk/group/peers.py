@@ -1,6 +1,6 @@
-"""Who is at the other end of a connection on this machine: gloo asks nobody for a proof, the system knows it.
+"""Finds out which user is at the other end of a connection on this machine, which gloo does not check.
 
-Anybody with an account here can connect to the port on which a worker waits for the others of its group, and so could
+Anyone with an account here can connect to the port on which a worker waits for the others of its group, and so could
 take the place of one of them. The kernel's table of connections names the owner of each end.
 """
 
@@ -16,13 +16,13 @@ ESTABLISHED = "01"
 
 
 def strangers(descriptors: Iterable[int], table: Path = TABLE) -> set[int]:
-    """The users other than ours that are at the other ends of these sockets."""
+    """Return the users, other than ours, at the other ends of these sockets."""
     ends = {end for descriptor in descriptors if (end := _other_end(descriptor)) is not None}
     if not ends:
         return set()
     try:
         lines = table.read_text().splitlines()[1:]
-    except OSError:  # no such table: not this system
+    except OSError:  # this system has no such table
         return set()
     found = set()
     for line in lines:
@@ -33,7 +33,7 @@ def strangers(descriptors: Iterable[int], table: Path = TABLE) -> set[int]:
 
 
 def _other_end(descriptor: int) -> tuple[str, str] | None:
-    """(its address, ours), as the table writes them; None if it is no connection of this kind."""
+    """Return (the peer's address, ours) as the table writes them; None if it is not an IPv4 connection."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as copy:
             if copy.family != socket.AF_INET:

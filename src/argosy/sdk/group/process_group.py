@@ -1,12 +1,12 @@
-"""A group of workers that talk to each other: made for one plan, thrown away with it.
+"""The process group of one plan: made when the workers switch to the plan, closed when they leave it.
 
-Over gloo on the loopback interface, where nobody but workers of the own user is accepted; gradients on GPUs go over
-NCCL.
-Groups are made from torch's process groups directly, not through its global one, so that making and closing one again
-and again leaves nothing behind.
+It uses gloo on the loopback interface, where only workers of the same user are accepted; gradients on GPUs go over
+NCCL. Groups are made from torch's process group classes directly, not through its global group, so that making and
+closing one again and again leaves nothing behind.
 
-When a member dies, the calls of its neighbours fail; the others would wait for them. So whoever fails shuts down its
-own sockets, and the failure runs through the group. A broken group's objects are kept: to destroy them can hang.
+When a member dies, the calls of its neighbours fail, and the others would wait for these. So a worker whose call fails
+shuts down its own sockets, and the failure spreads through the group. The objects of a broken group are kept, because
+destroying them can hang.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from argosy.errors import ArgosyError
 from argosy.sdk.group import sockets
 from argosy.sdk.group.peers import strangers
 
-CONNECT = timedelta(seconds=10)  # everybody is known to be there when a group is made
+CONNECT = timedelta(seconds=10)  # all members are known to be there when a group is made
 STORE = timedelta(seconds=30)
-PATIENCE = timedelta(minutes=30)  # a paused member is no reason to fail: the supervisor judges who is lost
+PATIENCE = timedelta(minutes=30)  # a member may be paused; the supervisor decides who is lost
 
 ADDRESS = "127.0.0.1"
 
@@ -40,11 +40,11 @@ _broken: list[Any] = []
 
 
 class GroupBroken(ArgosyError):
-    """Somebody of the group is lost."""
+    """A member of the group is lost."""
 
 
 class Group:
-    """Collectives among `world` workers. With one alone they do nothing."""
+    """Collective operations among `world` workers; with a single worker they do nothing."""
 
     def __init__(self, store: Store | None, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
@@ -54,7 +54,7 @@ class Group:
         self._nccl: Any = None
         self._sockets: dict[int, str] = {}
         if world > 1 and store is not None:
-            _device()  # its listening socket serves all groups to come, and is none of this one
+            _device()  # its listening socket serves all later groups and does not belong to this one
             try:
                 with self.noting_sockets():
                     self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world)
@@ -66,7 +66,7 @@ class Group:
 
     @contextmanager
     def noting_sockets(self) -> Iterator[None]:
-        """What is opened inside belongs to this group: `shut` reaches it."""
+        """Take note of sockets that are opened inside the block: they belong to this group, and `shut` reaches them."""
         before = sockets.open_sockets()
         yield
         new = {n: what for n, what in sockets.open_sockets().items() if before.get(n) != what}
@@ -77,7 +77,7 @@ class Group:
             raise GroupBroken(f"a process of another user ({min(others)}) took the place of a worker")
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """Sum over all, in place."""
+        """Sum the tensor over all workers, in place."""
         if self.world > 1:
             options = c10d.AllreduceOptions()
             options.timeout = PATIENCE
@@ -90,7 +90,7 @@ class Group:
             self._wait(lambda: self._for(tensor).broadcast([tensor], options))
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's tensor (of one shape), in order of rank."""
+        """Return the tensors of all workers, which have one shape, in order of rank."""
         found = [torch.empty_like(tensor) for _ in range(self.world)]
         if self.world == 1:
             return [tensor.clone()]
@@ -100,7 +100,7 @@ class Group:
         return found
 
     def all_to_all(self, received: Tensor, given: Tensor, receive: Sequence[int], give: Sequence[int]) -> None:
-        """Rank r gets the r-th part of everybody's flat tensor; `receive` and `give` are the lengths of the parts."""
+        """Send the r-th part of every worker's flat tensor to rank r; `receive` and `give` are the parts' lengths."""
         if self.world == 1:
             received.copy_(given)
             return
@@ -110,7 +110,7 @@ class Group:
         self._wait(lambda: gloo.alltoall_base(received, given, list(receive), list(give), options))
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Everybody's bytes, in order of rank."""
+        """Return the bytes of all workers, in order of rank."""
         sizes = [int(size) for size in self.all_gather(torch.tensor([len(data)]))]
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: len(data)] = _tensor(data)
@@ -125,24 +125,24 @@ class Group:
         return bytes(content.numpy())
 
     def store_for(self, purpose: str) -> Store:
-        """A corner of the run's store that nobody has used before."""
+        """Return a part of the run's store that was not used before."""
         self._corners += 1
         return dist.PrefixStore(f"{purpose}-{self._corners}", self._store)
 
     def shut(self) -> None:
-        """Wake whoever waits in this group, here and elsewhere. Any thread may call it."""
+        """Make all calls that wait in this group fail, here and on other workers. Any thread may call it."""
         sockets.shut_down(self._sockets)
         if self._nccl is not None:
             self._nccl.abort()
 
     def close(self) -> None:
-        """The group is whole and nobody waits in it any more."""
+        """Close a group that is whole and in which no call waits any more."""
         sockets.forget(self._sockets)
         self._sockets = {}
         self._gloo = self._nccl = None
 
     def abandon(self) -> None:
-        """The group is broken: shut it, and never destroy it."""
+        """Shut down a broken group, and keep its objects: destroying them can hang."""
         self.shut()
         sockets.forget(self._sockets)
         keep_forever(self._gloo, self._nccl)
@@ -171,13 +171,13 @@ def _tensor(data: bytes) -> Tensor:
 
 
 def keep_forever(*broken: Any) -> None:
-    """To destroy a broken group can hang."""
+    """Keep the objects of a broken group, because destroying them can hang."""
     _broken.append(broken)
 
 
 def store_at(path: str) -> Store:
-    """The store in which the members of a plan meet: a file that only their user can open."""
-    if not os.path.isdir(os.path.dirname(path)):  # to open it would wait for minutes
+    """Open the store for a plan's rendezvous: a file that only the workers' user can open."""
+    if not os.path.isdir(os.path.dirname(path)):  # opening it would wait for minutes
         raise GroupBroken(f"{path} is gone, and with it the supervisor")
     store = dist.FileStore(path, -1)
     store.set_timeout(STORE)

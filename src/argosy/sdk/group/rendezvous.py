@@ -1,8 +1,8 @@
-"""How the members of a plan come together: through the run's store, before any of them connects to another.
+"""The rendezvous of a plan's members, through the run's store, before any of them connects to another.
 
-Everybody says that it is here; the last to come says `go`. Whoever sees a newer plan first says `void`. The first word
-counts for all, so a group is made by all of its members or by none. A worker that leaves says `out`, and stays until
-the others have gone on, so that nobody loses its last words.
+Every member counts itself in; the last one writes `go`. A member that sees a newer plan first writes `void`. The first
+word counts for all, so a group is made by all of its members or by none. A worker that leaves writes `out`, and stays
+until the others have gone on, so that its last messages are not lost.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FAREWELL_S = 3.0
 
 
 class PlanVoid(GroupBroken):
-    """A newer plan takes the place of this one."""
+    """A newer plan has replaced this one."""
 
 
 def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
-    """Make the plan's group. Raises `PlanVoid` when a newer plan came first."""
+    """Meet the other members and make the plan's group. Raises `PlanVoid` if a newer plan came first."""
     rank, world = plan.members.index(worker), len(plan.members)
     if not plan.store:
         if world > 1:
@@ -36,7 +36,7 @@ def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
             word = store.compare_set("word", "", "go")
         else:
             word = _first_word(store, outdated)
-    except RuntimeError as problem:  # the store's own errors are of several kinds
+    except RuntimeError as problem:  # the store raises several kinds of errors
         raise GroupBroken(f"the store of the run does not answer: {problem}") from None
     if word != b"go":
         raise PlanVoid(f"plan {plan.version} was replaced before it was in force")
@@ -44,25 +44,25 @@ def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
 
 
 def announce_leaving(plan: Plan, worker: int) -> None:
-    """A worker that is no member of this plan has finished its last step; wait until the others are on their way."""
+    """Tell the members of a plan that this worker, which leaves, has done its last step; wait until they go on."""
     if plan.store:
-        with suppress(RuntimeError, GroupBroken):  # the store is gone, and with it everybody who could miss us
+        with suppress(RuntimeError, GroupBroken):  # the store is gone, and so are all who could wait for us
             store = _store(plan)
             store.set(f"out/{worker}", "1")
             _until(lambda: bool(store.check(["word"])), FAREWELL_S)
 
 
 def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
-    """Their last step may need what is still on its way through the old group."""
+    """Wait until the leavers have done their last step: they may still receive data through the old group."""
     if plan.store and leavers:
         keys = [f"out/{worker}" for worker in leavers]
-        with suppress(RuntimeError, GroupBroken):  # the store is gone: the next meeting will tell
+        with suppress(RuntimeError, GroupBroken):  # the store is gone; the next rendezvous will show it
             store = _store(plan)
             _until(lambda: bool(store.check(keys)), FAREWELL_S)
 
 
 def wait_for_others(plan: Plan, rank: int) -> None:
-    """The job is done here: wait a little for the others, who may still read what we sent."""
+    """Wait a little, after the job is done here, for workers that may still read what we sent."""
     if plan.store and len(plan.members) > 1:
         keys = [f"bye/{other}" for other in range(len(plan.members))]
         with suppress(RuntimeError, GroupBroken):

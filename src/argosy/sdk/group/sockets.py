@@ -1,7 +1,7 @@
-"""Sockets that other code opened: found by what is new in this process, shut down so that blocked calls wake.
+"""Finds sockets that other code opened in this process, and shuts them down so that blocked calls return.
 
 Children that the script forks (a data loader's processes) close their copies. Otherwise a killed worker's connections
-would stay open in its children, and the survivors would wait for somebody who is dead.
+would stay open in its children, and the survivors would wait for a dead process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _closed_in_children: dict[int, str] = {}  # descriptor → what it is
 
 
 def open_sockets() -> dict[int, str]:
-    """Descriptor → identity of every socket of this process; a number that is used again has another identity."""
+    """Return the identity of every socket of this process by descriptor; a reused number has another identity."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         identity = _identity(int(name))
@@ -24,13 +24,14 @@ def open_sockets() -> dict[int, str]:
 
 
 def shut_down(sockets: dict[int, str]) -> None:
-    """Whoever waits on one of these wakes with an error. The descriptors stay: they belong to others."""
+    """Make calls that wait on these sockets fail. The descriptors stay open: they belong to other code."""
     for descriptor, identity in sockets.items():
         if _identity(descriptor) != identity:
             continue
         try:
             with socket.socket(fileno=os.dup(descriptor)) as copy:
-                if not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # gloo ends the process over these
+                # not listening sockets: gloo would end the process if one of them failed
+                if not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     copy.shutdown(socket.SHUT_RDWR)
         except OSError:
             continue  # not connected, or closed by the other side in the meantime

@@ -1,6 +1,6 @@
-"""Grows a script's network as the growth agent says, and shrinks it again; tells in words what was done.
+"""Grows a script's network as the growth agent decides, and shrinks it again; reports in words what was done.
 
-Rank 0's does it. Everybody's knows what has been done, and builds the same network from that record.
+Rank 0 does it. Every worker has the record of what was done, and builds the same network from it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from argosy.sdk.data.seeds import untouched
 from argosy.sdk.growth.in_place_model import InPlaceModel
 from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
 
-DISTIL_SHARE = 0.005  # of the time that is left goes into distillation,
+DISTIL_SHARE = 0.005  # share of the time left that goes into distillation,
 DISTIL_S = 1.0, 10.0  # within these bounds
 EXAMPLE = 64  # samples that show the network to the agent, and calibrate what it adds
-KEPT = 2  # of them, in the record: enough to build the same network again
+KEPT = 2  # of these samples are kept in the record: enough to build the same network again
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """In seconds, as far as it can be known."""
+    """Times in seconds; the epoch's is None if unknown."""
 
     left: float
     budget: float
@@ -38,14 +38,14 @@ class Times:
 
 
 class Grower:
-    """Of one network and its optimizer. Raises GrowError if they can not grow."""
+    """Grows and shrinks one network with its optimizer. Raises GrowError if they cannot grow."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
         self._network = InPlaceModel(model, optimizer)
         self._recent = RecentInputs()
         self._recent.watch(model)
         self._agent: Agent | None = None
-        self._left: list[float] = []  # of the time, at each surgery
+        self._left: list[float] = []  # seconds that were left at each surgery
         self._example: Tensor | None = None
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Grower:
         return {"surgeries": done, "example": self._example}
 
     def load(self, state: Mapping[str, Any]) -> bool:
-        """Build the network that this record is of. False: it is there already."""
+        """Build the network that this record describes. Returns False if it is built already."""
         example = state["example"]
         if example is not None:
             example = example.to(next(self._network.model.parameters()).device)
@@ -70,7 +70,7 @@ class Grower:
         return changed
 
     def grow(self, times: Times, gained: int) -> tuple[bool, str]:
-        """Ask the agent, and do what it says. Whether the network is another now, and the story."""
+        """Ask the agent and do what it decides; return whether the network was changed, and a report."""
         network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
             chosen, why = self._ask(example, times, gained)
@@ -87,7 +87,7 @@ class Grower:
         return True, f"{what}, outputs kept {kept}: {why}"
 
     def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
-        """Distil what was learned into the network as it was before, unless there is a hurry."""
+        """Distil what was learned into the original network, unless there is a hurry."""
         network, inputs, started = self._network, self._recent.inputs, time.monotonic()
         least, most = DISTIL_S
         with self._in_private():
@@ -121,7 +121,7 @@ class Grower:
 
     @contextmanager
     def _in_private(self) -> Iterator[None]:
-        """The script's random numbers are not touched, and what runs in here is nothing to learn from."""
+        """Protect the script's random numbers, and do not record the inputs of passes made inside the block."""
         self._recent.look_away()
         try:
             with untouched():
@@ -131,7 +131,7 @@ class Grower:
 
 
 def warm_up() -> None:
-    """Let torch import what surgery needs: later all workers would wait for it."""
+    """Let torch import what surgery needs now: later, all workers would wait for it."""
     with untouched():
         sites(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)), torch.zeros(2, 1))
 

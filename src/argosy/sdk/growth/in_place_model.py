@@ -1,7 +1,7 @@
-"""The script's network and optimizer, changed inside while the objects stay what they are.
+"""Changes the script's network and optimizer in place: the objects stay the same, their contents change.
 
-A script holds on to `model` and `optimizer`. So surgery is done on a copy; then the script's own network takes over the
-copy's layers, and its own optimizer their parameters. Nothing is changed before all of it has succeeded.
+A script keeps references to `model` and `optimizer`. So surgery is done on a copy; then the script's own network takes
+over the copy's layers, and its own optimizer their parameters. Nothing is changed before all of it has succeeded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTENT = ("_modules", "_parameters", "_buffers")  # of an nn.Module: all that s
 
 @dataclass(frozen=True)
 class Next:
-    """What the network is to become, and what its optimizer then holds."""
+    """The next content of the network, and of its optimizer."""
 
     model: nn.Module
     groups: list[list[Tensor]]
@@ -34,7 +34,7 @@ class Next:
 
 
 class InPlaceModel:
-    """A network in training and its optimizer. Raises GrowError if the network can not be copied."""
+    """A network in training and its optimizer. Raises GrowError if the network cannot be copied."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
@@ -53,7 +53,7 @@ class InPlaceModel:
         return size_of(self.model)
 
     def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
-        """The network after these surgeries, all of them or none (GrowError). What it computes stays the same."""
+        """Return the network after all these surgeries; it computes the same. Raises GrowError if one is refused."""
         model, optimizer = self.model, self.optimizer
         for surgery in surgeries:
             grown = apply(model, surgery, example)
@@ -62,7 +62,7 @@ class InPlaceModel:
         return Next(model, [list(group["params"]) for group in optimizer.param_groups], dict(optimizer.state))
 
     def small(self, small: nn.Module) -> Next:
-        """A network built like the original, in the optimizer's groups as they were. Its state begins anew."""
+        """Return a network built like the original with its parameter groups; the optimizer's state begins anew."""
         small = duplicate(small)
         modes = {name: part.training for name, part in self.model.named_modules()}
         for name, part in small.named_modules():
@@ -73,6 +73,7 @@ class InPlaceModel:
         return Next(small, groups, {one: kept for one, kept in self.optimizer.state.items() if one not in mine})
 
     def become(self, other: Next) -> None:
+        """Replace the content of the script's network and optimizer."""
         if not self.surgeries:
             self.original.load_state_dict(self.model.state_dict())
         content = self.model.__dict__
@@ -89,7 +90,7 @@ class InPlaceModel:
         self.optimizer.state.update(other.state)
 
     def rebuild(self, surgeries: Sequence[Surgery], example: Tensor | None) -> bool:
-        """Take the structure that these surgeries make; weights come from elsewhere. False: it is there already."""
+        """Build the structure that these surgeries make; weights are loaded later. Returns False if it is there."""
         wanted, done = tuple(surgeries), self.surgeries
         if wanted == done:
             return False
@@ -103,5 +104,5 @@ class InPlaceModel:
 
 
 def size_of(model: nn.Module) -> int:
-    """How many parameters it has."""
+    """Return how many parameters a network has."""
     return sum(parameter.numel() for parameter in model.parameters())

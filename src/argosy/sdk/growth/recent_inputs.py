@@ -1,7 +1,7 @@
-"""What a network was given of late, and how a small one learns from a grown one by it.
+"""Records the recent inputs of a network, and distils a grown network into a small one with them.
 
-The script alone knows how its network is called and what the right answers are. So the inputs of the last training
-steps are remembered as they came, and the small network learns what the grown one answers to them, whatever the loss.
+Only the script knows how its network is called and what the targets are. So the inputs of the last training steps are
+recorded as they came, and the small network learns the grown one's outputs for them, whatever the script's loss.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from argosy.grow import GrowError, RealClock, shrink
 from argosy.grow.training.passes import evaluating
 
-SAMPLES = 2000  # remembered at most
-RATES = 0.05, 0.005, 0.0005  # of learning, the next when one is too high
-BATCH = 64  # samples that the small network learns from at a time
-BYTES = 64 << 20  # and no more than this, but always one batch
+SAMPLES = 2000  # recorded at most
+RATES = 0.05, 0.005, 0.0005  # learning rates; the next one is tried when one is too high
+BATCH = 64  # samples of a distillation step
+BYTES = 64 << 20  # recorded at most, but always one batch
 
 
 class RecentInputs:
-    """Remembers the inputs of training steps while it watches a network."""
+    """Records the inputs of training steps while it watches a network."""
 
     def __init__(self) -> None:
         self.refusal = "it has not been called yet: the script may call its parts one by one"
@@ -40,14 +40,14 @@ class RecentInputs:
         self._watching = model.register_forward_pre_hook(note, with_kwargs=True)
 
     def look_away(self) -> None:
-        """Before the network is copied or tried: a copy would be watched as well."""
+        """Stop watching, before the network is copied or tried: a copy would be watched as well."""
         if self._watching is not None:
             self._watching.remove()
             self._watching = None
 
     @property
     def inputs(self) -> list[Tensor]:
-        """Newest last. Raises GrowError if the network is called in a way that can not be used."""
+        """Return the inputs, newest last. Raises GrowError if the network is called in a way that cannot be used."""
         if self.refusal:
             raise GrowError(self.refusal)
         return list(self._inputs)
@@ -69,10 +69,10 @@ class RecentInputs:
 def learned(
     bigger: nn.Module, small: nn.Module, inputs: Sequence[Tensor], seconds: float, hurry: Callable[[], bool]
 ) -> nn.Module:
-    """A network built like `small` that answers as `bigger` does; earlier than in `seconds` when there is a hurry."""
+    """Return a network built like `small` that answers as `bigger` does, after `seconds` or earlier if in a hurry."""
     inputs = _whole_batches(inputs)
     answers = _answers(bigger, inputs)
-    # large answers count as if they were of size 1; small ones as they are, or steps would be too wide
+    # large answers are scaled to size 1; small ones stay as they are, or steps would be too wide
     spread = max(float(torch.cat([answer.flatten() for answer in answers]).double().var()), 1.0)
 
     def distance(mine: Tensor, theirs: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def learned(
     for rate in RATES:
         left = end - time.monotonic()
         if left < 0.1 * seconds or hurry():
-            break  # else it has diverged before its time was over: what is left goes to smaller steps
+            break  # otherwise it diverged before its time was over: the rest goes to smaller steps
         small = shrink(
             bigger, small, pairs, seconds=left, logit_weight=0.0, loss=distance, lr=rate, clock=_Watch(hurry)
         )
@@ -91,7 +91,7 @@ def learned(
 
 
 def agreement(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor]) -> float:
-    """How far two networks say the same, up to 1: the share of equal choices, or of variance that is explained."""
+    """Return how far two networks agree, up to 1: the share of equal choices, or of variance explained."""
     first, second = (torch.cat(_answers(model, inputs)) for model in (one, other))
     if first.dim() > 1 and first.shape[1] > 1:
         return float((first.argmax(1) == second.argmax(1)).float().mean())
@@ -100,13 +100,13 @@ def agreement(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor]) -> flo
 
 
 def difference(one: nn.Module, other: nn.Module, example: Tensor) -> float:
-    """The largest difference of their answers, in units of the largest answer."""
+    """Return the largest difference of two networks' answers, in units of the largest answer."""
     first, second = (_answers(model, [example])[0].double() for model in (one, other))
     return float((first - second).abs().max()) / max(float(first.abs().max()), 1.0)
 
 
 def _whole_batches(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Batches of one size: workers have slices, and batch-norm can not learn from a slice of one sample."""
+    """Regroup inputs into batches of one size: batch norm cannot learn from a worker's slice of one sample."""
     by_shape: dict[tuple[int, ...], list[Tensor]] = {}
     for one in inputs:
         by_shape.setdefault(tuple(one.shape[1:]), []).append(one)
@@ -125,7 +125,7 @@ def _answers(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 class _Watch(RealClock):
-    """The real time, which is over at once when somebody is in a hurry."""
+    """A real clock on which all time is over as soon as there is a hurry."""
 
     def __init__(self, hurry: Callable[[], bool]) -> None:
         super().__init__()

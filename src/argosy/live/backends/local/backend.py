@@ -1,4 +1,4 @@
-"""The local backend: nodes of this machine, and runs under supervisors that outlive the daemon."""
+"""The local backend runs jobs on this machine, each run under a supervisor process that outlives the daemon."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from argosy.live.supervisor.records import RunFolder, read_record, write_record
 from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S
 
 FRESH_S = 1.5  # a supervisor writes at least every second
-LAUNCHES, LAUNCH_LIMIT_S = 4, 90.0  # of one user at a time; and how long one may take
-PREPARATIONS = 4  # of one user at a time; beyond them there are none
+LAUNCHES, LAUNCH_LIMIT_S = 4, 90.0  # launches of one user at a time, and how long one may take
+PREPARATIONS = 4  # of one user at a time; further jobs are not prepared
 STOPS, STOP_LIMIT_S = 32, 60.0
-DEATH_LIMIT_S = 5.0  # a daemon that starts does not wait longer for what is hard to kill
-MOST_PROCESSES = 16384  # of one run, where a control group can be had
+DEATH_LIMIT_S = 5.0  # a daemon that starts waits no longer than this for processes that are hard to kill
+MOST_PROCESSES = 16384  # of one run, where the system allows us a control group
 
 
 class LocalBackend:
     """`home` is the daemon's folder. `nodes` default to what the machine has; `cuda` says whether their GPUs are real.
 
-    `settings` are passed to the supervisors: `log_bytes`, `rules` (see `plans.Rules`), and `warm_limit_s`.
+    `settings` are passed to the supervisors: `log_bytes`, `rules` (see `membership.Rules`), and `warm_limit_s`.
     """
 
     name = "local"
@@ -86,7 +86,10 @@ class LocalBackend:
             await self._stops.run(None, self._stop, key, grace_s)
 
     async def poll(self) -> Sequence[Status]:
-        """Waits for nobody: what takes time is done elsewhere. A poll that hangs all the same is not begun twice."""
+        """Return the status of every run without waiting for any; what takes time is done in other threads.
+
+        A poll that hangs all the same is not begun a second time.
+        """
         if self._polling is None or self._polling.done():
             self._polling = in_thread(self._poll)
         return await asyncio.shield(self._polling)
@@ -99,7 +102,7 @@ class LocalBackend:
                 await in_thread(self._wait_for_end, key)
                 await self.forget(key)
         await self.poll()
-        for thread in list(self._recording_deaths.values()):  # so that their ends are told at once
+        for thread in list(self._recording_deaths.values()):  # so that the next poll can tell how these runs ended
             await in_thread(thread.join, DEATH_LIMIT_S)
         return [status for status in await self.poll() if status.key in wanted]
 
@@ -118,19 +121,19 @@ class LocalBackend:
         self._check_place(run)
         folder = RunFolder(run.home / f"gen-{run.key.generation}")
         if folder.exit.exists():
-            self._registry.add(run.key, folder)  # a database that was restored may ask again after it was forgotten
+            self._registry.add(run.key, folder)  # a restored database may ask for a run that was forgotten
             return
         if folder.supervised():
             assignment = asdict(run.assignment)
             call(folder, {"op": "launch", "generation": run.key.generation, "assignment": assignment})
             return
-        if folder.supervisor.exists():  # it lived and died: the next poll tells
+        if folder.supervisor.exists():  # its supervisor has died: the next poll says so
             return
         self._end_older(run.key)
         content = self._describe(run)
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         hand_over(run, self.home)
-        lock = folder.take_lock()  # before anybody can find the run, and think that its supervisor has died
+        lock = folder.take_lock()  # before a poll can find the run and take its supervisor for dead
         if lock is None:
             return
         try:
@@ -146,10 +149,10 @@ class LocalBackend:
             if place is None or any(not 0 <= device < place.gpus for device in part.devices):
                 raise LaunchError(f"this machine has no node {part.node!r} with devices {list(part.devices)}")
         if not run.assignment.parts:
-            raise LaunchError(f"run {run.key.job}.{run.key.generation} was given no place")
+            raise LaunchError(f"run {run.key.job}.{run.key.generation} was assigned no devices and no node")
 
     def _describe(self, run: Run) -> dict[str, Any]:
-        """All that the supervisor must know."""
+        """Describe the run for its supervisor: the content of run.json."""
         spec, user = run.spec, must_switch(run.user)
         base, cwd, command = _read(spec, user)
         cuda = any(self.places[part.node].cuda for part in run.assignment.parts)
@@ -172,7 +175,7 @@ class LocalBackend:
         }
 
     def _warm(self, interpreter: str | None, spec: Mapping[str, Any], user: str | None, *, cuda: bool) -> Path | None:
-        """The socket of a warm interpreter, or of one that gets warm; None: the job starts cold."""
+        """Return the socket of a zygote that is warm or warming up; None: the job starts cold."""
         if interpreter is None:
             return None
         base = environment_of(user)
@@ -183,7 +186,7 @@ class LocalBackend:
         return self.zygotes.ensure(interpreter, distinct, base, user)
 
     def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        """Warm the interpreter of a job that waits; at the start ours, and those that were in use before."""
+        """Warm the interpreter of a waiting job. Without a job (at start-up): our own, and those in use before."""
         cuda = any(place.cuda for place in self.places.values())
         if spec is not None:
             user = must_switch(user)
@@ -192,18 +195,18 @@ class LocalBackend:
         before = self.zygotes.recall()
         self._warm(sys.executable, {}, None, cuda=cuda)
         for record in before:
-            with contextlib.suppress(LaunchError):  # the user is gone
+            with contextlib.suppress(LaunchError):  # the user no longer has an account
                 account = must_switch(record["user"])
                 self.zygotes.ensure(record["interpreter"], record["distinct"], environment_of(account), account)
 
     def _supervise(self, folder: RunFolder, lock: int) -> None:
-        """Start the supervisor. It is born with the lock, so there is no moment at which a second one could be."""
+        """Start the supervisor. It inherits the run's lock, so that a second one can start at no moment."""
         words = [sys.executable, "-m", "argosy.live.supervisor", str(folder.run), str(lock)]
         with folder.complaints.open("ab") as complaints:
             start_detached(words, environment_of(None), lock, complaints.fileno())
 
     def _end_older(self, key: RunKey) -> None:
-        """At most one generation of a job ever runs."""
+        """End older generations of the job: at most one may ever run."""
         for other in self._registry.runs():
             if other.job == key.job and other.generation < key.generation:
                 self._stop(other, 0.0)
@@ -216,7 +219,7 @@ class LocalBackend:
         if folder is None or folder.exit.exists() or not folder.supervised():
             return
         answered = call(folder, {"op": "stop", "generation": key.generation, "grace_s": grace_s})
-        if not answered:  # it does not listen: it hangs, and can not keep its promises any more
+        if not answered:  # it hangs, and can no longer be relied on to stop its workers
             self._kill_supervisor(folder)
 
     def _kill_supervisor(self, folder: RunFolder) -> None:
@@ -247,7 +250,7 @@ class LocalBackend:
         return found
 
     def _status(self, key: RunKey, folder: RunFolder) -> Status:
-        """What the newest of its files says. A file that was written a moment ago needs no further sign of life."""
+        """Read the run's newest status file. One that was just written proves that the supervisor lives."""
         seen = self._seen.get(key)
         if seen is not None and seen[1].phase is Phase.EXITED:
             return seen[1]
@@ -263,7 +266,7 @@ class LocalBackend:
         return seen[1]
 
     def _start_recording_death(self, key: RunKey, folder: RunFolder) -> None:
-        """Beside everything else: who is hard to kill takes time. A later poll finds the record of the end."""
+        """Record the death in another thread: killing what is left may take time. A later poll finds the record."""
         thread = self._recording_deaths.get(key)
         if thread is None or not thread.is_alive():  # again, if the disk was full
             thread = threading.Thread(target=self._record_death, args=(folder,), daemon=True)
@@ -271,13 +274,13 @@ class LocalBackend:
             thread.start()
 
     def _record_death(self, folder: RunFolder) -> None:
-        """A supervisor has died: kill what it left, and write down that the run has ended."""
+        """Kill what a dead supervisor has left behind, and record that the run has ended."""
         record, last = read_record(folder.supervisor), read_record(folder.status) or {}
         message = "its supervisor was killed" if record else "its supervisor did not start"
-        # no exit code: how the job itself ended nobody can say, and a daemon may have died before it could begin
+        # no exit code: nobody knows how the job itself ended, or whether it began before the daemon died
         ended = {**last, "phase": Phase.EXITED, "exit_code": None, "message": message, "workers": []}
         lock = folder.take_lock()
-        if lock is None:  # somebody else is at it
+        if lock is None:  # another process is doing the same
             return
         try:
             run = read_record(folder.run) or {}
@@ -287,7 +290,7 @@ class LocalBackend:
                 rendezvous.remove(Path(record["rendezvous"]), run.get("uid", os.getuid()))
             if sockets != folder.path:
                 shutil.rmtree(sockets, ignore_errors=True)
-            with contextlib.suppress(OSError):  # a full disk: the next poll finds it dead again
+            with contextlib.suppress(OSError):  # a full disk: the next poll finds the supervisor dead again
                 write_record(folder.exit, ended, durable=True)
         finally:
             os.close(lock)
@@ -297,7 +300,7 @@ class LocalBackend:
 
 
 def _read(spec: Mapping[str, Any], user: str | None) -> tuple[dict[str, str], Path, Command]:
-    """The environment and the folder of a job, and how it is started."""
+    """Return the environment and the folder of a job, and how its command is started."""
     base = environment_of(user)
     cwd = Path(spec.get("workdir") or base.get("HOME") or "/")
     found = look_as(user, lambda: asdict(understand(spec["run"], {**base, **(spec.get("env") or {})}, cwd)))
@@ -305,7 +308,7 @@ def _read(spec: Mapping[str, Any], user: str | None) -> tuple[dict[str, str], Pa
 
 
 def _changed(path: Path) -> int:
-    """When it was written; 0 if it is not there."""
+    """Return when the file was written, in nanoseconds; 0 if there is none."""
     try:
         return os.stat(path).st_mtime_ns
     except FileNotFoundError:

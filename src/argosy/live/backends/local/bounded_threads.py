@@ -1,4 +1,4 @@
-"""Threads for work that may hang: never more than a few for each user, so that nobody waits behind somebody else's."""
+"""Runs work that may hang in threads, a few for each user, so that no user waits for another's work."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class TooSlow(ArgosyError):
-    """Work that did not end in time; its thread may go on."""
+    """Work did not end in time; its thread may still be running."""
 
 
 def in_thread(work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """Work in a thread of its own. One that hangs does not hold up the end of the program."""
+    """Run the work in a thread of its own; one that hangs does not hold up the end of the program."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -33,7 +33,7 @@ def in_thread(work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
             outcome: tuple[Callable[[Any], None], Any] = answer.set_exception, problem
         else:
             outcome = answer.set_result, result
-        with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop has ended
+        with contextlib.suppress(RuntimeError):  # the loop has ended, so nobody waits for the result
             loop.call_soon_threadsafe(report, *outcome)
 
     threading.Thread(target=run, name=work.__name__, daemon=True).start()
@@ -41,14 +41,17 @@ def in_thread(work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
 
 
 class BoundedThreads:
-    """At most `each` calls at a time for each user; a call that does not end within `limit_s` is left to itself."""
+    """Runs at most `each` calls at a time for each user, and waits `limit_s` for each."""
 
     def __init__(self, each: int, limit_s: float) -> None:
         self.each, self.limit_s = each, limit_s
         self._free: dict[str | None, asyncio.Semaphore] = {}
 
     async def run(self, user: str | None, work: Callable[..., T], *arguments: Any) -> T:
-        """Its place is taken until the thread has ended, however late that is: a user cannot fill us with threads."""
+        """Run the work and return its result.
+
+        It counts until its thread has ended, however late that is: no user can fill the daemon with threads.
+        """
         free = self._free.setdefault(user, asyncio.Semaphore(self.each))
         try:
             async with asyncio.timeout(self.limit_s):
@@ -67,4 +70,4 @@ class BoundedThreads:
 def _leave(done: asyncio.Future[T], free: asyncio.Semaphore) -> None:
     free.release()
     if not done.cancelled():
-        done.exception()  # who waited has gone, or has it already
+        done.exception()  # mark it as retrieved: the caller has gone, or has it already

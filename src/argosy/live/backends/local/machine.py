@@ -1,4 +1,4 @@
-"""What this machine has: real GPUs where there are any, virtual slots on its CPU cores otherwise."""
+"""Finds out what this machine has: real GPUs, or virtual slots on its CPU cores if there are none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.live.supervisor.places import Place
 
 
 def default_nodes(nodes: int = 2, slots: int = 2) -> tuple[tuple[Node, ...], bool]:
-    """The nodes of this machine, and whether their GPUs are real."""
+    """Return the nodes of this machine, and whether their GPUs are real."""
     cpus, memory = float(os.cpu_count() or 1), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     found = real_gpus()
     if found:
@@ -25,7 +25,7 @@ def default_nodes(nodes: int = 2, slots: int = 2) -> tuple[tuple[Node, ...], boo
 
 
 def real_gpus() -> list[str]:
-    """The names of the GPUs, without loading any library of theirs."""
+    """Return the names of the GPUs, without loading a GPU library."""
     tool = shutil.which("nvidia-smi")
     if tool is not None:
         try:
@@ -39,7 +39,7 @@ def real_gpus() -> list[str]:
 
 
 def places(nodes: Sequence[Node], cuda: bool) -> dict[str, Place]:
-    """Where each node's slots are on this machine."""
+    """Return where each node's slots are on this machine."""
     found, first = {}, 0
     for node in nodes:
         found[node.name] = Place(first, node.gpus, cuda)
@@ -48,6 +48,6 @@ def places(nodes: Sequence[Node], cuda: bool) -> dict[str, Place]:
 
 
 def _short(name: str) -> str:
-    """`NVIDIA A100-SXM4-40GB` → `a100`."""
+    """Shorten a product name: `NVIDIA A100-SXM4-40GB` → `a100`."""
     known = re.search(r"\b([avhlbtp]\d{1,3}|rtx ?\d{4}|k80|gtx ?\d{4})\b", name, re.IGNORECASE)
     return (known[1] if known else name).lower().replace(" ", "")

@@ -1,4 +1,4 @@
-"""Which runs there are: a link to the folder of each, until it is forgotten. It outlives the daemon."""
+"""Keeps a list of the runs that are not forgotten, as links to their folders. It outlives the daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunRegistry:
         self.path = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folders: dict[RunKey, RunFolder] = {}
-        self._strange: set[str] = set()  # names that are no runs, told once
+        self._strange: set[str] = set()  # names that are not of runs; each is logged once
 
     def add(self, key: RunKey, folder: RunFolder) -> None:
         with contextlib.suppress(FileExistsError):
@@ -31,7 +31,7 @@ class RunRegistry:
         self._folders.pop(key, None)
 
     def runs(self) -> list[RunKey]:
-        """What lies there and is no link to a run (a file of NFS, of an editor) is not ours to judge, nor to remove."""
+        """Return all runs. Other files in the folder (of NFS, of an editor) are logged and left alone."""
         found = []
         for name in os.listdir(self.path):
             parts = _NAME.fullmatch(name)
@@ -39,7 +39,7 @@ class RunRegistry:
                 found.append(RunKey(int(parts[1]), int(parts[2])))
             elif name not in self._strange:
                 self._strange.add(name)
-                note("a file that is no link to a run is ignored", logging.WARNING, path=str(self.path / name))
+                note("a file that is not a link to a run is ignored", logging.WARNING, path=str(self.path / name))
         return sorted(found)
 
     def folder(self, key: RunKey) -> RunFolder | None:

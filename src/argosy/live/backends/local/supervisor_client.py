@@ -1,4 +1,4 @@
-"""One request to a supervisor, and its answer."""
+"""Sends one request to a supervisor and waits for its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ WAIT_S = 10.0
 
 
 def call(folder: RunFolder, message: Mapping[str, Any], wait_s: float | None = None) -> bool:
-    """Was it heard? One that has just been started gets a while to open its door; one that has gone says no."""
+    """Return whether the supervisor has received the message, or has already ended its run.
+
+    A supervisor that has just been started gets `wait_s` to open its socket.
+    """
     end = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
     while folder.supervised() and not folder.exit.exists():
         try:
@@ -26,4 +29,4 @@ def call(folder: RunFolder, message: Mapping[str, Any], wait_s: float | None = N
             if time.monotonic() > end:
                 return False
             time.sleep(0.05)
-    return True  # it has ended by itself
+    return True  # the run has ended by itself

@@ -1,4 +1,4 @@
-"""Running as the Unix user who submitted the job, where the daemon may."""
+"""Runs things as the Unix user who submitted the job, if the daemon runs as root."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_S = 10.0
 
 
 def must_switch(user: str | None) -> str | None:
-    """The user to become, or None if it is us already."""
+    """Return the user to become; None if it is our own user."""
     if user is None:
         return None
     try:
@@ -37,7 +37,7 @@ def must_switch(user: str | None) -> str | None:
 
 
 def environment_of(user: str | None) -> dict[str, str]:
-    """What a job finds in its environment beside what its file says: ours for our own user, a login's for others."""
+    """Return the basic environment of a job: ours for our own user, that of a login for others."""
     if user is None:
         return {name: value for name, value in os.environ.items() if not name.startswith("ARGOSY_")}
     account = pwd.getpwnam(user)
@@ -48,9 +48,10 @@ def environment_of(user: str | None) -> dict[str, str]:
 
 
 def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `look` finds (plain JSON) with the rights of that user: nobody may see more through us than by himself.
+    """Call `look` with the rights of that user and return what it finds (plain JSON).
 
-    It is done in a child of this process, so a folder that does not answer does not hold us up for ever either.
+    No user may see more through us than by himself. It is done in a child process, so that a folder that does not
+    answer cannot hold us up for ever.
     """
     if user is None:
         return look()
@@ -76,9 +77,9 @@ def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, A
 
 
 def _read_all(reader: int, until: float) -> bytes:
-    """All that is written until the other end is closed; nothing if that takes longer: its user may stop the child."""
+    """Read until the other end is closed; return nothing if that takes too long, as when the user stops the child."""
     data = b""
-    ready = select.poll()  # select() knows no descriptor beyond 1,023
+    ready = select.poll()  # select() takes no descriptors above 1023
     ready.register(reader, select.POLLIN)
     while ready.poll(max(0.0, until - time.monotonic()) * 1000):
         chunk = os.read(reader, 1 << 16)
@@ -89,7 +90,7 @@ def _read_all(reader: int, until: float) -> bytes:
 
 
 def _answer(writer: int, identity: Identity, look: Callable[[], dict[str, Any]]) -> None:
-    """In the child: become that user for good, look, and go."""
+    """In the child: become that user, look, write the answer, and exit."""
     try:
         identity.take_on()
         try:
@@ -103,9 +104,9 @@ def _answer(writer: int, identity: Identity, look: Callable[[], dict[str, Any]])
 
 
 def hand_over(run: Run, home: Path) -> None:
-    """Make the folder for its checkpoints, which belongs to the run's user and can be reached by that user.
+    """Make the run's folder for checkpoints, which its user owns and can reach.
 
-    The folders above it stay ours, so that no user can put anything else in the place of one.
+    The folders above it stay ours, so that no user can replace one of them.
     """
     user = must_switch(run.user)
     account = pwd.getpwnam(user) if user is not None else None
@@ -122,21 +123,21 @@ def hand_over(run: Run, home: Path) -> None:
                 make_folder(name, checkpoints, owner)
     except OSError as problem:
         where, why = run.home / "checkpoints" / name, problem.strerror or problem
-        raise LaunchError(f"{where} cannot be made: {why}; something was put in its place, remove it") from None
+        raise LaunchError(f"{where} cannot be made: {why}; remove what was put in its place") from None
     if account is not None:
         _open_the_way(run.home, home)
 
 
 def _open_the_way(to: Path, home: Path) -> None:
-    """Others may pass through to this folder, but neither look around on the way nor read what lies beside it."""
+    """Let others pass through to this folder, without listing folders on the way or reading what is beside it."""
     path = to.resolve()
     while path.is_relative_to(home):
         with folder(path) as passed:
             os.fchmod(passed, (os.fstat(passed).st_mode & 0o7700) | 0o011)
         path = path.parent
     with folder(home) as top:
-        for name in os.listdir(top):  # job folders and all in them were closed when they were made
-            with contextlib.suppress(FileNotFoundError):  # a file that was only there for a moment
+        for name in os.listdir(top):  # job folders were made with private modes, and so was all in them
+            with contextlib.suppress(FileNotFoundError):  # a temporary file that has gone again
                 about = os.stat(name, dir_fd=top, follow_symlinks=False)
                 closed = stat.S_IMODE(about.st_mode) & (0o7711 if stat.S_ISDIR(about.st_mode) else 0o7700)
                 if not stat.S_ISLNK(about.st_mode) and closed != stat.S_IMODE(about.st_mode):

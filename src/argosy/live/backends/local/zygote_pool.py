@@ -1,9 +1,9 @@
-"""The warm zygotes of this home: one for each user, interpreter, and set of variables read at its start.
+"""Keeps the warm zygotes of this home: one for each user, interpreter, and set of variables read at start.
 
-A zygote listens on a socket that its starter has opened, so a client can connect while it is still importing, and two
-starters cannot both have one. It is a program of a user's choice, so nothing here ever waits for it: a connection is
-made at once or not at all. One that does not answer in time is killed, and not started again for a while; its jobs
-start cold. No user can have more than a share of them. A zygote ends when nobody has asked for a while.
+A zygote listens on a socket that we opened for it, so that a client can connect while it is still importing, and two
+daemons cannot start the same one. It is a program of the user's choice, so nothing here ever waits for it: a connection
+is made at once or not at all. A zygote that does not answer in time is killed, and not started again for a while; its
+jobs start cold. No user can have more than a share of the pool. A zygote ends when it was not asked for a while.
 """
 
 from __future__ import annotations
@@ -31,29 +31,31 @@ from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S
 from argosy.live.unix_sockets import connect, short_path
 
 IDLE_S = 900.0
-AGAIN_S = 600.0  # an interpreter that did not get warm is not tried again so soon
-KEPT_S = 4 * 3600.0  # one that no job has used for so long is no longer kept from ending
-MOST, MOST_EACH = 24, 4  # in all and of one user: each holds some hundred megabytes
+AGAIN_S = 600.0  # an interpreter that did not get warm is not tried again before this
+KEPT_S = 4 * 3600.0  # a zygote that no job has used for so long may end
+MOST, MOST_EACH = 24, 4  # zygotes in all, and of one user; each holds some hundred megabytes
 _ZYGOTE = zygote.__file__  # it is run by its path, with the user's interpreter
-Questions = dict[Path, tuple[socket.socket | None, float]]  # unanswered: by socket, and until when to wait
+# unanswered questions by the zygote's socket: the connection, and until when to wait
+Questions = dict[Path, tuple[socket.socket | None, float]]
 
 
 class ZygotePool:
-    """`<key>.sock` is where a zygote listens, `<key>.json` says which it is, which process, and whether it is warm."""
+    """A folder of zygotes: each listens on `<key>.sock`; `<key>.json` names its process and says if it is warm."""
 
     def __init__(self, folder: Path, idle_s: float = IDLE_S, warm_limit_s: float = WARM_LIMIT_S) -> None:
         self.folder, self.idle_s, self.warm_limit_s = folder, idle_s, warm_limit_s
         self._visited = float("-inf")
         self._asked: Questions = {}
-        weakref.finalize(self, _hang_up, self._asked)  # also where nobody calls `end`
-        self._cold_until: dict[Path, float] = {}  # those that did not get warm
+        weakref.finalize(self, _hang_up, self._asked)  # also if nobody calls `end`
+        self._cold_until: dict[Path, float] = {}  # zygotes that did not get warm
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def ensure(self, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str],
                user: str | None) -> Path | None:
-        """The socket of a zygote for these, started if need be; None if its user may have no more, or it did not work.
+        """Return the socket of a matching zygote, started if need be; None if the job has to start cold.
 
-        `distinct` are the variables that tell zygotes apart; `env` is all that a new one is started with.
+        `distinct` are the variables by which zygotes differ; `env` is what a new one is started with. A job starts cold
+        if its user may have no more zygotes, or if this one failed to get warm.
         """
         key = hashlib.sha256(json.dumps([interpreter, sorted(distinct.items()), user]).encode()).hexdigest()[:16]
         path = self.folder / f"{key}.sock"
@@ -71,7 +73,7 @@ class ZygotePool:
         return path
 
     def tend(self) -> None:
-        """Kill those that do not answer, and visit the others now and then, so that none in use goes. Never waits."""
+        """Kill zygotes that do not answer, and visit the others so that none in use ends. Never waits."""
         now = time.monotonic()
         visit = now - self._visited > self.idle_s / 3
         if not visit and not self._asked:
@@ -94,7 +96,7 @@ class ZygotePool:
                         self._ask(path)
 
     def recall(self) -> list[dict[str, Any]]:
-        """Those of a former daemon that were in use when it ended, to be warmed again: interpreter, distinct, user."""
+        """Return the records of zygotes that were in use when the former daemon ended, to be warmed again."""
         with self._locked():
             living = self._living(sweep=False)
             found = []
@@ -106,7 +108,7 @@ class ZygotePool:
         return found
 
     def end(self) -> None:
-        """Ask all to end, and kill those that are not warm; the runs that came from them go on."""
+        """Ask all zygotes to end, and kill those that are not warm; runs that they started go on."""
         with self._locked():
             for path, record in self._living(sweep=False).items():
                 if not record.get("warm") and not self._is_warm(path):
@@ -117,7 +119,7 @@ class ZygotePool:
             _hang_up(self._asked)
 
     def _has_room(self, user: str | None, living: Mapping[Path, Mapping[str, Any]]) -> bool:
-        """Everybody may have one, whoever was here before; many only as long as there is room for all."""
+        """Return whether the user may have one more: one always, several only while there is room for all users."""
         users = [record["user"] for record in living.values()]
         share = max(1, min(MOST_EACH, MOST // len({*users, user})))
         return users.count(user) < share
@@ -130,7 +132,7 @@ class ZygotePool:
                 listener.bind(short)
             listener.listen(64)
             words = [interpreter, _ZYGOTE, str(listener.fileno()), str(self.idle_s)]
-            # what it prints goes nowhere: a file here would be one that a user can fill the disk with
+            # its output is dropped: with a file here a user could fill the disk
             pid, session = start_detached(words, {**env, **distinct}, listener.fileno(), None, user)
         found = process_table.process(pid)
         which = {"interpreter": interpreter, "distinct": dict(distinct), "user": user}
@@ -138,7 +140,7 @@ class ZygotePool:
         write_record(_record(path), record, durable=False)
 
     def _living(self, *, sweep: bool = True) -> dict[Path, dict[str, Any]]:
-        """What is known of each that lives; with `sweep` what the others left is removed."""
+        """Return the records of zygotes that are alive; with `sweep`, remove what dead ones have left."""
         found = {}
         names = {path.stem for suffix in ("sock", "json") for path in self.folder.glob(f"*.{suffix}")}
         for path in (self.folder / f"{name}.sock" for name in sorted(names)):
@@ -159,7 +161,7 @@ class ZygotePool:
     # -- is it warm?
 
     def _ask(self, path: Path, until: float | None = None) -> None:
-        """A zygote that is warm closes a connection that wants nothing of it; the question also counts as a visit."""
+        """Ask whether a zygote is warm; it answers by closing the connection. The question also counts as a visit."""
         if path in self._asked:
             return
         connection = None
@@ -167,7 +169,7 @@ class ZygotePool:
             connection = connect(path)
             connection.sendall(b"warm?\n")
             connection.setblocking(False)
-        except BlockingIOError:  # too many wait for it already: try again
+        except BlockingIOError:  # too many connections wait already: try again later
             connection = None
         except OSError:  # it has just ended
             if connection is not None:
@@ -190,7 +192,7 @@ class ZygotePool:
         return connection is not None and _was_answered(connection)
 
     def _give_up(self, path: Path) -> None:
-        """It hangs, or is no interpreter at all."""
+        """Kill a zygote that hangs, or is not an interpreter at all."""
         record = read_record(_record(path))
         if record is not None:
             note("an interpreter did not answer in time and is killed", logging.WARNING,
@@ -201,7 +203,7 @@ class ZygotePool:
 
     @contextlib.contextmanager
     def _locked(self, *, wait: bool = True) -> Iterator[bool]:
-        """Held for moments only. Without `wait` it may be that somebody else has it: False."""
+        """Hold the pool's lock, for moments only. Without `wait`, yields False if another process holds it."""
         with (self.folder / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -233,7 +235,7 @@ def _was_answered(connection: socket.socket) -> bool:
 
 
 def _kill(record: Mapping[str, Any]) -> None:
-    """Kill a zygote with what it started itself. Runs are not among them: their spawners have left its session."""
+    """Kill a zygote and what it started itself, but not runs: their spawners have left its session."""
     uid = os.getuid() if record["user"] is None else pwd.getpwnam(record["user"]).pw_uid
-    found = process_table.in_sessions([(record["session"], -1)], uid)  # its leader, a shell, ended long ago
+    found = process_table.in_sessions([(record["session"], -1)], uid)  # the session's leader ended long ago
     process_table.send(found, signal.SIGKILL, uid)
