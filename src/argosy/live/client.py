@@ -1,4 +1,4 @@
-"""Talking to the daemon, for the command line and for scripts: where it is, with which token, and what it answers.
+"""A client of the daemon, for the command line and for scripts: it finds the address and token, and makes calls.
 
     with Client.find() as daemon:
         (number,) = daemon.post("/v1/jobs", {"jobs": [{"run": "python train.py"}]})["ids"]
@@ -25,7 +25,7 @@ from argosy.live.http.tls import client_context
 from argosy.live.unix_sockets import connect, short_path
 
 Streamed = tuple[Mapping[str, str], Iterator[bytes]]
-LOCAL_URL = "http://localhost"  # what the daemon is called over a socket
+LOCAL_URL = "http://localhost"  # the daemon's name over a socket
 TIMEOUT_S = 60.0  # a busy machine may take long to answer; a dead daemon refuses at once
 
 
@@ -39,7 +39,7 @@ class ClientError(ArgosyError):
 
 
 class NoDaemon(ClientError):
-    """Nobody answers where the daemon should be."""
+    """No daemon answers where one should be."""
 
 
 class Untrusted(ClientError):
@@ -65,9 +65,9 @@ class NoSuchJob(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the daemon is, which token to show it, where both were found, and what may vouch for its certificate.
+    """Where the daemon is, which token to send, where both were found, and which authority signs its certificate.
 
-    With a `socket`, it is reached over that socket of its home, and `url` is only a name.
+    With a `socket`, the daemon is reached over that socket of its home, and `url` is only a name.
     """
 
     url: str
@@ -78,14 +78,14 @@ class Address:
 
     @property
     def where(self) -> str:
-        """What to call it."""
+        """Return the address as shown in messages."""
         return str(self.socket or self.url)
 
 
 def find_address(url: str | None = None, home: Path | None = None) -> Address:
-    """Find the daemon from what is given, else the environment, else by the socket in its home.
+    """Find the daemon by the given address, the environment, or else the socket in its home.
 
-    The token of a home is shown only over that socket: whatever listens at an address may be somebody else's.
+    The token of a home is sent only over that socket: what listens at an address may be somebody else's program.
     """
     files = Home(home)
     given = url or (None if home else os.environ.get("ARGOSY_API"))
@@ -107,7 +107,7 @@ def _first_line(path: Path) -> str | None:
 
 
 class _LocalNetwork(httpcore.SyncBackend):
-    """Connects to the socket of a home, and makes sure who listens there before anything is sent."""
+    """Connects to the socket of a home, and checks who listens there before anything is sent."""
 
     def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
@@ -134,13 +134,13 @@ class _LocalTransport(httpx.HTTPTransport):
 
 
 class Client:
-    """One daemon. Answers are plain values; whatever goes wrong is a `ClientError`."""
+    """A connection to one daemon. Answers are plain values; every problem is a `ClientError`."""
 
     def __init__(
         self, address: Address, *, transport: httpx.BaseTransport | None = None,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
-        """`warn` is told, once, what the daemon wants its caller to know beside its answers."""
+        """Connect to a daemon. `warn` is called once if the daemon warns that the token expires."""
         self.address = address
         self._warn: Callable[[str], None] | None = warn
         sent = {"authorization": f"Bearer {address.token}"} if address.token else {}
@@ -148,7 +148,7 @@ class Client:
             transport = _LocalTransport(address.socket)
         try:
             verify = client_context(address.ca) if address.url.startswith("https:") else True
-            # no proxy of the environment may see the token
+            # no proxy from the environment may see the token
             self._http = httpx.Client(
                 base_url=address.url, headers=sent, timeout=TIMEOUT_S, trust_env=False, transport=transport,
                 verify=verify,
@@ -183,7 +183,7 @@ class Client:
 
     @contextmanager
     def stream(self, path: str, *, method: str = "GET", **query: Any) -> Iterator[Streamed]:
-        """Headers and content of an answer as it comes: a log, a backup."""
+        """Yield headers and content of an answer as it arrives, such as a log or a backup."""
         # a job may be silent for hours while its log is followed
         limits = httpx.Timeout(TIMEOUT_S, read=None if query.get("follow") else TIMEOUT_S)
         with self._told(), self._http.stream(method, path, params=_given(query), timeout=limits) as answer:
@@ -203,7 +203,7 @@ class Client:
         return answer.json() if is_json else answer.text
 
     def _heed(self, answer: httpx.Response) -> None:
-        """Pass on that the token ends soon."""
+        """Pass on the warning that the token expires soon."""
         ends = answer.headers.get("x-argosy-token-expires", "")
         if self._warn is None or not ends.isascii() or not ends.isdigit() or len(ends) > 12:
             return
@@ -213,7 +213,7 @@ class Client:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Errors of the connection in our words."""
+        """Turn errors of the connection into `ClientError`s."""
         url, source = self.address.where, self.address.source
         try:
             yield
@@ -234,12 +234,12 @@ class Client:
             raise NoDaemon(what, f"write https:// if it was started with --tls, or {hint}" if plain else hint) from None
 
     def _fail(self, answer: httpx.Response) -> None:
-        """Raise what the daemon complains of."""
+        """Raise the error that the daemon has sent."""
         try:
             told = answer.json()["error"]
             what, hint, value = str(told["what"]), told.get("hint"), told.get("value")
         except (ValueError, KeyError, TypeError, AttributeError):
-            what = f"what answers at {self.address.where} is no Argosy daemon (status {answer.status_code})"
+            what = f"what answers at {self.address.where} is not an Argosy daemon (status {answer.status_code})"
             raise NoDaemon(what, "another program may have its port now; start the daemon: argosy serve") from None
         if answer.status_code == 401 and what == "no valid token":
             what = "the daemon refuses the token" if self.address.token else "there is no token to show the daemon"

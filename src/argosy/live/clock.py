@@ -1,7 +1,7 @@
-"""The daemon's clock: seconds since the home was made, never backwards, whatever happens to the wall clock.
+"""The daemon's clock: seconds since the home was made. It never goes back, whatever happens to the wall clock.
 
-Durations are differences of this clock. It runs by the machine's monotonic clock and goes on over restarts of the
-daemon; only over a reboot is the wall clock asked how long that took. Wall time itself is for display.
+Durations are differences of this clock. It follows the machine's monotonic clock and continues over restarts of the
+daemon; only after a reboot does the wall clock say how much time has passed. Wall time itself is for display.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """A name for the time since the machine was started, in which its monotonic clock runs on."""
+    """Return an identifier of the time since the last boot, during which the monotonic clock is continuous."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -41,11 +41,11 @@ class Clock:
         return self.monotonic() + self._offset
 
     def mark(self) -> dict[str, Any]:
-        """What `resume` needs to go on from here."""
+        """Return what `resume` needs to continue from here."""
         return {"boot": self.boot, "monotonic": self.monotonic(), "wall": self.wall(), "now": self.now()}
 
     def resume(self, mark: Mapping[str, Any]) -> None:
-        """Go on where a former daemon's clock stood."""
+        """Continue from where a former daemon's clock stood."""
         passed = self.monotonic() - float(mark["monotonic"])
         if mark["boot"] != self.boot or passed < 0:
             passed = max(0.0, self.wall() - float(mark["wall"]))

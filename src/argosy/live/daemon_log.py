@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 LOGGER = logging.getLogger("argosy.live")
-OF_LIBRARIES = ("uvicorn.error", "asyncio")  # what they complain of belongs into the same log
+OF_LIBRARIES = ("uvicorn.error", "asyncio")  # their warnings belong in the same log
 MOST_ALIKE = 20  # lines of one kind …
 ALIKE_S = 60.0  # … in this time
 MOST_KINDS = 1000
 
 
 class JsonLines(logging.Formatter):
-    """time, level, what, and the fields of the record."""
+    """Formats a record as one JSON object: time, level, what, and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 class BoundedRate(logging.Filter):
-    """Lets only so many lines of one kind through: who can cause an error must not be able to fill the disk by it."""
+    """Passes a limited number of lines of one kind: whoever can cause an error must not fill the disk with it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class BoundedRate(logging.Filter):
 
 
 def set_up(level: str = "info", file: Path | None = None) -> logging.Handler:
-    """Send the log to a file, or to stderr; the handler is returned, to be removed again."""
+    """Send the log to a file, or to stderr; return the handler, so that it can be removed."""
     handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     handler.addFilter(BoundedRate())
@@ -66,4 +66,5 @@ def set_up(level: str = "info", file: Path | None = None) -> logging.Handler:
 
 
 def note(what: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Log an event with its fields."""
     LOGGER.log(level, what, extra={"fields": fields})

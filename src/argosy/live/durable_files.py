@@ -1,4 +1,4 @@
-"""Files that must not be lost or mistaken: written durably, recognised by more than their names."""
+"""Writes files durably, and identifies files by more than their names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
-Identity = tuple[int, int] | None  # device and inode, while somebody has it open; None: there is no such file
+Identity = tuple[int, int] | None  # device and inode, valid while the file is open; None: there is no such file
 
 
 def identity(path: Path) -> Identity:
-    """Which file is at this path."""
+    """Return the identity of the file at this path."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -19,7 +19,7 @@ def identity(path: Path) -> Identity:
 
 
 def database_files(database: Path) -> list[Path]:
-    """The database and the files that SQLite keeps beside it."""
+    """Return the paths of the database and of the files that SQLite keeps beside it."""
     return [database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm")]
 
 
@@ -39,7 +39,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until what was renamed in a folder is on the disk."""
+    """Wait until the entries of a folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What can go wrong between a person and the daemon, beside plain wrong input."""
+"""Errors of the live cluster, in addition to those of `argosy.errors`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class NotFound(InputError):
 
 
 class Conflict(InputError):
-    """It exists, but is in no state for this: ended already, or of a generation that is over."""
+    """The job is not in a state that allows this: it, or its generation, has ended."""
 
 
 class NoSpace(InputError):
-    """The disk is full, or so nearly that only running jobs may still write."""
+    """The disk is full, or nearly full, so that only running jobs may still write."""
 
 
 class AlreadyServed(InputError):
@@ -22,15 +22,15 @@ class AlreadyServed(InputError):
 
 
 class TokenExpired(InputError):
-    """A token that was good once."""
+    """The token has expired."""
 
 
 class OverLimit(InputError):
-    """More than this user is allowed."""
+    """The user asks for more than the limits allow."""
 
 
 class StoreError(ArgosyError):
-    """The database can not be used."""
+    """The database cannot be used."""
 
     def __init__(self, what: str, hint: str | None = None) -> None:
         self.what, self.hint = what, hint
@@ -38,7 +38,7 @@ class StoreError(ArgosyError):
 
 
 class DatabaseLost(StoreError):
-    """The database was removed, replaced or overwritten under the daemon that was using it."""
+    """The database was removed, replaced or overwritten while the daemon was using it."""
 
     def __init__(self, what: str, hint: str | None = None, *, overwritten: bool = False) -> None:
         super().__init__(what, hint)

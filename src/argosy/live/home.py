@@ -1,6 +1,6 @@
-"""The folder in which a daemon keeps everything: `$ARGOSY_HOME`, or `~/.argosy`. Nobody else may look into it.
+"""The folder in which a daemon keeps everything: `$ARGOSY_HOME`, or `~/.argosy`. It is private to its owner.
 
-    argosy.db      the only state             jobs/<id>/gen-<g>/         what a backend keeps of a run: log, exit record
+    argosy.db      the only state             jobs/<id>/gen-<g>/         a backend's files of a run: log, exit record
     numbers        how far they were used     jobs/<id>/checkpoints/     written by the job, one folder a generation
     token          the first operator's       replaced-<when>/           a database that another one took the place of
     address        where the daemon listens   lock                       names the daemon that works here
@@ -68,7 +68,7 @@ class Home:
         return self.job(job) / "checkpoints"
 
     def create(self) -> None:
-        """Make the folder if it is not there, and close it to all others."""
+        """Make the folder if it does not exist, and make it private."""
         (self.folder / "jobs").mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         (self.folder / "jobs").chmod(0o700)
@@ -79,10 +79,10 @@ class Home:
         return folder
 
     def lock(self) -> None:
-        """Be the only daemon here, until `unlock` or the end of this process.
+        """Lock the home against other daemons, until `unlock` or the end of this process.
 
-        The folder itself is locked, so that removing a file lets nobody in. Where folders cannot be locked (on some
-        network file systems) the file `lock` must do; it also names the holder.
+        The folder itself is locked, so that removing a file does not break the lock. Where folders cannot be locked (on
+        some network file systems) the file `lock` is used; it also names the holder.
         """
         held: list[int] = []
         try:
@@ -117,30 +117,30 @@ class Home:
         self._locks = []
 
     def has_history(self) -> bool:
-        """Have jobs been taken in here? Then a database that is missing was lost."""
+        """Return whether jobs were ever accepted here; then a missing database was lost."""
         return (self.folder / "numbers").exists() or bool(os.listdir(self.folder / "jobs"))
 
     def make_way(self) -> None:
-        """Prepare for a new database on purpose: remains of the old one go, but not one that can still be used."""
+        """Prepare for a new database: move away what is left of a lost one, but refuse if it can still be used."""
         if self.database.exists() and self.database.stat().st_size > 0:
             hint = "leave --new-database out; to begin anew nevertheless move argosy.db away first"
-            raise InputError(f"{self.database} is there: it is not replaced by a new one", hint=hint)
+            raise InputError(f"{self.database} exists, and is not replaced by a new one", hint=hint)
         self.set_aside()
 
     def set_aside(self) -> Path | None:
-        """Move the database and the files beside it into a folder of their own; None if there are none."""
+        """Move the database and the files beside it into a new folder, and return that; None if there are none."""
         present = [file for file in database_files(self.database) if file.exists()]
         if not present:
             return None
         folder = self.make_replaced()
-        for file in present:  # the database first: without it nobody goes on with the rest
+        for file in present:  # the database first: without it the rest cannot be used
             os.replace(file, folder / file.name)
         sync_folder(folder)
         sync_folder(self.folder)
         return folder
 
     def make_replaced(self) -> Path:
-        """Make a folder, named after this moment, for a database that leaves its place."""
+        """Make a folder, named after the present time, for a database that is moved away."""
         name = time.strftime("replaced-%Y%m%d-%H%M%S")
         for again in range(1, 1000):
             folder = self.folder / (name if again == 1 else f"{name}-{again}")
@@ -152,7 +152,7 @@ class Home:
         raise InputError(f"{self.folder} has too many folders {name}-…", hint="move them away")
 
     def newest_generations(self, jobs: Iterable[int]) -> dict[int, int]:
-        """The newest generation of each job that left a folder here, whatever the database says."""
+        """Return the newest generation of each job that has a folder here, whatever the database says."""
         present = set(os.listdir(self.folder / "jobs"))
         found = {}
         for job in jobs:
@@ -162,17 +162,17 @@ class Home:
         return found
 
     def write_secret(self, path: Path, text: str) -> None:
-        """Write a file that only its owner may read, whole or not at all."""
+        """Write a file that only its owner may read; it appears whole or not at all."""
         write_durably(path, text.encode() + b"\n")
 
     def remove_own(self, path: Path, own: str | Identity) -> None:
-        """Remove a file of which this is the text, or the identity, but not one that somebody has put there since."""
+        """Remove a file if its text or identity is `own`, but not one that has replaced it since."""
         with suppress(OSError):
             if (path.read_text().strip() if isinstance(own, str) else identity(path)) == own:
                 path.unlink()
 
     def key(self) -> bytes:
-        """The key that signs the tokens of jobs; made once."""
+        """Return the key that signs the tokens of jobs; it is made once."""
         path = self.folder / "key"
         if not path.exists():
             self.write_secret(path, secrets.token_hex(32))

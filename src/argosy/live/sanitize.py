@@ -1,7 +1,7 @@
-"""What a job says is not to be trusted: made plain before it is kept, or dropped.
+"""Sanitizes what jobs report, which is not trusted, before it is stored.
 
-Text that is no text becomes question marks, numbers that are none (or would not fit a database) go, and a report that
-is larger than reports are goes as a whole.
+Text that cannot be encoded becomes question marks; NaN, infinity and numbers too large for a database are dropped; and
+a report that is too large is dropped as a whole.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_TEXT = 2000
-MAX_ENTRIES = 200  # of a report, at all depths together
+MAX_ENTRIES = 200  # of a report, over all levels
 MAX_DEPTH = 4
 FEW = 20
 LARGEST = 2**63 - 1
-FORMULA = frozenset("=+-@")  # how a cell begins that a spreadsheet would compute
+FORMULA = frozenset("=+-@")  # first characters of cells that a spreadsheet would compute
 
 
 class TooLarge(Exception):
-    """A report with more in it than reports have."""
+    """A report has more entries or levels than allowed."""
 
 
 def text(value: object, limit: int = MAX_TEXT) -> str:
@@ -27,7 +27,7 @@ def text(value: object, limit: int = MAX_TEXT) -> str:
 
 
 def cell(value: str | None) -> str | None:
-    """Text for a table that people open: it commands no terminal, and is no formula to a spreadsheet."""
+    """Return text that is safe in a table: without control characters, and not a formula to a spreadsheet."""
     if value is None:
         return None
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
@@ -35,7 +35,7 @@ def cell(value: str | None) -> str | None:
 
 
 def number(value: object) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= LARGEST and math.isfinite(value) else None
@@ -46,7 +46,7 @@ def whole(value: object) -> int | None:
 
 
 def report(said: Mapping[Any, Any]) -> dict[str, Any]:
-    """A report as plain values; empty if it is too large."""
+    """Return a report as plain values; empty if it is too large."""
     if len(said) <= FEW and all(map(_harmless, said, said.values())):
         return dict(said)
     try:
@@ -57,7 +57,7 @@ def report(said: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _harmless(key: object, value: object) -> bool:
-    """A short name and an ordinary number: nearly all that is ever reported, so it is seen at a glance."""
+    """Return whether this is a short name with an ordinary number: the usual case, checked quickly."""
     if type(key) is not str or len(key) > 100 or not key.isascii():
         return False
     return (type(value) is float or type(value) is int) and -1e15 < value < 1e15

@@ -1,11 +1,11 @@
-"""The job file: what a person writes to have something trained."""
+"""The job file: what a user writes to submit a job."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]  # compiling would do more than to ask whether it could be
+from re import _parser  # type: ignore[attr-defined]  # parsing is enough to check a pattern, and cheaper
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, field_validator, model_validator
@@ -27,7 +27,7 @@ class Gpus(FileModel):
 
     @property
     def asked(self) -> float:
-        """What it gets from a policy that does not resize jobs."""
+        """Return what it gets from a policy that does not resize jobs."""
         return self.low if self.asks is None else self.asks
 
     @model_validator(mode="after")
@@ -35,11 +35,11 @@ class Gpus(FileModel):
         sizes = [n for n in (self.low, self.asks, self.high) if n is not None]
         told = "..".join(f"{n:g}" for n in (sizes if self.elastic else sizes[:1]))
         if not self.low <= self.asked <= self.high:
-            raise ValueError(f"{told} is no range; write the smaller number first, such as 1..8")
+            raise ValueError(f"{told} is not a range; write the smaller number first, such as 1..8")
         if self.elastic and self.low < 1:
-            raise ValueError(f"{told} is no range; a job that has GPUs keeps one at least: write 1..{self.high:g}")
+            raise ValueError(f"{told} is not a range; an elastic job keeps at least one GPU: write 1..{self.high:g}")
         if self.high > 1 and any(n != int(n) for n in sizes):
-            raise ValueError(f"{told} is no whole number of GPUs; only a share below 1 may be broken, such as 0.5")
+            raise ValueError(f"{told} is not a whole number of GPUs; only a share below 1 is allowed, such as 0.5")
         return self
 
     @property
@@ -56,7 +56,7 @@ def _gpus(value: object) -> object:
         numbers = []
     if not 1 <= len(numbers) <= 3 or not all(0 <= number <= MAX_GPUS for number in numbers):
         shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
-        raise ValueError(f"{shown} is no number of GPUs, 0 to {MAX_GPUS}; write 2, or 1..8, or 1..4..8, or 0.5")
+        raise ValueError(f"{shown} is not a number of GPUs, 0 to {MAX_GPUS}; write 2, or 1..8, or 1..4..8, or 0.5")
     return {"low": numbers[0], "high": numbers[-1], "asks": numbers[1] if len(numbers) == 3 else None}
 
 
@@ -79,7 +79,7 @@ class Checkpoint(FileModel):
 
 
 class Progress(FileModel):
-    """Read from the log of a job that does not use the SDK."""
+    """How to read progress from the log of a job that does not use the SDK."""
 
     pattern: str = Field(description=r"a regular expression with one group for the step, such as 'step (\d+)'")
     total: float | None = Field(None, gt=0, description="the step at which it is done")
@@ -89,7 +89,7 @@ class Progress(FileModel):
     def _one_group(cls, pattern: str) -> str:
         if len(pattern) > 500:
             raise ValueError("the pattern is longer than 500 characters; write a shorter one")
-        try:  # read only: to compile some takes a second, and this is done where everybody waits
+        try:  # parsed only: compiling can take a second, and all requests would wait for it
             groups = _parser.parse(pattern).state.groups - 1
         except (re.error, OverflowError, RecursionError) as problem:
             raise ValueError(f"not a regular expression: {problem}; quote it with single quotes") from None
@@ -141,7 +141,7 @@ class JobSpec(FileModel):
 
     @property
     def deadline_at(self) -> float | None:
-        """Seconds since 1970; of a date before that, which some clocks cannot count, 0."""
+        """Return the deadline in seconds since 1970; 0 for a date before that."""
         if self.deadline is None:
             return None
         return self.deadline.timestamp() if self.deadline.year > EPOCH else 0.0
@@ -149,17 +149,17 @@ class JobSpec(FileModel):
     @field_validator("run", "env", mode="before")
     @classmethod
     def _texts(cls, given: object) -> object:
-        """The first that is no text is enough to know: a stranger may send a hundred thousand."""
+        """Check that all values are texts, up to the first that is not: a request may have a hundred thousand."""
         found = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
         for wrong in (one for one in found if not isinstance(one, str)):
-            raise ValueError(f"{repr(wrong)[:60]} is no text; put it in quotes")
+            raise ValueError(f"{repr(wrong)[:60]} is not a text; put it in quotes")
         return given
 
     @field_validator("name")
     @classmethod
     def _plain_name(cls, name: str) -> str:
         if not NAME.fullmatch(name):
-            raise ValueError(f"{name[:60]!r} is no name; use letters, digits, dots and dashes, 100 at most")
+            raise ValueError(f"{name[:60]!r} is not a valid name; use letters, digits, dots and dashes, 100 at most")
         return name
 
     @model_validator(mode="after")
@@ -167,7 +167,7 @@ class JobSpec(FileModel):
         if not self.run or (isinstance(self.run, str) and not self.run.strip()):
             raise ValueError("run: there is no command; write run: python train.py")
         if "\0" in str(self.run) or any("\0" in text for pair in self.env.items() for text in pair):
-            raise ValueError("run: a zero byte can not stand in a command; remove it")
+            raise ValueError("run: a command cannot contain a zero byte; remove it")
         return self
 
 

@@ -1,8 +1,8 @@
-"""The life of a job, as data: its states, which may follow which, and why a run is being stopped.
+"""The states of a job and their legal transitions, and the reasons to stop a run.
 
     PENDING → STARTING → RUNNING → STOPPING → PENDING … or SUCCEEDED, FAILED, CANCELLED
 
-Each start is a new generation. What a generation that is over reports, saves or returns changes nothing any more.
+Each start is a new generation. What a generation that has ended reports, saves or returns changes nothing any more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class State(StrEnum):
 
     @property
     def live(self) -> bool:
-        """It has a run that may hold devices."""
+        """Return whether the job has a run that may hold devices."""
         return self in LIVE
 
 
@@ -47,10 +47,10 @@ LEGAL: dict[State, frozenset[State]] = {
 
 
 class Stop(StrEnum):
-    """Why we stop a run; a later line overrules an earlier one."""
+    """Why a run is stopped; a later member overrules an earlier one."""
 
     PREEMPTED = "preempted"  # the policy gives its place to another
-    MOVED = "moved"  # it goes on elsewhere or in another size, and can not do so without a restart
+    MOVED = "moved"  # it goes on elsewhere or in another size, and cannot do so without a restart
     BUDGET = "budget"  # its time budget is used up: ends as succeeded
     LIMIT = "limit"  # its max_duration is used up: ends as failed
     CANCELLED = "cancelled"
@@ -67,9 +67,10 @@ class Stop(StrEnum):
 
 
 class IllegalTransition(ArgosyError):
-    """A step that the life of a job does not know: a fault of ours, stopped before it is written."""
+    """A transition that is not legal: a bug of ours, detected before it is written."""
 
 
 def check(job: int, old: State, new: State) -> None:
+    """Raise IllegalTransition unless the job may go from one state to the other."""
     if old is not new and new not in LEGAL[old]:
-        raise IllegalTransition(f"job {job} can not go from {old} to {new}")
+        raise IllegalTransition(f"job {job} cannot go from {old} to {new}")

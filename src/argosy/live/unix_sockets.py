@@ -1,4 +1,4 @@
-"""Unix sockets with paths of any length, and where a run keeps its own."""
+"""Opens Unix sockets with paths of any length, and chooses where a run keeps its own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TIMEOUT_S = 5.0
-LONGEST_PATH = 100  # of a socket that others open by its name; the system takes 107 bytes
+LONGEST_PATH = 100  # of a socket that others open by name; the system allows 107 bytes
 
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Another name for a socket, as short as the system wants it (107 bytes)."""
+    """Yield another path of a socket that is short enough for the system (107 bytes)."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -24,7 +24,7 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def connect(path: Path, timeout_s: float = TIMEOUT_S) -> socket.socket:
-    """A connection whose calls never wait longer; where too many wait for an answer already, there is none at once."""
+    """Connect to a socket; calls time out after `timeout_s`, and a full backlog is an error at once."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout_s)
     try:
@@ -37,7 +37,7 @@ def connect(path: Path, timeout_s: float = TIMEOUT_S) -> socket.socket:
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -45,9 +45,9 @@ def free_port() -> int:
 
 
 def socket_folder(folder: Path, user: str | None) -> Path:
-    """Where the workers' socket lies: its path must be short, and the run's user must be able to reach it.
+    """Return a folder for the workers' socket: its path must be short, and the run's user must be able to reach it.
 
-    The folder stays ours: whoever may change it could put a link in the place of the socket.
+    The folder stays ours: whoever can change it could replace the socket by a link.
     """
     if user is None and len(os.fsencode(folder)) + len("/control") <= LONGEST_PATH:
         return folder

@@ -1,8 +1,8 @@
-"""Opening, reading, making and removing what lies where jobs can write, without being led astray.
+"""Opens, reads, makes and removes files in places where jobs can write, safely.
 
-A job may put a link to anything in the place of its files, or a pipe that blocks whoever opens it, or a file without an
-end. So nothing here follows a link: folders are opened one after the other and everything is done relative to their
-descriptors; what is opened must be a plain file of one name, and is read up to a limit.
+A job may replace its files by a link to anything, a pipe that blocks whoever opens it, or an endless file. So nothing
+here follows a link: folders are opened one after the other and everything is done relative to their descriptors; what
+is opened must be a plain file with a single name, and is read up to a limit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from argosy.live.errors import NotFound
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe without a writer would block
 DEEPEST = 100  # folders in folders that are removed
-MOST_REMOVED = 1_000_000  # entries in one call: somebody may add to a folder as fast as it is emptied
+MOST_REMOVED = 1_000_000  # entries in one call: a job may fill a folder as fast as it is emptied
 
 
 @contextmanager
 def folder(path: Path | str, within: int | None = None) -> Iterator[int]:
-    """A descriptor of a folder; `OSError` if it is a link or anything else."""
+    """Yield a descriptor of a folder; raise OSError if it is a link or anything else."""
     found = os.open(path, _FOLDER, dir_fd=within)
     try:
         yield found
@@ -32,7 +32,7 @@ def folder(path: Path | str, within: int | None = None) -> Iterator[int]:
 
 
 def open_file(path: Path | str, within: int | None = None) -> int:
-    """A descriptor of a plain file that has no other name; `OSError` for all else, and never waits."""
+    """Return a descriptor of a plain file with a single name; raise OSError for all else. Never waits."""
     found = os.open(path, _FILE, dir_fd=within)
     about = os.fstat(found)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
@@ -42,7 +42,7 @@ def open_file(path: Path | str, within: int | None = None) -> int:
 
 
 def open_below(root: Path, path: Path) -> int:
-    """A descriptor of the file at `path`, which lies below `root`; `NotFound` if it is not there or not a file."""
+    """Return a descriptor of the file at `path` below `root`; raise NotFound if there is no such plain file."""
     try:
         *folders, name = path.relative_to(root).parts
         if ".." in (*folders, name):
@@ -62,15 +62,15 @@ def open_below(root: Path, path: Path) -> int:
 
 
 def read_file(path: Path, most_bytes: int) -> bytes:
-    """What is in a plain file, and no more of it than `most_bytes`."""
+    """Return the content of a plain file, at most `most_bytes` of it."""
     with os.fdopen(open_file(path), "rb") as file:
         return file.read(most_bytes)
 
 
 def make_folder(name: str, within: int, owner: tuple[int, int] | None = None) -> None:
-    """Make a folder and give it to `owner` (user and group), or accept the one that is there if it is his own.
+    """Make a folder and give it to `owner` (user and group), or accept an existing one that is the owner's.
 
-    `within` must be a folder that only we can change. `OSError` if something else has taken the name.
+    `within` must be a folder that only we can change. Raises OSError if something else has taken the name.
     """
     try:
         os.mkdir(name, 0o700, dir_fd=within)
@@ -80,7 +80,7 @@ def make_folder(name: str, within: int, owner: tuple[int, int] | None = None) ->
             return
         if owner is None or about.st_uid != os.geteuid():
             raise
-        os.rmdir(name, dir_fd=within)  # ours and empty: we were killed before we could give it away
+        os.rmdir(name, dir_fd=within)  # ours and empty: we were killed before we could hand it over
         os.mkdir(name, 0o700, dir_fd=within)
     if owner is not None:
         with folder(name, within) as made:
@@ -88,9 +88,9 @@ def make_folder(name: str, within: int, owner: tuple[int, int] | None = None) ->
 
 
 def remove_tree(name: str, within: int, uid: int) -> None:
-    """Remove a file, a link or a folder of this user's with all that is in it. What cannot be removed stays.
+    """Remove a file, a link, or a folder of this user with its contents. What cannot be removed stays.
 
-    So do folders of others: who may move one to this place may not for that reason empty it.
+    Folders of other users stay too: a user who may move one here must not be able to have it emptied.
     """
     _remove(name, within, uid, DEEPEST, [MOST_REMOVED])
 

@@ -143,7 +143,7 @@ def test_launches_that_fail(tmp_path: Path) -> None:
         assert "no-such-command" in here.service.job(never).message
         (wrong,) = here.submit(spec("fake name=x", retries=0))
         assert await here.ended(wrong) == ["failed"]
-        assert here.service.job(wrong).generation == 1 and "knows no 'name'" in here.service.job(wrong).message
+        assert here.service.job(wrong).generation == 1 and "has no parameter 'name'" in here.service.job(wrong).message
 
     asyncio.run(_in(tmp_path, scene))
 

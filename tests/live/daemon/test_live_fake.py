@@ -110,7 +110,7 @@ def test_scripts(bench: Bench) -> None:
     bench.stop(3, 5.0)
     assert bench.after(4.9)[3].phase is Phase.STOPPING
     assert bench.after(0.2)[3].exit_code == -9
-    with pytest.raises(InputError, match="knows no"):
+    with pytest.raises(InputError, match="has no parameter"):
         bench.launch(4, 1, command="fake second=3")
     with pytest.raises(InputError, match="no number"):
         bench.launch(4, 1, command="fake exit=nan")

@@ -89,7 +89,7 @@ def test_one_that_somebody_else_asks_to_leave_is_not_taken_for_complete(yard: Ya
         "say(op='switched', version=1, step=1); say(op='left', saved=True)\n"
     )
     status = yard.end(yard.launch(command))
-    assert status.exit_code == -signal.SIGTERM and "somebody else" in status.message
+    assert status.exit_code == -signal.SIGTERM and "outside signal" in status.message
 
 
 def test_suspended_it_saves_and_leaves(yard: Yard) -> None:

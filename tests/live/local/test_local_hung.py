@@ -47,7 +47,7 @@ def hung(tmp_path: Path) -> Path:
 
 def of(zygotes: ZygotePool) -> set[int]:
     """All processes of its zygotes."""
-    sessions = {record["session"] for record in warm_records(zygote_pool.folder)}
+    sessions = {record["session"] for record in warm_records(zygotes.folder)}
     return {found.pid for found in process_table.all_processes() if found.session in sessions}
 
 

@@ -1,4 +1,4 @@
-"""For operators: tokens, limits, the audit log and backups."""
+"""Routes for operators: tokens, limits, the audit log and backups."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ router = APIRouter(prefix="/v1", tags=["administration"], responses=REFUSALS, de
 
 @router.get("/tokens")
 async def tokens(request: Request, caller: Operator) -> m.TokenList:
-    """Whose tokens there are; their secrets are kept nowhere."""
+    """List all tokens, without their secrets, which are not stored."""
     return m.TokenList(tokens=[m.TokenOut.model_validate(token) for token in service_of(request).tokens.list()])
 
 
 @router.post("/tokens", status_code=201, name="token-add")
 async def add_token(request: Request, body: m.TokenIn, caller: Operator) -> m.NewToken:
-    """A new token; its secret is shown this once."""
+    """Make a token; its secret is shown only once."""
     return _new(*service_of(request).tokens.add(body.owner, body.role, body.expires_s, actor(request.scope, caller)))
 
 
 @router.post("/tokens/{number}/rotate", status_code=201, name="token-rotate")
 async def rotate_token(request: Request, number: TokenNumber, body: m.RotationIn, caller: Operator) -> m.NewToken:
-    """A new secret for the same owner; the old one works for a while longer."""
+    """Make a new secret for the same owner; the old one stays valid for a while."""
     return _new(*service_of(request).rotate_token(number, body.keep_old_s, actor(request.scope, caller)))
 
 
 @router.delete("/tokens/{number}", status_code=204, name="token-revoke")
 async def revoke_token(request: Request, number: TokenNumber, caller: Operator) -> None:
-    """From now on it opens nothing."""
+    """Revoke a token at once."""
     service_of(request).tokens.revoke(number, actor(request.scope, caller))
 
 
 @router.get("/limits", name="limits")
 async def limits(request: Request, caller: Person, owner: Filter = None) -> m.LimitsList:
-    """What users may do, and how much of it they do now; users see their own limits."""
+    """Show limits and how much of them is used now; users see their own."""
     service = service_of(request)
     if not caller.operates and owner not in (None, caller.owner):
         raise HTTPException(403, "only operators may see limits of others")
@@ -65,7 +65,7 @@ async def limits(request: Request, caller: Person, owner: Filter = None) -> m.Li
 
 @router.patch("/limits/{owner}", name="limits-set")
 async def set_limits(request: Request, owner: LimitOwner, body: m.LimitsIn, caller: Operator) -> m.LimitsOut:
-    """Set limits of a user, over those of the cluster file."""
+    """Set limits of a user; they override those of the cluster file."""
     given = body.model_dump(include=body.model_fields_set)
     service = service_of(request)
     return _limits(service, service.set_limits(owner, given, actor(request.scope, caller)), usage(service.store))
@@ -73,7 +73,7 @@ async def set_limits(request: Request, owner: LimitOwner, body: m.LimitsIn, call
 
 @router.delete("/limits/{owner}", status_code=204, name="limits-clear")
 async def clear_limits(request: Request, owner: LimitOwner, caller: Operator) -> None:
-    """What the cluster file says of a user holds again."""
+    """Remove the limits set for a user; those of the cluster file apply again."""
     service_of(request).clear_limits(owner, actor(request.scope, caller))
 
 
@@ -88,7 +88,7 @@ async def audit(
     limit: Limit = 100,
     before: Before = None,
 ) -> m.AuditPage:
-    """Who did what, newest first; refusals too."""
+    """Show who did what, newest first, including refusals."""
     entries = service_of(request).audit.entries
     found = await asyncio.to_thread(
         entries, who=who, job=job, since=since, action=action, limit=limit + 1, before=before
@@ -99,7 +99,7 @@ async def audit(
 
 @router.post("/backup", name="backup", responses=BACKUP, response_class=FileResponse)
 async def backup(request: Request, caller: Operator) -> FileResponse:
-    """The database, whole, as it is at this moment. The daemon never writes where somebody tells it to."""
+    """Send a copy of the database as it is now. The daemon never writes to a path given by a caller."""
     service = service_of(request)
     folder = tempfile.TemporaryDirectory(prefix="backup-", dir=service.home.folder)
     try:

@@ -1,4 +1,4 @@
-"""The API as one ASGI application around a `Service`. It imports nothing a job wrote and runs nothing."""
+"""Builds the API as one ASGI application around a `Service`. It executes nothing that a job wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def create_app(
     service: Service, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), max_body: int = MAX_BODY,
     user_rate: Rate = USER_RATE,
 ) -> FastAPI:  # fmt: skip
-    """`hosts`: names the daemon may be called by, beside this machine's; `origins`: web pages that may call it."""
+    """Make the application. `hosts` are further names of the daemon; `origins` are web pages that may call it."""
 
     def find(secret: str) -> Caller | None:
         token = service.tokens.find(secret)
@@ -42,7 +42,7 @@ def create_app(
         version=__version__,
         summary="Submit, watch and control deep-learning jobs.",
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # those pages load scripts from elsewhere
+        docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
         middleware=[

@@ -1,4 +1,4 @@
-"""Who asks: a user, an operator, or a job that reports for itself."""
+"""Identifies the caller of a request: a user, an operator, or a job that reports for itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.types import Scope
 
 from argosy.live.store import Actor
 
-# Dependencies are coroutines: FastAPI would run plain functions in threads, and each waits for its turn of the loop.
-# The guard has checked the token long before; this only makes it known in the OpenAPI document.
+# Dependencies are coroutines because FastAPI would run plain functions in threads, which costs time.
+# The guard has already checked the token; this only documents it in OpenAPI.
 BEARER = Security(HTTPBearer(auto_error=False, description="a token of `argosy token add`"))
 
 
@@ -26,7 +26,7 @@ class Caller:
     job: int | None = None  # a job's own token: the job
     generation: int | None = None  # and the run it was made for
     token: int | None = None  # its number
-    expires_at: float | None = None  # if that is soon: when the token ends
+    expires_at: float | None = None  # when the token expires, if that is soon
 
     @property
     def operates(self) -> bool:
@@ -38,17 +38,17 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """Whose jobs it sees; None: everybody's."""
+        """Return whose jobs the caller may see; None: everybody's."""
         return None if self.operates else self.owner
 
 
 def actor(scope: Scope, caller: Caller) -> Actor:
-    """Who asks, as the audit log names it."""
+    """Return the caller as the audit log names it."""
     return Actor(caller.owner, caller.role, address_of(scope), caller.token)
 
 
 def address_of(scope: Scope) -> str:
-    """Where a request comes from."""
+    """Return the address that a request comes from."""
     client = scope.get("client")
     return str(client[0]) if client and client[0] else "this machine"
 

@@ -1,4 +1,4 @@
-"""The cluster: nodes, queues, what has ended, how the daemon is."""
+"""Routes of the cluster: nodes, queues, history, and the daemon's health."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ guarded = APIRouter(prefix="/v1", responses=REFUSALS, dependencies=[BEARER])
 
 @router.get("/healthz")
 async def alive() -> dict[str, str]:
-    """Does the daemon answer? Needs no token, so it tells nothing else."""
+    """Say that the daemon answers. It needs no token, so it says nothing else."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses={503: {"model": m.Readiness, "description": "jobs are not being scheduled"}})
 async def ready(request: Request, response: Response) -> m.Readiness:
-    """Does it schedule jobs? 503 if not; `/v1/health` says why to those who have a token."""
+    """Say whether jobs are being scheduled; 503 if not. With a token, `/v1/health` says why."""
     ok = service_of(request).health_summary()["ok"]
     response.status_code = 200 if ok else 503
     return m.Readiness(status="ok" if ok else "not ready")
@@ -44,13 +44,13 @@ async def ready(request: Request, response: Response) -> m.Readiness:
 
 @router.get("/metrics", responses=FIGURES, response_class=PlainTextResponse, dependencies=[BEARER])
 async def metrics(request: Request, caller: Person) -> Response:
-    """Figures of the whole cluster for Prometheus; nobody's jobs."""
+    """Return metrics of the whole cluster for Prometheus; they name no jobs."""
     return Response(service_of(request).metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @guarded.get("/health")
 async def health(request: Request, caller: Person) -> dict[str, Any]:
-    """Policy, planner, backend: how they do."""
+    """Return the health of policy, planner and backend."""
     told: dict[str, Any] = clean(service_of(request).health_summary())
     return told
 
@@ -62,14 +62,14 @@ async def nodes(request: Request, caller: Person) -> m.NodeList:
 
 @guarded.post("/nodes/{name}/drain", name="drain")
 async def drain(request: Request, name: NodeName, caller: Operator, now: bool = False) -> m.NodeList:
-    """Let no more jobs start there; those that run there run on, or with `now` move away or save and wait."""
+    """Let no more jobs start on a node; those that run there go on or, with `now`, move away or save and wait."""
     service_of(request).drain(name, actor(request.scope, caller), emptied=now)
     return _nodes(service_of(request), caller)
 
 
 @guarded.post("/nodes/{name}/undrain", name="undrain")
 async def undrain(request: Request, name: NodeName, caller: Operator) -> m.NodeList:
-    """Use it again."""
+    """Let jobs start on a node again."""
     service_of(request).undrain(name, actor(request.scope, caller))
     return _nodes(service_of(request), caller)
 
@@ -83,7 +83,7 @@ async def queues(request: Request, caller: Person) -> m.QueueList:
 async def history(
     request: Request, caller: Person, owner: Filter = None, limit: Limit = 100, before: Before = None
 ) -> dict[str, Any]:
-    """Jobs that have ended, newest first: how long they took and what they used."""
+    """List jobs that have ended, newest first: how long they took and what they used."""
     whose = owner if caller.operates else caller.owner
     if owner not in (None, whose):
         return {"jobs": [], "next": None}
@@ -93,13 +93,13 @@ async def history(
 
 @guarded.get("/history.csv", responses=TRACE, response_class=Csv)
 async def trace(request: Request, caller: Person) -> Response:
-    """The same as a trace that `argosy simulate` reads."""
+    """Return jobs that have ended as a trace for `argosy simulate`."""
     return Csv(await asyncio.to_thread(service_of(request).history_csv, caller.sees))
 
 
 @guarded.get("/overheads.csv", responses=TRACE, response_class=Csv)
 async def overheads(request: Request, caller: Person) -> Response:
-    """What starts, stops, moves and resizes of your jobs took (an operator's: all), for `simulate --overheads`."""
+    """Return what starts, stops, moves and resizes of your jobs took (for operators: of all jobs)."""
     return Csv(service_of(request).overheads_csv(caller.sees))
 
 

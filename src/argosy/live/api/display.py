@@ -1,4 +1,4 @@
-"""What jobs say, made fit to be shown: a job may say anything, and must not spoil the answers of others by it."""
+"""Makes what jobs reported safe to send: a job may report anything, and must not break answers to others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LARGEST = 2**63
 
 
 def clean_text(text: str) -> str:
-    """Text that can be encoded: JSON knows halves of surrogate pairs, UTF-8 does not."""
+    """Return text that can be encoded: JSON allows halves of surrogate pairs, UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """A value that is JSON, with finite numbers, and not out of all proportion; what is not becomes None."""
+    """Return a JSON value of moderate size with finite numbers; anything else becomes None."""
     if isinstance(value, str):
         return clean_text(value)
     if value is None or isinstance(value, bool):

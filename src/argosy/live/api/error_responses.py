@@ -1,4 +1,4 @@
-"""What goes wrong, told alike everywhere: {"error": {"what", "value", "hint"}} with the right status."""
+"""Turns errors into responses of one form: {"error": {"what", "value", "hint"}}, with the right status."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NEXT_STEP = {404: "see what there is: /v1/openapi.json", 405: "see what there i
 def problem(
     status: int, what: str, value: object = None, hint: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """An answer that tells what is wrong, the offending value (shortened, as text) and the next step."""
+    """Return a response that says what is wrong, the offending value (shortened) and the next step."""
     shown = None if value is None else printable(value)
     return JSONResponse({"error": {"what": printable(what, 500), "value": shown, "hint": hint}}, status, headers)
 
 
 def printable(value: object, width: int = 100) -> str:
-    """Any value as a short text that every encoding and every terminal survives."""
+    """Return any value as a short text that is safe in every encoding and terminal."""
     text = value if isinstance(value, str) else repr(value)
     text = text if len(text) <= width else f"{text[: width - 1]}…"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -41,7 +41,7 @@ def status_of(error: ArgosyError) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Turn every exception into such an answer; nobody sees a traceback."""
+    """Turn every exception of an application into such a response, never a traceback."""
     app.add_exception_handler(ArgosyError, _own)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -49,7 +49,7 @@ def install(app: FastAPI) -> None:
 
 
 def refusal(error: ArgosyError) -> JSONResponse:
-    """The answer for an error of our own."""
+    """Return the response for one of our own errors."""
     what = error.what if isinstance(error, InputError | StoreError) else str(error)
     return problem(status_of(error), what, hint=getattr(error, "hint", None))
 
@@ -75,9 +75,9 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def explain(problems: Sequence[Any]) -> tuple[str, object, str | None]:
-    """What, value and hint of the first of Pydantic's findings."""
+    """Return what, value and hint of the first of Pydantic's findings."""
     first, more = problems[0], len(problems) - 1
-    # a misspelt key is the cause of the missing one that it should have been
+    # a misspelt key explains the missing one that was meant
     first = next((p for p in problems if p["type"] == "extra_forbidden"), first)
     where, *rest = first["loc"]
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in rest).lstrip(".") or str(where)
@@ -86,7 +86,7 @@ def explain(problems: Sequence[Any]) -> tuple[str, object, str | None]:
     if first["type"] == "extra_forbidden":
         return f"{place}: there is no such key{count}", value, "check the spelling, or remove it"
     if first["type"] == "json_invalid":
-        return "the body is no JSON", None, "send one JSON object with content-type application/json"
+        return "the body is not valid JSON", None, "send one JSON object with content-type application/json"
     if first["type"] == "value_error":  # from a validator of ours: "what; next step"
         what, _, step = str(first["ctx"]["error"]).partition("; ")
         return f"{place}: {what}{count}", None, step or None

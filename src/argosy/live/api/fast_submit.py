@@ -1,7 +1,7 @@
-"""The short way for submissions: what is well-formed is taken in without the framework's machinery.
+"""A fast path for submissions: well-formed ones are accepted without the framework's routing.
 
-One job in one request is the most frequent call by far, and most of its time went into finding and filling the
-handler. Whatever is not in order goes the usual way, which explains what is wrong.
+One job in one request is by far the most frequent call, and most of its time went into routing and validation. Whatever
+is not well-formed takes the usual path, which explains what is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATH = "/v1/jobs"
 
 
 class DirectSubmission:
-    """Stands behind the guard, so the caller is known and the whole body has been read."""
+    """An ASGI middleware behind the guard, so that the caller is known and the whole body has been read."""
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self.app, self._service = app, service

@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look at, change, cancel. What is not yours is not there."""
+"""Routes of jobs: submit, list, show, change, cancel. Jobs of others look like jobs that do not exist."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from argosy.live.store import Actor
 
 Responses = dict[int | str, dict[str, Any]]
 _REFUSALS = {
-    400: "no request that can be read",
+    400: "the request cannot be read",
     401: "no valid token",
     403: "not allowed",
-    404: "no such thing, or not yours",
-    409: "not in this state",
+    404: "there is no such thing, or it is not yours",
+    409: "not possible in this state",
     413: "too large",
-    421: "not under this name",
-    422: "unusable values",
+    421: "not available under this host name",
+    422: "invalid values",
     429: "too many at once",
-    503: "not at the moment",
+    503: "not available at the moment",
     507: "the disk is full",
 }
 REFUSALS: Responses = {code: {"model": m.ProblemOut, "description": text} for code, text in _REFUSALS.items()}
 
 
 def not_json(media_type: str, description: str) -> Responses:
-    """The answers of a route whose good ones are no JSON; refusals always are."""
+    """Describe the responses of a route whose result is not JSON; refusals always are JSON."""
     refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
     answers: Responses = {code: {"content": refusal, "description": text} for code, text in _REFUSALS.items()}
     answers[200] = {"content": {media_type: {"schema": {"type": "string"}}}, "description": description}
@@ -59,7 +59,7 @@ def service_of(request: Request) -> Service:
 
 
 def visible(service: Service, number: int, caller: Caller) -> JobView:
-    """The job, if it is there and the caller may see it; otherwise both look alike."""
+    """Return the job if it exists and the caller may see it; raise the same NotFound in both other cases."""
     with suppress(NotFound):
         job = service.job(number)
         if caller.sees in (None, job.owner):
@@ -69,12 +69,12 @@ def visible(service: Service, number: int, caller: Caller) -> JobView:
 
 @router.post("", status_code=201, name="submit")
 async def submit(request: Request, body: m.Submission, caller: Person) -> m.Numbers:
-    """Submit one job or many; all of them or, if one is refused, none."""
+    """Submit one job or many; if one is refused, none is accepted."""
     return m.Numbers(ids=await accept(service_of(request), body, caller, actor(request.scope, caller)))
 
 
 async def accept(service: Service, body: m.Submission, caller: Caller, by: Actor) -> list[int]:
-    """Take in what is in order in itself; the numbers of the jobs."""
+    """Check and accept a well-formed submission; return the numbers of its jobs."""
     workdir = File(body.workdir) if body.workdir else None
     specs = [admitted(spec, workdir) for spec in body.jobs]
     check_sizes(specs)
@@ -97,10 +97,10 @@ async def listing(
     after: Annotated[int | None, Query(ge=0, le=m.MAX_NUMBER, description="younger than this")] = None,
     oldest_first: bool = False,
 ) -> m.JobPage:
-    """Jobs in pages, newest first unless told otherwise."""
+    """List jobs in pages, newest first by default."""
     service = service_of(request)
     whose = owner if caller.operates else caller.owner
-    if owner not in (None, whose):  # there are no others
+    if owner not in (None, whose):  # users cannot see jobs of others
         return m.JobPage(jobs=[], next=None, counts=service.counts(whose))
     found = service.jobs(
         owner=whose, states=_states(state), queue=queue, name=name, ids=_numbers(ids), limit=limit + 1, before=before,
@@ -113,9 +113,10 @@ async def listing(
 
 @router.post("/cancel", name="cancel")
 async def cancel_many(request: Request, body: m.ToCancel, caller: Person) -> m.States:
-    """Cancel jobs; all of them or, if one is not there, none. Those that have ended stay as they are.
+    """Cancel jobs; if one does not exist, none is cancelled. Those that have ended stay as they are.
 
-    One that runs is asked to save its work and leave. Asked a second time it gets a few seconds, and with `now` none.
+    One that runs is asked to save its work and leave. Cancelled a second time it gets a few seconds, and with `now`
+    none.
     """
     service, numbers = service_of(request), list(dict.fromkeys(body.ids))
     for number in numbers:
@@ -156,7 +157,7 @@ async def events(
     after: Annotated[int, Query(ge=0, le=m.MAX_NUMBER, description="newer than this event")] = 0,
     newest: Annotated[bool, Query(description="the last ones, where there are more than `limit`")] = False,
 ) -> m.EventPage:
-    """Its story, oldest first."""
+    """List the events of a job, oldest first."""
     service = service_of(request)
     visible(service, number, caller)
     found = service.events(number, after=after, limit=limit, newest=newest)
@@ -165,7 +166,7 @@ async def events(
 
 @router.get("/{number}/runs")
 async def runs(request: Request, number: JobNumber, caller: Person) -> m.RunList:
-    """Its generations, oldest first."""
+    """List the runs of a job, oldest first."""
     service = service_of(request)
     visible(service, number, caller)
     return m.RunList(runs=[m.RunOut.model_validate(run) for run in service.runs(number)])
@@ -173,7 +174,7 @@ async def runs(request: Request, number: JobNumber, caller: Person) -> m.RunList
 
 @router.get("/{number}/explain")
 async def explain(request: Request, number: JobNumber, caller: Person) -> dict[str, Any]:
-    """Why it waits: category, evidence, and the smallest change that would start it now."""
+    """Explain why a job waits: category, evidence, and the smallest change that would start it now."""
     service = service_of(request)
     visible(service, number, caller)
     told: dict[str, Any] = clean(await service.explain_now(number))

@@ -1,4 +1,4 @@
-"""A log as one text, although it lies in two files: when `log` is full it becomes `log.1`, and a new one begins."""
+"""Reads a rotated log as one text: when `log` is full it becomes `log.1`, and a new file begins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CHUNK = 64 * 1024
 
 
 class LogFile:
-    """Reads a log that may not be there yet, and may be rotated away while it is read.
+    """Reads a log that may not exist yet, and may be rotated while it is read.
 
-    It is read in other threads than the one that closes it, and what is closed stays closed: the number of a closed
-    file soon belongs to another.
+    Other threads read it than the one that closes it, and what is closed stays closed: the descriptor of a closed file
+    is soon reused for another.
     """
 
     def __init__(self, root: Path, path: Path) -> None:
@@ -28,7 +28,7 @@ class LogFile:
         self.at = 0
 
     def open(self) -> bool:
-        """Is there a log? From the first time there is, both its files stay open."""
+        """Return whether there is a log; once there is, both its files stay open."""
         with self._lock:
             return self._open()
 
@@ -52,7 +52,7 @@ class LogFile:
         return self._older_size + os.fstat(self._file).st_size if self._file >= 0 else 0
 
     def read(self) -> bytes:
-        """The next bytes; none: there are no more at the moment."""
+        """Return the next bytes; empty if there are no more at the moment."""
         with self._lock:
             if not self._open():
                 return b""
@@ -64,7 +64,7 @@ class LogFile:
             return chunk
 
     def renewed(self) -> bool:
-        """Has a new log taken its place? Then go on at the start of that."""
+        """Return whether the log was rotated; then continue at the start of the new file."""
         with self._lock:
             if self._file < 0:
                 return False
@@ -91,5 +91,5 @@ class LogFile:
         self._older = self._file = -1
         self._older_size = 0
 
-    def __del__(self) -> None:  # whoever leaves before the first byte never asks for the content, nor ends it
+    def __del__(self) -> None:  # a client that leaves before the first byte never iterates over the content
         self.close()

@@ -1,4 +1,4 @@
-"""The output of a run, from any place in it, and on as it is written."""
+"""Routes of logs: the output of a run from any position, and as it is written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["logs"], dependencies=[BEARER])
 
 
 class LogStream(StreamingResponse):
-    """Ends its content with itself: a client that leaves in the middle must not leave a file open."""
+    """A response that closes its content when it ends: a client that leaves early must not leave a file open."""
 
     media_type = "text/plain; charset=utf-8"
 
@@ -54,7 +54,7 @@ async def log(
     tail: Annotated[int | None, Query(ge=0, le=m.MAX_NUMBER, description="only so many of the last bytes")] = None,
     follow: Annotated[bool, Query(description="go on as more is written, until the run ends")] = False,
 ) -> StreamingResponse:
-    """What the run wrote, as bytes; the header x-argosy-offset tells where in the log they begin."""
+    """Send what the run wrote, as bytes; the header x-argosy-offset says where in the log they begin."""
     service = service_of(request)
     job = visible(service, number, caller)
     if not 1 <= (generation or job.generation) <= job.generation:
@@ -77,7 +77,7 @@ async def log(
     if followers[caller.owner] >= MAX_FOLLOWERS:
         reader.close()
         raise HTTPException(429, f"you already follow {MAX_FOLLOWERS} logs")
-    followers[caller.owner] += 1  # at once: others are let in before this one's content is asked for
+    followers[caller.owner] += 1  # now: further requests are admitted before this content is read
 
     def ended() -> None:
         followers[caller.owner] -= 1
@@ -91,7 +91,7 @@ def runs_still(service: Service, number: int, generation: int) -> bool:
 
 
 async def _whole(reader: LogFile) -> AsyncGenerator[bytes, None]:
-    """As much as there was when it was asked for: a job that writes faster than we send must not keep us for ever."""
+    """Yield what there was at the time of the request: a job may write faster than we send."""
     left = reader.size() - reader.at
     try:
         while left > 0 and (chunk := await asyncio.to_thread(reader.read)):

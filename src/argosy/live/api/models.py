@@ -1,4 +1,4 @@
-"""What goes in and out of the API, as models: they check what comes in and are the OpenAPI document."""
+"""The models of the API: they validate requests and make up the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_EXPIRES_S, MOST_KEPT_S = 3650 * DAY_S, 30 * DAY_S
 
 def _encodable(text: str) -> str:
     if not is_text(text):
-        raise ValueError("this is no text; remove the characters that can not be encoded")
+        raise ValueError("this is not a valid text; remove the characters that cannot be encoded")
     return text
 
 
@@ -34,20 +34,20 @@ StateName = Literal["pending", "starting", "running", "stopping", "succeeded", "
 
 
 class In(BoundedModel):
-    """What comes in: unknown keys are errors, numbers are finite."""
+    """The base of requests: unknown keys are errors, numbers are finite."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Out(BaseModel):
-    """What goes out, taken from the attributes of our own values."""
+    """The base of responses, made from the attributes of our own values."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 def _absolute(path: str) -> str:
     if "\0" in path or not PurePosixPath(path).is_absolute():
-        raise ValueError("this is no absolute path; write it from the root, such as /home/me/project")
+        raise ValueError("this is not an absolute path; write it from the root, such as /home/me/project")
     return path
 
 
@@ -74,7 +74,7 @@ class Change(In):
 
 
 class Report(In):
-    """What a job says of itself."""
+    """What a job reports about itself."""
 
     step: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = None
     epoch: Annotated[float, Field(ge=0)] | None = None
@@ -251,7 +251,7 @@ class LimitsIn(In):
 class LimitsOut(Out):
     """The limits in force for a user; null: none."""
 
-    owner: str = Field(description="* stands for everybody of whom nothing else is said")
+    owner: str = Field(description="* stands for every user without limits of their own")
     queued: int | None
     running: int | None
     gpus: float | None
@@ -274,7 +274,7 @@ class LimitsList(BaseModel):
 class AuditOut(Out):
     id: int
     at: float
-    who: str = Field(description="owner of the token; empty: nobody knows")
+    who: str = Field(description="owner of the token; empty: unknown")
     role: str
     address: str
     token: int | None

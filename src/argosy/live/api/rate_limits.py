@@ -1,4 +1,4 @@
-"""How often somebody may ask: a bucket for each, which every request empties a little and time fills again."""
+"""Limits how often a caller may ask, by token buckets: every request takes one token, and time refills the bucket."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-MOST_KNOWN = 10_000  # buckets kept; one that is forgotten is full
+MOST_KNOWN = 10_000  # buckets kept; a forgotten one starts full again
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many requests a second in the long run, and `burst` at once. A rate of 0 is no limit."""
+    """Requests a second in the long run, and `burst` at once. A rate of 0 means no limit."""
 
     per_s: float
     burst: float
 
 
 class Buckets:
-    """One bucket for each key, all alike."""
+    """Token buckets of one rate, one for each key."""
 
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._now = rate, now
-        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # by key: what is left, and when it was
+        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # by key: tokens left, and at what time
 
     def take(self, key: Hashable) -> float:
-        """0 if there was something to take; otherwise the seconds until there is."""
+        """Take a token; return 0 if there was one, otherwise the seconds until there is."""
         if not self._rate.per_s:
             return 0.0
         now = self._now()

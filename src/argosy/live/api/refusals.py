@@ -1,6 +1,6 @@
-"""What the audit log knows of requests that were refused, and the warning that a token will end soon.
+"""Records refused requests in the audit log, and adds the warning that a token expires soon.
 
-It stands outside the guard, so that it also sees those whom the guard turns away.
+This middleware is outside the guard, so that it also sees requests that the guard refuses.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from argosy.live.api.error_responses import printable
 from argosy.live.store import Actor
 
 EXPIRES = b"x-argosy-token-expires"  # Unix seconds
-SECRET = re.compile(r"argosy-[A-Za-z0-9_-]{8,}")  # a token where a number should stand
+SECRET = re.compile(r"argosy-[A-Za-z0-9_-]{8,}")  # a token, perhaps pasted where a number belongs
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-ACTION = "argosy.action"  # in the scope of a request that goes past the framework's routes
-MISTAKES = frozenset({404, 409, 413, 422, 429})  # worth a line where something was to be changed
+ACTION = "argosy.action"  # in the scope of a request that bypasses the framework's routes
+MISTAKES = frozenset({404, 409, 413, 422, 429})  # recorded if the request was to change something
 
 
 class Recorder:
@@ -53,7 +53,7 @@ class Recorder:
         caller, address = _caller(scope), address_of(scope)
         by = Actor("", "", address) if caller is None else Actor(caller.owner, caller.role, address, caller.token)
         action = "authenticate" if caller is None else _action(scope) or "request"
-        what = printable(f"{scope['method']} {scope['path']}")  # never the query: it may hold anything
+        what = printable(f"{scope['method']} {scope['path']}")  # never the query: it may contain anything
         self.refused(by, action, SECRET.sub("argosy-…", what), SECRET.sub("argosy-…", f"{status}: {_told(body)}"))
 
 
@@ -63,7 +63,7 @@ def _caller(scope: Scope) -> Caller | None:
 
 
 def _matters(scope: Scope, status: int) -> bool:
-    """Wrong tokens and what is forbidden, and whatever else a person could not change."""
+    """Return whether to record a refusal: wrong tokens, forbidden requests, and failed changes by people."""
     if status in (401, 403, 421):
         return True
     caller = _caller(scope)
@@ -72,13 +72,13 @@ def _matters(scope: Scope, status: int) -> bool:
 
 
 def _action(scope: Scope) -> str | None:
-    """What was asked for: whoever handled the request has noted it."""
+    """Return the action that was asked for, as noted by whatever handled the request."""
     found = scope.get(ACTION) or getattr(scope.get("route"), "name", None)
     return None if found is None else str(found)
 
 
 def _told(body: bytes) -> str:
-    """What the answer said was wrong; not the offending value, which may be anybody's secret."""
+    """Return what the response said was wrong, without the offending value, which may be a secret."""
     try:
         return printable(str(json.loads(body)["error"]["what"]), 300)
     except (ValueError, KeyError, TypeError):

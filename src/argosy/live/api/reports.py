@@ -1,4 +1,4 @@
-"""What a job says of itself, with a token that can do nothing else."""
+"""The route on which a job reports about itself, with a token that allows nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["reports"], responses=REFUSALS, depe
 
 @router.post("/{number}/report", status_code=204)
 async def report(request: Request, number: JobNumber, body: m.Report, caller: JobItself) -> None:
-    """Progress of a run, from the run itself; one that is over changes nothing any more."""
+    """Report progress of a run, from the run itself; a run that has ended changes nothing."""
     if number != caller.job or caller.generation is None:
         raise NotFound(f"there is no job {number} that this token speaks for", hint="report for your own job")
     service_of(request).report(number, caller.generation, body.model_dump(exclude_unset=True))

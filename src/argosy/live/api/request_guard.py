@@ -1,6 +1,6 @@
-"""The door of the API: who asks, from where, and how much. Nothing behind it sees a request that fails here.
+"""Guards the API: checks host, origin, token, rate and size of every request before anything else sees it.
 
-It stands before the framework, because that reads and parses a body before it asks who sent it.
+It is in front of the framework, because the framework parses a body before it checks who sent it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PORT = re.compile(r":\d{1,5}$")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    hosts: frozenset[str] = frozenset()  # names by which the daemon may be called, besides this machine's own
+    hosts: frozenset[str] = frozenset()  # names of the daemon, in addition to this machine's own
     origins: frozenset[str] = frozenset()  # web pages that may call it
     max_body: int = MAX_BODY
     user_rate: Rate = USER_RATE
@@ -62,11 +62,11 @@ class Guard:
             await self.app(scope, replay(body.content or b"", receive), send)
             return
         if not body.at_end:
-            refused.headers["connection"] = "close"  # or the server would go on reading what is still to come
+            refused.headers["connection"] = "close"  # otherwise the server would read the rest of the body
         await refused(scope, receive, send)
 
     def _refused(self, scope: Scope) -> Response | None:
-        """Why this request goes no further; otherwise who sent it stands in the scope."""
+        """Return a refusal for this request; if it is allowed, put the caller into the scope and return None."""
         hosts, origins = headers(scope, b"host"), headers(scope, b"origin")
         if len(hosts) != 1 or not allowed_host(hosts[0], self.limits.hosts):
             hint = "call it as 127.0.0.1 or localhost, or give its name: argosy serve --allow-host NAME"
@@ -91,7 +91,7 @@ class Guard:
         return None
 
     def _over_rate(self, caller: Caller) -> float:
-        """Seconds until this caller may ask again; 0: now."""
+        """Return the seconds until this caller may ask again; 0: now."""
         if caller.job is not None:
             return self._jobs.take(caller.job)
         return 0.0 if caller.operates else self._users.take(caller.owner)
@@ -111,12 +111,12 @@ def _too_many(what: str, hint: str, wait_s: float) -> Response:
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:
-    """All values of a header."""
+    """Return all values of a header."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 
 def allowed_host(host: str, names: Collection[str]) -> bool:
-    """Is this a name of ours? A page of somebody else's whose name leads here must not reach the daemon."""
+    """Return whether this is a name of ours: a web page whose name resolves to us must not reach the daemon."""
     name = _PORT.sub("", host).lower()
     if name == "localhost" or name in names:
         return True
@@ -133,8 +133,11 @@ class Body:
 
 
 async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
-    """The whole body, if it is not too large. What is too much is thrown away, up to a point: a client that is still
-    sending would otherwise see a broken connection instead of the answer."""
+    """Read the whole body if it is not too large.
+
+    What is too much is read and dropped, up to a point: otherwise a client that is still sending would see a broken
+    connection instead of the response.
+    """
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -153,7 +156,7 @@ async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Hand out the body once, then whatever comes next, such as the end of the connection."""
+    """Return a `receive` that yields the body once, then whatever comes next, such as a disconnect."""
     given = False
 
     async def again() -> Message:

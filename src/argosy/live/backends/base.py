@@ -1,9 +1,9 @@
-"""What a backend is: it has nodes, and runs generations of jobs exactly where it is told to.
+"""The protocol of backends: a backend has nodes, and runs generations of jobs exactly where it is told to.
 
-A *run* is one generation of one job. `launch` makes it so, and may be repeated: the same call again changes nothing, a
-higher version of the assignment resizes, moves, pauses or continues the run. `stop` ends it. `poll` tells what is, in
-full, so that a lost message costs nothing. `adopt` is `poll` for a daemon that has just started and knows from its
-database what should be there.
+A *run* is one generation of one job. `launch` starts it, and may be repeated: the same call again changes nothing, and
+a higher version of the assignment resizes, moves, pauses or continues the run. `stop` ends it. `poll` reports all runs
+every time, so that a lost message costs nothing. `adopt` is `poll` for a daemon that has just started and knows from
+its database what should be running. docs/write-a-backend.md explains how to write one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Assignment:
 
     version: int
     parts: tuple[Part, ...]
-    paused: bool = False  # holds its place, and lets somebody else have a turn
+    paused: bool = False  # keeps its place, but lets another job have its turn
 
     @property
     def gpus(self) -> int:
@@ -50,7 +50,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that a backend must know to run a generation of a job."""
+    """What a backend must know to run a generation of a job."""
 
     key: RunKey
     assignment: Assignment
@@ -58,11 +58,13 @@ class Run:
     home: Path  # the job's own folder; the backend keeps what belongs to this generation in home/gen-<generation>
     restore: tuple[str, ...] = ()  # committed checkpoints, best first: folders below home/checkpoints
     user: str | None = None  # Unix user to run as; None: the daemon's own
-    env: Mapping[str, str] = field(default_factory=dict)  # beside the job file's: ARGOSY_API, ARGOSY_TOKEN, …
+    env: Mapping[str, str] = field(default_factory=dict)  # in addition to the job file's: ARGOSY_API, ARGOSY_TOKEN, …
     hot: bool = False  # the job is known to use the SDK: its workers may all start at once
 
 
 class Phase(StrEnum):
+    """The phase of a run, as its backend reports it."""
+
     STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"
@@ -72,19 +74,19 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a backend knows of a run."""
+    """What a backend knows about a run."""
 
     key: RunKey
     phase: Phase
     version: int  # of the assignment that is in force
     exit_code: int | None = None  # once exited; negative: killed by that signal
     message: str = ""  # why it ended or what is wrong, for people
-    hot: bool = False  # its workers speak to us through the SDK, so it resizes without a restart
-    report: Mapping[str, Any] = field(default_factory=dict)  # what the job said last: step, epoch, progress, loss, …
+    hot: bool = False  # its workers use the SDK, so it is resized without a restart
+    report: Mapping[str, Any] = field(default_factory=dict)  # the job's last report: step, epoch, progress, loss, …
     checkpoints: tuple[Mapping[str, Any], ...] = ()  # the newest two that are whole: path, step, seconds, bytes
     overheads: tuple[Mapping[str, Any], ...] = ()  # measured: kind (start, suspend, resume, resize, migrate), seconds
     story: tuple[Mapping[str, Any], ...] = ()  # what happened to it, oldest first: t, text
-    restarts: int = 0  # workers that were replaced in place
+    restarts: int = 0  # workers that were replaced during the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,38 +97,38 @@ class NodeStatus:
 
 
 class LaunchError(ArgosyError):
-    """A run can not start, and the same again would not help: no such command, no rights, an unknown node."""
+    """A run cannot start, and trying again would not help: no such command, no rights, an unknown node."""
 
 
 class Backend(Protocol):
-    """Where jobs run. None of the calls waits for a job; all may be repeated."""
+    """Runs jobs on nodes. No call waits for a job, and all may be repeated."""
 
     name: str
-    runs_as_owners: bool  # a daemon of root's lets it run each job as the Unix user of its owner's name
+    runs_as_owners: bool  # whether it can run each job as its owner's Unix user, if the daemon is root's
 
     async def nodes(self) -> Sequence[NodeStatus]:
-        """The nodes and whether they are up; the order never changes."""
+        """Return the nodes and whether they are up; their order never changes."""
 
     async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        """A job like this waits and may be launched soon; None: the daemon has started, and any may come.
+        """Prepare for a job like this, which waits and may be launched soon; None: the daemon has started.
 
-        Nothing depends on it: what could not be prepared is done when it is needed.
+        Nothing depends on it: what was not prepared is done when it is needed.
         """
 
     async def launch(self, run: Run) -> None:
         """Start this generation, or bring it to this version of its assignment."""
 
     async def stop(self, key: RunKey, grace_s: float) -> None:
-        """Ask it to save its work and leave; kill what is left after the grace. 0: kill at once."""
+        """Ask the run to save its work and leave; kill what is left after the grace. 0: kill at once."""
 
     async def poll(self) -> Sequence[Status]:
-        """Every run it knows, also those that have ended, until they are forgotten."""
+        """Return the status of every run, including those that have ended, until they are forgotten."""
 
     async def adopt(self, runs: Sequence[Run]) -> Sequence[Status]:
-        """A daemon has started: find these runs again, kill any other, and tell what is left of them."""
+        """Find these runs again after a daemon has started, kill all others, and return their statuses."""
 
     async def forget(self, key: RunKey) -> None:
-        """The end of this run is safely in the database."""
+        """Forget a run whose end is safely in the database."""
 
     async def close(self) -> None:
-        """The daemon ends; runs go on."""
+        """Release resources when the daemon ends; runs go on."""

@@ -1,8 +1,8 @@
-"""A backend without processes, for tests, demonstrations and rehearsals: exact, quick, and as unreliable as you like.
+"""A backend without processes, for tests, demonstrations and rehearsals: exact, fast, and as unreliable as you like.
 
-It checks what no backend must ever be asked to do: hold a device for more than one whole run at a time, or run two
-generations of a job at once. Such an order is refused with `PlacementBroken` and kept in `violations`. With `state` its
-runs outlive the process, as real ones would.
+It detects orders that no backend must ever get: to give a device to more than one whole run at a time, or to run two
+generations of a job at once. Such an order is refused with `PlacementBroken` and kept in `violations`. With `state`,
+its runs outlive the process, as real ones would.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ __all__ = ["FakeBackend", "MessageLost", "PlacementBroken", "Script"]
 
 
 class PlacementBroken(ArgosyError):
-    """The order would have put two runs where there is room for one, or one job into two runs."""
+    """The order would have put two runs where there is room for one, or run two generations of a job."""
 
 
 class MessageLost(ArgosyError):
-    """No answer came; the order may have been carried out, or not."""
+    """No answer came; the order may or may not have been carried out."""
 
 
 class FakeBackend:
-    """`latency_s` is the time of each call; `loss` the share of calls that get lost, half of them on the way back."""
+    """A backend that computes its runs.
+
+    `latency_s` is the time of each call, `loss` the share of calls that get lost, half of them on the way back.
+    """
 
     name = "fake"
     runs_as_owners = False  # nothing really runs
@@ -48,7 +51,7 @@ class FakeBackend:
         self.runs: dict[RunKey, FakeRun] = {}
         self._near: dict[tuple[str, int] | int, set[RunKey]] = {}  # by device and by job: runs that may be there
         self.violations: list[str] = []
-        self.launch_failures: dict[int, int] = {}  # by job: so many launches fail in passing
+        self.launch_failures: dict[int, int] = {}  # by job: how many launches fail temporarily
         self._down: dict[str, str] = {}
         self._db: sqlite3.Connection | None = None
         if state is not None:
@@ -60,7 +63,7 @@ class FakeBackend:
         return [NodeStatus(n, n.name not in self._down, self._down.get(n.name, "")) for n in self._nodes.values()]
 
     async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        """Nothing here is slow to start."""
+        """Do nothing: no run here is slow to start."""
 
     async def launch(self, run: Run) -> None:
         await self._travel(lambda now: self._launch(run, now))
@@ -93,10 +96,10 @@ class FakeBackend:
         if self._db is not None:
             self._db.close()
 
-    # what a test does to it
+    # what tests do to it
 
     def node_down(self, name: str, message: str = "no answer") -> None:
-        """The node is gone, and all that ran on it."""
+        """Take a node down, with all that runs on it."""
         self._settle(self._clock())
         self._down[name] = message
         for run in self.runs.values():
@@ -108,21 +111,21 @@ class FakeBackend:
         self._down.pop(name, None)
 
     def kill(self, key: RunKey, code: int = -9) -> None:
-        """The run dies by itself."""
+        """Let a run die."""
         self._settle(self._clock())
         self.runs[key].lose("killed")
         self.runs[key].exit_code = code
         self._keep(self.runs[key])
 
     def vanish(self, key: RunKey) -> None:
-        """The run is gone, and the backend has forgotten it."""
+        """Let a run disappear, and forget it."""
         self.runs[key].lose("vanished")
         self._forget(key)
 
     # inside
 
     async def _travel(self, effect: Callable[[float], None]) -> None:
-        """A call takes its time on both ways, and may be lost on either."""
+        """Delay a call in both directions; it may be lost in either."""
         if self.latency_s:
             await asyncio.sleep(self.latency_s / 2)
         fate = self._chance.random() if self.loss else 1.0
@@ -149,7 +152,7 @@ class FakeBackend:
         if found is None:
             if self.launch_failures.get(run.key.job, 0) > 0:
                 self.launch_failures[run.key.job] -= 1
-                raise ArgosyError("the launch failed, as the test wants it")
+                raise ArgosyError("the launch failed, as the test asked for")
             script = self._script(run)
             if script.fail_launch:
                 raise LaunchError(script.fail_launch)
@@ -184,7 +187,7 @@ class FakeBackend:
             del self.runs[key]
             for keys in self._near.values():
                 keys.discard(key)
-            if not self._near.get(key.job, True):  # a long rehearsal has very many jobs
+            if not self._near.get(key.job, True):  # a long rehearsal has many jobs
                 del self._near[key.job]
             self._write("DELETE FROM runs WHERE job = ? AND generation = ?", (key.job, key.generation))
 
@@ -198,7 +201,7 @@ class FakeBackend:
         return [run.status() for run in self.runs.values()]
 
     def _broken(self, new: FakeRun, now: float) -> str:
-        """Why this run can not be where it is told to be, or nothing."""
+        """Return why this run cannot be where it is told to be; empty if it can."""
         for key in self._near.get(new.key.job, set()) - {new.key}:
             self.runs[key].settle(now)
             if self.runs[key].alive:
@@ -227,7 +230,7 @@ class FakeBackend:
     def _open(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = OFF")  # it must outlive a process, not a power cut
+        self._db.execute("PRAGMA synchronous = OFF")  # it must survive the process, not a power cut
         self._db.execute("CREATE TABLE IF NOT EXISTS runs (job, generation, data, PRIMARY KEY (job, generation))")
         self._db.execute("CREATE TABLE IF NOT EXISTS violations (text)")
         for (data,) in self._db.execute("SELECT data FROM runs"):

@@ -1,7 +1,7 @@
-"""A run that only exists in arithmetic: how long it takes, where it breaks, what it has saved, at any moment.
+"""A run that is only computed: how long it takes, when it crashes, and what it has saved at any moment.
 
-Its script stands in the job file's command, `run: fake seconds=30 crash_at=10 hot=false`, or `run: sleep 30`; or is
-given by whoever made the backend. Progress is a function of time, so nothing needs to be told when nothing is asked.
+Its script is the job file's command, `run: fake seconds=30 crash_at=10 hot=false` or `run: sleep 30`, or is given by
+the creator of the backend. Progress is a function of time, so nothing happens between two calls.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any
 from argosy.errors import InputError
 from argosy.live.backends.base import Assignment, Part, Phase, Run, RunKey, Status
 
-STEPS_PER_S = 10.0  # of work
+STEPS_PER_S = 10.0  # steps in a second of work
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a fake job does. Seconds of work are at its smallest size; more devices go faster in proportion."""
+    """What a fake job does. Seconds of work are at its smallest size; the speed is proportional to the devices."""
 
     seconds: float = 10.0
-    exit: int = 0  # code with which it ends
+    exit: int = 0  # the exit code
     crash_at: float | None = None  # after so many seconds of work it ends with code 1 …
     crashes: int = 1  # … in the first so many generations
     hang: bool = False  # it makes no progress at all
-    hot: bool = True  # it uses the SDK: changes size without a restart
+    hot: bool = True  # it uses the SDK, so it changes size without a restart
     start_s: float = 0.05
     change_s: float = 0.02  # from a new version of its assignment until that is in force
     stop_s: float = 0.02  # to save and leave
     every: float = 5.0  # seconds between checkpoints
-    fail_launch: str = ""  # it can not be launched at all, and this is why
+    fail_launch: str = ""  # why it cannot be launched at all; empty: it can
 
     @classmethod
     def of(cls, run: Run) -> Script:
-        """Read from the command."""
+        """Read the script from the command."""
         command = run.spec["run"]
         words = command.split() if isinstance(command, str) else [str(word) for word in command]
         if words[0] == "sleep" and len(words) == 2:
@@ -47,7 +47,7 @@ class Script:
         for word in words[1:]:
             name, _, value = word.partition("=")
             if name not in kinds:
-                raise InputError(f"run: a fake job knows no {name!r}", hint=f"known: {', '.join(kinds)}")
+                raise InputError(f"run: a fake job has no parameter {name!r}", hint=f"use some of {', '.join(kinds)}")
             if kinds[name] == "bool":
                 given[name] = value in ("", "true", "yes", "1")
             elif kinds[name] == "int":
@@ -62,12 +62,12 @@ def _number(text: str) -> float:
         number = float(text)
         if math.isfinite(number):
             return number
-    raise InputError(f"run: {text!r} is no number", hint="write fake seconds=30")
+    raise InputError(f"run: {text!r} is not a number", hint="write fake seconds=30")
 
 
 @dataclass
 class FakeRun:
-    """One generation. `settle(now)` lets time pass."""
+    """One generation of a fake job. `settle(now)` lets time pass."""
 
     key: RunKey
     script: Script
@@ -76,9 +76,9 @@ class FakeRun:
     version: int
     paused: bool
     launched: float
-    at: float  # settled until here
+    at: float  # settled up to this time
     done: float = 0.0  # seconds of work
-    coming: Assignment | None = None  # a version on its way
+    coming: Assignment | None = None  # a version that is not in force yet
     coming_at: float = 0.0
     stop_at: float | None = None  # when it will have left
     graceful: bool = False
@@ -87,7 +87,7 @@ class FakeRun:
     message: str = ""
     saved: list[float] = field(default_factory=list)  # work at the newest two checkpoints of this generation
     ended: float | None = None
-    quiet_until: float = 0.0  # nothing happens to it before
+    quiet_until: float = 0.0  # nothing but progress happens before this time
 
     @classmethod
     def launch(cls, run: Run, script: Script, now: float) -> FakeRun:
@@ -103,7 +103,7 @@ class FakeRun:
 
     @property
     def held(self) -> tuple[Part, ...]:
-        """What it may be computing on: nothing while it is paused, both places while it changes."""
+        """Return what it may be computing on: nothing while it is paused, both places while it changes."""
         now = () if self.paused else self.parts
         if self.coming is None or self.coming.paused:
             return now
@@ -122,7 +122,7 @@ class FakeRun:
 
     def settle(self, now: float) -> None:
         while self.phase is not Phase.EXITED and self.at < now:
-            if now < self.quiet_until:  # nothing but progress: by far the most frequent case
+            if now < self.quiet_until:  # only progress, by far the most frequent case
                 self._work(now)
                 return
             if not self._happen():
@@ -132,7 +132,7 @@ class FakeRun:
                 self.quiet_until = min((t for t in self._moments() if t > self.at), default=self.at)
 
     def _moments(self) -> list[float]:
-        """When something happens next."""
+        """Return the times of the next events."""
         found = [self.launched + self.script.start_s]
         if self.coming is not None:
             found.append(max(self.coming_at, self.launched + self.script.start_s))
@@ -157,7 +157,7 @@ class FakeRun:
         return self.script.seconds
 
     def _work(self, t: float) -> None:
-        """Time passes in which nothing else happens."""
+        """Let time pass in which nothing else happens."""
         every = self.script.every
         before, self.done = self.done, min(self.done + self._speed * (t - self.at), self._target)
         self.at = t
@@ -165,7 +165,7 @@ class FakeRun:
             self.saved = [*self.saved, self.done // every * every][-2:]
 
     def _happen(self) -> bool:
-        """What is due now; False if nothing is."""
+        """Let a due event happen; return False if none is due."""
         if self.stop_at is not None and self.at >= self.stop_at:
             if self.graceful and self.phase is not Phase.STARTING:
                 self.saved = [*self.saved, self.done][-2:]
@@ -203,7 +203,7 @@ class FakeRun:
         )  # fmt: skip
 
     def dump(self) -> dict[str, Any]:
-        """As JSON, for a backend that outlives its process."""
+        """Return the run as JSON, for a backend whose runs outlive its process."""
         return asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Unix accounts behind the owners of jobs: as whom a job runs, and in which folder if it names none."""
+"""Maps the owners of jobs to Unix accounts: as which user a job runs, and in which folder if it names none."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 
 from argosy.errors import InputError
 
-NOWHERE = "/"  # everybody may be there, and nobody but root can leave files there for others to stumble over
+NOWHERE = "/"  # every user may be there, and only root can put files there
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """With `switches` jobs run as the Unix user of their owner's name, otherwise all as the daemon's own."""
+    """With `switches`, jobs run as the Unix user of their owner's name; otherwise all run as the daemon's user."""
 
     switches: bool = False
 
     def user(self, owner: str) -> str | None:
-        """The user to run as; None: our own. Of an owner without an account it is the name: never as ourselves."""
+        """Return the user to run as; None: our own. An owner without an account is never replaced by us."""
         if not self.switches:
             return None
         account = _account(owner)
         return None if account is not None and account.pw_uid == os.geteuid() else owner
 
     def check(self, owner: str) -> None:
-        """Refuse a job that nobody could run."""
+        """Raise an InputError if the owner has no account to run jobs with."""
         if self.switches and _account(owner) is None:
             raise InputError(
                 f"this machine has no Unix account {owner!r}, and jobs run as their owners",
@@ -34,7 +34,7 @@ class Accounts:
             )
 
     def folder(self, owner: str) -> str:
-        """Where a job runs that names no folder: at its owner's home, never at the daemon's."""
+        """Return the folder of a job that names none: its owner's home, never the daemon's."""
         account = _account(owner) if self.switches else None
         return account.pw_dir if account is not None and Path(account.pw_dir).is_dir() else NOWHERE
 

@@ -1,4 +1,4 @@
-"""Can a job ever run here? What can not is refused when it is submitted, with the reason."""
+"""Refuses, with the reason, jobs that could never run on this cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_GRACE_S = 600.0  # unless the operator says otherwise
 
 
 def check_possible(spec: JobSpec, cluster: Cluster) -> None:
-    """Raise if the job could not start on the empty cluster."""
+    """Raise an InputError if the job could not start even on the empty cluster."""
     wants = spec.resources
     known = set(cluster.gpu_types)
     for name in wants.gpu_types:
@@ -23,8 +23,8 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
         _check_cpu_job(spec, cluster.nodes)
         return
     kinds = [(n, count) for n, count in cluster.kinds if not wants.gpu_types or n.gpu_type in wants.gpu_types]
-    low = wants.gpus.asked or 1.0  # 0..4 runs with at least one, too
-    share = min(low, 1.0)  # half a GPU brings half a GPU's CPUs
+    low = wants.gpus.asked or 1.0  # a range from 0 needs at least one GPU too
+    share = min(low, 1.0)  # half a GPU comes with half of the CPUs
     most = sum(count * _fitting(n, wants.cpus_per_gpu, wants.memory_per_gpu_gib, share) for n, count in kinds)
     if low <= most:
         return
@@ -42,7 +42,7 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
 
 
 def check_queue(spec: JobSpec, cluster: Cluster) -> None:
-    """A job must name one of the cluster's queues, and fit in its limit; where there are none, there is `default`."""
+    """Check that the job's queue exists and its limit allows the job; a cluster without queues has `default`."""
     if not cluster.queues:
         known = {"default", *(reserved.queue for reserved in cluster.reservations)}
         if spec.queue not in known:
@@ -60,7 +60,7 @@ def check_queue(spec: JobSpec, cluster: Cluster) -> None:
 
 
 def check_grace(spec: JobSpec, most_s: float) -> None:
-    """No job may hold its place for longer than the operator allows once it must leave."""
+    """Check that the job's grace is not longer than the operator allows."""
     if spec.grace > most_s:
         raise InputError(
             f"grace: {spec.name} wants {spec.grace:g} s to save its work, at most {most_s:g} s are allowed here",
@@ -69,7 +69,7 @@ def check_grace(spec: JobSpec, most_s: float) -> None:
 
 
 def _fitting(node: Node, cpus: float | None, memory_gib: float | None, share: float) -> int:
-    """How many GPUs of an empty node such a job can use."""
+    """Return how many GPUs of an empty node such a job can use."""
     most = float(node.gpus)
     if cpus:
         most = min(most, node.cpus / (cpus * share))

@@ -1,8 +1,8 @@
-"""The audit log: who did what, to what, from where, and whether it was refused. Lines are added, never changed.
+"""The audit log: who did what, to what, from where, and whether it was refused. Entries are added, never changed.
 
-A change and its line are one transaction (`Transaction.audit`), so there is none without the other. Refusals change
-nothing, have a transaction of their own, and are written at a bounded rate: a flood of wrong tokens must not fill the
-disk. How many were left out stands in the next line.
+A change and its entry are one transaction (`Transaction.audit`), so neither exists without the other. Refusals change
+nothing and have a transaction of their own; they are recorded at a bounded rate, because a flood of wrong tokens must
+not fill the disk. The next entry says how many were left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from argosy.live.daemon_log import note
 from argosy.live.errors import NoSpace
 from argosy.live.store import Actor, AuditEntry, Store, database
 
-DAEMON = Actor("daemon", "daemon")  # what it does by itself
+DAEMON = Actor("daemon", "daemon")  # for what the daemon does by itself
 SPAN_S = 60.0
-PER_CALLER, IN_ALL = 20, 200  # refusals that are written down in a minute
+PER_CALLER, IN_ALL = 20, 200  # refusals that are recorded in a minute
 COLUMNS = "id, at, who, role, address, token, action, object, first_job, last_job, result, detail"
 
 
 class Rate:
-    """Lets so many through in a minute, of one caller and of all together."""
+    """Admits a limited number of events a minute, from one caller and from all together."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._since = now, float("-inf")
@@ -49,25 +49,25 @@ class Audit:
         self._store, self._rate = store, Rate(store.clock.now)
 
     def refused(self, by: Actor, action: str, what: str, detail: str) -> None:
-        """Write down a refusal, unless there were too many lately."""
+        """Record a refusal, unless there were too many in this minute."""
         if not self._rate.admits(f"{by.role} {by.who}" if by.who else by.address):
             return
         left_out, self._rate.left_out = self._rate.left_out, 0
-        more = f" ({left_out} more refusals before it were not written down)" if left_out else ""
+        more = f" ({left_out} earlier refusals were not recorded)" if left_out else ""
         try:
             with self._store.transaction() as changes:
                 changes.audit(by, action, what, detail=detail + more, result="refused")
         except NoSpace:
-            note("a refusal could not be written down: the disk is full", logging.WARNING, who=by.who, action=action)
+            note("a refusal could not be recorded: the disk is full", logging.WARNING, who=by.who, action=action)
 
     def done(self, by: Actor, action: str, what: str = "", detail: str = "") -> None:
-        """Write down something that changes nothing in the database, such as a backup."""
+        """Record an action that changes nothing in the database, such as a backup."""
         with self._store.transaction() as changes:
             changes.audit(by, action, what, detail=detail)
 
     def entries(self, *, who: str | None = None, job: int | None = None, since: float | None = None,
                 action: str | None = None, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
-        """Lines of the log, newest first; may be called from another thread."""
+        """Return entries of the log, newest first; may be called from another thread."""
         conditions: list[tuple[str, Any]] = [
             ("who = ?", who), ("? BETWEEN first_job AND last_job", job), ("at >= ?", since),
             ("action = ?", action), ("id < ?", before),

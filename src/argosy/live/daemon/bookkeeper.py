@@ -1,6 +1,6 @@
-"""The daemon's pass: what the backend reports goes into the rows, what the policy wants becomes rows and orders.
+"""One pass of the daemon: turns reports of the backend and decisions of the policy into rows and orders.
 
-Everything here is synchronous and is written in one transaction before anybody acts on it.
+Everything here is synchronous, and is written in one transaction before it is acted on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from argosy.live.planner.messages import Decision
 from argosy.live.states import ENDED, State, Stop
 from argosy.live.store import Job, RunRow, Store, Transaction
 
-MISSES, MISSED_S = 3, 3.0  # a run counts as lost after so many polls in a row without it, and so long
+MISSES, MISSED_S = 3, 3.0  # a run is lost after so many polls in a row without it, and so many seconds
 
 
 class Bookkeeper:
+    """Keeps the rows of jobs and runs true, and says which orders are outstanding."""
+
     def __init__(self, store: Store, health: DaemonHealth, metrics: Metrics, pauses_cold: bool = True,
                  limits: LimitBook | None = None) -> None:
         self.store, self.health, self.metrics, self.pauses_cold = store, health, metrics, pauses_cold
@@ -40,28 +42,28 @@ class Bookkeeper:
         health.limited = self.limit_filter.reason
         self.feed = PlannerFeed(store, lambda job: waits_outside(job, store) is None and self.limit_filter.shows(job),
                                self.limit_filter.most_gpus)  # fmt: skip
-        self.placements: dict[int, Placement] | None = None  # None: the policy has not spoken yet
+        self.placements: dict[int, Placement] | None = None  # None: the policy has not answered yet
         self._untouched: set[int] = set()
         self._statuses: dict[RunKey, Status] = {}
         self._strays: dict[RunKey, RunRow] = {}
         self._misses: dict[RunKey, tuple[int, float]] = {}  # polls without a run, and the time of the first
-        self._read: dict[RunKey, tuple[int, int]] = {}  # lines of story and overheads taken over, by run
-        self._raw: dict[int, Mapping[str, Any]] = {}  # the last report of each job, as it came
+        self._read: dict[RunKey, tuple[int, int]] = {}  # how many lines of story and overheads were recorded, by run
+        self._raw: dict[int, Mapping[str, Any]] = {}  # the last report of each job, unsanitized
         self._committed: dict[RunKey, set[str]] = {}
-        self.prunable = pruning.candidates(store)  # jobs that may have checkpoints that nobody needs
-        self.newly_waiting: set[int] = set()  # jobs for which something may be prepared
+        self.prunable = pruning.candidates(store)  # jobs that may have checkpoints to remove
+        self.newly_waiting: set[int] = set()  # jobs for which the backend may prepare something
         self._dependants: dict[int, set[int]] = {}
         self._suspects: set[int] = set()  # waiting jobs whose dependencies may have failed
-        self._budgeted: set[int] = set()  # waiting jobs whose time budget runs
+        self._budgeted: set[int] = set()  # waiting jobs whose time budget is running
         self._back_off: list[tuple[float, int]] = []
-        self.taken: Mapping[int, int] = {}  # by job: generations of which there are folders, see `reconcile`
+        self.taken: Mapping[int, int] = {}  # by job: the newest generation that has a folder, see `reconcile`
         store.touched.update(store.jobs)
 
-    # what is
+    # what the backend reports
 
     def take_in(self, statuses: Iterable[Status], failures: Mapping[RunKey, Failure] | None = None,
                 under_way: Callable[[RunKey], bool] = lambda key: False, adopted: bool = False) -> None:
-        """Write down what these statuses and failed launches mean."""
+        """Record what these statuses and failed launches mean for jobs and runs."""
         store, at = self.store, self._moment()
         failures = failures or {}
         self._statuses = {status.key: status for status in statuses}
@@ -82,7 +84,7 @@ class Bookkeeper:
                     told.append((job, run, status))
                 new = observe.observe(job, run, status, at) or self._limited(job, run, at)
                 if new is None and run.key in failures and run.stop is None and status.version < run.version:
-                    new = stop(job, run, Stop.MOVED, at)  # it can not change where it is
+                    new = stop(job, run, Stop.MOVED, at)  # it cannot be changed in place
             if new is not None:
                 seen.append((new, status))
         ended = list(self._ended_waiting(at))
@@ -103,10 +105,10 @@ class Bookkeeper:
         self._note_touched(at)
         self.feed.look_for_leavers(at.now)
 
-    # what should be
+    # what the policy wants
 
     def decide(self, decision: Decision) -> None:
-        """Take over the policy's answer. Jobs of which it did not know the newest are left as they are."""
+        """Take over the policy's decision, except for jobs about which it did not have the newest information."""
         running = decision.running.items()
         self.placements = {number: Placement(share.parts, share.paused) for number, share in running if number > 0}
         self._untouched = self.feed.overtaken()
@@ -122,7 +124,7 @@ class Bookkeeper:
                     changes.event(job, "failed", text)
 
     def act(self) -> dict[RunKey, Call]:
-        """Bring the rows nearer to the placements, and say which orders are outstanding."""
+        """Change rows towards the placements, and return the orders that are outstanding."""
         store = self.store
         if self.placements is not None:
             hot = {key.job for key, status in self._statuses.items() if status.hot}
@@ -141,7 +143,7 @@ class Bookkeeper:
         return due(store.runs, self._statuses)
 
     def stop_everything(self) -> None:
-        """The policy is not asked any more; every run is to save its work and leave."""
+        """Stop following the policy, and let every run save its work and leave."""
         self.placements, at = None, self._moment()
         with self.store.transaction() as changes:
             for number, run in self.store.runs.items():
@@ -160,7 +162,7 @@ class Bookkeeper:
             changes.event(new.job, kind, text)
 
     def _after(self, new: RowUpdate) -> None:
-        """Memory that goes with a run."""
+        """Update metrics, and forget what was remembered about a run that has ended."""
         self._count(new)
         if new.run.ended_s is None:
             return
@@ -170,7 +172,7 @@ class Bookkeeper:
             kept.pop(new.run.key, None)
         planned = new.run.stop in (Stop.PREEMPTED, Stop.MOVED) and new.job.state is State.PENDING
         if self.placements is not None and not planned:
-            self.placements.pop(new.job.id, None)  # the policy must hear of it before it runs again
+            self.placements.pop(new.job.id, None)  # the policy must be told before it runs again
 
     def _count(self, new: RowUpdate) -> None:
         for kind, text in new.events:
@@ -186,7 +188,7 @@ class Bookkeeper:
 
     def _absent(self, job: Job, run: RunRow, failure: Failure | None, under_way: Callable[[RunKey], bool],
                 adopted: bool, at: Moment) -> RowUpdate | None:
-        """The backend shows nothing of this run."""
+        """Decide about a run that the backend does not report."""
         if under_way(run.key):
             return None
         if run.running_s is None and run.stop is None:
@@ -202,7 +204,7 @@ class Bookkeeper:
         return None if why is None else stop(job, run, why, at)
 
     def _ended_waiting(self, at: Moment) -> Iterable[Job]:
-        """Waiting jobs that will never run again."""
+        """Yield waiting jobs that will never run, as ended."""
         suspects, self._suspects = self._suspects, set()
         for number in sorted(suspects | self._budgeted):
             job = self.store.jobs.get(number)
@@ -217,7 +219,7 @@ class Bookkeeper:
                 yield observe.end_waiting(job, State.SUCCEEDED, "its time budget is used up", at)
 
     def _note_touched(self, at: Moment) -> None:
-        """Jobs that changed may free others, or come back after a while; the planner hears of all."""
+        """Take note of jobs that changed: they may release others, or wait for a while; the planner is told of all."""
         store = self.store
         fresh, store.touched = store.touched, set()
         for number in list(fresh):
@@ -241,7 +243,7 @@ class Bookkeeper:
         self.feed.touched |= fresh | self.limit_filter.settle()
 
     def _unread(self, status: Status) -> bool:
-        """Has this run told something that is not in the database?"""
+        """Return whether this run has reported something that is not in the database."""
         key = status.key
         if key not in self._read:
             counts = dict(self.store.query(
@@ -278,7 +280,7 @@ class Bookkeeper:
         self._committed[run.key] |= {str(one.get("path")) for one in status.checkpoints}
 
     def _find_strays(self) -> None:
-        """Runs that are over by the book and still are there; until they are gone they hold their devices."""
+        """Find runs that have ended by the database but still exist; they hold their devices until they are gone."""
         strays: dict[RunKey, RunRow] = {}
         for key, status in self._statuses.items():
             current = self.store.runs.get(key.job)
@@ -287,7 +289,7 @@ class Bookkeeper:
             row = self._strays.get(key) or self.store.run(key.job, key.generation)
             if key not in self._strays:
                 self.metrics.fenced.inc()
-                note("a run that is over still runs: it is killed", logging.WARNING, job=key.job,
+                note("a run that has ended still exists: it is killed", logging.WARNING, job=key.job,
                      generation=key.generation)  # fmt: skip
             if row is not None:
                 strays[key] = row
@@ -296,7 +298,7 @@ class Bookkeeper:
     def _blocked(self, number: int, others: set[int]) -> dict[str, object]:
         assert self.placements is not None
         if not others:
-            return reason("limit", f"{self.store.jobs[number].owner} holds as much as is allowed")
+            return reason("limit", f"{self.store.jobs[number].owner} already holds as much as the limits allow")
         where = " ".join(place(part) for part in self.placements[number].parts)
         if others == {number}:
             return reason("place-not-free", "an earlier run of it has not quite ended")

@@ -1,8 +1,8 @@
 """The daemon: one asyncio process with the store, the API, a planner and a backend.
 
-Several times a second, and at once when something happens, it makes a pass: what does the backend report, what does the
-policy want, what is to be ordered. It may be killed at any moment: all that matters is in the database, and the next
-one adopts what still runs.
+Several times a second, and at once when something happens, it makes a pass: it polls the backend, asks the policy, and
+sends orders. It may be killed at any moment: all that matters is in the database, and the next daemon adopts what still
+runs.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ NODES_EVERY_S = 2.0
 FLUSH_EVERY_S = 5.0
 POLL_LIMIT_S = 30.0
 MOST_PRUNED = 200  # jobs at a time
-OWNERS_CONNECTIONS = 100  # at the socket in the home, beside those of the network
-MOST_PREPARED = 4  # kinds of jobs of one owner in a pass
+OWNERS_CONNECTIONS = 100  # at the socket in the home, in addition to those of the network
+MOST_PREPARED = 4  # different jobs of one owner that are prepared in a pass
 
 Application = Callable[..., Any]  # ASGI
 
 
 class Daemon:
-    """`await run()` serves until `stop()` or a signal; jobs go on. `app` makes the API from the service."""
+    """The daemon of one home. `await run()` serves until `stop()` or a signal; jobs go on without it.
+
+    `app` makes the API from the service.
+    """
 
     def __init__(self, home: Home, cluster: Cluster, policy: str, backend: Backend, *,
                  planner: PlannerFactory | None = None, app: Callable[[Service], Application] | None = None,
@@ -77,17 +80,17 @@ class Daemon:
         self._preparing: set[asyncio.Task[None]] = set()
         self._nodes_s = self._flushed_s = float("-inf")
         self.address = ""
-        self.ready = asyncio.Event()  # what was running has been adopted, requests are answered
+        self.ready = asyncio.Event()  # set when runs have been adopted and requests are answered
         self.service: Service
         self.bookkeeper: Bookkeeper
 
     def stop(self) -> None:
-        """End in order; may be called from a signal handler."""
+        """End the daemon in order; may be called from a signal handler."""
         self._stop.set()
         self._wake.set()
 
     async def run(self, stop_jobs: bool = False) -> None:
-        """Serve. With `stop_jobs` every run is asked to save its work and leave before the daemon ends."""
+        """Serve until stopped. With `stop_jobs`, every run saves its work and leaves before the daemon ends."""
         async with AsyncExitStack() as stack:
             await self._open(stack)
             note("serving", address=self.address, home=str(self.home.folder), policy=self.policy)
@@ -149,7 +152,7 @@ class Daemon:
                 stack.callback(loop.remove_signal_handler, number)
 
     def _leave(self, lost: DatabaseLost) -> DatabaseLost:
-        """Say what became of the database. Nobody may go on with a part of it: what is left is moved away."""
+        """Move away what is left of a lost database, so that nobody continues with a part of it, and describe it."""
         self.service.health.fault = lost.what
         folder = self.home.make_replaced()
         saved = self.service.store.leave(lost, folder)
@@ -162,14 +165,14 @@ class Daemon:
         return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
 
     async def _adopt(self, store: Store) -> None:
-        """Find again what ran when the former daemon ended."""
+        """Find the runs again that the former daemon left."""
         runs = [self._make_run(run) for run in store.runs.values()]
         statuses = await self.backend.adopt(runs)
         distrusted = {status.key for status in statuses if store.is_replaced and status.phase is not Phase.EXITED}
-        if distrusted:  # they may have been sent elsewhere since the copy was made: nobody knows what they hold
+        if distrusted:  # they may have moved since the copy was made, so that their devices are unknown
             statuses = await self.backend.adopt([run for run in runs if run.key not in distrusted])
-            note("runs were ended: the database was restored, and does not know where they are", runs=len(distrusted))
-        restored = Failure("it was ended: the database was restored, and did not know where it was", final=False)
+            note("runs were ended: the restored database does not know where they are", runs=len(distrusted))
+        restored = Failure("it was ended: the restored database did not know where it was", final=False)
         self.bookkeeper.take_in(statuses, dict.fromkeys(distrusted, restored), adopted=True)
         if store.is_replaced:
             store.trust()
@@ -183,7 +186,7 @@ class Daemon:
             await self._pass(ask)
             if done():
                 break
-            # requests need time, too: four fifths of it, when there is always something new
+            # leave four fifths of the time to requests, even if there is always something new
             await asyncio.sleep(min(self._poll_s, 4 * (time.perf_counter() - began)))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause())
@@ -195,7 +198,7 @@ class Daemon:
         return min(self._poll_s, max(0.01, next_s - self.service.store.clock.now()))
 
     async def _pass(self, ask: bool = True) -> None:
-        """One look at everything. Whatever goes wrong is told in `health`, and tried again with the next."""
+        """Make one pass. What goes wrong is shown by `health`, and tried again in the next pass."""
         health, store = self.service.health, self.service.store
         store.check()
         failures = self._dispatcher.take_failures()
@@ -225,7 +228,7 @@ class Daemon:
             return
         except DatabaseLost:
             raise
-        except Exception as problem:  # a fault of ours: nothing of this pass was written; running jobs must not suffer
+        except Exception as problem:  # a bug of ours: nothing of this pass was written
             health.fault, health.faults = f"{type(problem).__name__}: {problem}", health.faults + 1
             LOGGER.exception("a pass failed")
             self.service.metrics.errors.labels("own").inc()
@@ -239,9 +242,9 @@ class Daemon:
         self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
 
     def _prepare_waiting(self, store: Store) -> None:
-        """Let the backend get ready for jobs that have just come, while the policy thinks; for a few of each owner."""
+        """Let the backend prepare for a few new jobs of each owner while the policy decides."""
         numbers, self.bookkeeper.newly_waiting = self.bookkeeper.newly_waiting, set()
-        kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array is one
+        kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array counts once
         for number in sorted(numbers):
             job = store.jobs.get(number)
             if job is not None and job.state is State.PENDING:
@@ -258,8 +261,8 @@ class Daemon:
     async def _try_to_prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
         try:
             await self.backend.prepare(spec, user)
-        except Exception as problem:  # what is wrong with a job is told when it starts
-            note("nothing was prepared", logging.DEBUG, problem=str(problem), user=user)
+        except Exception as problem:  # what is wrong with a job is reported when it starts
+            note("a job could not be prepared", logging.DEBUG, problem=str(problem), user=user)
 
     def _now_and_then(self, store: Store) -> None:
         now = store.clock.now()
@@ -275,7 +278,7 @@ class Daemon:
         self.service.health.disk_problem = low if free < self._min_free_bytes else ""
 
     def _prune(self, store: Store) -> None:
-        """Remove checkpoints that nobody needs, beside everything else: a large one takes its time."""
+        """Remove checkpoints that are no longer needed, in a thread: a large one takes time."""
         if not self.bookkeeper.prunable or (self._pruning is not None and not self._pruning.done()):
             return
         numbers = sorted(self.bookkeeper.prunable)[:MOST_PRUNED]
@@ -293,7 +296,7 @@ class Daemon:
         for status in await self.backend.nodes():
             name = status.node.name
             self.service.health.nodes[name] = status
-            gone = not status.up or drained.get(name, False)  # to a policy, one that is emptied is as good as down
+            gone = not status.up or drained.get(name, False)  # to a policy, a node that is being emptied counts as down
             states[name] = "down" if gone else "draining" if name in drained else "up"
         self.bookkeeper.feed.nodes = states
 
@@ -312,8 +315,8 @@ class Daemon:
         return grace_s(job, run, self._max_grace_s) if job is not None else 0.0
 
     def _first_token(self) -> None:
-        """The first operator is who starts the daemon; this token does not expire."""
-        with suppress(TokenExpired):  # it was rotated, and the file was not
+        """Make the first operator's token, for the user who starts the daemon; it does not expire."""
+        with suppress(TokenExpired):  # it was rotated without the file
             if self.home.token.exists() and self.service.tokens.find(self.home.token.read_text().strip()) is not None:
                 return
         _, secret = self.service.tokens.add(_whoami(), "operator", expires_s=None)

@@ -17,22 +17,22 @@ from argosy.live.daemon_log import note
 from argosy.live.states import Stop
 from argosy.live.store import RunRow
 
-RESEND_S = 2.0  # an order that shows no effect is given again
-FIRST_AGAIN_S = 0.1  # one that failed is given again sooner, twice as late each time
-LAUNCH_TRIES = 5  # then the run is given up, and the job tried again later
-Order = tuple[Call, int, Stop | None]  # with the version of the row, and why it stops
+RESEND_S = 2.0  # an order that shows no effect is sent again after this
+FIRST_AGAIN_S = 0.1  # a failed order is sent again sooner, after a wait that doubles
+LAUNCH_TRIES = 5  # then the run is given up, and the job is tried again later
+Order = tuple[Call, int, Stop | None]  # the call, the version of the row, and why it stops
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A launch that did not work; if `final`, the same again would not help."""
+    """A launch that failed; `final` if trying again would not help."""
 
     problem: str
     final: bool
 
 
 class Dispatcher:
-    """`make_run` and `grace` turn a row into what the backend wants to know."""
+    """Sends orders to the backend. `make_run` and `grace` turn a row into what the backend needs to know."""
 
     def __init__(self, backend: Backend, make_run: Callable[[RunRow], Run], grace: Callable[[RunRow], float],
                  now: Callable[[], float]) -> None:
@@ -41,10 +41,10 @@ class Dispatcher:
         self._sent: dict[RunKey, tuple[Order, float]] = {}  # what, and when
         self._tries: dict[RunKey, int] = {}
         self.failures: dict[RunKey, Failure] = {}
-        self.problem = ""  # the newest trouble with the backend, until an order gets through
+        self.problem = ""  # the latest problem with the backend, until an order succeeds
 
     def send(self, calls: Mapping[RunKey, Call], runs: Mapping[int, RunRow]) -> None:
-        """Give these orders, except those that are on their way or were given a moment ago."""
+        """Send these orders, except those that are on their way or were sent a moment ago."""
         now = self._now()
         for key, call in calls.items():
             row = runs.get(key.job)
@@ -92,6 +92,6 @@ class Dispatcher:
             del self._sending[key]
 
     async def close(self) -> None:
-        """Let what is on its way arrive."""
+        """Wait a little for orders that are on their way."""
         if self._sending:
             await asyncio.wait(self._sending.values(), timeout=5.0)

@@ -1,6 +1,7 @@
-"""What the daemon knows beside the database, at this moment: nodes, the planner's word, its own health.
+"""The daemon's health and other current facts that are not in the database: nodes, the planner's reasons, problems.
 
-Written by the daemon's loop, read by the service; gone when the daemon ends, and found out again when it starts.
+The daemon's loop writes them and the service reads them; they are lost when the daemon ends, and found out again when
+it starts.
 """
 
 from __future__ import annotations
@@ -12,29 +13,31 @@ from typing import Any
 from argosy.live.backends.base import NodeStatus
 from argosy.live.store import Job
 
-PASS_LIMIT_S = 10.0  # passes are made several times a second; without one for so long something holds them up
+PASS_LIMIT_S = 10.0  # passes are made several times a second; without one for so long something is wrong
 
 
 @dataclass
 class DaemonHealth:
+    """What is true now of nodes, planner, backend and disk, and why jobs wait."""
+
     policy: str = ""
     backend: str = ""
     nodes: dict[str, NodeStatus] = field(default_factory=dict)
     waiting: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by job: the planner's reasons
-    starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by job: blocked by whom, until a place is free
+    starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by job: which runs block its start
     limited: Callable[[Job], Mapping[str, Any] | None] = lambda job: None  # why its owner's limits keep a job back
-    planner_problem: str = ""  # what the policy failed with, until it works again
+    planner_problem: str = ""  # how the policy failed, until it works again
     backend_problem: str = ""
     disk_problem: str = ""
-    fault: str = ""  # an error of our own in the last pass
+    fault: str = ""  # a bug of ours that ended the last pass
     faults: int = 0
     passes: int = 0
-    began_s: float | None = None  # when the daemon started, on its clock; None: there is no daemon behind it
+    began_s: float | None = None  # when the daemon started, on its clock; None: there is no daemon
     last_pass_s: float | None = None
     decided_s: float | None = None
 
     def problems(self, now_s: float) -> list[str]:
-        """Tell what is wrong at this moment, on the daemon's clock; nothing: jobs are being scheduled."""
+        """Return what is wrong now, on the daemon's clock; an empty list means that jobs are being scheduled."""
         told = [self.planner_problem, self.backend_problem, self.disk_problem, self.fault]
         since_s = self.began_s if self.last_pass_s is None else self.last_pass_s
         if since_s is not None and now_s - since_s > PASS_LIMIT_S:

@@ -1,4 +1,4 @@
-"""Jobs that have ended: figures for people, and a trace, so that what really happened can be simulated again."""
+"""Lists jobs that have ended: as figures for people, and as a trace that can be simulated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def entry(job: JobView) -> dict[str, Any]:
 
 
 def page(store: Store, owner: str | None, limit: int, before: int | None) -> list[int]:
-    """Numbers of jobs that have ended, the last one first; of those that ended at once the highest number."""
+    """Return numbers of jobs that have ended, the latest first; among equal times the highest number first."""
     where, values = ["ended_s IS NOT NULL"], list[str | float]()
     if owner is not None:
         where.append("owner = ?")
@@ -51,7 +51,7 @@ def page(store: Store, owner: str | None, limit: int, before: int | None) -> lis
 
 
 def overheads_csv(store: Store, owner: str | None = None) -> str:
-    """Means of what was measured lately (on jobs of one owner), by model and kind, as the performance model reads."""
+    """Return the means of recently measured overheads by model and kind, as CSV for the performance model."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("model", "kind", "seconds", "times"))
@@ -63,7 +63,7 @@ def overheads_csv(store: Store, owner: str | None = None) -> str:
 
 
 def trace_csv(path: Path, owner: str | None = None) -> str:
-    """Ended jobs that ever ran, in order of submission; the clock starts with the first.
+    """Return ended jobs that ever ran as a trace, in order of submission; time starts with the first.
 
     A job's duration is what its GPU-seconds would take at the size it asked for: the largest of its range.
     """
@@ -86,7 +86,7 @@ def trace_csv(path: Path, owner: str | None = None) -> str:
         per_gpu = asked or 1.0
         cpus, memory = spec.resources.cpus_per_gpu, spec.resources.memory_per_gpu_gib
         if high == 0 and not cpus and not memory:
-            cpus = 1.0  # a trace wants something from every job
+            cpus = 1.0  # a trace needs some demand of every job
         elastic = spec.resources.gpus.elastic
         writer.writerow([
             job.id, round(job.submitted_s - zero, 3), round(job.gpu_s / asked if asked else job.run_s, 3), f"{asked:g}",

@@ -1,9 +1,9 @@
-"""What users may run at once, where there are limits on their GPUs or jobs.
+"""Enforces the limits on what users may run at once.
 
-Two things see to it. `LimitFilter` shows the policy only as much of a user's queue as the limits allow: what runs, then
-the waiting jobs by priority and number, as far as they fit; what is left goes to elastic ones, so that all of them
-together could never hold more. `Headroom` is asked before anything starts or grows, whatever the policy decided: its
-decision may be older than the news.
+It is done in two places. `LimitFilter` shows the policy only as much of a user's queue as the limits allow: what runs,
+then the waiting jobs by priority and number as far as they fit; what is left goes to elastic jobs, so that all together
+could never hold more. `Headroom` is asked before anything starts or grows, whatever the policy decided, because its
+decision may be older than the latest changes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ TINY = 1e-9
 
 
 def holds(run: RunRow) -> float:
-    """GPUs of a run; while it changes, the more of what it had and what it gets. Paused ones keep their place."""
+    """Return the GPUs of a run; while it changes, the larger of old and new. A paused run keeps its place."""
     return max(held(run.parts), held(run.former or ()))
 
 
 @dataclass(slots=True)
 class Queue:
-    """The jobs of a user with limits."""
+    """The jobs of one user who has limits."""
 
     running: set[int] = field(default_factory=set)
     waiting: list[tuple[float, int]] = field(default_factory=list)  # by priority, then number
-    keys: dict[int, tuple[float, int]] = field(default_factory=dict)  # of those that wait
-    shown: dict[int, float] = field(default_factory=dict)  # to the policy; by job: the GPUs that it may have at most
+    keys: dict[int, tuple[float, int]] = field(default_factory=dict)  # of waiting jobs
+    shown: dict[int, float] = field(default_factory=dict)  # the most GPUs of each job that the policy sees
     held_gpus: float = 0.0
-    first: int | None = None  # of those that wait, the first that is shown
+    first: int | None = None  # the first waiting job that is shown
 
     def put(self, number: int, job: Job | None, eligible: bool) -> None:
-        """Take up what became of a job."""
+        """Update the queue with the new state of a job."""
         key = self.keys.pop(number, None)
         if key is not None:
             del self.waiting[bisect_left(self.waiting, key)]
@@ -57,17 +57,17 @@ class Queue:
 
 
 class LimitFilter:
-    """`eligible` says of a waiting job whether it could run now, as far as it is not for its owner's limits."""
+    """Decides which jobs the policy may see. `eligible` says whether a waiting job could run but for the limits."""
 
     def __init__(self, store: Store, limits: LimitBook, eligible: Callable[[Job], bool]) -> None:
         self._store, self._limits, self._eligible = store, limits, eligible
-        self._queues: dict[str, Queue] = {}  # by user; only of users whose runs are bounded
+        self._queues: dict[str, Queue] = {}  # by user, only of users whose runs are limited
         self._owners: dict[int, str] = {}
         self._changed: set[str] = set()
         self._version = limits.version
 
     def touch(self, numbers: Iterable[int]) -> None:
-        """Something happened to these jobs."""
+        """Take note that something happened to these jobs."""
         for number in numbers:
             job = self._store.jobs.get(number)
             owner = job.owner if job is not None else self._owners.pop(number, None)
@@ -79,7 +79,7 @@ class LimitFilter:
             self._changed.add(owner)
 
     def settle(self) -> set[int]:
-        """Decide anew who is shown, where something has changed; the jobs for which the answer is another now."""
+        """Decide again which jobs are shown where something has changed; return jobs for which the answer changed."""
         news = self._start_over() if self._version != self._limits.version else set()
         for owner in sorted(self._changed):
             queue = self._queues[owner]
@@ -89,19 +89,19 @@ class LimitFilter:
         return news
 
     def shows(self, job: Job) -> bool:
-        """May the policy know of this waiting job?"""
+        """Return whether the policy may see this waiting job."""
         if not self._limits.of(job.owner).bound_runs:
             return True
         queue = self._queues.get(job.owner)
         return queue is not None and job.id in queue.shown
 
     def most_gpus(self, job: Job) -> float:
-        """How many GPUs the policy may give a job at most, by its owner's limits; infinite without."""
+        """Return how many GPUs its owner's limits allow a job at most; infinite without limits."""
         queue = self._queues.get(job.owner)
         return math.inf if queue is None else queue.shown.get(job.id, math.inf)
 
     def reason(self, job: Job) -> dict[str, Any] | None:
-        """Why its owner's limits keep a job back; None if they do not."""
+        """Return why its owner's limits hold a job back; None if they do not."""
         queue = self._queues.get(job.owner)
         if queue is None or job.id not in queue.keys or job.id in queue.shown:
             return None
@@ -141,7 +141,7 @@ class LimitFilter:
             low, asked, _ = _sizes(self._store.jobs[number])
             size = max(low, asked if asked <= most else math.floor(most))
             if size > gpus + TINY or jobs < 1:
-                break  # nobody overtakes: a large job would wait for ever
+                break  # no job overtakes another: a large one would wait for ever
             shown[number] = size
             queue.first = queue.first or number
             gpus, jobs = gpus - size, jobs - 1
@@ -153,7 +153,7 @@ class LimitFilter:
         return shown
 
     def _start_over(self) -> set[int]:
-        """The limits have changed: everybody may be another's equal now."""
+        """Rebuild everything, because the limits have changed."""
         self._version = self._limits.version
         news = {number for queue in self._queues.values() for number in queue.keys.keys() | queue.shown}
         self._queues, self._owners, self._changed = {}, {}, set()
@@ -163,13 +163,13 @@ class LimitFilter:
 
 
 def _sizes(job: Job) -> tuple[float, float, float]:
-    """GPUs: the least, what it asks for, the most."""
+    """Return the least number of GPUs, what the job asks for, and the most."""
     facts = JobFacts.of(job.parsed, job.id, submitted_s=job.submitted_s)
     return facts.min_gpus or 0.0, facts.gpus, facts.max_gpus or 0.0
 
 
 def usage(store: Store) -> dict[str, tuple[float, int]]:
-    """GPUs held and jobs running now, by user."""
+    """Return GPUs held and jobs running now, by user."""
     return _usage(store.jobs, store.runs)
 
 
@@ -182,14 +182,14 @@ def _usage(jobs: Mapping[int, Job], runs: Mapping[int, RunRow]) -> dict[str, tup
 
 
 class Headroom:
-    """What users may still take in one pass. Counted when it is first asked for a user with limits."""
+    """What users may still take in one pass; counted only when it is first asked for a user with limits."""
 
     def __init__(self, limits: Callable[[str], Limits], jobs: Mapping[int, Job], runs: Mapping[int, RunRow]) -> None:
         self._limits, self._jobs, self._runs = limits, jobs, runs
         self._used: dict[str, tuple[float, int]] | None = None
 
     def allows(self, job: Job, parts: tuple[Part, ...], run: RunRow | None = None) -> bool:
-        """May this job start with these parts, or its run change to them? Nobody is made smaller by it."""
+        """Return whether the job may start with these parts, or its run change to them. Shrinking is always allowed."""
         limits = self._limits(job.owner)
         if not limits.bound_runs:
             return True
@@ -199,7 +199,7 @@ class Headroom:
         return not too_many and (limits.gpus is None or more <= 0 or gpus + more <= limits.gpus + TINY)
 
     def take(self, job: Job, parts: tuple[Part, ...], run: RunRow | None = None) -> None:
-        """It does so."""
+        """Count a start or change that was allowed."""
         if self._used is not None:
             gpus, jobs = self._of(job.owner)
             more = max(0.0, held(parts) - (holds(run) if run is not None else 0.0))

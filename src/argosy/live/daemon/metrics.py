@@ -1,4 +1,4 @@
-"""Figures for Prometheus: counts and times, without names of people or jobs, so that every user may read them."""
+"""Metrics for Prometheus: counts and times, without names of people or jobs, so that every user may read them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Metrics:
         self.moves = Counter("argosy_moves", "Moves to other devices", registry=own)
         self.failures = Counter("argosy_run_failures", "Runs that failed", registry=own)
         self.losses = Counter("argosy_run_losses", "Runs lost with their place", registry=own)
-        self.fenced = Counter("argosy_fenced", "Words of runs that were over, not heeded", registry=own)
-        self.errors = Counter("argosy_errors", "Troubles of the daemon", ["part"], registry=own)
+        self.fenced = Counter("argosy_fenced", "Runs that had ended and were found alive", registry=own)
+        self.errors = Counter("argosy_errors", "Problems of the daemon", ["part"], registry=own)
         for part in ("planner", "backend", "disk", "own"):
             self.errors.labels(part)
 
     def observe(self, counts: Mapping[str, int], nodes: Sequence[NodeView], healthy: bool) -> None:
-        """What is now."""
+        """Set the gauges to the current counts."""
         for state, count in counts.items():
             self._jobs.labels(state).set(count)
         self._gpus.labels("total").set(sum(node.gpus for node in nodes))

@@ -1,8 +1,8 @@
-"""What a status means: pure functions from rows and what a backend reports to new rows. Nothing is written here.
+"""Interprets the backend's reports: pure functions from rows and a status to new rows. Nothing is written here.
 
-A run ends in one of four ways: we stopped it (then the reason for the stop says what becomes of the job), it ended by
-itself in order, it failed (tried again after a wait that doubles), or it was lost with its place (tried again, and not
-counted as a failure; but a job that is lost over and over brings its place down itself, and fails).
+A run ends in one of four ways: we stopped it (then the reason for the stop decides about the job), it ended by itself
+in order, it failed (and is tried again after a wait that doubles), or it was lost with its node (it is tried again,
+which does not count as a failure; but a job that is lost over and over seems to bring its node down, and fails).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow
 
 MAX_LOSS_DOUBLINGS = 6
-MAX_LOSSES = 20  # and one more for every hour that it has run
+MAX_LOSSES = 20  # and one more for every hour that the job has run
 MAX_WAIT_S = 3600.0
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class RowUpdate:
-    """New rows, and what to tell about them."""
+    """New rows of a job and its run, and events to record with them."""
 
     job: Job
     run: RunRow
@@ -40,7 +40,7 @@ class Moment:
 
 
 def settle(run: RunRow, now: float) -> RunRow:
-    """Bring the accounts of a run up to now."""
+    """Bring the accounting of a run up to now."""
     passed = max(0.0, now - run.settled_s)
     if run.paused:
         return replace(run, settled_s=now)
@@ -48,7 +48,7 @@ def settle(run: RunRow, now: float) -> RunRow:
 
 
 def observe(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate | None:
-    """What this status changes; None if nothing."""
+    """Return what this status changes; None if nothing."""
     if status.phase is Phase.EXITED:
         return end(job, run, status, at)
     new_job, new_run = job, run
@@ -71,7 +71,7 @@ def observe(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate | No
 
 
 def end(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate:
-    """The run is over. What becomes of the job?"""
+    """Return the rows after a run has ended: the job succeeds, fails, waits or is tried again."""
     code, done = status.exit_code, status.exit_code == 0 and status.report.get("done") is True
     said = sanitize.text(status.message)
     over = replace(
@@ -90,7 +90,7 @@ def end(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate:
 
 
 def missing(job: Job, run: RunRow, at: Moment) -> RowUpdate:
-    """The backend knows nothing of a run that should be there."""
+    """Return the rows of a run that should exist, but is unknown to the backend."""
     over = replace(settle(run, at.now), ended_s=at.now, ended_at=at.wall, former=None, message="the backend lost it")
     job = replace(job, run_s=job.run_s + over.run_s, gpu_s=job.gpu_s + over.gpu_s)
     if run.stop is not None:
@@ -99,7 +99,7 @@ def missing(job: Job, run: RunRow, at: Moment) -> RowUpdate:
 
 
 def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) -> RowUpdate:
-    """It never ran."""
+    """Return the rows of a run that could not be launched."""
     over = replace(settle(run, at.now), ended_s=at.now, ended_at=at.wall, former=None, message=problem)
     if run.stop is not None:
         return _stopped(job, over, run.stop, at)
@@ -155,7 +155,7 @@ def _final(job: Job, run: RunRow, state: State, code: int | None, message: str, 
 
 
 def end_waiting(job: Job, state: State, message: str, at: Moment) -> Job:
-    """A job that waits and never will run again."""
+    """Return a waiting job as ended, because it will never run."""
     return replace(job, state=state, ended_s=at.now, ended_at=at.wall, message=message)
 
 
@@ -164,7 +164,7 @@ def exit_text(code: int) -> str:
 
 
 def good_checkpoints(run: RunRow, status: Status) -> list[Mapping[str, Any]]:
-    """Checkpoints of this very generation, oldest first, with a plain path: what a job says is not to be trusted."""
+    """Return this generation's checkpoints with a valid path, oldest first; what a job reports is not trusted."""
     found = []
     for one in status.checkpoints:
         path, step = sanitize.text(one.get("path")), sanitize.whole(one.get("step"))

@@ -1,4 +1,4 @@
-"""Why a job is where it is, in words: what it waits for outside the policy, then the policy's own reason."""
+"""Explains in words why a job waits or runs: what it waits for outside the policy, or the policy's own reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOPS = {
 
 
 def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
-    """(category, text) of what keeps a job from being shown to the policy at all."""
+    """Return (category, text) of what keeps a job from being shown to the policy, or None."""
     open_ones = [n for n in job.after if store.job_state(n) is not State.SUCCEEDED]
     if open_ones:
         return "dependency", f"waits for job {', '.join(map(str, open_ones))} to succeed"
@@ -34,7 +34,7 @@ def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
 
 
 def explanation(job: Job, store: Store, health: DaemonHealth) -> dict[str, Any]:
-    """As a plain mapping: job, state, category, text, evidence, change."""
+    """Return the explanation as a plain mapping: job, state, category, text, evidence, change."""
     told: dict[str, Any] = {"job": job.id, "state": job.state.value, "evidence": {}, "change": ""}
     if job.state.ended:
         ended = "it was cancelled" if job.state is State.CANCELLED else job.message or f"it has {job.state.value}"
@@ -78,5 +78,5 @@ def _of_run(job: Job, store: Store) -> str:
 
 
 def reason(category: str, text: str, evidence: Mapping[str, Any] | None = None, change: str = "") -> dict[str, Any]:
-    """A reason in the form that `explanation` passes on."""
+    """Return a reason in the form that `explanation` uses."""
     return {"category": category, "text": text, "evidence": dict(evidence or {}), "change": change}

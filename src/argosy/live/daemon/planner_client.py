@@ -1,6 +1,7 @@
-"""Asking the planner: one question at a time, never waited for. If it fails, what runs runs on, and it is asked again.
+"""Asks the planner one question at a time, without waiting for the answer.
 
-A planner that failed has lost its picture of the cluster, so the next question begins with all of it.
+If the planner fails, running jobs go on, and it is asked again. A planner that failed has lost its picture of the
+cluster, so the next question begins with a full snapshot.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ from argosy.live.planner.messages import Decision, Snapshot, Told, Update
 from argosy.live.states import State
 from argosy.live.store import Store
 
-LEAST_S = 0.05  # between two questions that only the planner itself wanted
-REPORT_EVERY_S = 2.0  # progress alone is told so often
-REMEMBER_EVERY_S = 10.0  # the policy's memory is written down so often
-EXPLAIN_EVERY_S = 2.0  # reasons of those who wait are refreshed so often …
-EXPLAINED = 50  # … for so many
+LEAST_S = 0.05  # between two questions that only the planner itself asked for
+REPORT_EVERY_S = 2.0  # how often the planner is told of progress alone
+REMEMBER_EVERY_S = 10.0  # how often the policy's memory is saved
+EXPLAIN_EVERY_S = 2.0  # how often the reasons of waiting jobs are refreshed …
+EXPLAINED = 50  # … and for how many jobs
 FIRST_WAIT_S, LAST_WAIT_S = 0.5, 30.0  # after a failure
 
 
 class Planner(Protocol):
-    """What hosts the policy: see `argosy.live.planner.process.PlannerProcess`.
+    """The host of the policy: see `argosy.live.planner.process.PlannerProcess`.
 
-    Whenever it starts, and starts again after a failure, it asks for all that is known, and heeds of the update that it
-    was given only the time.
+    Whenever it starts, also after a failure, it asks for a snapshot, and uses only the time of the update it was given.
     """
 
     async def plan(self, update: Update) -> Decision: ...
@@ -45,6 +45,8 @@ PlannerFactory = Callable[[Callable[[], Snapshot]], Planner]
 
 
 class PlannerClient:
+    """The daemon's side of the conversation with the planner."""
+
     def __init__(self, make: PlannerFactory, policy: str, store: Store, bookkeeper: Bookkeeper,
                  wake: asyncio.Event) -> None:
         self._planner = make(self._snapshot)
@@ -52,11 +54,11 @@ class PlannerClient:
         self._asking: asyncio.Task[Decision] | None = None
         self._explaining: asyncio.Task[None] | None = None
         self._asked_s = self._remembered_s = self._explained_s = store.clock.now()
-        self._wake_at_s: float | None = self._asked_s  # the first question is due now
+        self._wake_at_s: float | None = self._asked_s  # the first question is due at once
         self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
 
     def step(self) -> None:
-        """Take an answer that has come; ask if there is something to ask."""
+        """Take an answer that has arrived, and ask again if there is a reason to."""
         if self._asking is not None:
             if not self._asking.done():
                 return
@@ -74,7 +76,7 @@ class PlannerClient:
 
     @property
     def next_s(self) -> float | None:
-        """When the planner wants to be asked again, unless it is being asked."""
+        """Return when the planner wants to be asked again; None while it is being asked."""
         if self._asking is not None or self._wake_at_s is None:
             return None
         return max(self._wake_at_s, self._not_before_s, self._asked_s + LEAST_S)
@@ -98,7 +100,7 @@ class PlannerClient:
             self._not_before_s, self._wait_s = now + self._wait_s, min(2 * self._wait_s, LAST_WAIT_S)
             health.planner_problem = message_of(problem)
             metrics.errors.labels("planner").inc()
-            note("the policy failed; what runs runs on", logging.ERROR, problem=health.planner_problem,
+            note("the policy failed; running jobs go on", logging.ERROR, problem=health.planner_problem,
                  details=getattr(problem, "details", ""))  # fmt: skip
             return
         metrics.decisions.inc()
@@ -115,7 +117,7 @@ class PlannerClient:
                 changes.execute("INSERT OR REPLACE INTO planner (policy, state, t_s) VALUES (?, ?, ?)", values)
 
     async def explain(self, jobs: Sequence[int]) -> None:
-        """Let the policy say why these jobs wait; what it says stands in `DaemonHealth.waiting`."""
+        """Ask the policy why these jobs wait; its answers are stored in `DaemonHealth.waiting`."""
         known = [number for number in jobs if number in self._bookkeeper.feed.known]
         if known and not self._bookkeeper.health.planner_problem:
             for number, told in (await self._planner.why(known)).items():
@@ -127,14 +129,14 @@ class PlannerClient:
         return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + EXPLAIN_EVERY_S
 
     async def _explain_queue(self) -> None:
-        """Reasons for those at the head of the queue, for whoever looks at it."""
+        """Refresh the reasons of the jobs at the head of the queue."""
         self._explained_s = self._store.clock.now()
         jobs = self._store.jobs
         head = list(islice((n for n, job in jobs.items() if job.state is State.PENDING), EXPLAINED))
         waiting = self._bookkeeper.health.waiting
         for number in [n for n in waiting if n not in jobs or jobs[n].state is not State.PENDING]:
             del waiting[number]
-        with suppress(Exception):  # a planner that fails says so when it is asked for a plan
+        with suppress(Exception):  # a failing planner is noticed when it is asked for a plan
             await self.explain(head)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the planner is told: all of it when it starts, then only what has changed.
+"""Tells the planner about jobs and nodes: everything when it starts, then only what has changed.
 
 The planner sees jobs that could run: those that wait for other jobs, or for the end of a back-off, are not shown to it.
 """
@@ -18,18 +18,18 @@ from argosy.live.planner.messages import Account, Active, Ended, How, JobFacts, 
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow, Store, codec
 
-TEACHING = 2000  # ended jobs that a new planner learns durations from
-MOST_NEWS = 2000  # jobs in one update: a flood must not hold up the loop
-LATE_S = 2.0  # who must leave and has not by then is told to the planner as somebody who stays
+TEACHING = 2000  # ended jobs from which a new planner learns durations
+MOST_NEWS = 2000  # jobs in one update, so that a flood does not hold up the loop
+LATE_S = 2.0  # a run that has not left so long after its stop is shown to the planner as staying
 FOREVER_S = 1e12
-NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # as the index `jobs_by_end` has them: sorting all would take long
+NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # the order of the index `jobs_by_end`, so that nothing is sorted
 RATE_SPAN_S = 3.0  # a speed is measured over at least this long
 HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a run gets on at its present size."""
+    """How fast a run makes progress at its present size."""
 
     generation: int
     version: int
@@ -40,26 +40,28 @@ class Pace:
 
 @dataclass
 class PlannerFeed:
-    """`known` is what the planner has in its mirror: by job, how often it went wrong, its priority, and its
-    owner's limit on it."""
+    """What the planner was told, and what it is to be told next.
+
+    `known` is what the planner knows of each job: how often it failed, its priority, and its owner's limit on it.
+    """
 
     store: Store
-    shows: Callable[[Job], bool]  # could this waiting job run now?
+    shows: Callable[[Job], bool]  # whether this waiting job could run now
     most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
     known: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
     nodes: dict[str, NodeState] = field(default_factory=dict)
-    said: set[int] = field(default_factory=set)  # jobs with news of progress
-    blocked: Mapping[int, set[int]] = field(default_factory=dict)  # by waiting job: who is still in its place
+    said: set[int] = field(default_factory=set)  # jobs with new progress
+    blocked: Mapping[int, set[int]] = field(default_factory=dict)  # by waiting job: the runs in its place
     _leaving: dict[RunKey, float] = field(default_factory=dict)  # runs that must leave, and since when
-    _remnants: dict[int, RunKey] = field(default_factory=dict)  # told: by negative number, what late leavers hold
+    _remnants: dict[int, RunKey] = field(default_factory=dict)  # late leavers, by their job's negative number
     _pace: dict[int, Pace] = field(default_factory=dict)
     _saved: dict[int, float] = field(default_factory=dict)
     _nodes_told: dict[str, NodeState] = field(default_factory=dict)
     _overheads_told: dict[str | None, dict[str, float]] = field(default_factory=dict)
 
     def snapshot(self, memory: str | None) -> Snapshot:
-        """Everything, for a planner that starts; what was not yet told is told with it."""
+        """Return everything, for a planner that starts; it covers all changes not told yet."""
         store = self.store
         self.touched.clear()
         self.said.clear()
@@ -74,7 +76,7 @@ class PlannerFeed:
         )
 
     def update(self, ask: bool = False, remember: bool = False) -> Update:
-        """What has changed since the last one."""
+        """Return what has changed since the last update."""
         store = self.store
         arrived: list[Active] = []
         ended: dict[int, How] = {}
@@ -123,13 +125,13 @@ class PlannerFeed:
 
     @property
     def pressing(self) -> bool:
-        """Is there news that the policy should hear at once?"""
+        """Return whether there is a change that the policy should be told at once."""
         self.touched = {number for number in self.touched if self._news(number)}
         late = {number: run.key for number, run in self._late().items()}
         return bool(self.touched) or self.nodes != self._nodes_told or late != self._remnants
 
     def overtaken(self) -> set[int]:
-        """Jobs to which something happened that the planner has not heard of yet."""
+        """Return jobs with changes that the planner was not told of yet."""
         return {number for number in self.touched | self.store.touched if self._news(number)}
 
     def _news(self, number: int) -> bool:
@@ -139,7 +141,7 @@ class PlannerFeed:
         return self.known.get(number) != self._marks(job)
 
     def heard(self, number: int, run: RunRow, report: Mapping[str, Any], now: float) -> None:
-        """A job told its progress: measure its pace."""
+        """Take note of a job's progress, and measure its pace."""
         self.said.add(number)
         share = progress(report)
         if share is None:
@@ -155,14 +157,14 @@ class PlannerFeed:
         self.said.add(number)
 
     def look_for_leavers(self, now: float) -> None:
-        """Note which runs must leave; who does so soon is nobody's concern."""
+        """Take note of runs that must leave, and since when."""
         stopping = [run.key for run in self.store.runs.values() if run.stop is not None]
         self._leaving = {key: self._leaving.get(key, now) for key in stopping}
 
     def _late(self) -> dict[int, RunRow]:
-        """Runs that should have left by now, by the negative number of their job.
+        """Return runs that should have left by now, by the negative number of their job.
 
-        On a node that is down nothing is planned anyway.
+        Runs on a node that is down are left out: nothing is planned there anyway.
         """
         now, found = self.store.clock.now(), {}
         for key, since in self._leaving.items():
@@ -175,7 +177,7 @@ class PlannerFeed:
         return found
 
     def _remnant(self, run: RunRow) -> Active:
-        """What it holds, as a job that nobody may stop: the policy then looks for other places."""
+        """Describe a late leaver as a job that may not be stopped, so that the policy looks for other places."""
         job, held, now = self.store.jobs[run.job], _held(run), self.store.clock.now()
         known = facts(job, self.store)
         gpus = float(sum(len(part.devices) for part in held))
@@ -221,7 +223,7 @@ class PlannerFeed:
         )
 
     def _facts(self, job: Job) -> JobFacts:
-        """As its owner's limits let it be; it is never made smaller than its least size."""
+        """Return the job's facts within its owner's limits, but never below its least size."""
         said, most = facts(job, self.store), self.most_gpus(job)
         if said.max_gpus is None or said.max_gpus <= most:
             return said
@@ -247,7 +249,7 @@ class PlannerFeed:
 def facts(job: Job, store: Store) -> JobFacts:
     spec = job.parsed
     deadline = spec.deadline_at
-    if deadline is not None:  # told by the wall clock, kept by ours
+    if deadline is not None:  # given by the wall clock, converted to ours
         deadline += store.clock.now() - store.clock.wall()
     app = None if job.array_id is None else f"array-{job.array_id}"
     said = JobFacts.of(spec, job.id, submitted_s=job.submitted_s, user=job.owner, deadline_s=deadline, app=app)
@@ -255,7 +257,7 @@ def facts(job: Job, store: Store) -> JobFacts:
 
 
 def overheads(store: Store) -> dict[str | None, dict[str, float]]:
-    """Mean of what was measured lately, by model and kind."""
+    """Return the means of recently measured overheads, by model and kind."""
     found: dict[str | None, dict[str, float]] = {}
     for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
         found.setdefault(model or None, {})[kind] = seconds
@@ -263,7 +265,7 @@ def overheads(store: Store) -> dict[str | None, dict[str, float]]:
 
 
 def _held(run: RunRow) -> tuple[Part, ...]:
-    """Where a run may still be; a place that is shared with others is not told."""
+    """Return where a run may still be; empty for a place that is shared with others."""
     devices: dict[str, set[int]] = {}
     parts = (() if run.paused else run.parts) + (run.former or ())
     for part in parts:

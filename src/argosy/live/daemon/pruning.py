@@ -1,7 +1,7 @@
-"""Checkpoints that nobody needs any more are removed, so that a disk does not fill up with the past.
+"""Removes checkpoints that are no longer needed, so that the disk does not fill up.
 
-What counts is kept: the newest two, and of a job that has ended the last. What the present generation writes is its own
-business. Nothing is followed on the way: the folders belong to the job, and links in them may lead anywhere.
+The newest two are kept, and of a job that has ended the last. What the present generation writes is not touched. No
+link is followed: the folders belong to the job, and links in them may lead anywhere.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from argosy.live.untrusted_files import folder as opened
 from argosy.live.untrusted_files import remove_tree
 
 GENERATION = re.compile(r"gen-(\d{1,9})")
-CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # whole, or never completed; whatever else is there is not ours
-RECENT_S = 3600.0  # a daemon that starts looks after jobs that ended so long ago
+CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # complete or not; anything else is not ours
+RECENT_S = 3600.0  # a daemon that starts checks jobs that ended within this time
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What may go: in the generations up to `newest` everything but these paths."""
+    """What may be removed: in generations up to `newest`, everything but the paths in `keep`."""
 
     newest: int
     keep: Collection[str]
 
 
 def leftovers(store: Store, number: int) -> Leftovers:
-    """Of one job, as the database is now. Of one that has ended only the last checkpoint counts from now on."""
+    """Return what may be removed of one job. Of a job that has ended, only the last checkpoint is kept."""
     job, committed = store.job(number), [found.path for found in store.checkpoints(number)]
     assert job is not None
     if job.state.ended:
         if len(committed) > 1:
-            with suppress(NoSpace), store.transaction() as changes:  # then room is what is needed most
+            with suppress(NoSpace), store.transaction() as changes:  # on a full disk, removing files matters more
                 changes.execute("DELETE FROM checkpoints WHERE job = ? AND path <> ?", (number, committed[0]))
         return Leftovers(job.generation, committed[:1])
     return Leftovers(job.generation - (number in store.runs), committed)
 
 
 def candidates(store: Store) -> set[int]:
-    """Jobs of which a daemon that was killed may have left too much."""
+    """Return jobs of which a daemon that was killed may have left checkpoints to remove."""
     since = store.clock.now() - RECENT_S
     ended = {row[0] for row in store.query("SELECT id FROM jobs WHERE ended_s > ? AND generation > 0", (since,))}
     return ended | {number for number, job in store.jobs.items() if job.generation > 1}
@@ -56,7 +56,7 @@ def remove_all(work: Iterable[tuple[Path, Leftovers]]) -> None:
 
 
 def remove(folder: Path, what: Leftovers) -> None:
-    """`folder` is the job's folder of checkpoints. What can not be removed now stays for the next time."""
+    """Remove from the job's checkpoint folder; what cannot be removed now stays for the next time."""
     with suppress(OSError), opened(folder) as top, os.scandir(top) as entries:
         for entry in entries:
             found = GENERATION.fullmatch(entry.name)
@@ -70,5 +70,5 @@ def _remove_in(top: int, generation: str, keep: Collection[str]) -> None:
         for entry in entries:
             if CHECKPOINT.fullmatch(entry.name) and f"{generation}/{entry.name}" not in keep:
                 remove_tree(entry.name, inside, uid)
-    with suppress(OSError):  # it still holds something that counts
+    with suppress(OSError):  # it still holds something that is kept
         os.rmdir(generation, dir_fd=top)

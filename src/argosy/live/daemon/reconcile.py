@@ -1,11 +1,11 @@
-"""From what is to what should be: pure, and idempotent. What comes out is written first, then carried out.
+"""Computes the steps from what is to what should be: pure and idempotent. Results are written first, then carried out.
 
-`limits` ends what has used up its time, `reconcile` compares the runs with the policy's placements, `due` compares the
-rows with what the backend reports and says which calls are outstanding. `due` needs no memory: after a crash the same
+`limits` ends what has used up its time, `reconcile` compares the runs with the policy's placements, and `due` compares
+the rows with what the backend reports and returns the outstanding calls. `due` needs no memory: after a crash the same
 rows give the same calls.
 
-A device is given out only when nobody may still be there: a run holds its old and its new place until the change is in
-force, and a stopped run holds its place until the backend says that it is gone.
+A device is given out only when no run can still be on it: a run holds its old and its new place until the change is in
+force, and a stopped run holds its place until the backend reports that it is gone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from argosy.live.daemon.views import place
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow
 
-CHANGE_LIMIT_S = 120.0  # a change that is not in force by then is made by a restart
-HURRY_S = 5.0  # what a job that is cancelled a second time still has
-START_LIMIT_S = 30.0  # a run is not taken away while it starts, unless that takes longer
+CHANGE_LIMIT_S = 120.0  # a change that is not in force by then is done by a restart
+HURRY_S = 5.0  # grace of a job that is cancelled a second time
+START_LIMIT_S = 30.0  # a run is not preempted while it starts, unless that takes longer
 Device = tuple[str, int]
 
 
@@ -37,7 +37,7 @@ class Placement:
 
 
 class Holders:
-    """Who may be computing on which device, in thousandths. Most passes need not know, so it is found when asked."""
+    """Which runs may be computing on which device, in thousandths; computed only when asked, which is rare."""
 
     def __init__(self, runs: Iterable[RunRow], strays: Iterable[RunRow] = ()) -> None:
         self._unread, self._strays = list(runs), list(strays)
@@ -47,10 +47,10 @@ class Holders:
         self._unread.append(run)
 
     def _read(self) -> None:
-        """A run holds what its row says; a paused one lets others compute."""
+        """Index the runs by device. A run holds what its row says; a paused one lets others compute."""
         for run in self._unread:
             self._add(run.job, (() if run.paused else run.parts) + (run.former or ()))
-        for number, stray in enumerate(self._strays, 1):  # runs that should be over but still are there
+        for number, stray in enumerate(self._strays, 1):  # runs that should have ended but still exist
             self._add(-number, stray.parts + (stray.former or ()))
         self._unread, self._strays = [], []
 
@@ -61,7 +61,7 @@ class Holders:
                 held[holder] = max(held.get(holder, 0), part.milli)
 
     def blockers(self, job: int, parts: tuple[Part, ...]) -> set[int]:
-        """Others without whose leaving these parts do not fit."""
+        """Return the runs that must leave before these parts fit."""
         self._read()
         found: set[int] = set()
         for part in parts:
@@ -76,7 +76,7 @@ class Holders:
 
 @dataclass
 class Outcome:
-    """Rows to write, and for each start that has to wait the jobs in its way (none: its owner's limits are)."""
+    """Rows to write, and for each start that has to wait the jobs in its way (empty: its owner's limits)."""
 
     updates: list[RowUpdate] = field(default_factory=list)
     blocked: dict[int, set[int]] = field(default_factory=dict)
@@ -86,18 +86,18 @@ def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: M
               untouched: set[int], hot: set[int], strays: Iterable[RunRow], at: Moment,
               pauses_cold: bool = True, taken: Mapping[int, int] | None = None,
               headroom: Headroom | None = None) -> Outcome:
-    """Stops, changes and starts that lead to the placements.
+    """Return the stops, changes and starts that lead to the placements.
 
-    `untouched` are jobs of which the policy did not know the newest when it decided; `hot` those whose workers can
+    `untouched` are jobs about which the policy did not have the newest information; `hot` those whose workers can
     change without a restart; with `pauses_cold` the others can at least be paused. `taken` are generations, by job,
-    that were used already: a database that was restored may not know them. `headroom` knows what users may still take.
+    that were used already: a restored database may not know them. `headroom` knows what users may still take.
     """
     headroom = headroom or Headroom(lambda owner: Limits(), jobs, runs)
     strays = list(strays)
     out, holders = Outcome(), Holders(runs.values(), strays)
-    has_stray_run = {stray.job for stray in strays}  # an earlier generation is still there
-    leaving: set[int] = set()  # they will give something up without further doing
-    stuck: dict[int, set[int]] = {}  # changes that wait for others
+    has_stray_run = {stray.job for stray in strays}  # jobs of which an earlier generation still exists
+    leaving: set[int] = set()  # runs that are about to release something
+    stuck: dict[int, set[int]] = {}  # changes that wait for other runs
     for number, run in runs.items():
         job, wanted = jobs[number], placements.get(number)
         if run.stop is not None:
@@ -150,7 +150,7 @@ def same_place(wanted: Placement, run: RunRow) -> bool:
 
 
 def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
-    """Runs that wait for each other in a circle; one of each circle must leave its place first."""
+    """Return a run to stop if runs wait for each other in a circle: one must leave its place first."""
     left, going = dict(stuck), set(leaving)
     while True:
         free = [number for number, others in left.items() if others <= going]
@@ -175,7 +175,7 @@ def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
 
 
 def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
-    """Another size, other devices, a pause or its end, in the same generation."""
+    """Resize, move, pause or continue a run within its generation."""
     moved = replace(settle(run, at.now), version=run.version + 1, parts=wanted.parts, paused=wanted.paused,
                     former=() if run.paused else run.parts)  # fmt: skip
     where = " ".join(place(p) for p in wanted.parts)
@@ -196,14 +196,14 @@ def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> RowUpdate:
 
 
 def grace_s(job: Job, run: RunRow, most_s: float) -> float:
-    """How long a run that must leave may take: what its job file says, up to the operator's limit, or less."""
+    """Return how long a run that must leave may take: its job file's grace, up to the operator's limit."""
     if run.stop is Stop.KILLED:
         return 0.0
     return min(job.parsed.grace, most_s, HURRY_S if run.stop is Stop.HURRIED else most_s)
 
 
 def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:
-    """Has it used up its time budget or its longest run time?"""
+    """Return why a job must stop because of its time budget or its longest run time, or None."""
     spec = job.parsed
     why = None
     if spec.time_budget is not None and job.started_s is not None and at.now - job.started_s >= spec.time_budget:
@@ -217,6 +217,8 @@ def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:
 
 
 class Call(StrEnum):
+    """A call to the backend."""
+
     LAUNCH = "launch"
     STOP = "stop"
     KILL = "kill"
@@ -224,7 +226,7 @@ class Call(StrEnum):
 
 
 def due(runs: Mapping[int, RunRow], statuses: Mapping[RunKey, Status]) -> dict[RunKey, Call]:
-    """Calls to the backend that the rows ask for and the backend has not yet followed."""
+    """Return the calls that the rows require and the backend has not yet carried out."""
     calls: dict[RunKey, Call] = {}
     for run in runs.values():
         status = statuses.get(run.key)
@@ -232,7 +234,7 @@ def due(runs: Mapping[int, RunRow], statuses: Mapping[RunKey, Status]) -> dict[R
             if status is not None and status.phase is not Phase.EXITED:
                 calls[run.key] = Call.STOP
         elif status is None:
-            if run.running_s is None:  # a run that was there and is gone is lost, and never starts again
+            if run.running_s is None:  # a run that existed and is gone is lost, and never launched again
                 calls[run.key] = Call.LAUNCH
         elif status.version < run.version and status.phase is not Phase.EXITED:
             calls[run.key] = Call.LAUNCH

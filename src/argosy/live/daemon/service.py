@@ -1,7 +1,7 @@
-"""What the daemon does for people: all that the API calls. Every call is quick and is made in the daemon's own thread.
+"""What people can ask of the daemon: all that the API calls. Every call is quick and runs in the daemon's thread.
 
-Nothing here touches a process or a policy: a change is written into the database, and the daemon's loop is woken to
-act on it.
+Nothing here touches a process or a policy: a change is written into the database, and the daemon's loop is woken to act
+on it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CANCELLING = {
 
 
 class Service:
-    """`changed` is called after every change that the loop should know of."""
+    """The operations behind the API. `changed` is called after every change that the loop should know of."""
 
     def __init__(self, store: Store, home: Home, cluster: Cluster, health: DaemonHealth | None = None,
                  metrics: Metrics | None = None, changed: Callable[[], None] = lambda: None,
@@ -62,12 +62,12 @@ class Service:
 
     def submit(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
                by: Actor | None = None) -> list[int]:
-        """Take jobs in, all or none; the numbers of an array come one after the other."""
+        """Accept jobs, all or none; return their numbers, which are consecutive within an array."""
         return self._submissions.now([self._batch(specs, owner, workdir, by)])[0]
 
     async def take_in(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
                       by: Actor | None = None) -> list[int]:
-        """The same for callers at the same time: what they submit is written together, so that none waits for each."""
+        """Accept jobs of concurrent callers: what they submit at the same time is written in one transaction."""
         return await self._submissions.soon(self._batch(specs, owner, workdir, by))
 
     def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
@@ -80,7 +80,7 @@ class Service:
     def jobs(self, owner: str | None = None, states: Iterable[State] | None = None, queue: str | None = None,
              name: str | None = None, limit: int = 100, before: int | None = None,
              ids: Sequence[int] | None = None, after: int | None = None, oldest_first: bool = False) -> list[JobView]:
-        """A page of jobs, newest or oldest first; only those with numbers before or after the given ones."""
+        """Return a page of jobs, newest or oldest first, with numbers before or after the given ones."""
         where, values = _conditions(owner=owner, queue=queue, name=name)
         where += self.store.conditions()
         if states is not None:
@@ -101,16 +101,16 @@ class Service:
         return [self._view(found[number]) for number in numbers]
 
     def counts(self, owner: str | None = None) -> dict[str, int]:
-        """How many jobs there are in each state."""
+        """Return how many jobs there are in each state."""
         where, values = _conditions(owner=owner)
         where += self.store.conditions()
         rows = self.store.query(f"SELECT state, count(*) FROM jobs {_where(where)} GROUP BY state", values)
         return {state.value: 0 for state in State} | dict(rows)
 
     def cancel(self, numbers: Sequence[int], by: Actor = DAEMON, *, at_once: bool = False) -> list[JobView]:
-        """End these jobs. Those that have ended stay as they are; one that runs is stopped, and saves its work.
+        """Cancel these jobs. Those that have ended stay as they are; one that runs saves its work and stops.
 
-        One that is cancelled a second time gets a few seconds, and `at_once` none.
+        A job that is cancelled a second time gets a few seconds, and with `at_once` none.
         """
         now, wall = self.store.clock.now(), self.store.clock.wall()
         with self.store.transaction() as changes:
@@ -134,11 +134,11 @@ class Service:
 
     def set_priority(self, number: int, priority: float, by: Actor = DAEMON) -> JobView:
         if not 0 <= priority <= 100:
-            raise InputError(f"priority: {priority!r} is not in 0..100", hint="50 is the usual one, higher goes first")
+            raise InputError(f"priority: {priority!r} is not in 0..100", hint="50 is the default, higher goes first")
         job = self._job(number)
         if job.state.ended:
             raise Conflict(f"job {number} has ended", hint="submit it again with another priority")
-        if by.role == "user":  # an operator may lift a job above its owner's ceiling
+        if by.role == "user":  # an operator may exceed the owner's limit
             self.limits.check_priority(job.owner, priority)
         with self.store.transaction() as changes:
             changes.save(replace(job, priority=priority))
@@ -148,7 +148,7 @@ class Service:
         return self.job(number)
 
     def events(self, number: int, after: int = 0, limit: int = 1000, newest: bool = False) -> list[Event]:
-        """The story of a job, oldest first; with `newest` its last `limit` lines."""
+        """Return the events of a job, oldest first; with `newest` the last `limit` of them."""
         self._job(number)
         sql = (
             "SELECT id, job, generation, t_s, at, kind, text FROM events WHERE job = ? AND id > ?"
@@ -162,27 +162,27 @@ class Service:
         return self.store.all_runs(number)
 
     def explain(self, number: int) -> dict[str, Any]:
-        """Why a job is where it is: state, category, text, evidence, and the smallest change that would start it."""
+        """Explain why a job waits or runs: state, category, text, evidence, and the change that would start it."""
         return explanation(self._job(number), self.store, self.health)
 
     async def explain_now(self, number: int) -> dict[str, Any]:
-        """The same, after the policy was asked for its reason."""
+        """Explain a job after asking the policy for its reason."""
         if self._job(number).state is State.PENDING and self.ask_policy is not None:
-            with suppress(ArgosyError):  # a planner that fails is told of in the explanation itself
+            with suppress(ArgosyError):  # a failing planner is part of the explanation itself
                 await self.ask_policy([number])
         return self.explain(number)
 
     def report(self, number: int, generation: int, payload: Mapping[str, Any]) -> None:
-        """What a run says of itself; of one that is over it changes nothing."""
+        """Take a run's report about itself; refused if the run has ended."""
         job, run = self.store.jobs.get(number), self.store.runs.get(number)
         if job is None or run is None or run.generation != generation:
-            raise Conflict(f"generation {generation} of job {number} is over", hint="its report was not taken")
+            raise Conflict(f"generation {generation} of job {number} has ended", hint="its report was not accepted")
         if len(repr(payload)) > MAX_REPORT:
             raise InputError(f"a report has at most {MAX_REPORT} characters", hint="report numbers, not tensors")
         self.store.reports[number] = {**self.store.reports.get(number, job.report), **sanitize.report(payload)}
 
     def log_path(self, number: int, generation: int | None = None) -> Path:
-        """Where the output of a run is, by default of the newest."""
+        """Return the path of a run's log; by default of the newest run."""
         job = self._job(number)
         wanted = job.generation if generation is None else generation
         if not 1 <= wanted <= job.generation:
@@ -213,14 +213,14 @@ class Service:
         return views
 
     def drain(self, name: str, by: Actor = DAEMON, emptied: bool = False) -> None:
-        """Nothing starts there any more; what runs there runs on, or has to leave at once."""
+        """Let nothing start on a node any more; what runs there goes on or, with `emptied`, has to leave at once."""
         self._set_drained(name, by, True, emptied)
 
     def undrain(self, name: str, by: Actor = DAEMON) -> None:
         self._set_drained(name, by, False)
 
     def drained(self) -> dict[str, bool]:
-        """Nodes on which nothing may start, and whether what runs there has to leave."""
+        """Return the nodes on which nothing may start, and whether what runs there has to leave."""
         rows = self.store.query("SELECT name, emptied FROM nodes WHERE drained_by IS NOT NULL")
         return {name: bool(emptied) for name, emptied in rows}
 
@@ -228,20 +228,20 @@ class Service:
         return list(self.cluster.queues)
 
     def set_limits(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
-        """Set limits of a user; what runs runs on, and nothing more starts beyond them."""
+        """Set limits of a user; running jobs go on, but nothing more starts beyond the limits."""
         row = self.limits.set(owner, given, by)
         self.changed()
         return row
 
     def clear_limits(self, owner: str, by: Actor = DAEMON) -> None:
-        """What the cluster file says of a user holds again."""
+        """Remove the limits set for a user, so that the cluster file's apply again."""
         self.limits.clear(owner, by)
         self.changed()
 
     # tokens: see argosy.live.daemon.tokens
 
     def rotate_token(self, number: int, keep_old_s: float = 0.0, by: Actor = DAEMON) -> tuple[Token, str]:
-        """A new secret; if it is the one in the home's `token` file, the file has the new one."""
+        """Replace a token by a new secret, also in the home's `token` file if it is that token."""
         local = self.home.token.exists() and self.tokens.is_secret_of(number, self.home.token.read_text().strip())
         token, secret = self.tokens.rotate(number, keep_old_s, by)
         if local:
@@ -251,23 +251,23 @@ class Service:
     # looking back, looking after
 
     def history(self, owner: str | None = None, limit: int = 100, before: int | None = None) -> list[dict[str, Any]]:
-        """Jobs that have ended, the last one first: completion times, waits, GPU-seconds, preemptions, resizes.
+        """Return jobs that have ended, the latest first: completion times, waits, GPU-seconds, preemptions, resizes.
 
-        `before` is the number of a job: only those that ended before it.
+        `before` is the number of a job: only jobs that ended before it are returned.
         """
         found = self.store.some_jobs(numbers := history.page(self.store, owner, limit, before))
         return [history.entry(self._view(found[number])) for number in numbers]
 
     def history_csv(self, owner: str | None = None) -> str:
-        """Jobs that have ended as a trace that `argosy simulate` reads; may be called from another thread."""
+        """Return jobs that have ended as a trace for `argosy simulate`; may be called from another thread."""
         return history.trace_csv(self.store.path, owner)
 
     def overheads_csv(self, owner: str | None = None) -> str:
-        """What starts, stops, moves and resizes took here: `argosy simulate --overheads` reads it."""
+        """Return what starts, stops, moves and resizes took here, for `argosy simulate --overheads`."""
         return history.overheads_csv(self.store, owner)
 
     def health_summary(self) -> dict[str, Any]:
-        """Is all well? If not, what is wrong."""
+        """Return whether all is well and, if not, what is wrong."""
         now, s = self.store.clock.now(), self.health
         problems = [*s.problems(now), *self.store.problems()]
         return {
@@ -282,7 +282,7 @@ class Service:
         return self.metrics.text()
 
     def backup(self, target: Path) -> None:
-        """A copy of the database; has its own connection, so it may be called from another thread."""
+        """Copy the database, through a connection of its own, so that another thread may call this."""
         database.backup(self.store.path, target)
 
     def _job(self, number: int) -> Job:

@@ -1,6 +1,6 @@
-"""Taking jobs in: checked first, then written in one transaction. What comes at the same time is written together.
+"""Accepts jobs: they are checked, then written in one transaction with others that come at the same time.
 
-Waiting for the disk is what a submission costs; sharing one wait is what makes a thousand a second possible.
+A submission costs a wait for the disk; sharing that wait makes a thousand submissions a second possible.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from argosy.live.store import Actor, Job, Store, Transaction, database
 
 MAX_DETAIL = 200  # characters of a line in the audit log
 MIN_FREE_BYTES = 16 * 2**20  # below this only what already runs may write
-PIECE = 200  # jobs written in one turn of the loop
+PIECE = 200  # jobs written in one iteration of the event loop
 MOST_GATHERED_S = 0.01  # a write waits at most so long for others to join it
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one caller submits at once: all of it is taken in, or nothing."""
+    """What one caller submits in one call: all of it is accepted, or nothing."""
 
     specs: Sequence[JobSpec]
     owner: str
@@ -40,30 +40,32 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many jobs these are, arrays counted in full."""
+        """Return how many jobs these are, arrays counted in full."""
         return sum(spec.array or 1 for spec in self.specs)
 
     @property
     def detail(self) -> str:
-        """What the audit log says of them."""
+        """Return what the audit log says about them."""
         return ", ".join(dict.fromkeys(spec.name for spec in self.specs))[:MAX_DETAIL]
 
 
 class Submissions:
+    """Checks and writes submissions, grouping those that come at the same time."""
+
     def __init__(self, store: Store, cluster: Cluster, health: DaemonHealth, metrics: Metrics,
                  changed: Callable[[], None], min_free_bytes: int = MIN_FREE_BYTES,
                  limits: LimitBook | None = None, max_grace_s: float = MAX_GRACE_S) -> None:
         self._store, self._cluster, self._standing, self._metrics = store, cluster, health, metrics
         self._changed, self._min_free_bytes, self._max_grace_s = changed, min_free_bytes, max_grace_s
         self._limits = limits or LimitBook(store, cluster)
-        self._coming: Counter[str] = Counter()  # jobs that are accepted and not written yet, by owner
+        self._coming: Counter[str] = Counter()  # jobs that are accepted but not written yet, by owner
         self._waiting: list[tuple[Batch, asyncio.Future[list[int]]]] = []
-        self._crowd = 1  # so many submitted at once last time
-        self._gather_s = 0.0  # how long the next write waits for as many
+        self._crowd = 1  # how many submitted at the same time last time
+        self._gather_s = 0.0  # how long the next write waits for as many callers
         self._due: asyncio.TimerHandle | None = None
 
     def now(self, batches: Sequence[Batch]) -> list[list[int]]:
-        """The numbers given to each batch; if one is wrong, nothing is written."""
+        """Write the batches and return their numbers; if one is wrong, nothing is written."""
         for batch in batches:
             self._check(batch)
         return self._take_in(batches)
@@ -76,7 +78,7 @@ class Submissions:
         return numbers
 
     async def soon(self, batch: Batch) -> list[int]:
-        """Checked at once, written together with whatever else comes in this turn of the loop."""
+        """Check a batch at once, and write it together with others that come at the same time."""
         self._check(batch)
         self._coming[batch.owner] += batch.count
         if batch.count > PIECE:
@@ -91,11 +93,11 @@ class Submissions:
             self._due = loop.call_later(self._gather_s, self._write)
         if len(self._waiting) == self._crowd and self._due is not None:
             self._due.cancel()
-            loop.call_soon(loop.call_soon, self._write)  # after all handlers that are ready now
+            loop.call_soon(loop.call_soon, self._write)  # after all handlers that are ready now have run
         return await answer
 
     async def _in_pieces(self, batch: Batch) -> list[int]:
-        """Write many jobs without holding up the loop; they are seen when all are written."""
+        """Write many jobs in pieces, without holding up the loop; they become visible when all are written."""
         store, count = self._store, batch.count
         first = store.reserve(count)
         last = first + count - 1
@@ -106,7 +108,7 @@ class Submissions:
                 written += piece
                 await asyncio.sleep(0)
         except BaseException:
-            with suppress(ArgosyError):  # then the next daemon removes them
+            with suppress(ArgosyError):  # otherwise the next daemon removes them
                 store.withdraw(first, last)
             raise
         store.publish(first, last, written, batch.by, batch.detail)
@@ -115,7 +117,7 @@ class Submissions:
         return list(range(first, last + 1))
 
     def _jobs(self, batch: Batch, first: int) -> Iterator[Job]:
-        """Make the jobs of a batch, numbered from `first` on; 0: the store numbers them."""
+        """Yield the jobs of a batch, numbered from `first` on; 0: the store numbers them."""
         now, wall, number = self._store.clock.now(), self._store.clock.wall(), first
         ceiling = self._limits.of(batch.owner).priority
         for spec in batch.specs:
@@ -140,11 +142,11 @@ class Submissions:
             for numbers, (_, answer) in zip(self._take_in([batch for batch, _ in waiting]), waiting):
                 if not answer.done():
                     answer.set_result(numbers)
-        except Exception as problem:  # it is theirs who wait for the answer
+        except Exception as problem:  # the callers get it
             for _, answer in waiting:
                 if not answer.done():
                     answer.set_exception(problem)
-        # who submits alone need not wait; several who take turns share writes, if each waits as long as one takes
+        # a single caller need not wait; several callers share writes if each waits as long as one write takes
         self._crowd = len(waiting)
         self._gather_s = min(MOST_GATHERED_S, time.perf_counter() - began) if len(waiting) > 1 else 0.0
 

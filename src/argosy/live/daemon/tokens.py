@@ -1,7 +1,7 @@
-"""Tokens: who a request speaks for. Only digests are stored; a job's token is signed, not stored at all.
+"""Tokens identify the sender of a request. Only digests are stored; a job's token is signed, and not stored at all.
 
-A person's token ends at its expiry, and before that it can be rotated: a new secret, and the old one for a while
-longer. A job's token names the job and the generation, so it ends with the run, and a daemon that was killed between
+A person's token expires; before that it can be rotated, which makes a new secret and keeps the old one valid for a
+while. A job's token names the job and the generation, so it ends with the run, and a daemon that was killed between
 writing a start and carrying it out can make the same token again.
 """
 
@@ -22,8 +22,8 @@ from argosy.live.store import Actor, Store, Token, Transaction
 ROLES = ("user", "operator")
 OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 DAY_S = 86_400.0
-EXPIRES_S = 90 * DAY_S  # of a token for which nothing else is said
-WARN_S = 14 * DAY_S  # its owner is told so long before, or in the last quarter of a short life
+EXPIRES_S = 90 * DAY_S  # default lifetime of a token
+WARN_S = 14 * DAY_S  # the owner is warned so long before the end, or in the last quarter of a short lifetime
 _JOB = re.compile(r"argosy-job-(\d{1,15})-(\d{1,15})-([0-9a-f]{64})")
 
 
@@ -33,19 +33,20 @@ class Tokens:
     def __init__(self, store: Store, key: bytes) -> None:
         self._store, self._key = store, key
         rows = store.query("SELECT digest, id, owner, role, created_at, expires_at, used_at FROM tokens ORDER BY id")
-        self._by_digest = {  # every request asks, and only we write here
+        self._by_digest = {  # kept in memory: every request needs it, and only we change it
             digest: Token(number, owner, role, created, expires_at=expires, used_at=used)
             for digest, number, owner, role, created, expires, used in rows
         }
-        self._used: dict[int, float] = {}  # by number: the day of its last use, where it is not written down yet
+        self._used: dict[int, float] = {}  # by number: the day of its last use, if not written yet
 
     def add(self, owner: str, role: str = "user", expires_s: float | None = EXPIRES_S,
             by: Actor = DAEMON) -> tuple[Token, str]:
-        """A new token and its secret, which is shown this once. `expires_s` None: it never ends by itself."""
+        """Make a token; return it with its secret, which is shown only once. `expires_s` None: it never expires."""
         if not OWNER.fullmatch(owner):
-            raise InputError(f"{owner[:60]!r} is no user name", hint="use letters, digits, dots and dashes, 64 at most")
+            hint = "use letters, digits, dots and dashes, 64 at most"
+            raise InputError(f"{owner[:60]!r} is not a valid user name", hint=hint)
         if role not in ROLES:
-            raise InputError(f"{role[:60]!r} is no role", hint="write user or operator")
+            raise InputError(f"{role[:60]!r} is not a role", hint="write user or operator")
         with self._store.transaction() as changes:
             token, secret = self._insert(changes, owner, role, expires_s)
             changes.audit(by, "token-add", f"token {token.id}", detail=f"{role} {owner}, expires {_day(token)}")
@@ -53,7 +54,7 @@ class Tokens:
         return token, secret
 
     def rotate(self, number: int, keep_old_s: float = 0.0, by: Actor = DAEMON) -> tuple[Token, str]:
-        """A new secret for the same owner, for as long as the old one was made for; the old one works on a while."""
+        """Make a new secret with the same owner and lifetime; the old one stays valid for `keep_old_s`."""
         digest, old = self._numbered(number)
         now = self._store.clock.wall()
         ends = min(now + keep_old_s, old.expires_at or float("inf"))
@@ -78,7 +79,7 @@ class Tokens:
         self._used.pop(number, None)
 
     def find(self, secret: str) -> Token | None:
-        """Whose secret this is. Looked up by digest, so the time it takes tells nothing about the secret."""
+        """Return the token with this secret. It is looked up by digest, so that timing reveals nothing."""
         job = _JOB.fullmatch(secret)
         if job:
             return self._job(int(job[1]), int(job[2]), job[3])
@@ -97,7 +98,7 @@ class Tokens:
         return token
 
     def flush(self) -> None:
-        """Write down which tokens were used on which day; once a day for each is enough."""
+        """Store on which day each token was last used."""
         if not self._used:
             return
         used, self._used = self._used, {}
@@ -109,12 +110,12 @@ class Tokens:
         }
 
     def is_secret_of(self, number: int, secret: str) -> bool:
-        """Does this secret open that token, expired or not?"""
+        """Return whether this is the secret of that token, expired or not."""
         token = self._by_digest.get(_digest(secret))
         return token is not None and token.id == number
 
     def for_run(self, job: int, generation: int) -> str:
-        """The secret that one generation of a job reports with."""
+        """Return the secret with which one generation of a job reports."""
         return f"argosy-job-{job}-{generation}-{self._signature(job, generation)}"
 
     def _insert(self, changes: Transaction, owner: str, role: str, expires_s: float | None) -> tuple[Token, str]:
@@ -137,7 +138,7 @@ class Tokens:
         if not hmac.compare_digest(signature, self._signature(job, generation)):
             return None
         run, row = self._store.runs.get(job), self._store.jobs.get(job)
-        if run is None or row is None or run.generation != generation:  # that run is over
+        if run is None or row is None or run.generation != generation:  # that run has ended
             return None
         return Token(0, row.owner, "job", run.launched_at, job, generation)
 
@@ -146,7 +147,7 @@ class Tokens:
 
 
 def ends_soon(token: Token, now: float) -> bool:
-    """Should its owner be told that it will end?"""
+    """Return whether the owner should be warned that the token expires."""
     if token.expires_at is None:
         return False
     return token.expires_at - now < min(WARN_S, (token.expires_at - token.created_at) / 4)

@@ -1,7 +1,7 @@
-"""Limits of users: those of the cluster file, those that operators set, and what they refuse at submission.
+"""Limits of users, from the cluster file and from operators, and the checks at submission.
 
-What an operator sets overrules the file, and what is said of one user overrules what is said of everybody; each limit
-by itself. What may run at once is not decided here: see `argosy.live.daemon.limit_enforcement`.
+What an operator sets overrides the file, and a limit of one user overrides that of everybody, each limit by itself.
+What may run at once is decided elsewhere: see `argosy.live.daemon.limit_enforcement`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from argosy.live.store import Actor, Store
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """The limits of one user, how much of them is used, and what is said of the user in particular."""
+    """The limits of one user, and where they come from."""
 
     owner: str  # or EVERYBODY
     limits: Limits  # in force
-    in_file: tuple[str, ...]  # names of limits that the cluster file gives this very user
-    set_here: tuple[str, ...]  # and those that an operator has set
+    in_file: tuple[str, ...]  # limits that the cluster file sets for this very user
+    set_here: tuple[str, ...]  # limits that an operator has set for this very user
     set_by: str | None
     set_at: float | None
 
 
 class LimitBook:
-    """All limits. `version` grows with every change."""
+    """All limits of all users. `version` grows with every change."""
 
     def __init__(self, store: Store, cluster: Cluster | None = None) -> None:
         self._store, self._cluster, self.version = store, cluster, 0
@@ -42,10 +42,10 @@ class LimitBook:
         rows = store.query("SELECT owner, given, set_by, set_at FROM limits")
         self._set: dict[str, dict[str, Any]] = {owner: json.loads(given) for owner, given, _, _ in rows}
         self._author = {owner: (by, at) for owner, _, by, at in rows}
-        self._known: dict[str, Limits] = {}  # found before; asked for by every submission
+        self._known: dict[str, Limits] = {}  # a cache: every submission asks
 
     def of(self, owner: str) -> Limits:
-        """The limits that hold for a user."""
+        """Return the limits that apply to a user."""
         found = self._known.get(owner)
         if found is None:
             places = (self._file.get(EVERYBODY), self._set.get(EVERYBODY), self._file.get(owner), self._set.get(owner))
@@ -53,7 +53,7 @@ class LimitBook:
         return found
 
     def rows(self, owner: str | None = None) -> list[LimitRow]:
-        """Everybody of whom something is said, or one user; what holds for all others first."""
+        """Return the rows of all users with limits of their own, or of one user; everybody's comes first."""
         named = sorted({EVERYBODY, *self._file, *self._set}) if owner is None else [owner]
         return [
             LimitRow(name, self.of(name), tuple(self._file.get(name, ())), tuple(self._set.get(name, ())),
@@ -64,7 +64,8 @@ class LimitBook:
     def set(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
         """Set some limits of a user; those that are not named stay as they are."""
         if owner != EVERYBODY and not OWNER.fullmatch(owner):
-            raise InputError(f"{owner[:60]!r} is no user name", hint=f"write a user's name, or '{EVERYBODY}' for all")
+            hint = f"write a user's name, or '{EVERYBODY}' for all"
+            raise InputError(f"{owner[:60]!r} is not a valid user name", hint=hint)
         if not given:
             raise InputError("no limit is given", hint=f"give some of {', '.join(NAMES)}")
         self._check_queues(given.get("queues"))
@@ -80,7 +81,7 @@ class LimitBook:
         return self.rows(owner)[0]
 
     def clear(self, owner: str, by: Actor = DAEMON) -> None:
-        """Forget what was set for a user; what the cluster file says holds again."""
+        """Remove what was set for a user, so that the cluster file's limits apply again."""
         if owner not in self._set:
             raise NotFound(f"no limits are set for {owner[:60]!r}", hint="see who has some: argosy limits")
         with self._store.transaction() as changes:
@@ -90,7 +91,7 @@ class LimitBook:
         self._changed()
 
     def check(self, owner: str, specs: Sequence[JobSpec], coming: int = 0) -> None:
-        """Refuse what its owner may not submit; `coming` of the owner's jobs are accepted and not written yet."""
+        """Raise OverLimit for what its owner may not submit; `coming` of the owner's jobs are not written yet."""
         limits = self.of(owner)
         for spec in specs:
             self._check_one(owner, limits, spec)
@@ -112,7 +113,7 @@ class LimitBook:
             )
 
     def _check_one(self, owner: str, limits: Limits, spec: JobSpec) -> None:
-        if "priority" in spec.model_fields_set:  # what nobody asked for is lowered, not refused
+        if "priority" in spec.model_fields_set:  # a default priority is lowered, not refused
             self.check_priority(owner, spec.priority)
         if limits.queues is not None and spec.queue not in limits.queues:
             may = f"may submit to {', '.join(limits.queues)}" if limits.queues else "may submit to no queue"
@@ -144,7 +145,7 @@ class LimitBook:
 
 
 def least_gpus(spec: JobSpec) -> float:
-    """What it holds at least while it runs: a share of a GPU that nobody may share is a whole one."""
+    """Return the fewest GPUs that the job holds while it runs; an exclusive share of a GPU counts as a whole one."""
     low = spec.resources.gpus.low
     return 1.0 if spec.exclusive and 0 < low < 1 else low
 

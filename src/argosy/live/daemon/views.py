@@ -1,4 +1,4 @@
-"""What people see of a job: its row, what it holds now, and why it waits, in one flat value."""
+"""Jobs and nodes as people see them: a job's row, what it holds now, and why it waits, in one flat value."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node and what is held of it."""
+    """A node as `argosy nodes` shows it, with the GPUs held on it."""
 
     name: str
     gpu_type: str
@@ -86,9 +86,9 @@ def held(parts: tuple[Part, ...]) -> float:
 
 
 def progress(report: Mapping[str, Any]) -> float | None:
-    """The share of its work that a job says is done."""
+    """Return the share of its work that a job reports as done."""
     value = report.get("progress")
-    if type(value) is float and 0.0 <= value <= 1.0:  # as nearly all do
+    if type(value) is float and 0.0 <= value <= 1.0:  # the usual case
         return value
     value = sanitize.number(value)
     return None if value is None else min(max(value, 0.0), 1.0)

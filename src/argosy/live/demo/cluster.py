@@ -1,4 +1,4 @@
-"""The cluster of the demonstration: a daemon of its own in a folder of its own, and nothing left of it afterwards."""
+"""The cluster of the demonstration: a daemon in a folder of its own, of which no process is left afterwards."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ START_LIMIT_S, END_LIMIT_S = 120.0, 30.0
 ENDED = ("succeeded", "failed", "cancelled")
 
 
-class StageError(ArgosyError):
-    """The demonstration can not go on."""
+class DemoError(ArgosyError):
+    """The demonstration cannot go on."""
 
 
-class Stage:
-    """Use it as a context: at its end every process that it started is gone."""
+class DemoCluster:
+    """Starts and ends the daemon. Use it as a context manager: at its end every process that it started is gone."""
 
     def __init__(self, home: Path, nodes: int = 2, slots: int = 2) -> None:
         self.home, self._size = Home(home), (nodes, slots)
-        self._environment = dict(os.environ)  # as it is now: libraries that are loaded later may change it
+        self._environment = dict(os.environ)  # a copy: libraries that are loaded later may change it
         self._daemon: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
         self._handlers: dict[int, Any] = {}  # as they were before
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoCluster:
         self._handle(signal.SIGTERM, _leave)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):  # a second one must not stop the clearing up
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second signal must not interrupt the cleanup
             self._handle(number, signal.SIG_IGN)
         try:
             self._end()
@@ -51,7 +51,7 @@ class Stage:
                 signal.signal(taken, handler)
 
     def _handle(self, number: int, handler: Any) -> None:
-        """Only the main thread may; another one, as in a test, is not signalled anyway."""
+        """Set a signal handler, which only the main thread may; other threads, as in tests, get no signals anyway."""
         if threading.current_thread() is threading.main_thread():
             self._handlers.setdefault(number, signal.getsignal(number))
             signal.signal(number, handler)
@@ -59,7 +59,7 @@ class Stage:
     @property
     def client(self) -> Client:
         if self._client is None:
-            raise StageError("no daemon has been started")
+            raise DemoError("no daemon has been started")
         return self._client
 
     def serve(self, policy: str) -> None:
@@ -69,7 +69,7 @@ class Stage:
         words += ["--nodes", str(nodes), "--slots", str(slots), "--stop-jobs"]
         self.home.create()
         with (self.home.folder / "serve.out").open("ab") as out:
-            # a session of its own: Ctrl-C is for us, and we end the daemon in order
+            # a session of its own: Ctrl-C reaches only us, and we end the daemon in order
             self._daemon = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment,
                 start_new_session=True,
@@ -77,7 +77,7 @@ class Stage:
         self._await_answer()
 
     def kill(self) -> None:
-        """End the daemon as a failure of the machine would: without any notice."""
+        """Kill the daemon without notice, as a failure of the machine would."""
         if self._daemon is not None:
             os.killpg(self._daemon.pid, signal.SIGKILL)
             self._daemon.wait()
@@ -87,7 +87,7 @@ class Stage:
         return int(self.client.post("/v1/jobs", {"jobs": [job]})["ids"][0])
 
     def jobs(self) -> list[dict[str, Any]]:
-        """All jobs, oldest first."""
+        """Return all jobs, oldest first."""
         page = self.client.get("/v1/jobs", limit=100, oldest_first=True)
         found: list[dict[str, Any]] = page["jobs"]
         return found
@@ -104,7 +104,7 @@ class Stage:
                 self._client = client
                 return
             time.sleep(0.1)
-        raise StageError(f"the daemon does not start:\n{self._last_words()}")
+        raise DemoError(f"the daemon does not start:\n{self._last_words()}")
 
     def _last_words(self) -> str:
         lines: list[str] = []
@@ -114,7 +114,7 @@ class Stage:
         return "\n".join(f"  {line}" for line in lines)
 
     def _end(self) -> None:
-        """Cancel what still runs, and end the daemon in order; one that does not end is killed."""
+        """Cancel what still runs, and end the daemon in order; kill it if it does not end."""
         if self._daemon is None or self._daemon.poll() is not None:
             return
         with contextlib.suppress(ClientError):
@@ -134,7 +134,7 @@ class Stage:
             self._client = None
 
     async def _sweep(self) -> None:
-        """Whatever the daemon has left is a run that nobody should have: it is killed, and the zygotes with it."""
+        """Kill runs and zygotes that the daemon has left."""
         backend = LocalBackend(self.home.folder)
         await backend.adopt([])
         await backend.close()

@@ -1,4 +1,4 @@
-"""What a spectator sees while it runs: a table that moves on a terminal, plain lines elsewhere. All of it on stderr."""
+"""Shows the demonstration while it runs: a live table on a terminal, plain lines elsewhere; all on stderr."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from argosy.live.demo.record import Line, Record
 from argosy.report.plots import PALETTE
 
 LAST_LINES = 8
-QUIET = ("measured", "saved", "changed")  # told in the page, not on the screen
+QUIET = ("measured", "saved", "changed")  # shown on the page, not on the screen
 
 
 class Screen:
-    """`show` is called after every look at the cluster."""
+    """The display; `show` is called after every look at the cluster."""
 
     def __init__(self, slots: Sequence[str], draw: Callable[[Any], None] | None, say: Callable[[str], None]) -> None:
         self._slots, self._draw, self._say = slots, draw, say
@@ -43,7 +43,7 @@ class Screen:
             self._say(plain)
 
     def _cluster(self, record: Record) -> Table:
-        """One cell for each slot, with who is there."""
+        """Return a table with one cell for each slot, and the jobs on it."""
         table = Table(box=None, pad_edge=False)
         held: dict[str, list[tuple[int, bool]]] = {}
         for number, slot, paused in record.present:
@@ -58,7 +58,7 @@ class Screen:
 
 @contextmanager
 def screen(slots: Sequence[str], say: Callable[[str], None], wanted: bool | None = None) -> Iterator[Screen]:
-    """`wanted`: a moving table or not; None: where stderr is a terminal."""
+    """Open the display. `wanted`: a live table or not; None: if stderr is a terminal."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield Screen(slots, None, say)
         return

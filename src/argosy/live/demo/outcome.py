@@ -1,4 +1,4 @@
-"""What came out: one row for each job, for the table and for the page."""
+"""The results of the demonstration: one row for each job, for the table and for the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Outcome:
     pauses: int
     steps: int | None
     loss: float | None
-    weights: str  # digest of the final weights, where the job tells it
+    weights: str  # digest of the final weights, if the job prints it
 
     def cells(self) -> tuple[str, ...]:
         return (
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def outcome(job: Mapping[str, Any], about: str, record: Record, log: str) -> Outcome:
-    """From what the daemon says and, for a script that tells it nobody, from its log."""
+    """Return a job's result from what the daemon says or, for a script without the SDK, from its log."""
     kinds = [line.kind for line in record.story if line.job == job["id"]]
     report, lost, steps, weights = job["report"], _LOSS.findall(log), _STEP.findall(log), _WEIGHTS.findall(log)
     step = report.get("step", steps[-1] if steps else None)
@@ -53,7 +53,7 @@ def outcome(job: Mapping[str, Any], about: str, record: Record, log: str) -> Out
 
 
 def exactness(outcomes: Sequence[Outcome]) -> str:
-    """Did the jobs in exact mode end with the same bits?"""
+    """Say whether the jobs in exact mode ended with the same bits; empty if that cannot be said."""
     exact = [found for found in outcomes if found.name.startswith("exact")]
     if len(exact) < 2 or not all(found.weights for found in exact):
         return ""

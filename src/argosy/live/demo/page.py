@@ -1,4 +1,4 @@
-"""The demonstration as a page that works offline: who ran where, how many workers, losses, and every job's story."""
+"""Writes the demonstration as an offline page: who ran where, how many workers, losses, and every job's story."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def page(record: Record, outcomes: Sequence[Outcome], policies: Sequence[str], s
 
 
 def overheads(record: Record) -> list[tuple[str, str, str, str]]:
-    """What starts, resizes and the like cost, from the stories."""
+    """Return what starts, resizes and the like cost, from the jobs' events."""
     seconds: dict[str, list[float]] = {}
     for line in record.story:
         kind, took, rest = line.text.partition(" took ")

@@ -1,4 +1,4 @@
-"""What a spectator of the cluster writes down: who was where and when, how jobs went on, what happened to them."""
+"""Records what happens on the cluster: which job was where and when, its progress, and its events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEVICES = re.compile(r"(?P<node>[^:]+):(?P<devices>[\d,]+)")
 
 
 class Stay(NamedTuple):
-    """A job on a slot. Times are seconds since the record began."""
+    """A stay of a job on a slot. Times are seconds since the record began."""
 
     job: int
     slot: str
@@ -25,7 +25,7 @@ class Stay(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A job at a moment."""
+    """A job's progress at one time."""
 
     job: int
     t_s: float
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 @dataclass
 class Record:
-    """Everything seen so far. `jobs` are as the daemon last told them, by number."""
+    """Everything recorded so far. `jobs` are as the daemon last reported them, by number."""
 
     began: float = field(default_factory=time.time)
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Record:
     points: list[Point] = field(default_factory=list)
     story: list[Line] = field(default_factory=list)
     marks: list[tuple[float, str]] = field(default_factory=list)  # what happened to the cluster as a whole
-    ignored: set[int] = field(default_factory=set)  # jobs that are no part of it
+    ignored: set[int] = field(default_factory=set)  # jobs that do not belong to the demonstration
     _open: dict[tuple[int, str, bool], float] = field(default_factory=dict)
     _read: dict[int, int] = field(default_factory=dict)  # the last event known of each job
 
@@ -63,7 +63,7 @@ class Record:
 
     @property
     def present(self) -> list[tuple[int, str, bool]]:
-        """Who is where now: job, slot, and whether it is paused."""
+        """Return who is where now: job, slot, and whether it is paused."""
         return sorted(self._open)
 
     @property
@@ -78,7 +78,7 @@ class Record:
         self.marks.append((self.now_s, text))
 
     def look(self, daemon: Client) -> list[Line]:
-        """Ask the daemon how things are; returns what is new in the stories."""
+        """Ask the daemon for the state of all jobs; return the new events."""
         now, fresh, present = self.now_s, [], set()
         for brief in daemon.get("/v1/jobs", limit=100, oldest_first=True)["jobs"]:
             number = brief["id"]
@@ -94,7 +94,7 @@ class Record:
         return fresh
 
     def close(self) -> None:
-        """Nothing more is seen."""
+        """End the record."""
         self._settle(set(), self.now_s)
 
     def _settle(self, present: set[tuple[int, str, bool]], now: float) -> None:
@@ -112,7 +112,7 @@ class Record:
 
 
 def slots(place: str) -> list[str]:
-    """`n1:0,1` and `n1:0×0.5` as slots."""
+    """Return the slots of a place such as `n1:0,1` or `n1:0×0.5`."""
     found = _DEVICES.match(place)
     return [f"{found['node']}:{device}" for device in found["devices"].split(",")] if found else []
 

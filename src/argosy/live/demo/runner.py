@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from argosy.live.client import ClientError
-from argosy.live.demo.cluster import ENDED, Stage, StageError
+from argosy.live.demo.cluster import ENDED, DemoCluster, DemoError
 from argosy.live.demo.display import Screen, screen
 from argosy.live.demo.outcome import Outcome, outcome
 from argosy.live.demo.record import Record
@@ -51,7 +51,7 @@ def play(home: Path, acts: Sequence[Act], cast: Callable[[Path], Sequence[Role]]
     folder = home / "work"
     folder.mkdir(parents=True)
     names = [f"n{n + 1}:{s}" for n in range(nodes) for s in range(slots)]
-    with Stage(home / "home", nodes, slots) as stage:
+    with DemoCluster(home / "home", nodes, slots) as stage:
         say(f"starts a daemon: {nodes} nodes with {slots} slots each, policy {acts[0].policy}")
         stage.serve(acts[0].policy)
         say("warms up an interpreter: later workers are forked from it")
@@ -65,26 +65,26 @@ def play(home: Path, acts: Sequence[Act], cast: Callable[[Path], Sequence[Role]]
         return record, [_outcome(stage, record, number, role) for number, role in zip(numbers, roles)]
 
 
-def _warm_up(stage: Stage, folder: Path) -> int:
+def _warm_up(stage: DemoCluster, folder: Path) -> int:
     number = stage.submit(opening(folder))
     until = time.monotonic() + LIMIT_S
     while (state := stage.client.get(f"/v1/jobs/{number}")["state"]) not in ENDED:
         if time.monotonic() > until:
-            raise StageError("not even an empty job ends; try argosy serve, and see its log")
+            raise DemoError("not even an empty job ends; try argosy serve, and see its log")
         time.sleep(LOOK_S)
     if state != "succeeded":
-        raise StageError(f"an empty job has {state}: {stage.client.get(f'/v1/jobs/{number}')['message']}")
+        raise DemoError(f"an empty job has {state}: {stage.client.get(f'/v1/jobs/{number}')['message']}")
     return number
 
 
-def _run(stage: Stage, record: Record, roles: Sequence[Role], acts: list[Act], repairs: list[Repair],
+def _run(stage: DemoCluster, record: Record, roles: Sequence[Role], acts: list[Act], repairs: list[Repair],
          shown: Screen) -> list[int]:
     numbers: list[int] = []
     drained: dict[str, float] = {}  # nodes, and until when
     while len(numbers) < len(roles) or not record.all_ended:
         if record.now_s > LIMIT_S:
             left = [str(job["name"]) for job in record.jobs.values() if job["state"] not in ENDED]
-            raise StageError(f"{', '.join(left)} still run after {LIMIT_S:.0f} s; the demonstration is given up")
+            raise DemoError(f"{', '.join(left)} still run after {LIMIT_S:.0f} s; the demonstration is given up")
         if acts and acts[0].when.is_there(record):
             _change_policy(stage, record, acts.pop(0), shown)
         if repairs and repairs[0].when.is_there(record):
@@ -103,7 +103,7 @@ def _run(stage: Stage, record: Record, roles: Sequence[Role], acts: list[Act], r
     return numbers
 
 
-def _change_policy(stage: Stage, record: Record, act: Act, shown: Screen) -> None:
+def _change_policy(stage: DemoCluster, record: Record, act: Act, shown: Screen) -> None:
     running = sum(job["state"] == "running" for job in record.jobs.values())
     shown.tell(record.now_s, f"kill -9 of the daemon; {running} jobs go on without it")
     record.mark("killed")
@@ -113,7 +113,7 @@ def _change_policy(stage: Stage, record: Record, act: Act, shown: Screen) -> Non
     shown.tell(record.now_s, f"a new daemon, with policy {act.policy}, finds them again")
 
 
-def _drain(stage: Stage, record: Record, repair: Repair, shown: Screen) -> dict[str, float]:
+def _drain(stage: DemoCluster, record: Record, repair: Repair, shown: Screen) -> dict[str, float]:
     running = [job for job in record.jobs.values() if job["state"] == "running" and job["places"]]
     chosen = [job for job in running if job["name"] == repair.of] or running  # on a fast machine it may be done
     if not chosen:
@@ -129,7 +129,7 @@ def _name(act: Act) -> str:
     return act.policy.partition(":")[0]
 
 
-def _outcome(stage: Stage, record: Record, number: int, role: Role) -> Outcome:
+def _outcome(stage: DemoCluster, record: Record, number: int, role: Role) -> Outcome:
     try:
         with stage.client.stream(f"/v1/jobs/{number}/log") as (_, content):
             log = b"".join(content).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Who is connected, and how many may be: the daemon keeps descriptors for its own work, whatever clients do.
+"""Counts and limits connections, so that the daemon keeps descriptors for its own work, whatever clients do.
 
-A connection either waits for its client (for a request, the rest of one, or for room to send the answer) or is being
-worked for. When there are too many, the one that has waited longest gives way; one that is worked for never does.
+A connection either waits for its client (for a request, the rest of one, or for room to send the response) or is being
+served. When there are too many, the one that has waited longest is dropped; one that is being served never is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
-DESCRIPTORS = 8192  # as many as the daemon asks for, if it may
+DESCRIPTORS = 8192  # how many the daemon asks the system for
 OWN_SHARE = 0.5  # of all descriptors: for the database, logs, runs and their processes
 MOST_CONNECTIONS = 1000
 
@@ -25,16 +25,16 @@ class ConnectionLimits:
 
     total: int = MOST_CONNECTIONS
     per_address: int = 250
-    head_s: float = 10.0  # until the head of a request is complete, counted from the connection or its first byte
+    head_s: float = 10.0  # until the head of a request is complete, from the connection or its first byte
     idle_s: float = 30.0  # between two requests
     body_s: float = 20.0  # until the body is complete …
     body_bytes_per_s: float = 16 * 1024.0  # … and as much longer as it takes at this rate
-    unread_s: float = 60.0  # until a client reads on that has stopped to read an answer
+    unread_s: float = 60.0  # until a client that has stopped reading a response continues
     head_bytes: int = 64 * 1024
 
 
 def raise_descriptor_limit(wanted: int = DESCRIPTORS) -> int:
-    """Allow this process as many descriptors as wanted, if the system does; how many it may have now."""
+    """Raise the limit of descriptors as far as the system allows; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft != unlimited and soft < wanted:
@@ -44,12 +44,12 @@ def raise_descriptor_limit(wanted: int = DESCRIPTORS) -> int:
 
 
 def most_connections(descriptors: int, asked: int = MOST_CONNECTIONS) -> int:
-    """How many connections leave the daemon's own work its share of the descriptors."""
+    """Return how many connections leave the daemon's own work its share of the descriptors."""
     return max(1, min(asked, int(descriptors * (1 - OWN_SHARE))))
 
 
 def address_of(transport: BaseTransport) -> str:
-    """Whom a connection is counted for: an IPv4 address, the /64 network of an IPv6 one, nobody on a Unix socket."""
+    """Return what a connection is counted for: an IPv4 address, an IPv6 /64 network, or "" for a Unix socket."""
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
         return ""
@@ -60,19 +60,19 @@ def address_of(transport: BaseTransport) -> str:
 
 
 class Connection(Protocol):
-    """What is counted. `address` is empty for those that are not counted by address: clients of a Unix socket."""
+    """A connection that is counted. `address` is empty for clients of a Unix socket."""
 
     address: str
-    deadline: float  # on the clock of `Connections`; counts while it waits for its client
+    deadline: float  # on the clock of `Connections`; valid while it waits for its client
 
     def __hash__(self) -> int: ...
 
     def drop(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
 
 
 class Connections:
-    """All connections of the daemon; those that wait for their clients in the order in which they began to."""
+    """All connections of a server; those that wait for their clients are ordered by how long they have waited."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -86,7 +86,7 @@ class Connections:
         return len(self._all)
 
     def enter(self, connection: Connection) -> bool:
-        """Let a connection in, if need be in the place of another; False if all others are being worked for."""
+        """Admit a connection, dropping another if need be; return False if all others are being served."""
         address = connection.address
         if address and self._by_address[address] >= self.limits.per_address:
             if not self._make_room(self._waiting_of.get(address, {})):
@@ -99,15 +99,15 @@ class Connections:
         return True
 
     def wait(self, connection: Connection, seconds: float) -> None:
-        """From now on it is its client's turn, for at most so many seconds."""
+        """Wait for the client, for at most so many seconds."""
         if connection in self._all:
-            self.work(connection)  # it goes to the end of those who wait
+            self.work(connection)  # it goes to the end of the waiting ones
             connection.deadline = self.now() + seconds
             self._waiting[connection] = None
             self._waiting_of.setdefault(connection.address, {})[connection] = None
 
     def work(self, connection: Connection) -> None:
-        """From now on it is the daemon's turn."""
+        """Note that the daemon is serving the connection."""
         if connection in self._waiting:
             del self._waiting[connection]
             of_address = self._waiting_of[connection.address]
@@ -124,7 +124,7 @@ class Connections:
                 del self._by_address[connection.address]
 
     def drop_late(self) -> None:
-        """End those whose clients have kept the daemon waiting for too long."""
+        """Drop connections whose clients have kept the daemon waiting for too long."""
         now = self.now()
         for connection in [found for found in self._waiting if found.deadline < now]:
             self._drop(connection)

@@ -1,7 +1,7 @@
 """The socket in the home, over which the commands of the home's owner reach the daemon.
 
-A port of the machine may be anybody's once the daemon is gone, and a token sent there is given away. Only the owner can
-make a socket in the home, and the system says who listens on it before anything is sent.
+Once the daemon is gone, its port may belong to any program, and a token sent there would be disclosed. Only the owner
+can make a socket in the home, and the kernel says who listens on it before anything is sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 def listen(path: Path) -> socket.socket:
-    """Listen there; what a daemon that was killed has left is replaced, so the caller must hold the home's lock."""
+    """Listen on a socket. It replaces that of a killed daemon, so the caller must hold the home's lock."""
     listening = socket.socket(socket.AF_UNIX)
     try:
         path.unlink(missing_ok=True)
@@ -34,7 +34,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def check_peer(connection: socket.socket, path: Path) -> None:
-    """Raise `PermissionError` unless who listens at the other end is root or the owner of the socket's folder."""
+    """Raise PermissionError unless the listening process belongs to root or to the owner of the folder."""
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(content)
     owner = os.stat(path.parent).st_uid

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn speaks it, with limits: how many connections, how long a head, how long each step may take."""
+"""uvicorn's HTTP protocol with limits: on connections, the size of a head, and the time of each step."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ FULL = (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. It tells the register whose turn it is: its client's or the daemon's."""
+    """One connection. It tells the register whether it waits for its client or is being served."""
 
     def __init__(self, config: Config, server_state: ServerState, register: Connections) -> None:
         super().__init__(config, server_state, {})
         self._register, self._limits = register, register.limits
         self.address, self.deadline = "", 0.0
-        self._early = b""  # what came before the connection was made known, as may happen after a TLS handshake
+        self._early = b""  # data that arrived before `connection_made`, as may happen after a TLS handshake
         self._head_bytes = 0  # of a head that is not complete
-        self._receiving = False  # a request has begun and is not complete
-        self._answering = 0  # requests whose answers are not complete
+        self._receiving = False  # whether a request has begun and is not complete
+        self._answering = 0  # requests whose responses are not complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -101,8 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
 
-class TlsDoor(asyncio.Protocol):
-    """A connection until its TLS handshake is done: it counts like any other, and must not take longer than a head."""
+class TlsHandshake(asyncio.Protocol):
+    """A connection until its TLS handshake is done; it counts like any other, and has the time of a head."""
 
     def __init__(self, register: Connections, context: ssl.SSLContext, inside: Callable[[], BoundedProtocol]) -> None:
         self._register, self._context, self._inside = register, context, inside

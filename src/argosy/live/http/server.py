@@ -1,7 +1,7 @@
-"""The API's servers: uvicorn in the daemon's own loop, on sockets that are open before anybody is told of them.
+"""The API's servers: uvicorn in the daemon's own event loop, on sockets that are opened before they are announced.
 
-One is for everybody, at an address of the network; one, at a socket in the home, for its owner. Each has limits of its
-own, so that a crowd at the first does not shut out who runs the daemon.
+One serves a network address, for everybody; one serves a socket in the home, for its owner. Each has limits of its own,
+so that a crowd at the first does not shut out the owner.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import uvicorn
 
 from argosy.errors import InputError
 from argosy.live.http.connections import ConnectionLimits, Connections
-from argosy.live.http.protocol import BoundedProtocol, TlsDoor
+from argosy.live.http.protocol import BoundedProtocol, TlsHandshake
 from argosy.live.http.tls import ServerTls
 
-ACCEPTED = 64  # at once; fewer than one address may have, so that who has just come need not leave again
-BACKLOG = 1024  # that wait to be accepted
+ACCEPTED = 64  # accepted at once; fewer than one address may have, so that a new client is not dropped again
+BACKLOG = 1024  # connections that wait to be accepted
 TICKS_PER_S = 10  # of uvicorn's own loop
-CERTIFICATE_S = 3600  # how often certificates are looked at again
+CERTIFICATE_S = 3600  # how often certificates are checked
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server around connections that are counted. Signals belong to the daemon."""
+    """uvicorn's server with counted connections. Signals are handled by the daemon."""
 
     def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, tls: ServerTls | None) -> None:
         super().__init__(config)
@@ -42,10 +42,10 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         inside = partial(BoundedProtocol, self.config, self.server_state, self.register)
         tls = self._tls
-        make = inside if tls is None else partial(TlsDoor, self.register, tls.context, inside)
+        make = inside if tls is None else partial(TlsHandshake, self.register, tls.context, inside)
         self.servers = [await loop.create_server(make, sock=found, backlog=ACCEPTED) for found in sockets or ()]
         for found in sockets or ():
-            found.listen(BACKLOG)  # asyncio has one number for both
+            found.listen(BACKLOG)  # asyncio uses one number for both
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:
@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
 
 
 class Server:
-    """Serves an application on one socket; with `tls` only encrypted connections are answered."""
+    """Serves an application on one socket; with `tls`, only encrypted connections."""
 
     def __init__(self, app: Any, listening: socket.socket, *, limits: ConnectionLimits | None = None,
                  tls: ServerTls | None = None) -> None:  # fmt: skip
@@ -82,7 +82,7 @@ class Server:
 
 
 class Web(Server):
-    """Serves at an address of the network."""
+    """Serves at a network address."""
 
     def __init__(self, app: Any, host: str, port: int, *, limits: ConnectionLimits | None = None,
                  tls: ServerTls | None = None) -> None:  # fmt: skip
@@ -93,7 +93,7 @@ class Web(Server):
             raise InputError(
                 f"cannot listen on {host}:{port}: {problem.strerror}", hint="give another --port, or 0 for any"
             ) from None
-        # asyncio does so only for sockets that say they are TCP, which this one does not: answers would wait 40 ms
+        # asyncio sets this only for sockets declared as TCP, which this one is not: responses would wait 40 ms
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         called = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.address = f"{'https' if tls else 'http'}://{called}:{listening.getsockname()[1]}"
@@ -101,14 +101,14 @@ class Web(Server):
 
 
 def uvicorn_settings(limits: ConnectionLimits) -> dict[str, Any]:
-    """How uvicorn is set up around the application."""
+    """Return uvicorn's settings."""
     return {
         "lifespan": "off",
         "access_log": False,
         "log_config": None,
         "server_header": False,
         "ws": "none",
-        "proxy_headers": False,  # whoever forwards a request does not get to say where it came from
+        "proxy_headers": False,  # a proxy may not claim where a request came from
         "timeout_keep_alive": int(limits.idle_s) + 1,  # ours ends it first
-        "timeout_graceful_shutdown": 2,  # those who follow a log would hold it up for ever
+        "timeout_graceful_shutdown": 2,  # clients that follow a log would hold it up for ever
     }

@@ -1,7 +1,7 @@
-"""TLS for the API: certificates of our own, or given ones; both are looked at again while the daemon runs.
+"""TLS for the API: certificates of our own, or given ones; both are checked again while the daemon runs.
 
-    tls/ca.pem, ca-key.pem            our own authority: users are given ca.pem, nobody the key
-    tls/server.pem, server-key.pem    signed by it, for the names and addresses the daemon is called by
+    tls/ca.pem, ca-key.pem            our own authority: users get ca.pem, nobody gets the key
+    tls/server.pem, server-key.pem    signed by it, for the daemon's names and addresses
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from argosy.live.home import Home
 
 CA_DAYS, SERVER_DAYS = 3650, 90
-RENEW_DAYS = 30  # before its end the server's certificate is made anew; the authority's a year before
+RENEW_DAYS = 30  # the server's certificate is renewed so long before its end; the authority's a year before
 HERE = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 class ServerTls:
-    """The context in which connections are encrypted. `prepare` makes sure that both files are there and usable."""
+    """The TLS context of a server. `prepare` makes sure that both files exist and are usable."""
 
     def __init__(self, cert: Path, key: Path, prepare: Callable[[], None] = lambda: None) -> None:
         self._cert, self._key, self._prepare = cert, key, prepare
@@ -41,13 +41,13 @@ class ServerTls:
         self._load()
 
     def refresh(self) -> None:
-        """Renew what ends soon, and use files that have changed; whoever connects from now on sees them."""
+        """Renew certificates that expire soon, and load files that have changed, for new connections."""
         try:
             self._prepare()
             if self._stamp() != self._loaded:
                 self._load()
                 note("uses another certificate now", file=str(self._cert))
-        except (OSError, InputError) as problem:  # the old one serves on
+        except (OSError, InputError) as problem:  # the old certificate stays in use
             note("the certificate cannot be renewed", problem=str(problem), file=str(self._cert))
 
     def _load(self) -> None:
@@ -63,7 +63,7 @@ class ServerTls:
 
 
 def own_tls(home: Home, host: str, names: Iterable[str]) -> ServerTls:
-    """TLS with certificates of our own, kept in the home."""
+    """Return TLS with certificates of our own, which are kept in the home."""
     folder = home.folder / "tls"
     folder.mkdir(mode=0o700, exist_ok=True)
     wanted = sorted({*HERE, *names, *((socket.gethostname(), socket.getfqdn()) if host in EVERYWHERE else (host,))})
@@ -72,13 +72,13 @@ def own_tls(home: Home, host: str, names: Iterable[str]) -> ServerTls:
 
 
 class Authority:
-    """Makes the server's certificate, and its own before that. Files are only for their owner."""
+    """Our certificate authority: makes its own and the server's certificate. The files are private."""
 
     def __init__(self, home: Home, folder: Path) -> None:
         self._home, self._folder = home, folder
 
     def provide(self, names: list[str]) -> None:
-        """Leave what is good for a while; make the rest anew."""
+        """Make certificates that are missing, expire soon, or do not match the names."""
         from cryptography.hazmat.primitives import serialization
 
         ca = self._read("ca.pem")
@@ -151,7 +151,7 @@ def _name(name: str) -> x509.GeneralName:
     try:
         return x509.DNSName(name.encode("idna").decode("ascii"))
     except UnicodeError:
-        raise InputError(f"{name[:100]!r} is no host name", hint="check --host and --allow-host") from None
+        raise InputError(f"{name[:100]!r} is not a valid host name", hint="check --host and --allow-host") from None
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
@@ -165,7 +165,7 @@ def _names(certificate: x509.Certificate) -> list[str]:
 
 
 def client_context(ca: Path | None = None) -> ssl.SSLContext:
-    """How a client checks the daemon's certificate: by `$ARGOSY_CA` alone, else by the system's and the home's."""
+    """Return the TLS context of a client: it trusts `$ARGOSY_CA` alone, or else the system's and the home's."""
     given = os.environ.get("ARGOSY_CA")
     try:
         if given:

@@ -1,4 +1,4 @@
-"""Rows to columns and back. The order of columns is that of the dataclasses."""
+"""Converts rows to columns and back. The order of columns is that of the dataclasses."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def job_of(row: tuple[Any, ...] | sqlite3.Row) -> Job:
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """The numbers as ranges from first to last, such as those of an array."""
-    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):  # as of nearly every submission
+    """Return the numbers as ranges from first to last, such as those of an array."""
+    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):  # the case of nearly every submission
         return [(numbers[0], numbers[-1])]
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):

@@ -1,4 +1,4 @@
-"""The SQLite file: opening, transactions that say clearly when the disk is full, copies while it is in use."""
+"""Opens the SQLite file, runs transactions that report a full disk clearly, and makes copies while it is in use."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from argosy.live.errors import NoSpace, StoreError
 from argosy.live.store.schema import migrate
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-ROOM_BYTES = 2**20  # less than this is too little to work with
+ROOM_BYTES = 2**20  # with less free space than this the disk counts as full
 
 
 DAMAGED = "go back to a copy: argosy restore FILE; what is there now is kept"
 
 
 def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
-    """Open a database and bring it to the newest version; one that is not there is made only with `create`."""
+    """Open a database and migrate it to the newest version; a missing one is made only with `create`."""
     if not create and (not path.exists() or path.stat().st_size == 0):
         what = f"{path} is {'empty' if path.exists() else 'missing'}, but a daemon has worked here"
         raise StoreError(what, "go back to a copy: argosy restore FILE; or begin anew: argosy serve --new-database")
@@ -31,7 +31,7 @@ def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")  # what has been answered survives a power cut
+        database.execute("PRAGMA synchronous = FULL")  # what was confirmed survives a power cut
         database.execute("PRAGMA foreign_keys = ON")
         database.execute("PRAGMA busy_timeout = 2000")
         migrate(database)
@@ -44,7 +44,7 @@ def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
 
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the disk in our words."""
+    """Turn errors of SQLite and of the disk into our own."""
     try:
         yield
     except (sqlite3.Error, OSError) as problem:
@@ -54,23 +54,23 @@ def telling(path: Path) -> Iterator[None]:
 
 
 def is_damaged(problem: BaseException) -> bool:
-    """Is the file itself at fault?"""
+    """Return whether the file itself is damaged."""
     code = getattr(problem, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_full(problem: BaseException, folder: Path) -> bool:
-    """Did this go wrong because there is no room in the folder?"""
+    """Return whether the error was caused by a full disk."""
     if isinstance(problem, OSError):
         return problem.errno in NO_ROOM
     code = getattr(problem, "sqlite_errorcode", None)
     if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
-        return not has_room(folder)  # so is told that the write-ahead log can not grow, but also that a disk is broken
+        return not has_room(folder)  # the write-ahead log cannot grow, or the disk is broken
     return code == sqlite3.SQLITE_FULL
 
 
 def has_room(folder: Path) -> bool:
-    """Could something still be written there? Quotas do not show in the free space, so it is tried."""
+    """Return whether something can still be written; it is tried, because quotas do not show in the free space."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
@@ -87,7 +87,7 @@ def no_space(path: Path) -> NoSpace:
 
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
-    """All of the block, or nothing of it."""
+    """Run the block as one transaction."""
     with telling(path):
         try:
             database.execute("BEGIN IMMEDIATE")
@@ -105,24 +105,24 @@ def free_bytes(folder: Path) -> int:
 
 
 def reader(path: Path) -> sqlite3.Connection:
-    """A second connection that only reads: for another thread, or for a long look."""
+    """Open a second, read-only connection, for another thread or a long query."""
     return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
 
 
 def copy_into(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
-    """Copy a whole database into an empty one. The copy has no stamp: it is not the database in use."""
+    """Copy a whole database into an empty one. The copy gets no stamp, because it is not the database in use."""
     source.backup(copy)
     copy.execute("PRAGMA journal_mode = DELETE")
     copy.execute("PRAGMA application_id = 0")
 
 
 def backup(source: Path, target: Path) -> None:
-    """A copy of the database as it is at one moment, while it is in use; the target appears whole or not at all."""
+    """Copy the database as it is at one moment, while it is in use; the target appears whole or not at all."""
     try:
         handle, name = tempfile.mkstemp(prefix=".tmp-", dir=target.absolute().parent)  # only for its owner
         os.close(handle)
     except OSError as problem:
-        what = f"can not be written: {problem.strerror}"
+        what = f"cannot be written: {problem.strerror}"
         raise InputError(what, where=str(target), hint="choose another path") from None
     try:
         with closing(reader(source)) as reading, closing(sqlite3.connect(name)) as copy:

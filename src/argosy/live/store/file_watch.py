@@ -1,7 +1,7 @@
-"""The files of the database are watched: whoever removes, replaces or overwrites them under a daemon is noticed.
+"""Detects that the database's files were removed, replaced or overwritten while a daemon uses them.
 
-SQLite would not: it goes on with the files that it has open, and all that is written from then on is lost when they
-are closed.
+SQLite would not notice: it continues with the files that it has open, and all that is written from then on is lost when
+they are closed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class FileWatch:
 
     def __init__(self, path: Path, stamp: int) -> None:
         self.path = path
-        # kept until SQLite has closed the file: closing any handle of it ends SQLite's own locks on it
+        # kept open until SQLite has closed the file: closing any descriptor of it would drop SQLite's locks
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._files = {file: identity(file) for file in database_files(path)}
         self._stamps = {stamp, self._stamp()}  # the new one may still be in the write-ahead log
 
     def check(self) -> None:
-        """Raise `DatabaseLost` unless all files are those that were opened."""
+        """Raise DatabaseLost unless all files are those that were opened."""
         for file, known in self._files.items():
             if known is not None and (found := identity(file)) != known:
                 how = "was removed" if found is None else "was replaced"
@@ -35,7 +35,7 @@ class FileWatch:
             raise DatabaseLost(f"{self.path} was overwritten while the daemon was using it", overwritten=True)
 
     def own_files(self) -> list[Path]:
-        """Those files at their places that are still ours."""
+        """Return the files that are still those that were opened."""
         return [file for file, known in self._files.items() if known is not None and identity(file) == known]
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Numbers of jobs are never given out twice, not even by a database that was restored or begun anew.
+"""Makes sure that no job number is used twice, not even after a database was restored or begun anew.
 
-The file `numbers` beside the database says up to which number they may have been given out. It is written ahead, a
-block at a time, so it costs nothing per job. It also keeps the stamp that the daemon put on the database when it
-started: a database with another stamp is not the one that was in use last (copies have none), and it goes on above all
-numbers that may have been given out. Folders of jobs are counted too, should the file be lost with the database.
+The file `numbers` beside the database holds the highest number that may have been used. It is written ahead, a block at
+a time, so it costs nothing per job. It also keeps the stamp that the daemon put on the database when it started: a
+database with another stamp is not the one that was in use last (copies have none), and it continues above all numbers
+that may have been used. Folders of jobs count too, in case the file is lost with the database.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 from argosy.live.durable_files import write_durably
 
-BLOCK = 1_000  # numbers for which the file is written at once
-_FOLDER = re.compile(r"[1-9]\d{0,11}")  # longer ones were not made by us, and would use up all numbers
+BLOCK = 1_000  # numbers that are reserved at once
+_FOLDER = re.compile(r"[1-9]\d{0,11}")  # longer names are not ours, and would use up all numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the file says: the stamp of the database in use, and the largest number that it may have given out."""
+    """The content of the file: the stamp of the database in use, and the highest number it may have used."""
 
     stamp: int = 0
     up_to: int = 0
-    former: int = 0  # the stamp before, while the new one is on its way into the database
+    former: int = 0  # the stamp before, while the new one is being written
 
 
 class JobNumbers:
@@ -37,24 +37,24 @@ class JobNumbers:
         self._mark = _read(self._path)
 
     def is_replaced(self, stamp: int) -> bool:
-        """Is a database with this stamp another one than was in use last?"""
+        """Return whether a database with this stamp is not the one that was in use last."""
         return self._mark.stamp != 0 and not self._in_use(stamp)
 
     def floor(self, stamp: int, last: int) -> int:
-        """The number above which a database with this stamp must go on, if the last one it knows is `last`."""
+        """Return the number above which a database with this stamp and this last number must continue."""
         return max(last, 0 if self._in_use(stamp) else self._mark.up_to, self._largest_folder())
 
     def begin(self, stamp: int, last: int, former: int = 0) -> None:
-        """Write down the stamp of the database that is in use from now on; `former`: the one that it may still have."""
+        """Record the stamp of the database that is in use from now on; `former` is a stamp it may still have."""
         self._write(Mark(stamp, max(last, self._mark.up_to), former))
 
     def reserve(self, number: int) -> None:
-        """Make sure, before it is committed, that this number counts as given out."""
+        """Make sure that this number counts as used, before it is committed."""
         if number > self._mark.up_to:
             self._write(replace(self._mark, up_to=number + BLOCK))
 
     def settle(self, stamp: int, last: int) -> None:
-        """Write down what a database that is put away has given out: exactly, if it is the one that was in use."""
+        """Record the last number of a database that is put away: exactly, if it is the one that was in use."""
         up_to = last if self._in_use(stamp) else max(last, self._mark.up_to)
         self._write(replace(self._mark, up_to=up_to))
 
@@ -77,5 +77,5 @@ def _read(path: Path) -> Mark:
     try:
         content = json.loads(path.read_bytes())
         return Mark(int(content["stamp"]), int(content["up_to"]), int(content.get("former", 0)))
-    except (OSError, ValueError, KeyError, TypeError):  # then the folders must do
+    except (OSError, ValueError, KeyError, TypeError):  # then only the folders count
         return Mark()

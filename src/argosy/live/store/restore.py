@@ -1,8 +1,8 @@
-"""Going back to a copy of the database, as `argosy backup` makes them, with everything that can go wrong on the way.
+"""Restores a copy of the database that `argosy backup` has made.
 
-Putting the copy in the place of `argosy.db` by hand is not enough: the write-ahead log of the database that was there
-would be replayed into it. Here the copy is checked first; the database that is there is moved away with all its files,
-not removed; and numbers of jobs that it has given out are never given out again.
+Replacing `argosy.db` by hand is not enough: the write-ahead log of the old database would be replayed into the copy.
+Here the copy is checked first; the present database is moved away with all its files, not removed; and job numbers that
+it has used are never used again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from argosy.live.store.job_numbers import JobNumbers
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a database knows."""
+    """What a database contains."""
 
     jobs: frozenset[int]
     ended: frozenset[int]
-    last_given_out: int  # the largest number of a job, also of one that is no longer there
+    last_given_out: int  # the highest number of a job, including removed ones
     last_event: int
     written_at: float | None  # of the newest event
     stamp: int
@@ -39,16 +39,16 @@ NOTHING = Contents(frozenset(), frozenset(), 0, 0, None, 0)
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What the present database knows and the copy does not."""
+    """What the present database contains and the copy does not."""
 
     jobs: tuple[int, ...]  # they are forgotten
-    rerun: tuple[int, ...]  # jobs of the copy that have ended since: they run again
+    rerun: tuple[int, ...]  # jobs of the copy that have ended since; they run again
     events: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A copy that was checked and waits in the home. `present` is None if the database there cannot be read."""
+    """A checked copy, ready in the home. `present` is None if the present database cannot be read."""
 
     home: Home
     copy: Path
@@ -57,7 +57,7 @@ class Restore:
 
     @property
     def loss(self) -> Loss | None:
-        """What will be lost; None if nobody can say."""
+        """Return what will be lost; None if that is unknown."""
         if self.present is None:
             return None
         forgotten = tuple(sorted(self.present.jobs - self.found.jobs))
@@ -65,7 +65,7 @@ class Restore:
         return Loss(forgotten, rerun, max(0, self.present.last_event - self.found.last_event))
 
     def carry_out(self) -> Path | None:
-        """Put the copy in its place; the folder in which the former database is now."""
+        """Put the copy in place; return the folder that holds the former database."""
         former = self.present or NOTHING
         JobNumbers(self.home.folder).settle(former.stamp, former.last_given_out)
         aside = self.home.set_aside()
@@ -76,7 +76,7 @@ class Restore:
 
 @contextmanager
 def prepared(home: Home, file: Path) -> Iterator[Restore]:
-    """Check the copy and compare it with what is there. No daemon can start on this home until the block ends."""
+    """Check the copy and compare it with the present database. No daemon can start on this home inside the block."""
     if not file.is_file():
         raise InputError("there is no such file", where=str(file), hint="name a copy that argosy backup has made")
     home.create()
@@ -96,8 +96,8 @@ def prepared(home: Home, file: Path) -> Iterator[Restore]:
 
 
 def _copy(file: Path, copy: Path) -> None:
-    """Copy what a database says, with what is still in its write-ahead log."""
-    for suffix in ("-wal", "-journal"):  # SQLite believes what lies beside a database, whoever has put it there
+    """Copy a database, including its write-ahead log."""
+    for suffix in ("-wal", "-journal"):  # SQLite trusts these files, whoever has put them there
         beside = file.with_name(file.name + suffix)
         if beside.exists() and beside.stat().st_uid != file.stat().st_uid:
             raise InputError(f"{beside} belongs to another user", where=str(file), hint="remove it, if it is not yours")
@@ -119,7 +119,7 @@ def _checked(copy: Path, file: Path) -> Contents:
                 what = f"it has version {version}, this Argosy knows versions up to {schema.VERSION}"
                 raise InputError(what, where=str(file), hint="use the Argosy that wrote it, or a newer one")
             if version < 1 or _tables(reading) != _tables_of(version):
-                raise _unusable(file, "it is no database of Argosy's")
+                raise _unusable(file, "it is not a database of Argosy")
             damage = [row[0] for row in reading.execute("PRAGMA integrity_check(3)")]
             if damage != ["ok"]:
                 raise _unusable(file, f"it is damaged ({'; '.join(damage)})")
@@ -133,7 +133,7 @@ def _unusable(file: Path, why: str) -> InputError:
 
 
 def _tables(reading: sqlite3.Connection) -> set[tuple[str, str, str]]:
-    """All tables, indices and, which must not be there, triggers and views."""
+    """Return all tables, indices, triggers and views, to compare them with those of the schema."""
     sql = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
     return set(reading.execute(sql))
 
@@ -145,7 +145,7 @@ def _tables_of(version: int) -> set[tuple[str, str, str]]:
 
 
 def _present(path: Path) -> Contents | None:
-    """What the database that is there knows: nothing if there is none, None if it cannot be read."""
+    """Return the contents of the present database: nothing if there is none, None if it cannot be read."""
     if not path.exists():
         return NOTHING
     try:

@@ -1,4 +1,4 @@
-"""What stands in the tables, as values that do not change: a change is a new value, written in a transaction."""
+"""The rows of the tables as immutable values: a change is a new value, written in a transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from argosy.live.states import State, Stop
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job. Times in `_s` are the daemon's clock, in `_at` Unix seconds, for people."""
+    """A job. Times that end in `_s` are on the daemon's clock, those in `_at` are Unix seconds for display."""
 
     id: int
     name: str
@@ -34,26 +34,26 @@ class Job:
     state: State = State.PENDING
     generation: int = 0  # of the newest run; 0 before the first
     failures: int = 0  # runs that failed by themselves
-    losses: int = 0  # runs that were lost with their place, not by their own fault
-    not_before_s: float = 0.0  # waits after a failure
+    losses: int = 0  # runs that were lost with their node, not by their own fault
+    not_before_s: float = 0.0  # does not start earlier, after a failure
     started_s: float | None = None  # its first start
     started_at: float | None = None
     ended_s: float | None = None
     ended_at: float | None = None
     exit_code: int | None = None
     message: str = ""  # why it failed, or what went wrong last
-    run_s: float = 0.0  # time in runs that are over
-    gpu_s: float = 0.0  # GPU-seconds held by runs that are over
+    run_s: float = 0.0  # time in runs that have ended
+    gpu_s: float = 0.0  # GPU-seconds held by runs that have ended
     preemptions: int = 0
     resizes: int = 0
     moves: int = 0
     hot: bool = False  # it uses the SDK
-    report: Mapping[str, Any] = field(default_factory=dict)  # what it said last: step, epoch, progress, metrics
+    report: Mapping[str, Any] = field(default_factory=dict)  # its last report: step, epoch, progress, metrics
     unlaunched: int = 0  # losses of runs that could not even be launched
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The job file, as `JobSpec.model_dump(mode="json")`; not to be changed."""
+        """Return the job file as `JobSpec.model_dump(mode="json")`; it must not be changed."""
         return _plain(self.spec_json)
 
     @property
@@ -75,7 +75,7 @@ class RunRow:
     parts: tuple[Part, ...]
     launched_s: float
     launched_at: float
-    settled_s: float  # accounts below are right up to here
+    settled_s: float  # `run_s` and `gpu_s` are correct up to this time
     paused: bool = False
     former: tuple[Part, ...] | None = None  # what it may still hold until `version` is in force
     stop: Stop | None = None
@@ -87,7 +87,7 @@ class RunRow:
     exit_code: int | None = None
     message: str = ""
     restarts: int = 0
-    key: RunKey = field(init=False, repr=False, compare=False)  # asked for several times in every pass
+    key: RunKey = field(init=False, repr=False, compare=False)  # computed once: it is used several times in every pass
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", RunKey(self.job, self.generation))
@@ -99,7 +99,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line in the story of a job."""
+    """An event in the history of a job."""
 
     id: int
     job: int
@@ -112,7 +112,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Saved work that counts: `path` lies below the job's folder of checkpoints."""
+    """A committed checkpoint; `path` is relative to the job's folder of checkpoints."""
 
     job: int
     generation: int
@@ -126,7 +126,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who may ask for what. `role` is user, operator or job; a job's speaks for one generation of one job."""
+    """A token and its rights. `role` is user, operator or job; a job's token is for one generation of one job."""
 
     id: int
     owner: str
@@ -140,7 +140,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks for something, and from where."""
+    """Who does something, and from where."""
 
     who: str
     role: str
@@ -150,7 +150,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A line of the audit log; those about jobs name a range of numbers."""
+    """An entry of the audit log; those about jobs name a range of numbers."""
 
     id: int
     at: float
@@ -166,7 +166,7 @@ class AuditEntry:
     detail: str
 
 
-@lru_cache(50_000)  # the text is the same object in every version of a job, and in all jobs of an array
+@lru_cache(50_000)  # the text is one object in all versions of a job, and in all jobs of an array
 def _plain(text: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(text)
     return loaded

@@ -1,6 +1,6 @@
-"""The tables, as numbered steps: a database of any earlier version is brought to this one when it is opened.
+"""The tables, as numbered migrations: a database of an earlier version is migrated when it is opened.
 
-Columns that end in `_s` are seconds of the daemon's own clock, those in `_at` Unix seconds, for people.
+Columns that end in `_s` are seconds on the daemon's own clock, those in `_at` are Unix seconds for display.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LAUNCHES = "ALTER TABLE jobs ADD COLUMN unlaunched INTEGER NOT NULL DEFAULT 0"
 
 EMPTIED = "ALTER TABLE nodes ADD COLUMN emptied INTEGER NOT NULL DEFAULT 0"  # what runs there has to leave
 
-# who did what; and what goes with several users: tokens that end, limits, whose job a cost was measured on
+# the audit log, and what several users need: tokens that expire, limits, whose job an overhead was measured on
 ADMINISTRATION = """
 CREATE TABLE audit (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
@@ -93,13 +93,13 @@ CREATE TABLE limits (
 
 BY_END = "CREATE INDEX jobs_by_end ON jobs (ended_s, id) WHERE ended_s IS NOT NULL"  # the history, newest first
 
-# step i brings version i to i + 1; never change one that has been released
+# step i migrates version i to i + 1; a released step must never be changed
 STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END)
 VERSION = len(STEPS)
 
 
 def migrate(database: sqlite3.Connection, steps: tuple[str, ...] = STEPS) -> None:
-    """Bring a database to the newest version, each step whole or not at all; refuse one from the future."""
+    """Migrate a database to the newest version, each step in a transaction; refuse one of a newer version."""
     version = int(database.execute("PRAGMA user_version").fetchone()[0])
     if version > len(steps):
         raise StoreError(

@@ -1,7 +1,7 @@
-"""The door to the database. Active jobs and their runs are also kept in memory, as the last commit left them.
+"""Access to the database. Active jobs and their runs are also kept in memory, as the last commit left them.
 
-A `Transaction` collects changes; what memory holds is replaced only once they are on the disk. So a reader never sees
-what was not written, and a write that fails leaves everything as it was.
+A `Transaction` collects changes; memory is updated only once they are on the disk. So a reader never sees what was not
+written, and a write that fails leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from argosy.live.store.file_watch import FileWatch
 from argosy.live.store.job_numbers import JobNumbers
 from argosy.live.store.rows import Actor, Checkpoint, Job, RunRow
 
-CHECKPOINTS_KEPT = 2  # the newest, and one to fall back to if it is damaged
+CHECKPOINTS_KEPT = 2  # the newest, and one in case that is damaged
 INSERT_EVENT = "INSERT INTO events (job, generation, t_s, at, kind, text) VALUES (?, ?, ?, ?, ?, ?)"
-OVERHEADS_KEPT = 50  # of a model and kind: enough for a mean that follows
+OVERHEADS_KEPT = 50  # of each model and kind: a mean over these follows changes
 
 
 class Transaction:
-    """Changes that become true together."""
+    """Changes that are committed together."""
 
     def __init__(self, store: Store, connection: sqlite3.Connection) -> None:
         self._store, self._db = store, connection
@@ -42,10 +42,10 @@ class Transaction:
         self._events: list[tuple[int, int, float, float, str, str]] = []
 
     def add(self, job: Job) -> Job:
-        """A new job; its number is given out here, and never again."""
+        """Add a new job; its number is assigned here, and never again."""
         number = self._db.execute(codec.INSERT_JOB, codec.new_values(job)[1:]).lastrowid
         assert number is not None
-        if job.array_id == 0:  # the first of an array names the array
+        if job.array_id == 0:  # the number of an array is that of its first job
             self._db.execute("UPDATE jobs SET array_id = ? WHERE id = ?", (number, number))
             job = replace(job, array_id=number)
         job = replace(job, id=number)
@@ -53,7 +53,7 @@ class Transaction:
         return job
 
     def job(self, number: int) -> Job | None:
-        """An active job as this transaction sees it."""
+        """Return an active job as this transaction sees it."""
         return self.jobs.get(number) or self._store.jobs.get(number)
 
     def run(self, number: int) -> RunRow | None:
@@ -71,7 +71,7 @@ class Transaction:
         self._events.append((job.id, job.generation, self._now, self._wall, kind, text))
 
     def checkpoint(self, job: int, generation: int, found: Mapping[str, Any]) -> bool:
-        """Make a checkpoint count; False if it did already. Those that it makes needless no longer do."""
+        """Commit a checkpoint, and forget those it supersedes. Returns False if it was committed already."""
         done = self._db.execute(
             "INSERT OR IGNORE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (job, generation, found["path"], found["step"], found.get("seconds"), found.get("bytes"), self._now,
@@ -86,7 +86,7 @@ class Transaction:
 
     def audit(self, by: Actor, action: str, what: str = "", *, jobs: Sequence[int] = (), detail: str = "",
               result: str = "done") -> None:
-        """Write down who did what, together with what was done: one line, or one for each range of jobs."""
+        """Record who did what, in the same transaction: one entry, or one for each range of jobs."""
         who = (self._wall, by.who, by.role, by.address, by.token, action)
         if not jobs:
             self._db.execute(codec.INSERT_AUDIT, (*who, what, None, None, result, detail))
@@ -113,7 +113,7 @@ class Transaction:
         self._db.executemany(sql, rows)
 
     def flush(self) -> None:
-        """Send what was collected to the database; done when the transaction ends."""
+        """Send the collected changes to the database; called when the transaction ends."""
         self._store.keep_numbers()
         changed = [job for job in self.jobs.values() if self._added.get(job.id) is not job]
         self._db.executemany(codec.UPDATE_JOB, map(codec.changing_values, changed))
@@ -122,20 +122,20 @@ class Transaction:
 
 
 class Store:
-    """One connection, used by one thread: the daemon's. Without `create` there must be a database already."""
+    """One connection, used by the daemon's thread. Without `create`, the database must exist."""
 
     def __init__(self, path: Path, clock: Clock | None = None, *, create: bool = True) -> None:
         self.path, self.clock = path, clock or Clock()
         self._db = database.connect(path, create=create)
         self._numbers: JobNumbers | None = None
         self._watch: FileWatch | None = None
-        self.is_replaced = False  # it is not the database that was in use last, but a copy of it
-        self.jobs: dict[int, Job] = {}  # active ones, by number
-        self.runs: dict[int, RunRow] = {}  # runs that are not over, by job
-        self.reports: dict[int, Mapping[str, Any]] = {}  # newer than in the rows, by job
-        self.queued: Counter[str] = Counter()  # jobs that wait, by owner
-        self.touched: set[int] = set()  # jobs that changed, until somebody takes note and clears it
-        self._arriving: set[tuple[int, int]] = set()  # first and last numbers of jobs that are not all there yet
+        self.is_replaced = False  # whether it is a copy, and not the database that was in use last
+        self.jobs: dict[int, Job] = {}  # active jobs, by number
+        self.runs: dict[int, RunRow] = {}  # runs that have not ended, by job
+        self.reports: dict[int, Mapping[str, Any]] = {}  # reports newer than in the rows, by job
+        self.queued: Counter[str] = Counter()  # number of waiting jobs, by owner
+        self.touched: set[int] = set()  # jobs that changed since a reader last cleared the set
+        self._arriving: set[tuple[int, int]] = set()  # first and last numbers of jobs that are not all written yet
         try:
             self._load()
             self._begin()
@@ -144,12 +144,12 @@ class Store:
             raise
 
     def _begin(self) -> None:
-        """Stamp the database as the one in use, and let its numbers go on above all that were ever given out."""
+        """Stamp the database as the one in use, and continue its numbers above all that were ever used."""
         numbers = JobNumbers(self.path.parent)
         (found,), last = self.query("PRAGMA application_id")[0], self._last_number()
         stamp, floor = secrets.randbits(30) + 1, numbers.floor(found, last)
         self.is_replaced = numbers.is_replaced(found) or bool(self.get_meta("replaced"))
-        with database.telling(self.path):  # whenever we are killed, the file knows the stamp that the database has
+        with database.telling(self.path):  # so that after a kill the file knows the stamp in the database
             numbers.begin(stamp, floor, 0 if numbers.is_replaced(found) else found)
         with self.transaction() as changes:
             if floor > last:
@@ -167,26 +167,26 @@ class Store:
         return max((row[0] for row in self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")), default=0)
 
     def trust(self) -> None:
-        """What ran when it took the place of another one has been ended: from now on it knows all runs."""
+        """Note that runs unknown to a restored database have been ended: from now on it knows all runs."""
         with self.transaction() as changes:
             changes.meta("replaced", False)
         self.is_replaced = False
 
     def keep_numbers(self) -> None:
-        """Make sure, before numbers of jobs are committed, that no other database gives them out."""
+        """Reserve job numbers before they are committed, so that no other database uses them."""
         if self._numbers is not None:
             with database.telling(self.path):
                 self._numbers.reserve(self._last_number())
 
     def check(self) -> None:
-        """Raise `DatabaseLost` if somebody has removed, replaced or overwritten the files that are in use."""
+        """Raise DatabaseLost if the files in use were removed, replaced or overwritten."""
         if self._watch is not None:
             self._watch.check()
 
     def leave(self, lost: DatabaseLost, folder: Path) -> Path | None:
-        """Move what is left of a lost database into a folder, so that nobody goes on with a part of it.
+        """Move what is left of a lost database into a folder, so that nobody continues with a part of it.
 
-        All that was committed is still known here, unless the file was overwritten; then it is saved there, too.
+        Unless the file was overwritten, all that was committed is still known here, and is saved there too.
         """
         assert self._watch is not None
         saved = None if lost.overwritten else folder / "saved.db"
@@ -204,13 +204,13 @@ class Store:
         mark = self.get_meta("clock")
         if mark is not None:
             self.clock.resume(mark)
-        for first, last in self.get_meta("arriving") or ():  # a daemon was killed before all were there
+        for first, last in self.get_meta("arriving") or ():  # a daemon was killed before all were written
             self.withdraw(first, last)
         self.read_active()
         self.mark_clock()
 
     def read_active(self) -> None:
-        """Bring the jobs that have not ended, and their runs, into memory."""
+        """Load the jobs that have not ended, and their runs, into memory."""
         states = ", ".join(f"'{state.value}'" for state in sorted(ACTIVE))
         for row in self.query(f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE state IN ({states}) ORDER BY id"):
             job = codec.job_of(row)
@@ -222,7 +222,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Changes in the block are on the disk when it ends, or none is."""
+        """Run a transaction: all changes of the block are on the disk when it ends, or none."""
         self.check()
         with database.transaction(self._db, self.path) as connection:
             changes = Transaction(self, connection)
@@ -244,11 +244,11 @@ class Store:
             else:
                 self.runs.pop(run.job, None)
 
-    # Many jobs at once are written in pieces, between which the loop goes on. Until `publish` they are nowhere to be
-    # seen, and if that never comes, none was ever there.
+    # Many jobs of one request are written in pieces, between which the event loop goes on. They are invisible until
+    # `publish`; if that is never called, they are removed.
 
     def reserve(self, count: int) -> int:
-        """The first of so many numbers that follow each other, for jobs that arrive in pieces."""
+        """Reserve so many consecutive numbers for jobs that are written in pieces; return the first."""
         with self.transaction() as changes:
             found = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
             first = (found[0][0] if found else 0) + 1
@@ -262,7 +262,7 @@ class Store:
         return first
 
     def add_hidden(self, jobs: Sequence[Job]) -> None:
-        """Write some of the jobs whose numbers are reserved."""
+        """Write some of the jobs whose numbers were reserved."""
         self.check()
         with database.transaction(self._db, self.path) as connection:
             connection.executemany(codec.INSERT_NUMBERED_JOB, map(codec.new_values, jobs))
@@ -270,7 +270,7 @@ class Store:
             connection.executemany(INSERT_EVENT, told)
 
     def publish(self, first: int, last: int, jobs: Iterable[Job], by: Actor, detail: str) -> None:
-        """All are there: from now on they are seen."""
+        """Make jobs visible after all of them are written."""
         with self._arrived(first, last) as changes:
             changes.audit(by, "submit", jobs=range(first, last + 1), detail=detail)
         new = {job.id: job for job in jobs}
@@ -279,7 +279,7 @@ class Store:
         self.touched.update(new)
 
     def withdraw(self, first: int, last: int) -> None:
-        """Not all could be written: remove those that were."""
+        """Remove jobs that were written, because not all could be."""
         with self._arrived(first, last) as changes:
             changes.execute("DELETE FROM events WHERE job BETWEEN ? AND ?", (first, last))
             changes.execute("DELETE FROM jobs WHERE id BETWEEN ? AND ?", (first, last))
@@ -292,14 +292,14 @@ class Store:
         self._arriving.discard((first, last))
 
     def conditions(self) -> list[str]:
-        """What a query for jobs must ask for to see only those that are there."""
+        """Return the SQL conditions that exclude jobs that are not published yet."""
         return [f"id NOT BETWEEN {first} AND {last}" for first, last in self._arriving]
 
     def _is_arriving(self, number: int) -> bool:
         return any(first <= number <= last for first, last in self._arriving)
 
     def flush_reports(self) -> None:
-        """What jobs said of their progress is in memory at once, on the disk now and then."""
+        """Write reports of jobs to the disk; they are kept in memory between these calls."""
         if self.reports:
             rows = [(json.dumps(dict(said)), number) for number, said in self.reports.items()]
             with self.transaction() as changes:
@@ -318,7 +318,7 @@ class Store:
             return self._db.execute(sql, tuple(values)).fetchall()
 
     def problems(self) -> list[str]:
-        """Does the database answer?"""
+        """Return what is wrong if the database does not answer."""
         try:
             self.query("SELECT value FROM meta LIMIT 1")
         except (sqlite3.Error, StoreError) as problem:
@@ -330,7 +330,7 @@ class Store:
         return json.loads(found[0][0]) if found else None
 
     def job(self, number: int) -> Job | None:
-        """Any job, also one that has ended."""
+        """Return any job, including those that have ended."""
         if number in self.jobs:
             return self.jobs[number]
         if self._is_arriving(number):
@@ -339,7 +339,7 @@ class Store:
         return codec.job_of(found[0]) if found else None
 
     def some_jobs(self, numbers: Iterable[int]) -> dict[int, Job]:
-        """These jobs by number; those in memory need no reading."""
+        """Return these jobs by number; only those that are not in memory are read."""
         found = {number: self.jobs[number] for number in numbers if number in self.jobs}
         ended = json.dumps([number for number in numbers if number not in found])
         sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
@@ -354,7 +354,7 @@ class Store:
         return State(found[0][0]) if found else None
 
     def run(self, job: int, generation: int) -> RunRow | None:
-        """Any run, also one that is over."""
+        """Return any run, including those that have ended."""
         found = self.query(f"SELECT {codec.RUN_COLUMNS} FROM runs WHERE job = ? AND generation = ?", (job, generation))
         return codec.run_of(found[0]) if found else None
 
@@ -363,7 +363,7 @@ class Store:
         return [codec.run_of(row) for row in rows]
 
     def checkpoints(self, job: int, limit: int = 2) -> list[Checkpoint]:
-        """Those that count, newest first."""
+        """Return the committed checkpoints, newest first."""
         sql = "SELECT * FROM checkpoints WHERE job = ? ORDER BY generation DESC, step DESC, t_s DESC LIMIT ?"
         return [Checkpoint(*row) for row in self.query(sql, (job, limit))]
 
@@ -371,7 +371,7 @@ class Store:
         database.backup(self.path, target)
 
     def close(self) -> None:
-        with suppress(NoSpace, DatabaseLost):  # then the clock goes on from the mark before
+        with suppress(NoSpace, DatabaseLost):  # otherwise the clock continues from the mark before
             self.mark_clock()
         self._db.close()
         if self._watch is not None:
