@@ -45,7 +45,7 @@ def test_a_batch_is_taken_whole_or_not_at_all(api: Serving) -> None:
     [
         ({}, ["jobs[0].run"]),
         ({"run": "true", "gpu": 1}, ["jobs[0].gpu", "there is no such key"]),
-        ({"run": "true", "resources": {"gpus": "4..1"}}, ["jobs[0].resources.gpus", "no range", "such as 1..8"]),
+        ({"run": "true", "resources": {"gpus": "4..1"}}, ["jobs[0].resources.gpus", "is not a range", "such as 1..8"]),
         ({"run": "true", "name": "../../etc/passwd"}, ["name", "is not a valid name"]),
         ({"run": "true", "priority": 1e999}, ["priority"]),
         ({"run": "true", "after": [2**70]}, []),

@@ -101,7 +101,7 @@ def stranger() -> Iterator[str]:
 
 
 def test_somebody_else_answers(stranger: str) -> None:
-    with Client(Address(stranger, "x", "as given")) as client, pytest.raises(NoDaemon, match="no Argosy daemon"):
+    with Client(Address(stranger, "x", "as given")) as client, pytest.raises(NoDaemon, match="not an Argosy daemon"):
         client.get("/v1/jobs")
 
 

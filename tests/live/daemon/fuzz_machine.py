@@ -1,63 +1,29 @@
 """Everything that people, jobs, clocks and power cuts do to a daemon, in any order, as rules of a state machine.
 
-After every rule: no job is lost, none runs twice at once, no number is used again, no limit is exceeded by what
-starts, states follow each other legally, every change has its line in the audit log, and what memory holds is what the
-disk has. At the end, when all is open again, every job ends.
+`fuzz_promises` checks what must hold after every rule. At the end, when nothing holds jobs back, every job ends.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import shutil
-import tempfile
-from collections import Counter
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from fuzz_daemon import BEGAN_AT, Answer, SteppedDaemon
+from fuzz_daemon import BEGAN_AT, SteppedDaemon
 from fuzz_inputs import CLUSTER, KINDS, LIMITS, NODES, OF_A_JOB, POLICIES, QUESTIONS, SECONDS, USERS, WRONG
+from fuzz_promises import PromisesMachine
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from argosy.live.states import ENDED, LEGAL, State
-from argosy.live.store import Store
+from argosy.live.states import ENDED, State
 
 MOST_JOBS = 60  # active at once: more teaches nothing and takes longer
 FEWEST_JOBS = 6
-SEVERAL_LINES = {"submit", "cancel"}  # in the audit log: one for each range of jobs
 PATIENCE = 400  # passes until everything must have ended
 
 
-@dataclass
-class Known:
-    """What was promised so far; a copy of it belongs to every backup."""
-
-    owners: dict[int, str] = field(default_factory=dict)  # of every job that was taken in
-    states: dict[int, State] = field(default_factory=dict)  # as they were seen last
-    ended: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # results, which never change
-    audited: Counter[str] = field(default_factory=Counter)  # changes that were answered, by action
-    doubtful: Counter[str] = field(default_factory=Counter)  # changes that were asked for and never answered
-    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    tokens: dict[int, tuple[str, float | None]] = field(default_factory=dict)  # number: secret and end
-    void: set[str] = field(default_factory=set)  # secrets of tokens that were revoked
-
-
-class DaemonMachine(RuleBasedStateMachine):
-    figures: ClassVar[Counter[str]] = Counter()  # over all runs, for those who count
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="argosy-fuzz-"))
-        self.known, self.used = Known(), set[int]()
-        self.backups: list[tuple[Path, Known]] = []
-        self.usage: dict[str, tuple[float, int]] = {}
-        self.tokens: dict[str, str] = {}
-        self.was_large = False
-        self.generations: dict[int, int] = {}
-
+class DaemonMachine(PromisesMachine):
     @initialize(
         policy=st.sampled_from(POLICIES), seed=st.integers(0, 2**16), first=st.lists(KINDS, min_size=3, max_size=8)
     )
@@ -71,37 +37,6 @@ class DaemonMachine(RuleBasedStateMachine):
             assert answer is not None and answer.status == 201
             self.tokens[user] = answer.body["secret"]
         self.send("ann", first)
-
-    # asking
-
-    def ask(self, who: str, method: str, path: str, body: Any = None, **params: Any) -> Answer | None:
-        """An answer as the API promises; None if the daemon died, and then it has been started again."""
-        token = self.root if who == "root" else self.tokens.get(who, who)
-        answer = self.live.ask(method, path, token, body, **params)
-        if answer is None:
-            self.live.start()
-            return None
-        assert answer.status < 500, (method, path, body, answer)
-        self.figures["requests"] += 1
-        if answer.status >= 400:
-            assert {"what", "value", "hint"} <= answer.body["error"].keys() and answer.body["error"]["what"], answer
-        return answer
-
-    def change(self, action: str, method: str, path: str, body: Any = None, who: str = "root",
-               **params: Any) -> Answer | None:
-        """A request that leaves a line in the audit log if it is carried out."""
-        answer = self.ask(who, method, path, body, **params)
-        if answer is None:
-            self.known.doubtful[action] += 1
-        elif answer.status < 400:
-            self.known.audited[action] += 1
-        return answer
-
-    def job(self, data: st.DataObject, share: str = "any") -> int:
-        """A number: mostly of a job that is there."""
-        numbers = sorted(self.known.owners) or [1]
-        active = [n for n in numbers if self.known.states.get(n) not in ENDED] or numbers
-        return data.draw(st.sampled_from([*(active if share == "active" else numbers)[-30:], 999_999]))
 
     # rules: jobs
 
@@ -140,21 +75,6 @@ class DaemonMachine(RuleBasedStateMachine):
             self.take_in(numbers, who, length)
         if numbers:
             self.change("cancel", "POST", "/v1/jobs/cancel", {"ids": numbers}, who)
-
-    def take_in(self, numbers: list[int], who: str, count: int) -> None:
-        assert len(numbers) == len(set(numbers)) == count and not self.used & set(numbers), "numbers are used again"
-        self.used |= set(numbers)
-        self.known.owners |= dict.fromkeys(numbers, who)
-        self.figures["jobs"] += count
-
-    def take_in_doubtful(self, who: str, count: int) -> list[int]:
-        """Nobody answered: all of them are there, or none."""
-        there = {row[0] for row in self.live.rows("SELECT id FROM jobs")}
-        new = sorted(there - self.known.owners.keys())
-        assert len(new) in (0, count), f"{len(new)} of {count} jobs were taken in"
-        if new:
-            self.take_in(new, who, count)
-        return new
 
     @rule(who=st.sampled_from([*USERS, "root"]), body=st.sampled_from(WRONG))
     def submit_wrong(self, who: str, body: Any) -> None:
@@ -217,9 +137,6 @@ class DaemonMachine(RuleBasedStateMachine):
     def clear_limits(self, owner: str) -> None:
         self.note_limits(self.change("limits-clear", "DELETE", f"/v1/limits/{owner}"))
 
-    def note_limits(self, answer: Answer | None) -> None:
-        self.known.limits = {o: json.loads(given) for o, given in self.live.rows("SELECT owner, given FROM limits")}
-
     @rule(owner=st.sampled_from([*USERS, "no name!"]), role=st.sampled_from(["user", "operator"]),
           expires=st.sampled_from([None, 5.0, 1000.0]))  # fmt: skip
     def add_token(self, owner: str, role: str, expires: float | None) -> None:
@@ -264,10 +181,6 @@ class DaemonMachine(RuleBasedStateMachine):
         if answer is not None:
             assert answer.status == 200 if secret in good else answer.status in (401, 429), answer
 
-    @property
-    def wall(self) -> float:
-        return BEGAN_AT + self.live.time_s
-
     # rules: questions
 
     @rule(who=st.sampled_from([*USERS, "root", "argosy-wrong"]), path=st.sampled_from(QUESTIONS))
@@ -305,9 +218,6 @@ class DaemonMachine(RuleBasedStateMachine):
         if self.active() < FEWEST_JOBS:
             self.send(who, more)
         self.time_passes(1.0 * passes, passes)
-
-    def active(self) -> int:
-        return sum(state not in ENDED for state in self.known.states.values())
 
     @invariant()
     def the_daemon_goes_on(self) -> None:
@@ -360,79 +270,6 @@ class DaemonMachine(RuleBasedStateMachine):
         self.note_limits(None)
         self.figures["restores"] += 1
 
-    # what must hold
-
-    def waiting(self, who: str) -> int:
-        return self.live.rows(f"SELECT count(*) FROM jobs WHERE owner = '{who}' AND state = 'pending'")[0][0]
-
-    def limit(self, who: str, name: str) -> Any:
-        for owner in (who, "*"):
-            if name in self.known.limits.get(owner, {}):
-                return self.known.limits[owner][name]
-        return None
-
-    def check_limits(self) -> None:
-        """Who is over a limit, because it was lowered, does not take more. A paused run keeps its place."""
-        found: dict[str, tuple[float, int]] = {}
-        sql = "SELECT owner, parts FROM runs JOIN jobs ON jobs.id = runs.job WHERE runs.ended_s IS NULL"
-        for owner, parts in self.live.rows(sql):
-            gpus = sum(len(devices) * milli / 1000 for _, devices, milli, _ in json.loads(parts))
-            had = found.get(owner, (0.0, 0))
-            found[owner] = had[0] + gpus, had[1] + 1
-        for owner, (gpus, runs) in found.items():
-            before = self.usage.get(owner, (0.0, 0))
-            most_gpus, most_runs = self.limit(owner, "gpus"), self.limit(owner, "running")
-            assert most_runs is None or runs <= max(most_runs, before[1]), f"{owner} runs {runs} jobs"
-            assert most_gpus is None or gpus <= max(most_gpus, before[0]) + 1e-6, f"{owner} holds {gpus} GPUs"
-        self.usage = found
-
-    def check_places(self) -> None:
-        assert not self.live.backend.violations, self.live.backend.violations
-        health = self.live.daemon.service.health
-        assert health.faults == 0, health.fault
-        assert not health.planner_problem, health.planner_problem
-
-    @invariant()
-    def nothing_is_lost_or_changed(self) -> None:
-        if not hasattr(self, "live"):
-            return
-        self.figures["steps"] += 1
-        rows = self.live.rows("SELECT id, owner, state, exit_code, ended_at, generation FROM jobs")
-        assert {row[0]: row[1] for row in rows} == self.known.owners
-        for number, _, text, code, ended_at, generation in rows:
-            self.figures["runs"] += generation > self.generations.get(number, 0)
-            self.generations[number] = max(generation, self.generations.get(number, 0))
-            state, before = State(text), self.known.states.get(number, State.PENDING)
-            assert is_reachable(before, state), f"job {number} went from {before} to {state}"
-            self.known.states[number] = state
-            if state in ENDED:
-                assert self.known.ended.setdefault(number, (text, code, ended_at)) == (text, code, ended_at)
-        alive = self.live.rows("SELECT job FROM runs WHERE ended_s IS NULL ORDER BY job")
-        live = [(row[0],) for row in sorted(rows) if State(row[2]).live]
-        assert alive == live, "a job that runs has one run, and others have none"
-        self.check_places()
-
-    @invariant()
-    def memory_is_what_the_disk_has(self) -> None:
-        if hasattr(self, "live"):
-            store = self.live.daemon.service.store
-            fresh = object.__new__(Store)
-            empty = {"_db": self.live.mortal.connection, "jobs": {}, "runs": {}, "queued": Counter()}
-            fresh.__dict__ |= store.__dict__ | empty
-            fresh.read_active()
-            assert fresh.jobs == store.jobs and fresh.runs == store.runs and +fresh.queued == +store.queued
-
-    @invariant()
-    def changes_are_in_the_audit_log(self) -> None:
-        if hasattr(self, "live"):
-            sql = "SELECT action, count(*) FROM audit WHERE result = 'done' GROUP BY action"
-            found: Counter[str] = Counter(dict(self.live.rows(sql)))
-            for action, count in self.known.audited.items():
-                assert found[action] >= count, f"{action}: {found[action]} lines for {count} changes"
-            for action in found.keys() - SEVERAL_LINES:
-                most = self.known.audited[action] + self.known.doubtful[action]
-                assert found[action] <= most, f"{action}: {found[action]} lines for at most {most} changes"
-
     def teardown(self) -> None:
         try:
             if hasattr(self, "live"):
@@ -464,12 +301,3 @@ class DaemonMachine(RuleBasedStateMachine):
         assert not left, f"still there: {told}"
         self.nothing_is_lost_or_changed()
         note(f"{self.live.kills} kills")
-
-
-def is_reachable(old: State, new: State) -> bool:
-    """Can a job get from one state to the other in any number of legal steps?"""
-    seen, edge = {old}, {old}
-    while edge:
-        edge = {after for state in edge for after in LEGAL[state]} - seen
-        seen |= edge
-    return new in seen

@@ -112,7 +112,7 @@ def test_scripts(bench: Bench) -> None:
     assert bench.after(0.2)[3].exit_code == -9
     with pytest.raises(InputError, match="has no parameter"):
         bench.launch(4, 1, command="fake second=3")
-    with pytest.raises(InputError, match="no number"):
+    with pytest.raises(InputError, match="not a number"):
         bench.launch(4, 1, command="fake exit=nan")
     assert Script.of(a_run(bench.folder, 1, command="sleep 3")).seconds == 3
 

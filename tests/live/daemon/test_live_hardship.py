@@ -152,7 +152,7 @@ def test_a_run_that_should_be_over_is_killed(tmp_path: Path) -> None:
         here.planner.closed = set()
         await here.until(lambda: here.state(numbers[0]) == "running")
         assert here.service.job(numbers[0]).generation == 2
-        with pytest.raises(Conflict, match="over"):
+        with pytest.raises(Conflict, match="has ended"):
             here.service.report(numbers[0], 1, {"progress": 1.0})
 
     asyncio.run(_in(tmp_path, scene))

@@ -41,12 +41,11 @@ def test_a_run_that_cannot_begin_on_a_full_disk_leaves_no_group(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("argosy.live.supervisor.supervisor.write_record", full)
+    monkeypatch.setattr("argosy.live.supervisor.run_resources.write_record", full)
     supervisor = Supervisor(RunFolder(tmp_path), run_of(marker, tmp_path))
     with pytest.raises(OSError, match="No space"):
         supervisor.begin()
-    supervisor.control.close()
-    supervisor.commands.close()
+    supervisor.resources.close_sockets()
     assert left(marker) == []
 
 

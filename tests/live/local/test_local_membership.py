@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from argosy.live.supervisor.membership import Action, Fail, Kill, Membership, Publish, Rules, Start, WorkerState
+from argosy.live.supervisor.membership import Membership
+from argosy.live.supervisor.membership_actions import Action, Fail, Kill, Publish, Rules, Start, WorkerState
 
 
 def working(*slots: str, rules: Rules | None = None) -> Membership:

@@ -86,7 +86,8 @@ def test_neither_is_the_first_process_of_the_machine(shared: Yard, place: Path, 
     '{"op": "ended", "id": 0, "code": "0"}\n', '{"op": "unheard of"}\n', "[" * 50_000 + "\n", "\xff\xfe\n",
 ])  # fmt: skip
 def test_what_is_no_message_fails_the_job_and_nothing_else(shared: Yard, place: Path, raw: str) -> None:
-    assert "cannot be understood" in fails(shared, lies(shared, place, raw=raw)).message
+    message = fails(shared, lies(shared, place, raw=raw)).message
+    assert "cannot be understood" in message or "a line without an end" in message
 
 
 def test_a_line_without_end_and_a_flood_of_descriptors_exhaust_nobody(shared: Yard, place: Path) -> None:

@@ -359,11 +359,11 @@ def test_of_a_range_one_size_is_asked_for() -> None:
         ({"low": 0.5, "high": 2}, "0.5..2 is not a range"),
         ("1.5", "1.5 is not a whole number of GPUs; only a share below 1 is allowed"),
         ({"low": 1, "high": 2.5}, "1..2.5 is not a whole number"),
-        ("1..2..4..8", "no number of GPUs, 0 to 4096; write 2, or 1..8"),
-        ("-1", "no number of GPUs"),
-        ("nan", "no number of GPUs"),
-        ("5000", "no number of GPUs, 0 to 4096"),
-        ("", "no number of GPUs"),
+        ("1..2..4..8", "not a number of GPUs, 0 to 4096; write 2, or 1..8"),
+        ("-1", "not a number of GPUs"),
+        ("nan", "not a number of GPUs"),
+        ("5000", "not a number of GPUs, 0 to 4096"),
+        ("", "not a number of GPUs"),
     ],
 )
 def test_numbers_of_gpus_that_make_no_sense(gpus: object, why: str) -> None:

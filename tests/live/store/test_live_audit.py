@@ -79,7 +79,7 @@ def test_a_flood_of_refusals_is_written_at_a_bounded_rate_and_counted(tmp_path: 
         log.refused(Actor("", "", "10.0.0.66"), "authenticate", "GET /v1/jobs", "401: no valid token")
     log.refused(ANN, "token-add", "POST /v1/tokens", "403: only operators may do this")  # others are still seen
     assert len(log.entries(limit=2000)) == auditing.PER_CALLER + 1
-    assert f"({1000 - auditing.PER_CALLER} more refusals" in log.entries()[0].detail
+    assert f"({1000 - auditing.PER_CALLER} earlier refusals" in log.entries()[0].detail
     for i in range(1000):
         log.refused(Actor("", "", f"10.0.{i // 250}.{i % 250}"), "authenticate", "GET /", "401: no valid token")
     assert len(log.entries(limit=2000)) == auditing.IN_ALL

@@ -93,7 +93,7 @@ async def audit(
     found = await asyncio.to_thread(
         entries, who=who, job=job, since=since, action=action, limit=limit + 1, before=before
     )  # in a long log it may take a while
-    page = [m.AuditOut.model_validate(entry) for entry in found[:limit]]
+    page = found[:limit]
     return m.AuditPage(entries=page, next=page[-1].id if len(found) > limit else None)
 
 

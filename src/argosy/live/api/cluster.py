@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -104,11 +105,10 @@ async def overheads(request: Request, caller: Person) -> Response:
 
 
 def _nodes(service: Service, caller: Caller) -> m.NodeList:
-    found = [m.NodeOut.model_validate(node) for node in service.nodes()]
+    found = service.nodes()
     if not caller.operates:
         mine = {job.id for job in service.store.jobs.values() if job.owner == caller.owner}
-        for node in found:
-            node.jobs = [job for job in node.jobs if job in mine]
+        found = [replace(node, jobs=tuple(job for job in node.jobs if job in mine)) for node in found]
     return m.NodeList(nodes=found)
 
 

@@ -11,7 +11,9 @@ from argosy.config import BoundedModel
 from argosy.live.api.display import clean, clean_text
 from argosy.live.api.submission_checks import is_text
 from argosy.live.daemon.tokens import DAY_S, EXPIRES_S
+from argosy.live.daemon.views import NodeView
 from argosy.live.spec import JobSpec
+from argosy.live.store import AuditEntry
 
 MAX_JOBS_IN_A_REQUEST = 1000
 MAX_LIMIT = 1000
@@ -137,23 +139,8 @@ class States(BaseModel):
     jobs: list[StateOut]
 
 
-class NodeOut(Out):
-    name: str
-    gpu_type: str
-    gpus: int
-    cpus: float
-    memory_gib: float
-    rack: str
-    state: str = Field(description="up, draining or down")
-    message: str
-    drained_by: str | None
-    emptied: bool
-    used_gpus: float
-    jobs: list[int] = Field(description="those you may see")
-
-
 class NodeList(BaseModel):
-    nodes: list[NodeOut]
+    nodes: list[NodeView]
 
 
 class QueueOut(Out):
@@ -271,23 +258,8 @@ class LimitsList(BaseModel):
     limits: list[LimitsOut]
 
 
-class AuditOut(Out):
-    id: int
-    at: float
-    who: str = Field(description="owner of the token; empty: unknown")
-    role: str
-    address: str
-    token: int | None
-    action: str
-    object: str
-    first_job: int | None
-    last_job: int | None
-    result: str = Field(description="done or refused")
-    detail: str
-
-
 class AuditPage(BaseModel):
-    entries: list[AuditOut]
+    entries: list[AuditEntry]
     next: int | None = Field(description="give it as `before` to see more; null: these are all")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from argosy.live import sanitize
 from argosy.live.backends.base import Part
@@ -59,7 +61,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as `argosy nodes` shows it, with the GPUs held on it."""
+    """A node as the API and `argosy nodes` show it, with the GPUs held on it."""
 
     name: str
     gpu_type: str
@@ -67,12 +69,12 @@ class NodeView:
     cpus: float
     memory_gib: float
     rack: str
-    state: str  # up, draining or down
+    state: Annotated[str, Field(description="up, draining or down")]
     message: str
     drained_by: str | None
-    emptied: bool  # what runs there has to leave
+    emptied: Annotated[bool, Field(description="what runs there has to leave")]
     used_gpus: float
-    jobs: tuple[int, ...]
+    jobs: Annotated[tuple[int, ...], Field(description="those you may see")]
 
 
 def place(part: Part) -> str:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from argosy.live.backends.base import Assignment, Part, RunKey
 from argosy.live.spec import JobSpec
@@ -150,11 +152,11 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An entry of the audit log; those about jobs name a range of numbers."""
+    """An entry of the audit log, as the API shows it; those about jobs name a range of numbers."""
 
     id: int
     at: float
-    who: str
+    who: Annotated[str, Field(description="owner of the token; empty: unknown")]
     role: str
     address: str
     token: int | None
@@ -162,7 +164,7 @@ class AuditEntry:
     object: str
     first_job: int | None
     last_job: int | None
-    result: str  # done or refused
+    result: Annotated[str, Field(description="done or refused")]
     detail: str
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from argosy.live.backends.base import Phase
-from argosy.live.supervisor.membership import Fail, Kill, Membership, Publish, Rules, Start, WorkerState
+from argosy.live.supervisor.membership import Membership
+from argosy.live.supervisor.membership_actions import Fail, Kill, Publish, Rules, Start, WorkerState
 from argosy.live.supervisor.message_server import Connection, Message
 from argosy.live.supervisor.places import Places
 from argosy.live.supervisor.processes import WorkerProcesses

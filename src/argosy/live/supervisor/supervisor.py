@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import signal
@@ -11,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from argosy.live.backends.base import Assignment, Phase
-from argosy.live.supervisor import process_table
-from argosy.live.supervisor.cgroups import Cgroup
 from argosy.live.supervisor.cleanup import clean_up
 from argosy.live.supervisor.coordinator import Coordinator
 from argosy.live.supervisor.exit_status import WorkerEnd, completed, describe_end, exit_status, stopped
-from argosy.live.supervisor.membership import Rules
-from argosy.live.supervisor.message_server import Connection, Message, MessageServer
+from argosy.live.supervisor.membership_actions import Rules
+from argosy.live.supervisor.message_server import Connection, Message
 from argosy.live.supervisor.places import Place, Places, rank_variables, read_assignment, slots, worker_request
 from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.reactor import Reactor
-from argosy.live.supervisor.records import RunFolder, write_record
-from argosy.live.supervisor.rendezvous import Rendezvous
+from argosy.live.supervisor.records import RunFolder
+from argosy.live.supervisor.run_resources import RunResources
 from argosy.live.supervisor.status import StatusKeeper
 from argosy.live.supervisor.turns import Turns
 from argosy.live.supervisor.worker_output import WorkerOutput
 from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S, WorkerSpawner
-from argosy.live.unix_sockets import free_port, socket_folder
+from argosy.live.unix_sockets import free_port
 
 TICK_S = 0.25
 UNTOLD_S = 10.0  # a run is over so long after its last process is gone, even if the spawner does not report it
 
 
 class Supervisor:
+    """Supervises one run, from its first worker to the record of its end."""
+
     def __init__(self, folder: RunFolder, run: dict[str, Any]) -> None:
         self.folder, self.run = folder, run
         self.uid: int = run.get("uid", os.getuid())  # the user that its workers run as
@@ -56,54 +55,35 @@ class Supervisor:
     # -- start
 
     def begin(self) -> None:
-        user, uids = self.run.get("user"), {os.getuid(), self.uid}
-        self.sockets = socket_folder(self.folder.path, user)
-        self.control = MessageServer(self.reactor, self.sockets / "control", uids, self.hear)
-        if user:
-            os.chown(self.control.path, self.uid, -1, follow_symlinks=False)
-        self.commands = MessageServer(self.reactor, self.folder.path / "commands", {0, os.getuid()}, self.obey)
-        self.cgroup = Cgroup.make(f"argosy-{self.run['marker']}", self.run.get("limits", {}))
-        self.rendezvous = Rendezvous(self.uid)
-        me = process_table.process(os.getpid())
-        self.record = {
-            "pid": os.getpid(), "started": me.started if me else 0, "sockets": str(self.sockets),
-            "rendezvous": str(self.rendezvous.folder),
-            "cgroup": {k: str(v) for k, v in self.cgroup.folders.items()} if self.cgroup else {},
-        }
-        try:
-            write_record(self.folder.supervisor, self.record, durable=True)
-        except OSError:  # a full disk: this run does not begin, and only we know of its group
-            if self.cgroup is not None:
-                self.cgroup.remove()
-            raise
+        """Allocate the run's resources, record them, and start its workers."""
+        self.resources = RunResources(self.folder, self.run, self.uid, self.reactor, self.hear, self.obey)
+        self.resources.write_record()
         self.open_spawner(self.run.get("zygote"))
         self.reactor.every(TICK_S, self.tick)
         self.status.write()
 
     def open_spawner(self, zygote: str | None) -> None:
+        """Connect to a spawner: from the zygote if there is one, else a cold one."""
         spawner = WorkerSpawner.from_zygote(Path(zygote), self.uid) if zygote else None
         if spawner is None:
             if self.run.get("zygote"):
                 self.status.tell("no warm interpreter is available; the job starts cold")
             spawner = WorkerSpawner.forked(self.run.get("user"), self.uid)
         spawner.on_message = self.from_spawner
-        self.processes = WorkerProcesses(self.reactor, spawner, self.cgroup, self.output.take)
+        self.processes = WorkerProcesses(self.reactor, spawner, self.resources.cgroup, self.output.take)
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
         rules.stuck_s = self.run["spec"].get("hang_after") or rules.stuck_s
-        self.coordinator = Coordinator(
-            self.run, self.places, self.processes, self.rendezvous, self.status, rules, self.start_worker, self.fail
-        )
+        rendezvous = self.resources.rendezvous
+        self.coordinator = Coordinator(self.run, self.places, self.processes, rendezvous, self.status, rules,
+                                       self.start_worker, self.fail)  # fmt: skip
         self.turns = Turns(self.processes, self.coordinator, self.status, self.places)
         self.reactor.watch(spawner.connection, spawner.readable)
 
     def from_spawner(self, message: dict[str, Any]) -> None:
         op = message["op"]
         if op == "spawner":
-            if self.cgroup is not None and not self.cgroup.add(self.processes.spawner.pid, self.uid):
-                self.cgroup.remove()
-                self.cgroup = self.processes.cgroup = None
-            with contextlib.suppress(OSError):  # on a full disk the record is missing, but the job runs
-                write_record(self.folder.supervisor, {**self.record, "spawner": message["pid"]}, durable=False)
+            self.resources.admit(self.processes.spawner.pid)
+            self.processes.cgroup = self.resources.cgroup
             self.start_workers()
         elif op == "started":
             self.started(message["id"], message["pid"])
@@ -147,7 +127,8 @@ class Supervisor:
 
     def start_worker(self, number: int, of: tuple[str, ...], world: int = 1) -> None:
         self.output.several = self.output.several or number > 0
-        request = worker_request(self.run, self.places, number, of, self.control.path, warm=self.processes.spawner.warm)
+        control, warm = self.resources.control.path, self.processes.spawner.warm
+        request = worker_request(self.run, self.places, number, of, control, warm=warm)
         request["env"] |= rank_variables(number if world > 1 else 0, world, self.master_port)
         self.processes.start(number, of, request)
 
@@ -286,7 +267,7 @@ class Supervisor:
     # -- the end
 
     def ended(self, number: int, code: int) -> None:
-        self.control.catch_up()
+        self.resources.control.catch_up()
         member = self.processes.ended(number)
         if member is None:
             return
@@ -333,14 +314,11 @@ class Supervisor:
         self.processes.drain()
         self.processes.kill_all()
         self.processes.spawner.close()
-        clean_up(self.record, self.processes.leaders, self.run["marker"], self.uid)
-        self.rendezvous.remove()
+        clean_up(self.resources.record, self.processes.leaders, self.run["marker"], self.uid)
+        self.resources.rendezvous.remove()
         self.output.log.close()
         self.status.message, self.status.workers = message, []
         while not self.status.write_exit(code):
             time.sleep(1.0)  # on a full disk, try again: the end must not be lost
-        self.control.close()
-        self.commands.close()
-        if self.sockets != self.folder.path:
-            self.sockets.rmdir()
+        self.resources.close_sockets()
         self.reactor.stop()

@@ -43,7 +43,7 @@ MOST_PROCESSES = 16384  # of one run, where the system allows us a control group
 class LocalBackend:
     """`home` is the daemon's folder. `nodes` default to what the machine has; `cuda` says whether their GPUs are real.
 
-    `settings` are passed to the supervisors: `log_bytes`, `rules` (see `membership.Rules`), and `warm_limit_s`.
+    `settings` are passed to the supervisors: `log_bytes`, `rules` (see `membership_actions.Rules`), and `warm_limit_s`.
     """
 
     name = "local"
