@@ -21,7 +21,7 @@ from argosy.policies.base import Floats, Place, create, decides
 from argosy.policies.gavel.allocation import Problem
 from argosy.policies.gavel.fairness import isolated
 from argosy.policies.gavel.linear_program import fairest, water_level
-from argosy.policies.gavel.pairs import fairest_with_pairs, hand_out
+from argosy.policies.gavel.pairs import distribute, fairest_with_pairs
 from argosy.policies.gavel.prices import Market, largest
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
@@ -219,7 +219,7 @@ def test_pairs_of_like_jobs_and_of_unequal_sizes() -> None:
 
 def test_the_time_of_two_groups_is_handed_out_evenly() -> None:
     pairs: dict[tuple[int, int], Floats] = {}
-    hand_out(np.array([0, 1, 2]), np.array([3, 4]), 1.2, 0, 1, pairs)
+    distribute(np.array([0, 1, 2]), np.array([3, 4]), 1.2, 0, 1, pairs)
     got = np.zeros(5)
     for (a, b), share in pairs.items():
         got[[a, b]] += share[0]

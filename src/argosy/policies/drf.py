@@ -1,4 +1,4 @@
-"""Dominant resource fairness.
+"""Dominant resource fairness: jobs get equal shares of the resource that each of them uses most.
 
 Decision: how many GPUs each job gets, by progressive filling: starting from nothing, the job with the
 smallest weighted dominant share is granted one more unit; a job whose next unit does not fit is passed over

@@ -1,4 +1,4 @@
-"""Fair share between queues (or users, or applications), with another policy inside each.
+"""Share the cluster fairly between queues (or users, or applications), with another policy inside each.
 
 Decision: again and again, the group that uses the fewest GPUs for its weight is served next, and the inner
 policy says with which of its jobs. All picks of one decision make one ranking.

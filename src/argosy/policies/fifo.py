@@ -1,4 +1,4 @@
-"""First in, first out.
+"""Run jobs in the order of submission: first in, first out.
 
 Decision: jobs run in the order of submission. With `fifo` no job passes one that does not fit; with `fifo-backfill`
 jobs that fit do.

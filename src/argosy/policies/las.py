@@ -1,4 +1,4 @@
-"""Least attained service first, preemptive.
+"""Run the job with the least attained service first, with preemption.
 
 Decision: the job that has received the fewest GPU-seconds runs first; the order is updated every quantum while jobs
 wait.

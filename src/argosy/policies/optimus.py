@@ -5,7 +5,7 @@ servers) in order of arrival, as far as that fits. Then one unit at a time goes 
 time that one more worker or one more server saves the job, per share of the unit's dominant resource, while there
 is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs get what
 they asked for, or nothing. Between two intervals running jobs stay as they are.
-State used: demands, who holds what, nodes that are up; losses or the estimate of the time left; throughput profiles
+State used: demands, what jobs hold, nodes that are up; losses or the estimate of the time left; throughput profiles
 (of parameter-server jobs only at the sizes that were tried out, unless `speeds` says otherwise) and measured rates.
 Parameters: `speeds`, for jobs with servers: `fitted`, from `trials` trial runs with as many servers as workers (at
 most `largest_trial`) and from measured speeds of running jobs, in `form` sync or async, with known points as they are

@@ -1,4 +1,4 @@
-"""Quasi-shortest service first: the smallest predicted GPU-time first, learned from past jobs.
+"""Quasi-shortest service first: the job with the smallest predicted GPU-time starts first.
 
 Decision: of the jobs that wait, the one with the smallest product of GPUs and predicted duration starts first; running
 jobs are left alone. A prediction is made when a job arrives, and again for all jobs when the trees are refreshed.

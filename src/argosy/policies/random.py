@@ -1,4 +1,4 @@
-"""Random order.
+"""Start jobs in random order.
 
 Decision: every job draws a number once, and smaller numbers go first; running jobs are left alone.
 State used: the job's index, so that its number never changes.

@@ -1,10 +1,10 @@
-"""Progress-driven shrinking and growing with cheap restarts of the training process (Wang et al., SC'20).
+"""Sidecar: jobs shrink and grow by their progress, with cheap restarts of the training process (Wang et al., SC'20).
 
 Decision: jobs start in order of arrival, at the size they ask for or with as many GPUs as are free. A job that finds no
 room takes GPUs from running elastic jobs, one at a time from the one that loses least by it, down to their smallest
 size. GPUs that no job waits for go, one at a time, to the job whose remaining time they reduce most. A running job is
 only restarted where that is worth its cost: the new job's wait, or the grown job's saving, must exceed it.
-State used: demands, who holds what and where, free GPUs; progress, measured rates, the estimate of the whole work.
+State used: demands, what each job holds and where, free GPUs; progress, measured rates, the estimate of the whole work.
 Parameters: `interval_s`, how often progress is read; `cost_s`, one restart (60 where it ends and recreates the pod);
 `serial`, the share of a step that does not scale, used until a job was measured at two sizes; `patience_s`, how long a
 job that did not start though others made room for it waits before they do so again.

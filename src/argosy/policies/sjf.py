@@ -1,4 +1,4 @@
-"""Shortest job first.
+"""Start the job with the shortest expected duration first.
 
 Decision: of the jobs that wait, the one with the shortest expected duration starts first; running jobs are left
 alone.

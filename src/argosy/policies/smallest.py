@@ -1,4 +1,4 @@
-"""Smallest job first.
+"""Start the job that asks for the fewest GPUs first.
 
 Decision: of the jobs that wait, the one that asks for the fewest GPUs starts first; running jobs are left
 alone.

@@ -1,4 +1,4 @@
-"""Shortest remaining time first, preemptive.
+"""Run the job with the shortest remaining time first, with preemption.
 
 Decision: the job with the least expected time left runs first (srtf), or the one with the least expected
 GPU-time left (srsf).

@@ -1,4 +1,4 @@
-"""Granting units one by one, each to the job that it saves most time.
+"""Grant units one by one, each to the job that it saves most time.
 
 A job's *times* are a table [servers][workers] of the time that one unit of its work takes; all-reduce jobs have a
 table of one row. Its gain from one more worker or server is the time that this saves on all the work it has left,

@@ -77,8 +77,6 @@ class SharePolicy(Policy):
         self._last_reset = NEVER
         self._changed = self._settled = False
 
-    # -- decisions ---------------------------------------------------------------------------------------------
-
     def rank(self, view: View) -> Floats:
         index, now, rounds = view.jobs.index, view.now, self.rounds
         newcomers, left, going_on = rounds.observe(now - self._seen, index)
@@ -181,8 +179,6 @@ class SharePolicy(Policy):
         self._shuffler.shuffle(order)
         known = self._orders.get(tuple(order))
         return self._orders.setdefault(tuple(order), np.array(order)) if known is None else known
-
-    # -- memory ------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         times = [self._seen, self._until, self._last_reset, self._length]

@@ -1,4 +1,4 @@
-"""Sizes that several policies give: what each job has now."""
+"""The sizes that jobs have now, for policies that leave some or all of them as they are."""
 
 from __future__ import annotations
 

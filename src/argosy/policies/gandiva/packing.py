@@ -16,7 +16,7 @@ MOST_TRIED = 32  # hosts that a guest looks at in one decision
 
 
 class Packing:
-    """Remembers who is packed with whom, which pairs are on trial, and which failed; jobs are named by their index."""
+    """Remembers which jobs are packed, which pairs are on trial, and which failed; jobs are named by their index."""
 
     def __init__(self, gpu_memory_gib: Sequence[float], profile_s: float, max_utilisation: float) -> None:
         self._gpu_memory_gib, self._profile_s, self._max_utilisation = gpu_memory_gib, profile_s, max_utilisation
@@ -111,10 +111,8 @@ class Packing:
         return usage.has_room(guest, node, size) and (same_queue or usage.may_hold(guest, size))
 
     def note(self, usage: Usage) -> None:
-        """Remember who is packed after this decision."""
+        """Remember which jobs are packed after this decision."""
         self._partner = {usage.index[row]: usage.index[partner] for row, partner in usage.pairs.items()}
-
-    # -- memory ----------------------------------------------------------------------------------------------------
 
     def forget(self, here: set[int], idle: set[int]) -> None:
         """Forget jobs that have ended, and the pairs of jobs that hold nothing any more."""

@@ -100,8 +100,6 @@ class Gandiva(Policy):
     def _wake(self, times: Iterable[float]) -> None:
         self._wake_at = min([self._wake_at, *times])
 
-    # -- placing -------------------------------------------------------------------------------------------------
-
     def _place(self, usage: Usage, plan: Plan) -> tuple[bool, bool]:
         """Place waiting jobs, first come, first served.
 
@@ -151,8 +149,6 @@ class Gandiva(Policy):
         there = sum(usage.node_gpus[node] for node in usage.open_to(row))
         return there >= usage.size[row] and usage.may_hold(row, usage.gpus[row])
 
-    # -- moving -------------------------------------------------------------------------------------------------
-
     def _move(self, usage: Usage, now: float) -> None:
         def may_move(row: int) -> bool:
             again = self._moved.get(usage.index[row], -np.inf) + self.move_every_s
@@ -195,8 +191,6 @@ class Gandiva(Policy):
             if group is not None and group[1].bit_count() > usage.size[row] and rates[row] <= before:
                 moves.shrink(usage, row)
                 self._stunted.add(index)
-
-    # -- memory ----------------------------------------------------------------------------------------------------
 
     def _forget(self, alive: Iterable[int], view: View) -> None:
         """Forget jobs that have ended, and the turns of jobs that hold nothing any more."""

@@ -98,8 +98,6 @@ class Usage:
                     self.used[queue] += count
         self._vacant = {node for node, free in enumerate(self.free) if free and self.open[node]}
 
-    # -- questions ---------------------------------------------------------------------------------------------
-
     def open_to(self, row: int, *, any_type: bool = False) -> list[int]:
         """Return the nodes where a job may start: up, not reserved for others, of a GPU type that it accepts."""
         types, queue = self.types[row] if self.size[row] and not any_type else -1, self.queue[row]
@@ -162,8 +160,6 @@ class Usage:
             if len(rows) > 1 and rows[0] not in self.pairs
         ]  # fmt: skip
         return [(node, devices) for _, node, devices in sorted(found)]
-
-    # -- changes -----------------------------------------------------------------------------------------------
 
     def place(self, row: int, allocation: Allocation) -> None:
         """Give a job an allocation."""
@@ -263,8 +259,6 @@ class Usage:
         self._reserved[node, devices] = (cpus, memory)
         self.cpus[node] -= cpus - before[0]
         self.memory[node] -= memory - before[1]
-
-    # -- the plan ----------------------------------------------------------------------------------------------
 
     def write(self, plan: Plan, quantum_s: float) -> None:
         """Write everything that has changed into a plan."""

@@ -58,7 +58,7 @@ class Hierarchical(Gavel):
         if self.inner == "fifo":  # then no two jobs are alike
             alike.append(np.arange(len(able), dtype=float))
         first, group, count = grouped(*alike)
-        water = Water(normal[first], gpus[first], count.astype(float), problem)
+        water = WaterFilling(normal[first], gpus[first], count.astype(float), problem)
         for _ in range(self.levels):
             weight = self._weights(queue, own, ~water.frozen[group])[first]
             if not water.rise(weight):
@@ -78,7 +78,7 @@ class Hierarchical(Gavel):
         return weight
 
 
-class Water:
+class WaterFilling:
     """Groups of equal jobs whose speeds rise together; `frozen` are those that cannot rise further."""
 
     def __init__(self, speed: Floats, gpus: Floats, count: Floats, problem: Problem) -> None:

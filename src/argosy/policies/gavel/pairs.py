@@ -40,7 +40,8 @@ def fairest_with_pairs(
     handed: JobPairs = {}
     for p, times in enumerate(program.together):
         for column in np.flatnonzero(times > 1e-9).tolist():
-            hand_out(jobs[pairs.first[p]], jobs[pairs.second[p]], float(times[column]), column, speed.shape[1], handed)
+            ones, others = jobs[pairs.first[p]], jobs[pairs.second[p]]
+            distribute(ones, others, float(times[column]), column, speed.shape[1], handed)
     return shares, handed, t
 
 
@@ -57,7 +58,7 @@ def worthwhile(speed: Floats, gpus: Floats, kind: Ints, count: Ints, beside: Flo
                  np.where(both, speed[b] * slowed_b[good][:, None], 0.0))  # fmt: skip
 
 
-def hand_out(ones: Ints, others: Ints, time: float, column: int, columns: int, handed: JobPairs) -> None:
+def distribute(ones: Ints, others: Ints, time: float, column: int, columns: int, handed: JobPairs) -> None:
     """Distribute the time of two groups over pairs of their jobs, so that all jobs of a group get the same."""
 
     def give(a: int, b: int, amount: float) -> None:
@@ -79,7 +80,7 @@ def hand_out(ones: Ints, others: Ints, time: float, column: int, columns: int, h
             j, left_j = j + 1, time / len(others)
 
 
-class Turns(Walk):
+class RoundPlanner(Walk):
     """Builds the plan of one round: which jobs stop, which start, and which run on the GPUs of another."""
 
     def leave(self, rows: set[int], partner: dict[int, int]) -> None:
@@ -135,7 +136,7 @@ def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
             return {int(np.argmax(np.where(open_, nodes.free_cpus, -1.0))): 0} if open_.any() else None
         return best_fit(gpus, np.where(nodes.type == starts[row], free, 0))
 
-    walk = Turns(view, place, None)
+    walk = RoundPlanner(view, place, None)
     walk.leave(set(type_of) - stays, partner)
     for row in starts:
         walk.start(row)

@@ -88,7 +88,7 @@ class Market:
         return share
 
 
-class Auctioneer:
+class PriceSearch:
     """Searches for the prices; the search for one need begins at the prices found for the last."""
 
     def __init__(self, market: Market) -> None:
@@ -138,15 +138,15 @@ class Auctioneer:
 
 def largest(market: Market, need_at: Callable[[float], Floats], low: float, high: float) -> tuple[Floats, float]:
     """Return shares for the largest t in low..high whose needs, which rise with t, can be met; those of `low` can."""
-    auctioneer = Auctioneer(market)
-    auctioneer.stress(need_at(low))
-    best, at = auctioneer.share, low
+    search = PriceSearch(market)
+    search.stress(need_at(low))
+    best, at = search.share, low
     for _ in range(TRIES):
         if high - low <= CLOSE * abs(high):
             break
         middle = 0.5 * (low + high)
-        if auctioneer.stress(need_at(middle)) <= 1.0 + CLOSE:
-            best, at, low = auctioneer.share, middle, middle
+        if search.stress(need_at(middle)) <= 1.0 + CLOSE:
+            best, at, low = search.share, middle, middle
         else:
             high = middle
     scale = float(np.max(market.used(best) / np.maximum(market.capacity, 1e-300), initial=1.0))

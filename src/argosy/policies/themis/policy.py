@@ -7,7 +7,7 @@ and withholds a part of each as payment. What is left goes first to the applicat
 that run already, then to the others in random order), last to the losers. What is won is leased; a running lease is
 never taken away. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or if no other job needs
 them; in that case it has no lease.
-State used: expected durations, the performance profile, who holds what where, and the number of competing
+State used: expected durations, the performance profile, what each job holds where, and the number of competing
 applications, averaged over the life of each.
 Parameters: `f`, the share of applications left out of an auction (larger: fairer, less efficient); `lease_s`;
 `finish`, when an application of several jobs is done: with its `last`, as where all jobs of a trace run to their end,

@@ -5,7 +5,7 @@ limit. Better queues come first; inside a queue running jobs come first, so that
 queue. Among those, tiresias-las serves the one that started first (or, if it never ran, arrived first), and
 tiresias-gittins the one with the highest Gittins index, given the lengths of past jobs. Jobs that do not fit are passed
 over. Models with one dominating tensor are placed on as few nodes as possible, others anywhere.
-State used: GPU-time, run and waiting times, who runs, model names; for tiresias-gittins the GPU-times of ended jobs.
+State used: GPU-time, run and waiting times, running jobs, model names; for tiresias-gittins GPU-times of ended jobs.
 Parameters: `limits`, of all queues but the last, in GPU-seconds; `promote`, PROMOTEKNOB: a job that has waited this
 many times as long as it ran starts again in the top queue (0: never); `pack_limit`, the skew above which a model is
 consolidated; `unknown_skew`, the skew of models that are not in the table (negative: they are consolidated where
