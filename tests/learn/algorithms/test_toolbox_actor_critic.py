@@ -133,7 +133,7 @@ def test_replay_keeps_the_newest() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(InputError, match="ends within a slot"):
+    with pytest.raises(InputError, match="ends within a time slot"):
         envs = [Queue()]
         got = Collector(envs, seeds=[0]).collect(NetworkActs(actor(9, 4)), steps=1)
         ActorCritic(actor(9, 4), None).update(got)

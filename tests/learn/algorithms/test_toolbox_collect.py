@@ -159,7 +159,7 @@ def test_joined_rollouts_are_one() -> None:
     [
         (lambda: episodes([], acts(), []), "0 environments"),
         (lambda: episodes(queues(2), acts(), [1]), "2 environments and 1 seeds"),
-        (lambda: episodes(queues(1), None, [1]), "somebody must act"),
+        (lambda: episodes(queues(1), None, [1]), "there is nobody to act"),
         (lambda: episodes([Bandit()], None, [1], teaching=Teaching(1.0)), "has no teacher"),
         (lambda: episodes(queues(1), None, [1], teaching=Teaching(1.5)), "from 0 to 1"),
         (lambda: episodes([Clock()], NetworkActs(actor(1, 2)), [1]), "say timed=True"),

@@ -131,7 +131,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(TrainingError, match="scores is nan at update 1"):
         evolution.tell(np.array([0.0, np.nan, 0, 0]))
     assert evolution.vector.tolist() == [0, 0, 0] and evolution.updates == 0
-    with pytest.raises(InputError, match="a vector of 4 weights for one of 3"):
+    with pytest.raises(InputError, match="the saved vector has 4 weights, and 3 are needed"):
         evolution.restore(Evolution(np.zeros(4), pairs=2).state())
     with pytest.raises(InputError, match="flat vector"):
         Evolution(np.zeros((2, 2)))

@@ -66,7 +66,7 @@ def test_masks_that_do_not_fit_are_refused() -> None:
     act = NetworkActs(actor(1, 4))
     with pytest.raises(InputError, match="no action is possible in 1 of 2 states"):
         act(np.zeros((2, 1), np.float32), np.array([[True] * 4, [False] * 4]))
-    with pytest.raises(TrainingError, match="logits are no numbers"):
+    with pytest.raises(TrainingError, match="logits are not finite"):
         act(np.full((2, 1), np.nan, np.float32), np.ones((2, 4), bool))
 
 

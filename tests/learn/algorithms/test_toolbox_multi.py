@@ -102,9 +102,9 @@ def test_agents_may_differ_and_learn_only_where_they_had_a_choice(kind: type[Tea
 def test_the_shared_critic_sees_what_all_see() -> None:
     learner = team(MAPPO, ("one", "two"), (1, 4), 2)
     got = team_episodes([Turns()], acts(learner), [0])
-    seen, final = learner.judged(got, "two")
+    seen, final = learner.critic_input(got, "two")
     assert seen.tolist() == [[t] * 5 for t in range(4)] and final.tolist() == [[4.0] * 5]
-    own, _ = team(IPPO, ("one", "two"), (1, 4), 2).judged(got, "one")
+    own, _ = team(IPPO, ("one", "two"), (1, 4), 2).critic_input(got, "one")
     assert own.shape == (4, 1)
 
 

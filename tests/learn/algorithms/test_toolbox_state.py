@@ -103,7 +103,7 @@ def test_a_loss_that_is_no_number_stops_training_and_leaves_the_weights(make: Ca
     before = weights(policy)
     bad = steps(1)
     bad.observation[:] = np.nan
-    with pytest.raises(TrainingError, match=r"(the loss '\w+' is nan|logits are no numbers) at update \d+"):
+    with pytest.raises(TrainingError, match=r"(the loss '\w+' is nan|logits are not finite) at update \d+"):
         learner.update(bad)
     assert all(torch.isfinite(w).all() for w in weights(policy))
     if make in (ppo, average):  # the others have good samples in memory, and may have drawn those first
@@ -120,7 +120,7 @@ def test_the_message_names_the_update_and_the_loss() -> None:
     assert "smaller learning rate" in str(caught.value)
     assert isinstance(caught.value, InputError)
     bad.reward[0] = np.inf
-    with pytest.raises(TrainingError, match="rewards that are no numbers"):
+    with pytest.raises(TrainingError, match="rewards that are not finite"):
         learner.update(bad)
 
 
@@ -150,5 +150,5 @@ def test_a_smaller_memory_is_refused() -> None:
     learner = actor_critic(actor(9, 4))
     learner.update(steps(0))
     other = ActorCritic(actor(9, 4), critic(9), replay=2)
-    with pytest.raises(InputError, match="does not go into one of 2"):
+    with pytest.raises(InputError, match="does not fit into one of 2"):
         other.restore(learner.state())

@@ -16,7 +16,7 @@ from audit import audit
 
 from argosy import Cluster, Job, Settings, Trace
 from argosy.errors import InputError
-from argosy.learn.envs.pair import AGENTS, PairEnv, TurnsEnv
+from argosy.learn.envs.pair import AGENTS, PairAecEnv, PairEnv
 from argosy.learn.envs.source import Fixed
 from argosy.scenario import read_scenario
 
@@ -48,8 +48,8 @@ def test_parallel_api() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # on names, and that agents see different things
 def test_by_turns_api() -> None:
-    api_test(TurnsEnv(SMALL, jobs=5), num_cycles=60)
-    seed_test(lambda: TurnsEnv(SMALL, jobs=5), num_cycles=20)
+    api_test(PairAecEnv(SMALL, jobs=5), num_cycles=60)
+    seed_test(lambda: PairAecEnv(SMALL, jobs=5), num_cycles=20)
 
 
 @pytest.mark.parametrize("name", ["overload", "mixed", "faulty"])
@@ -86,7 +86,7 @@ def test_turns_and_nodes() -> None:
 
 
 def test_by_turns_only_one_acts() -> None:
-    env = TurnsEnv(source(Job("a", 0, 100, gpus=1)), jobs=2)
+    env = PairAecEnv(source(Job("a", 0, 100, gpus=1)), jobs=2)
     env.reset(seed=0)
     assert env.agent_selection == "order"
     env.step(0)
@@ -98,7 +98,7 @@ def test_by_turns_only_one_acts() -> None:
 
 def test_time_is_told_when_some_has_passed() -> None:
     jobs = source(Job("a", 5, 100, gpus=1), Job("b", 50, 100, gpus=12))
-    both, turns = PairEnv(jobs, jobs=2), TurnsEnv(jobs, jobs=2)
+    both, turns = PairEnv(jobs, jobs=2), PairAecEnv(jobs, jobs=2)
     _, infos = both.reset(seed=4)
     turns.reset(seed=4)
     for told in (infos["place"], turns.infos["place"]):
@@ -139,5 +139,5 @@ def test_bad_input() -> None:
         PairEnv(SMALL, jobs=0)
     env = PairEnv(SMALL)
     env.reset(seed=0)
-    with pytest.raises(InputError, match="the turn of the agent 'order'"):
+    with pytest.raises(InputError, match="the agent 'order' must act"):
         env.step({"place": 0})

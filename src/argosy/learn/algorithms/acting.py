@@ -1,4 +1,4 @@
-"""From observations to actions: what steps environments asks. A network is one way to answer; any callable will do."""
+"""Functions from observations to actions, for collectors. A network is one kind; any callable will do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 class Act(Protocol):
-    """Actions for a batch of states, and the log-probabilities with which they were chosen."""
+    """Returns actions for a batch of states, and the log-probabilities with which they were chosen."""
 
     def __call__(self, observation: Floats, mask: Masks) -> tuple[Ints, Floats]: ...
 
@@ -43,9 +43,9 @@ class NetworkActs:
         return action.squeeze(-1).numpy(), logs.gather(-1, action).squeeze(-1).numpy()
 
     def state(self) -> State:
-        """Where its random numbers are."""
+        """Return the state of the random numbers."""
         return {"random": self.generator.get_state()}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         self.generator.set_state(state["random"])

@@ -1,14 +1,14 @@
-"""DL2's own reinforcement learning: one reward for a whole slot, a replay memory, one update per slot.
+"""DL2's own reinforcement learning: one reward for a whole time slot, a replay memory, one update per time slot.
 
-Every inference of a slot is credited with what the slot has brought. Its advantage is
+Every inference of a time slot is credited with the reward of the slot. Its advantage is
 
     r(slot) + gamma · V(first state of the next slot) − V(state)
 
-That is what was published. A slot is the work of hundreds of inferences, most of them about other jobs: with `own`,
-each is credited only with what the jobs that it was about have gained.
+That is what was published. A time slot takes hundreds of inferences, most of them about other jobs: with `own`, each is
+credited only with the gain of the jobs that it was about.
 
-The published form learns from old samples as if the policy of today had chosen them (`correction="none"`), which is
-biased. With `correction="importance"` a sample counts by how much likelier its action is today, at most `cap` times.
+The published form learns from old samples as if the present policy had chosen them (`correction="none"`), which is
+biased. With `correction="importance"` a sample is weighted by how much likelier its action is now, at most `cap` times.
 Switches for the published ablations: `replay=None` learns from the newest slot only; without a critic the baseline is
 an exponential moving average of slots' rewards.
 """
@@ -30,7 +30,7 @@ CORRECTIONS = ("none", "importance")
 
 
 class ActorCritic(Learner):
-    """Learns an actor, and a critic if there is one, from whole slots."""
+    """Learns an actor, and a critic if there is one, from whole time slots."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class ActorCritic(Learner):
         max_norm: float | None = None,
         seed: int = 0,
     ) -> None:
-        """`bootstrap` off: a slot is worth its own reward, as in the authors' code. `keep`: of the moving average.
+        """`bootstrap` off: the target is the slot's own reward, as in the authors' code. `keep`: of the moving average.
 
-        `own`: a step is credited with what its batch of jobs has gained, not with the whole slot. `normalise`: what
-        counts is how much better a step is than others of its batch of samples, not by how much in absolute terms.
+        `own`: a step is credited with the gain of its batch of jobs, not with the whole time slot. `normalise`: divide
+        advantages by their standard deviation in the batch of samples.
         """
         positive(lr=lr, replay=replay, batch=batch, cap=cap, max_norm=max_norm)
         if correction not in CORRECTIONS:
@@ -73,10 +73,10 @@ class ActorCritic(Learner):
         })  # fmt: skip
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Remember a rollout of whole slots, slot by slot, with one step after each; the losses on average."""
+        """Store a rollout of whole time slots, with one gradient step after each; return the mean losses."""
         if not rollout.passes[rollout.last].all():
-            raise InputError("the rollout ends within a slot, whose reward is not known yet",
-                             hint="collect whole slots: collect(act, slots=1)")  # fmt: skip
+            raise InputError("the rollout ends within a time slot, whose reward is not known yet",
+                             hint="collect whole time slots: collect(act, slots=1)")  # fmt: skip
         reward = rollout.own_reward() if self.own else rollout.slot_reward[rollout.slot]
         columns = {
             "observation": rollout.observation, "mask": rollout.mask, "action": rollout.action,
@@ -127,17 +127,17 @@ class ActorCritic(Learner):
                   weight=weight.mean(), advantage=advantage.mean(), reward=reward.mean())  # fmt: skip
 
     def state(self) -> State:
-        """Everything, the replay memory too."""
+        """Return everything, also the replay memory."""
         return super().state() | ({} if self.usual is None else {"usual": number(self.usual)})
 
     def restore(self, state: State) -> None:
-        """Go on as the learner that was saved would have."""
+        """Continue as the saved learner would have."""
         super().restore(state)
         self.usual = float(state["usual"]) if "usual" in state else None
 
 
 def importance(log_prob: torch.Tensor, behaviour: torch.Tensor, correction: str, cap: float) -> torch.Tensor:
-    """What each sample counts: 1, or how much likelier its action is now than when it was taken, at most `cap`."""
+    """Return the weight of each sample: 1, or the ratio of its action's probabilities now and then, at most `cap`."""
     if correction == "none":
         return torch.ones_like(behaviour)
     return (log_prob.detach() - behaviour).exp().clamp(max=cap)

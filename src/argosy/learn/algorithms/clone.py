@@ -1,7 +1,7 @@
 """Behaviour cloning: learn to do what a teacher does, by cross-entropy on observations, masks and actions.
 
-The teacher may know more than the observation shows, such as true durations; the student learns what can be guessed of
-it from what it sees.
+The teacher may know more than the observation shows, such as true durations; the student learns what can be inferred
+from what it sees.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Augment = Callable[[Batch, torch.Generator], Batch]
 class Clone(Learner):
     """Learns an actor from labelled steps, of which it keeps the newest.
 
-    The label of a step is what a teacher advised; where nobody was asked, it is what was done.
+    The label of a step is what a teacher advised; without a teacher, it is the action taken.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Clone(Learner):
         augment: Augment | None = None,
         seed: int = 0,
     ) -> None:
-        """`steps` of gradient per update (none given: one pass over what is kept). `augment` changes each batch."""
+        """`steps`: gradient steps per update (None: one pass over the samples kept). `augment` changes each batch."""
         positive(lr=lr, batch=batch, steps=steps, max_norm=max_norm)
         self.actor, self.batch, self.steps, self.max_norm, self.augment = actor, batch, steps, max_norm, augment
         self.optimizer = torch.optim.Adam(unique(actor), lr=lr)
@@ -49,7 +49,7 @@ class Clone(Learner):
         super().__init__({"actor": actor, "optimizer": self.optimizer, "memory": self.memory, "draws": self.generator})
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Remember a rollout, and learn from what is kept: loss, entropy, and how often the student agrees."""
+        """Store a rollout, and learn from the samples kept; return the loss, the entropy and the accuracy."""
         label = np.where(rollout.advice >= 0, rollout.advice, rollout.action)
         if not rollout.mask[np.arange(len(label)), label].all():
             raise InputError("there are steps whose label is not a possible action", hint="check the teacher's advice")

@@ -1,6 +1,6 @@
-"""Stepping several environments side by side: one batched question to the network for all of them at each step.
+"""Collect steps of several environments side by side: at each step the network is asked once for all of them.
 
-`Collector` goes on where it stopped, for a number of steps or slots of each environment. `episodes` runs whole
+`Collector` continues where it stopped, for a number of steps or time slots of each environment. `episodes` runs whole
 episodes from given seeds, the same seed several times where rollouts are to share their arrivals.
 """
 
@@ -43,7 +43,7 @@ class Collector:
     def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int], timed: bool | None = None) -> None:
         """Each environment's first episode has its own seed; what comes later follows from it."""
         if not envs or len(seeds) != len(envs):
-            raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+            raise InputError(f"there are {len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
         self._steppers = [EnvStepper(env, timed) for env in envs]
         self._seeds = list(seeds)
         self._begun = False
@@ -51,7 +51,7 @@ class Collector:
     def collect(
         self, act: Act | None, *, steps: int | None = None, slots: int | None = None, teaching: Teaching | None = None
     ) -> Rollout:
-        """So many steps, or whole slots, of each environment."""
+        """Return so many steps, or whole time slots, of each environment."""
         if (steps is None) == (slots is None):
             raise InputError("say how much to collect: either steps or slots")
         wanted = steps if steps is not None else slots
@@ -81,9 +81,9 @@ def episodes(
     teaching: Teaching | None = None,
     timed: bool | None = None,
 ) -> Rollout:
-    """One whole episode of each environment, or its first `slots`, or what begins before the time `until`."""
+    """Return one whole episode of each environment, or its first `slots`, or what begins before the time `until`."""
     if not envs or len(seeds) != len(envs):
-        raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+        raise InputError(f"there are {len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
     steppers = [EnvStepper(env, timed) for env in envs]
     for stepper, seed in zip(steppers, seeds):
         stepper.reset(seed)
@@ -100,7 +100,7 @@ def _run(
     steppers: list[EnvStepper], act: Act | None, unfinished: Callable[[EnvStepper], bool], teaching: Teaching | None
 ) -> Rollout:
     if act is None and (teaching is None or teaching.share < 1.0):
-        raise InputError("somebody must act", hint="give a network, or let the teacher act: Teaching(share=1)")
+        raise InputError("there is nobody to act", hint="give a network, or let the teacher act: Teaching(share=1)")
     while active := [stepper for stepper in steppers if unfinished(stepper)]:
         actions, logs = [-1] * len(active), [0.0] * len(active)
         if act is not None:

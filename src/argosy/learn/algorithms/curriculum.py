@@ -1,7 +1,7 @@
-"""From easy to hard: how loaded and how long episodes are, as training goes on.
+"""A curriculum: episodes become more loaded and longer as training goes on.
 
-Load and length grow in a straight line over `updates`. As in Decima, an episode may also end early, at a time drawn
-from a geometric distribution whose mean grows: a beginner does not spend its time in states it has spoilt itself.
+Load and length grow linearly over `updates`. As in Decima, an episode may also end early, at a time drawn from a
+geometric distribution whose mean grows: an untrained policy does not spend its time in bad states of its own making.
 """
 
 from __future__ import annotations

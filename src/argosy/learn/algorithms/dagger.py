@@ -1,7 +1,7 @@
 """DAgger: the student acts, the teacher says what it should have done, and the student learns from all rounds so far.
 
-Cloning shows a student only where its teacher goes. One small mistake leads it elsewhere, where nobody has told it what
-to do. Here the steps that it learns from are its own; in the first rounds the teacher takes some of them
+Cloning shows a student only where its teacher goes. One small mistake leads it elsewhere, where it has not been told
+what to do. Here the steps that it learns from are its own; in the first rounds the teacher takes some of them
 (`share` in the first, `share`² in the second, …).
 """
 
@@ -32,7 +32,7 @@ class Dagger:
         greedy: bool = False,
         seed: int = 0,
     ) -> None:
-        """`seeds`: the range that episodes' seeds are drawn from. `slots`: the most of an episode. `greedy` student."""
+        """`seeds`: range of the episodes' seeds. `slots`: most time slots of an episode. `greedy`: the student is."""
         if not 0.0 <= share <= 1.0:
             raise InputError(f"the teacher's share must be from 0 to 1, is {share}")
         self.clone, self.envs, self.share, self.seeds = clone, list(envs), share, seeds
@@ -40,11 +40,11 @@ class Dagger:
 
     @property
     def rounds(self) -> int:
-        """How many there have been."""
+        """Return how many rounds are done."""
         return self.clone.updates
 
     def round(self) -> dict[str, float]:
-        """One more: the student's loss and accuracy, and what its episodes brought."""
+        """Make one more round; return the student's loss and accuracy, and the mean total reward of its episodes."""
         draws = stream(self.seed, "dagger", self.rounds)
         seeds = draws.integers(*self.seeds, size=len(self.envs)).tolist()
         act = NetworkActs(self.clone.actor, seed=int(draws.integers(2**62)), greedy=self.greedy)
@@ -53,9 +53,9 @@ class Dagger:
         return self.clone.update(rollout) | {"total": float(rollout.totals().mean())}
 
     def state(self) -> State:
-        """The student's; the rest follows from the number of rounds."""
+        """Return the student's state; the rest follows from the number of rounds."""
         return self.clone.state()
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         self.clone.restore(state)

@@ -1,8 +1,8 @@
-"""One environment on its way: what it shows, what is possible, what time it is, and the steps taken so far.
+"""Steps one environment, and knows what it shows, what is possible, its time, and the steps taken so far.
 
-Any Gymnasium environment with discrete actions will do. What is possible is asked of `action_masks()`, or read from
-`info["action_mask"]`; without either, everything is. An environment whose `reset` tells the time (`info["now"]`), or
-the seed of its trace (`info["trace_seed"]`), is *timed*: time passes only behind the steps that tell it. In all others
+Any Gymnasium environment with discrete actions will do. The possible actions are those of `action_masks()`, or of
+`info["action_mask"]`; without either, all are possible. An environment whose `reset` tells the time (`info["now"]`), or
+the seed of its trace (`info["trace_seed"]`), is *timed*: time passes only after the steps that tell it. In all others
 a step is one unit of time.
 """
 
@@ -18,7 +18,7 @@ from argosy.learn.algorithms.rollout import Rollout
 
 
 class EnvStepper:
-    """An environment that is stepped beside others."""
+    """An environment that is stepped together with others."""
 
     def __init__(self, env: Any, timed: bool | None = None) -> None:
         self.env = env
@@ -28,7 +28,7 @@ class EnvStepper:
         self.over = True  # no episode has begun
 
     def reset(self, seed: int | None = None) -> None:
-        """A new episode begins: with a seed, or as the environment goes on by itself."""
+        """Begin a new episode, with a seed or with the environment's own."""
         observation, info = self.env.reset() if seed is None else self.env.reset(seed=seed)
         timed = "now" in info or "trace_seed" in info
         self.timed = timed if self._declared is None else self._declared
@@ -47,7 +47,7 @@ class EnvStepper:
             self.mask = np.ones(int(self.env.action_space.n), np.bool_)
 
     def advice(self) -> int:
-        """What the environment's teacher would do now."""
+        """Return what the environment's teacher would do now."""
         if self._advice is None:
             raise InputError("this environment has no teacher", hint="it needs a method advice() that names an action")
         action = int(self._advice())
@@ -56,7 +56,7 @@ class EnvStepper:
         return action
 
     def step(self, action: int, log_prob: float, advice: int = -1) -> None:
-        """One step; afterwards `over` says whether the episode has ended."""
+        """Take one step; afterwards `over` says whether the episode has ended."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         terminated, truncated = bool(terminated), bool(truncated) and not terminated
         self.over = terminated or truncated
@@ -76,13 +76,13 @@ class EnvStepper:
             self.record.end(self.observation, self.mask, self.arrivals)
 
     def take(self) -> Rollout | None:
-        """The steps since it was last asked; the episode may go on."""
+        """Return the steps since it was last asked; the episode may go on."""
         self.record.end(self.observation, self.mask, self.arrivals)
         return self.record.take()
 
 
 def attribute(env: Any, name: str) -> Any:
-    """Of the environment, or of one that it wraps; None if there is none."""
+    """Return an attribute of the environment, or of one that it wraps; None if there is none."""
     if hasattr(env, "get_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)

@@ -1,4 +1,4 @@
-"""Evolution strategies: improve a vector of weights by scores alone, whatever the score is.
+"""Evolution strategies: they improve a vector of weights by scores alone, whatever the score is.
 
 A generation tries pairs of mirrored changes, each on the same arrivals. Only the ranks of the scores count, so an
 extreme trace does not decide. The scores are the caller's: they may be computed here, in processes or elsewhere.
@@ -23,13 +23,13 @@ Vector = NDArray[np.float64]
 
 
 class Evaluate(Protocol):
-    """Scores [V], or [V, S] by seed, of V vectors on the same S seeds; more is better."""
+    """Returns the scores [V], or [V, S] by seed, of V vectors on the same S seeds; more is better."""
 
     def __call__(self, vectors: Vector, seeds: Sequence[int]) -> Vector: ...
 
 
 class Evolution(Learner):
-    """A vector that gets better. Everything random follows from `seed` and the number of the generation."""
+    """Improves a vector. Everything random follows from `seed` and the number of the generation."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Evolution(Learner):
 
     @property
     def vector(self) -> Vector:
-        """The weights now."""
+        """Return the present weights."""
         return self._weights.detach().numpy().copy()
 
     def ask(self) -> tuple[Vector, list[int]]:
@@ -65,9 +65,9 @@ class Evolution(Learner):
         return self.vector + self.sigma * np.concatenate((noise, -noise)), seeds
 
     def tell(self, scores: NDArray[np.floating]) -> dict[str, float]:
-        """The scores of those vectors, which move the weights."""
+        """Update the weights by the scores of those vectors."""
         if scores.shape[:1] != (2 * self.pairs,):
-            raise InputError(f"{len(scores)} scores for {2 * self.pairs} vectors")
+            raise InputError(f"there are {len(scores)} scores for {2 * self.pairs} vectors")
         self.check("the sum of the scores", float(scores.sum()))
         table = scores.reshape(len(scores), -1).astype(np.float64)
         ranks = np.mean([shaped(column) for column in table.T], axis=0)
@@ -82,7 +82,7 @@ class Evolution(Learner):
         }  # fmt: skip
 
     def update(self, evaluate: Evaluate) -> dict[str, float]:
-        """One generation."""
+        """Make one generation."""
         vectors, seeds = self.ask()
         return self.tell(np.asarray(evaluate(vectors, seeds), np.float64))
 
@@ -90,20 +90,20 @@ class Evolution(Learner):
         return stream(self.seed, "evolution", self.updates).standard_normal((self.pairs, len(self._weights)))
 
     def state(self) -> State:
-        """The weights, the optimizer's, and the number of generations."""
+        """Return the weights, the optimizer's state, and the number of generations."""
         return super().state() | {"vector": self._weights.detach().clone()}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         vector = need(state, "vector", "evolution")
         if vector.shape != self._weights.shape:
-            raise InputError(f"a vector of {len(vector)} weights for one of {len(self._weights)}")
+            raise InputError(f"the saved vector has {len(vector)} weights, and {len(self._weights)} are needed")
         super().restore(state)
         with torch.no_grad():
             self._weights.copy_(vector)
 
 
 def shaped(scores: Vector) -> Vector:
-    """Scores by rank alone, from -1/2 for the worst to 1/2 for the best; equals are equal."""
+    """Replace scores by their ranks, from -1/2 for the worst to 1/2 for the best; ties share a rank."""
     ranks: Vector = rankdata(scores)
     return (ranks - 1.0) / max(len(scores) - 1, 1) - 0.5

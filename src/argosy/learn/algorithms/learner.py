@@ -1,4 +1,4 @@
-"""What all learners share: one careful step of an optimizer, and a state that is tensors only."""
+"""What all learners share: checked steps of an optimizer, and a state that consists of tensors."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Learner:
         self.updates = 0
 
     def state(self) -> State:
-        """Everything that the next update depends on."""
+        """Return everything that the next update depends on."""
         return pack(self.parts) | {"updates": number(self.updates)}
 
     def restore(self, state: State) -> None:
-        """Go on as the learner that was saved would have."""
+        """Continue as the saved learner would have."""
         unpack(self.parts, state)
         self.updates = int(need(state, "updates", "learner"))
 
     def check(self, name: str, value: torch.Tensor | float) -> None:
-        """Stop before weights are spoilt."""
+        """Raise an error if a value is not finite, before it changes the weights."""
         if not bool(torch.isfinite(torch.as_tensor(value)).all()):
             raise self._stop(f"{name} is {float(value):g}")
 
-    def judge(self, loss: Any, data: Any) -> Any:
-        """One of TorchRL's losses, of some samples."""
+    def loss_of(self, loss: Any, data: Any) -> Any:
+        """Compute one of TorchRL's losses for some samples."""
         try:
             return loss(data)
         except TrainingError as problem:
@@ -53,7 +53,7 @@ class Learner:
     def descend(
         self, optimizer: torch.optim.Optimizer, losses: Mapping[str, torch.Tensor], max_norm: float | None
     ) -> float:
-        """One step down the sum of the losses; the gradient's norm. No step where anything is not a number."""
+        """Step down the sum of the losses, and return the gradient's norm; make no step if anything is not finite."""
         for name, loss in losses.items():
             self.check(f"the loss {name!r}", loss.detach())
         optimizer.zero_grad(set_to_none=True)
@@ -72,17 +72,17 @@ class Means:
         self._all: dict[str, list[float]] = defaultdict(list)
 
     def add(self, **values: float | torch.Tensor) -> None:
-        """One step's."""
+        """Add what one step reports."""
         for name, value in values.items():
             self._all[name].append(float(torch.as_tensor(value).detach()))
 
     def result(self) -> dict[str, float]:
-        """By name."""
+        """Return the means by name."""
         return {name: sum(values) / len(values) for name, values in self._all.items()}
 
 
 def unique(*networks: nn.Module | None) -> list[nn.Parameter]:
-    """The parameters of several networks, those that they share once."""
+    """Return the parameters of several networks, shared ones once."""
     seen: dict[int, nn.Parameter] = {}
     for network in networks:
         seen |= {id(p): p for p in (network.parameters() if network is not None else ())}
@@ -90,7 +90,7 @@ def unique(*networks: nn.Module | None) -> list[nn.Parameter]:
 
 
 def positive(**values: float | None) -> None:
-    """Settings that must be above 0, where they are given."""
+    """Refuse settings that are given and not above 0."""
     for name, value in values.items():
         if value is not None and not value > 0:
             raise InputError(f"{name} must be above 0, is {value}")
@@ -98,6 +98,6 @@ def positive(**values: float | None) -> None:
 
 @torch.no_grad()
 def in_chunks(network: nn.Module, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """A network's answers to many rows, some at a time."""
+    """Return a network's outputs for many rows, computed in parts."""
     parts = [network(torch.from_numpy(rows[i : i + CHUNK])) for i in range(0, len(rows), CHUNK)]
     return torch.cat(parts).double().numpy()

@@ -1,4 +1,4 @@
-"""Choosing among the actions that are possible: softmax, entropy, sampling and the best, all under a mask.
+"""Choose among possible actions: softmax, entropy, sampling and the best action, all under a mask.
 
 Acting and learning mask in the same way: the logit of an impossible action becomes -1e9. Its probability is then
 exactly 0, no gradient reaches what the network said about it, and the entropy counts only what is possible.
@@ -15,7 +15,7 @@ MASKED = -1e9
 
 
 def mask_logits(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The logits, with -1e9 for what is not possible."""
+    """Return the logits, with -1e9 for impossible actions."""
     if mask.shape != logits.shape:
         raise InputError(
             f"a mask of shape {tuple(mask.shape)} for logits of shape {tuple(logits.shape)}",
@@ -25,7 +25,7 @@ def mask_logits(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def check_masks(mask: torch.Tensor) -> None:
-    """There must be something to choose everywhere."""
+    """Refuse masks that leave no action."""
     empty = ~mask.any(dim=-1)
     if bool(empty.any()):
         raise InputError(
@@ -35,28 +35,28 @@ def check_masks(mask: torch.Tensor) -> None:
 
 
 def check_logits(logits: torch.Tensor) -> None:
-    """A network whose weights have run away answers with what is no number."""
+    """Refuse logits that are not finite, as networks with diverged weights give."""
     if not bool(torch.isfinite(logits).all()):
-        raise TrainingError("the network's logits are no numbers", hint="its weights or what it sees are spoilt")
+        raise TrainingError("the network's logits are not finite", hint="check its weights and the observations")
 
 
 def log_probabilities(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Of every action; about -1e9 where it is impossible."""
+    """Return the log-probability of every action; about -1e9 where it is impossible."""
     return mask_logits(logits, mask).log_softmax(dim=-1)
 
 
 def entropy(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Of the choice among the possible actions, in nats."""
+    """Return the entropy of the distribution over the possible actions, in nats."""
     logs = log_probabilities(logits, mask)
     return -(logs.exp() * logs).sum(dim=-1)
 
 
 def sample(logits: torch.Tensor, mask: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    """One possible action for each row."""
+    """Draw one possible action for each row."""
     chances = log_probabilities(logits, mask).exp()
     return torch.multinomial(chances, 1, generator=generator).squeeze(-1)
 
 
 def best(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The possible action with the largest logit in each row; the first of equals."""
+    """Return the possible action with the largest logit in each row; the first of equals."""
     return mask_logits(logits, mask).argmax(dim=-1)

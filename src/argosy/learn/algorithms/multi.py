@@ -4,7 +4,7 @@
     MAPPO    one critic sees what all agents see, side by side; agents still act on their own
 
 Agents may differ in what they see and do; those that do not may share a network. Steps at which an agent had no choice
-teach it nothing and are passed over.
+teach it nothing and are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from argosy.learn.algorithms.team import Rollouts
 
 
 class TeamPPO(Learner):
-    """What both have in common."""
+    """What IPPO and MAPPO have in common."""
 
     kind: Callable[..., Any]
 
@@ -57,7 +57,7 @@ class TeamPPO(Learner):
         self.generator = torch.Generator().manual_seed(seed)
         self.losses = {
             agent: clipped_loss(self.kind, actors[agent], critics[agent], clip=clip, entropy=entropy, value=value,
-                                critic_reads="judged")
+                                critic_reads="critic_input")
             for agent in actors
         }  # fmt: skip
         super().__init__(
@@ -67,12 +67,12 @@ class TeamPPO(Learner):
             | {"optimizer": self.optimizer, "order": self.generator}
         )
 
-    def judged(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What an agent's critic sees: at every step, and behind every episode."""
+    def critic_input(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what an agent's critic sees, at every step and at the end of every episode."""
         raise NotImplementedError
 
     def update(self, rollouts: Rollouts) -> dict[str, float]:
-        """Learn from one rollout of each agent; the losses on average, by agent."""
+        """Learn from one rollout of each agent; return the mean losses, by agent."""
         data = {agent: self._samples(rollouts, agent) for agent in self.actors}
         parts = max(1, max(-(-len(rows) // self.batch) for rows in data.values()))
         means = Means()
@@ -86,7 +86,7 @@ class TeamPPO(Learner):
                 for agent, rows in data.items():
                     if not len(orders[agent][part]):
                         continue
-                    report = self.judge(self.losses[agent], rows[orders[agent][part]])
+                    report = self.loss_of(self.losses[agent], rows[orders[agent][part]])
                     losses |= {f"{agent}/{name}": report[name] for name in LOSSES}
                     means.add(**{f"{agent}/{name}": report[name] for name in (*LOSSES, "entropy", "kl_approx")})
                 if losses:
@@ -96,33 +96,33 @@ class TeamPPO(Learner):
 
     def _samples(self, rollouts: Rollouts, agent: str) -> Any:
         rollout = rollouts[agent]
-        seen, final = self.judged(rollouts, agent)
+        seen, final = self.critic_input(rollouts, agent)
         values = in_chunks(self.critics[agent], np.concatenate((seen, final)))
         data = samples(rollout, *self.returns[agent](rollout, values[: len(rollout)], values[len(rollout) :]))
-        data["judged"] = torch.from_numpy(seen)
+        data["critic_input"] = torch.from_numpy(seen)
         return data[torch.from_numpy(rollout.mask.sum(axis=1) > 1)]
 
 
 class IPPO(TeamPPO):
-    """Independent: every agent by itself, in the others' company."""
+    """Independent PPO: every agent learns by itself."""
 
     kind = IPPOLoss
 
-    def judged(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the agent sees."""
+    def critic_input(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what the agent sees."""
         return rollouts[agent].observation, rollouts[agent].final_observation
 
 
 class MAPPO(TeamPPO):
-    """One critic for all, which sees what all see: their observations, flat, one behind the other."""
+    """Multi-agent PPO: one critic sees the observations of all agents, flattened and joined."""
 
     kind = MAPPOLoss
 
     def __init__(self, actors: Mapping[str, nn.Module], critic: nn.Module, **settings: Any) -> None:
         super().__init__(actors, dict.fromkeys(actors, critic), **settings)
 
-    def judged(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What all agents see."""
+    def critic_input(self, rollouts: Rollouts, agent: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what all agents see."""
         every: list[Rollout] = [rollouts[name] for name in self.actors]
         return _flat([r.observation for r in every]), _flat([r.final_observation for r in every])
 

@@ -1,7 +1,7 @@
-"""A baseline from rollouts of the same arrivals: what all of them have brought, on average, from that time on.
+"""A baseline from rollouts of the same arrivals: their mean return from the same time on.
 
-How well a schedule does depends more on the jobs that happen to come than on what is decided. Rollouts that share
-their arrivals share that luck, so their mean takes it away. Decisions do not fall at the same times in all of them;
+How well a schedule does depends more on the jobs that happen to come than on the decisions. Rollouts that share their
+arrivals share that luck, so subtracting their mean removes it. Decisions do not fall at the same times in all of them;
 between its decisions, the return of a rollout is taken to be linear in time.
 """
 
@@ -15,7 +15,7 @@ from argosy.learn.algorithms.rollout import Rollout
 
 
 def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For every step the mean return, at its time, of the episodes with the same arrivals; `returns` is by step."""
+    """Return, for every step, the mean return at its time of episodes with the same arrivals; `returns` is by step."""
     baseline = np.zeros(len(rollout))
     spans = [slice(first, last + 1) for first, last in zip(rollout.first, rollout.last)]
     for seed in np.unique(rollout.arrivals):
@@ -34,7 +34,7 @@ def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[n
 def _curve(
     rollout: Rollout, span: slice, returns: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """An episode's return from each of its slots on, and at its end."""
+    """Return an episode's return from each of its time slots on, and at its end."""
     starts = rollout.slot_start
     starts = starts[(starts >= span.start) & (starts < span.stop)]
     end = rollout.time[span.stop - 1] + rollout.dt[span.stop - 1]

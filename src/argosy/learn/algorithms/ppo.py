@@ -56,13 +56,13 @@ class PPO(Learner):
         })  # fmt: skip
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Learn from one rollout; what the losses were on average."""
+        """Learn from one rollout; return the mean losses."""
         values = (None, None) if self.critic is None else critic_values(self.critic, rollout)
         data = samples(rollout, *self.returns(rollout, *values))
         means = Means()
         for _ in range(self.epochs):
             for rows in shuffled(len(rollout), self.batch, self.generator):
-                report = self.judge(self.loss, data[rows])
+                report = self.loss_of(self.loss, data[rows])
                 losses = {name: report[name] for name in LOSSES if name in report.keys()}  # noqa: SIM118
                 norm = self.descend(self.optimizer, losses, self.max_norm)
                 means.add(**{name: report[name].mean() for name in report.keys()}, gradient_norm=norm)  # noqa: SIM118
@@ -72,7 +72,7 @@ class PPO(Learner):
         return means.result()
 
     def set_entropy(self, weight: float) -> None:
-        """Change the weight of the entropy: exploration may fade."""
+        """Change the weight of the entropy, for instance to explore less later."""
         self.loss.entropy_coeff.fill_(weight)
 
 
@@ -80,7 +80,7 @@ def clipped_loss(
     kind: Callable[..., Any], actor: nn.Module, critic: nn.Module | None, *, clip: float, entropy: float, value: float,
     critic_reads: str = "observation",
 ) -> Any:  # fmt: skip
-    """A loss of TorchRL's PPO family over plain networks."""
+    """Return a loss of TorchRL's PPO family for plain networks."""
     loss = kind(
         policy_module(actor), None if critic is None else value_module(critic, critic_reads), clip_epsilon=clip,
         entropy_coeff=entropy, critic_coeff=None if critic is None else value, loss_critic_type="l2",
@@ -91,13 +91,13 @@ def clipped_loss(
 
 
 def critic_values(critic: nn.Module, rollout: Rollout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of every step's observation, and of every episode's final one."""
+    """Return the values of every step's observation, and of every episode's final one."""
     values = in_chunks(critic, np.concatenate((rollout.observation, rollout.final_observation)))
     return values[: len(rollout)], values[len(rollout) :]
 
 
 def samples(rollout: Rollout, advantage: NDArray[np.float32], target: NDArray[np.float32]) -> Any:
-    """What the loss reads, as a TensorDict."""
+    """Return what the loss reads, as a TensorDict."""
     columns = {
         "observation": rollout.observation, "mask": rollout.mask, "action": rollout.action,
         "log_prob": rollout.log_prob, "advantage": advantage[:, None], "value_target": target[:, None],
@@ -106,5 +106,5 @@ def samples(rollout: Rollout, advantage: NDArray[np.float32], target: NDArray[np
 
 
 def shuffled(count: int, batch: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """All rows in random order, in batches of nearly equal size."""
+    """Return all rows in random order, in batches of nearly equal size."""
     return torch.randperm(count, generator=generator).tensor_split(-(-count // batch))

@@ -1,4 +1,4 @@
-"""Steps as they are taken, until they are asked for as a rollout."""
+"""Records steps as they are taken, until they are asked for as a rollout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Record:
-    """The steps of one environment, or of one agent in it."""
+    """Records the steps of one environment, or of one agent in it."""
 
     def __init__(self) -> None:
         self._clear()
@@ -42,21 +42,21 @@ class Record:
         self._credit: list[float] = []
         self.slots = 0
         self._finals: list[tuple[NDArray[np.float32], Masks, int]] = []
-        self._open = False  # a step has been taken, and the stretch has not ended
+        self._open = False  # a step has been taken since the last end
 
     def add(self, step: Step) -> None:
-        """One more."""
+        """Add a step."""
         self.steps.append(step)
         self.slots += step.passes
         self._open = True
 
     def credit(self, values: Sequence[float]) -> None:
-        """What the steps of the slot that has just ended have brought, each by itself."""
+        """Note what each step of the time slot that has just ended has gained by itself."""
         self._credit += [np.nan] * (len(self.steps) - len(self._credit) - len(values))
         self._credit += values
 
     def end(self, observation: NDArray[np.float32], mask: Masks, arrivals: int) -> None:
-        """The stretch ends here, with its episode or before it; asked twice it ends once."""
+        """End the recorded part of an episode, at its end or before; a second call changes nothing."""
         if not self._open:
             return
         if not self.steps[-1].terminated:
@@ -65,7 +65,7 @@ class Record:
         self._open = False
 
     def take(self) -> Rollout | None:
-        """The steps so far, which are forgotten; None if there are none."""
+        """Return the steps so far, and forget them; None if there are none."""
         if not self.steps:
             return None
         columns: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Samples to learn from again: the newest of them, in a ring of tensors."""
+"""A replay memory: the newest samples, in a ring of tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class Replay:
-    """First in, first out. Columns are those of the first samples that come."""
+    """First in, first out. The first samples define the columns."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
@@ -29,7 +29,7 @@ class Replay:
         return self._size
 
     def add(self, **columns: NDArray[Any]) -> None:
-        """Samples, by column; the oldest make room."""
+        """Add samples, by column; they replace the oldest."""
         newest = slice(-self.capacity, None)
         rows = {name: torch.from_numpy(np.ascontiguousarray(column[newest])) for name, column in columns.items()}
         count = len(next(iter(rows.values())))
@@ -47,23 +47,23 @@ class Replay:
         self._size = min(self._size + count, self.capacity)
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
-        """So many different samples at random; all of them, if there are no more."""
+        """Draw so many different samples; all of them, if there are no more."""
         rows = torch.arange(self._size)
         if count < self._size:
             rows = torch.randperm(self._size, generator=generator)[:count]
         return {name: column[rows] for name, column in self._columns.items()}
 
     def state(self) -> State:
-        """The samples, and where the next will go."""
+        """Return the samples, and where the next will go."""
         kept: Mapping[str, torch.Tensor] = {f"column/{name}": c[: self._size] for name, c in self._columns.items()}
         return {**kept, "next": number(self._next), "size": number(self._size)}
 
     def restore(self, state: State) -> None:
-        """Those samples instead."""
+        """Replace the samples by saved ones."""
         size, following = int(need(state, "size", "replay memory")), int(need(state, "next", "replay memory"))
         kept = {key.removeprefix("column/"): t for key, t in state.items() if key.startswith("column/")}
         if size > self.capacity or not 0 <= following < self.capacity or any(len(t) != size for t in kept.values()):
-            raise InputError(f"a replay memory of {size} samples does not go into one of {self.capacity}",
+            raise InputError(f"a replay memory of {size} samples does not fit into one of {self.capacity}",
                              hint="build the learner as it was when it was saved")  # fmt: skip
         self._columns = {name: torch.zeros((self.capacity, *t.shape[1:]), dtype=t.dtype) for name, t in kept.items()}
         for name, column in self._columns.items():

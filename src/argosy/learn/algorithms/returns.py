@@ -1,4 +1,4 @@
-"""What each step was worth: generalised advantage estimates, or returns against a paired baseline.
+"""Advantages of steps: generalised advantage estimates, or returns against a paired baseline.
 
 Discounting is for time. Between the inferences of one slot none passes, so gamma counts only where it does; the same
 goes for lambda, since what a slot brings is no less the work of its first inference than of its last. So all steps of a
@@ -69,21 +69,21 @@ class Returns:
         return Estimate((outcome - expected).astype(np.float32), outcome.astype(np.float32))
 
     def state(self) -> State:
-        """What is usual, so far."""
+        """Return the state of the rewards."""
         return self.rewards.state()
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         self.rewards.restore(state)
 
 
 def elapsed(rollout: Rollout, unit_s: float | None = None) -> Values:
-    """How much time passes behind each step, in units, or in slots: then it is 0 or 1."""
+    """Return how much time passes after each step, in units, or in time slots: then it is 0 or 1."""
     return rollout.passes.astype(np.float64) if unit_s is None else rollout.dt / unit_s
 
 
 def discounted(rollout: Rollout, rewards: Values, discount: Values) -> Values:
-    """By step: the rewards from it to its episode's end, later slots discounted; `discount` is by slot."""
+    """Return, by step, the rewards to its episode's end, discounted by `discount`, which is by time slot."""
     by_slot = np.add.reduceat(rewards, rollout.slot_start)
     last = (rollout.terminated | rollout.truncated)[rollout.slot_end]
     outcome, ahead = np.zeros(len(by_slot)), 0.0
@@ -95,7 +95,7 @@ def discounted(rollout: Rollout, rewards: Values, discount: Values) -> Values:
 def generalised(
     rollout: Rollout, rewards: Values, value: Values, final_value: Values, discount: Values, lam: Values
 ) -> Values:
-    """By step: the value target of TorchRL's generalised advantage estimate; `discount` and `lam` are by slot."""
+    """Return, by step, the value target of TorchRL's GAE; `discount` and `lam` are by time slot."""
     start, end = rollout.slot_start, rollout.slot_end
     episode, first = rollout.episode[start], np.flatnonzero(np.diff(rollout.episode[start], prepend=-1))
     at = (episode, np.arange(len(start)) - first[episode], 0)
@@ -116,7 +116,7 @@ def generalised(
 
 
 def _by_step(rollout: Rollout, rewards: Values, outcome: Values) -> Values:
-    """The outcome of each step's slot, less what the slot had brought before the step."""
+    """Return the outcome of each step's time slot, less what the slot had brought before the step."""
     before = np.cumsum(rewards) - rewards
     outcomes: Values = outcome[rollout.slot] - (before - before[rollout.slot_start][rollout.slot])
     return outcomes

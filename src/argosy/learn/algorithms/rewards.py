@@ -1,4 +1,4 @@
-"""What is done to rewards before they are learned from: the differential form, and normalisation.
+"""Transformations of rewards before learning: the differential form, and normalisation.
 
 Differential (average-reward) form: the reward less the usual rate of reward times the time that has passed, so that a
 learner asks whether a decision did better than usual, and an endless stream of jobs has finite returns. The usual
@@ -18,7 +18,7 @@ from argosy.learn.errors import TrainingError
 
 
 class Rewards:
-    """Rewards as a learner sees them; it remembers what was usual."""
+    """Transforms rewards, and keeps their running mean and deviation."""
 
     def __init__(self, *, differential: bool = False, normalise: bool = False, window: int = 100_000) -> None:
         if window < 1:
@@ -29,21 +29,21 @@ class Rewards:
 
     @property
     def rate(self) -> float:
-        """The usual reward per unit of time."""
+        """Return the mean reward per unit of time."""
         time = float(self._times.sum())
         return float(self._rewards.sum()) / time if time > 0 else 0.0
 
     @property
     def scale(self) -> float:
-        """The standard deviation of slots' rewards so far; 1 as long as there is none."""
+        """Return the standard deviation of time slots' rewards so far; 1 as long as there is none."""
         deviation = float(np.sqrt(self._squares / self._count)) if self._count else 0.0
         return deviation if deviation > 1e-8 else 1.0
 
     def __call__(self, rollout: Rollout) -> NDArray[np.float64]:
-        """The rewards of its steps; what is usual now includes them."""
+        """Return the transformed rewards of the steps, after adding them to the running figures."""
         rewards = rollout.reward.copy()
         if not np.isfinite(rewards).all():
-            raise TrainingError("there are rewards that are no numbers", hint="the environment gave them")
+            raise TrainingError("there are rewards that are not finite", hint="the environment gave them")
         if self.differential:
             self._times = np.concatenate((self._times, _by_slot(rollout.dt, rollout)))[-self.window :]
             self._rewards = np.concatenate((self._rewards, rollout.slot_reward))[-self.window :]
@@ -54,7 +54,7 @@ class Rewards:
         return rewards
 
     def _watch(self, values: NDArray[np.float64]) -> None:
-        """Mean and squared deviations of everything so far, from those of both parts."""
+        """Combine the mean and squared deviations so far with those of new rewards."""
         count, mean = len(values), float(values.mean())
         both, apart = self._count + count, mean - self._mean
         self._squares += float(((values - mean) ** 2).sum()) + apart**2 * self._count * count / both
@@ -62,14 +62,14 @@ class Rewards:
         self._count = both
 
     def state(self) -> State:
-        """All that it remembers."""
+        """Return the running figures."""
         return {
             "rewards": torch.from_numpy(self._rewards), "times": torch.from_numpy(self._times),
             "count": number(self._count), "mean": number(self._mean), "squares": number(self._squares),
         }  # fmt: skip
 
     def restore(self, state: State) -> None:
-        """Remember that instead."""
+        """Restore saved running figures."""
         self._rewards, self._times = (need(state, key, "rewards").numpy().copy() for key in ("rewards", "times"))
         self._count = int(need(state, "count", "rewards"))
         self._mean, self._squares = (float(need(state, key, "rewards")) for key in ("mean", "squares"))

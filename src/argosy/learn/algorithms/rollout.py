@@ -1,4 +1,4 @@
-"""What stepping environments has brought: steps of several episodes, one after the other, as arrays.
+"""A rollout: the steps of several episodes, one after the other, as arrays.
 
 A *slot* is the steps between two moments: several inferences may make one decision, and time passes (`passes`) only
 behind the last of them. An episode here is a stretch of one environment's episode; its last step has `terminated`, or
@@ -26,17 +26,17 @@ class Rollout:
     observation: NDArray[np.float32]
     mask: Masks
     action: Ints
-    log_prob: NDArray[np.float32]  # of the action, under what chose it
+    log_prob: NDArray[np.float32]  # of the action, under the distribution it was drawn from
     reward: NDArray[np.float64]
     terminated: Masks
     truncated: Masks
-    passes: Masks  # does time pass behind this step?
+    passes: Masks  # does time pass after this step?
     time: NDArray[np.float64]  # of the decision
-    dt: NDArray[np.float64]  # how much time passes behind this step
-    advice: Ints  # what a teacher would have done; -1: nobody was asked
+    dt: NDArray[np.float64]  # how much time passes after this step
+    advice: Ints  # what a teacher would have done; -1: it was not asked
     credit: NDArray[np.float64]  # what a step has brought by itself; nan: not known, its slot's reward counts
     episode: Ints  # 0, 1, …: rows of the fields below
-    final_observation: NDArray[np.float32]  # behind the last step
+    final_observation: NDArray[np.float32]  # after the last step
     final_mask: Masks
     arrivals: Ints  # the seed of the jobs; -1: unknown
 
@@ -45,59 +45,59 @@ class Rollout:
 
     @cached_property
     def last(self) -> Ints:
-        """The row of each episode's last step."""
+        """Return the row of each episode's last step."""
         return np.flatnonzero(self.terminated | self.truncated)
 
     @cached_property
     def first(self) -> Ints:
-        """The row of each episode's first step."""
+        """Return the row of each episode's first step."""
         return np.concatenate(([0], self.last[:-1] + 1))
 
     @property
     def episodes(self) -> int:
-        """How many there are."""
+        """Return the number of episodes."""
         return len(self.arrivals)
 
     @cached_property
     def slot(self) -> Ints:
-        """The number of each step's slot, counted through all episodes."""
+        """Return the number of each step's time slot, counted through all episodes."""
         ends = self.passes | self.terminated | self.truncated
         return np.concatenate(([0], np.cumsum(ends[:-1]))).astype(np.int64)
 
     @cached_property
     def slot_start(self) -> Ints:
-        """The row of each slot's first step."""
+        """Return the row of each time slot's first step."""
         return np.flatnonzero(np.diff(self.slot, prepend=-1))
 
     @cached_property
     def slot_end(self) -> Ints:
-        """The row of each slot's last step."""
+        """Return the row of each time slot's last step."""
         return np.append(self.slot_start[1:], len(self)) - 1
 
     @cached_property
     def slot_reward(self) -> NDArray[np.float64]:
-        """What each slot has brought in all: one number for all of its steps."""
+        """Return the total reward of each time slot: one number for all of its steps."""
         return np.add.reduceat(self.reward, self.slot_start)
 
     def own_reward(self) -> NDArray[np.float64]:
-        """What each step has brought by itself, and its slot's reward where that is not known."""
+        """Return what each step has gained by itself, or its time slot's reward where that is not known."""
         return np.where(np.isnan(self.credit), self.slot_reward[self.slot], self.credit)
 
     def next_observation(self) -> NDArray[np.float32]:
-        """What followed each step."""
+        """Return the observation after each step."""
         return self._next(self.observation, self.final_observation)
 
     def next_mask(self) -> Masks:
-        """What was possible then."""
+        """Return the mask after each step."""
         return self._next(self.mask, self.final_mask)
 
     def next_slot_observation(self) -> NDArray[np.float32]:
-        """The first observation behind each step's slot."""
+        """Return the first observation after each step's time slot."""
         following: NDArray[np.float32] = self.next_observation()[self.slot_end[self.slot]]
         return following
 
     def totals(self) -> NDArray[np.float64]:
-        """The sum of rewards of each episode."""
+        """Return the sum of rewards of each episode."""
         return np.add.reduceat(self.reward, self.first)
 
     def _next(self, rows: NDArray[Any], final: NDArray[Any]) -> NDArray[Any]:
@@ -107,7 +107,7 @@ class Rollout:
 
 
 def join(rollouts: Sequence[Rollout]) -> Rollout:
-    """Several as one, such as those of several processes."""
+    """Join several rollouts into one, such as those of several processes."""
     if not rollouts:
         raise InputError("there are no rollouts to join")
     columns: dict[str, Any] = {f.name: [getattr(r, f.name) for r in rollouts] for f in fields(Rollout)}

@@ -76,11 +76,11 @@ class SAC(Learner):
 
     @property
     def alpha(self) -> float:
-        """The weight of entropy now."""
+        """Return the present weight of entropy."""
         return float(self.loss.log_alpha.detach().exp())
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Remember a rollout, and make the gradient steps that are due; the losses on average."""
+        """Store a rollout, and make the gradient steps that are due; return the mean losses."""
         self.memory.add(
             observation=rollout.observation, mask=rollout.mask, action=rollout.action,
             reward=self.rewards(rollout), elapsed=elapsed(rollout, self.unit_s), terminated=rollout.terminated,
@@ -98,17 +98,17 @@ class SAC(Learner):
     def _step(self, batch: Batch, means: Means) -> None:
         data = transitions(batch)
         self.loss.target_entropy = target_entropy(batch["mask"], self.target)
-        report = self.judge(self.loss, data)
+        report = self.loss_of(self.loss, data)
         norm = self.descend(self.optimizer, {name: report[name] for name in LOSSES}, self.max_norm)
         self.follow.step()
         means.add(**{name: report[name] for name in (*LOSSES, "alpha", "entropy")}, gradient_norm=norm)
 
     def state(self) -> State:
-        """Everything, the replay memory too: that is most of it."""
+        """Return everything, also the replay memory, which is most of it."""
         return super().state() | {"log_alpha": self.loss.log_alpha.detach().clone(), "owed": number(self._owed)}
 
     def restore(self, state: State) -> None:
-        """Go on as the learner that was saved would have."""
+        """Continue as the saved learner would have."""
         super().restore(state)
         with torch.no_grad():
             self.loss.log_alpha.copy_(state["log_alpha"])
@@ -116,12 +116,12 @@ class SAC(Learner):
 
 
 def target_entropy(mask: torch.Tensor, share: float = 0.98) -> torch.Tensor:
-    """By state: this share of the entropy of a uniform choice among what is possible."""
+    """Return, by state, this share of the entropy of a uniform choice among possible actions."""
     return share * mask.sum(dim=-1).float().log()
 
 
 def transitions(batch: Batch) -> Any:
-    """What the loss reads, as a TensorDict. The discount of a sample is gamma to the power of `steps_to_next_obs`."""
+    """Return what the loss reads, as a TensorDict. A sample's discount is gamma to the power of `steps_to_next_obs`."""
     size = len(batch["action"])
     end = batch["terminated"][:, None]
     following = {

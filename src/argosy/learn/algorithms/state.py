@@ -1,4 +1,4 @@
-"""What a learner knows, as named tensors and nothing else: it can be written as safetensors, and is never unpickled.
+"""The state of a learner: named tensors and nothing else, so it can be written as safetensors without pickle.
 
 Parts of a learner are networks, optimizers, random numbers, and whatever has `state` and `restore` itself. Numbers
 are tensors of one element.
@@ -29,12 +29,12 @@ Part = nn.Module | torch.optim.Optimizer | torch.Generator | Stateful
 
 
 def number(value: float) -> torch.Tensor:
-    """A number as a tensor; whole numbers stay whole."""
+    """Return a number as a tensor; whole numbers stay whole."""
     return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)
 
 
 def pack(parts: Mapping[str, Part]) -> State:
-    """The states of all parts, copied, under `part/name`."""
+    """Return copies of the states of all parts, under `part/name`."""
     return {
         f"{name}/{key}": tensor.detach().cpu().contiguous().clone()
         for name, part in parts.items()
@@ -43,7 +43,7 @@ def pack(parts: Mapping[str, Part]) -> State:
 
 
 def unpack(parts: Mapping[str, Part], state: State) -> None:
-    """Put all parts back; refuses a state of something else."""
+    """Restore all parts; refuse a state of something else."""
     for name, part in parts.items():
         mine = {key.removeprefix(f"{name}/"): t for key, t in state.items() if key.startswith(f"{name}/")}
         if isinstance(part, torch.Generator):
@@ -57,7 +57,7 @@ def unpack(parts: Mapping[str, Part], state: State) -> None:
 
 
 def need(state: State, key: str, name: str) -> torch.Tensor:
-    """A tensor that must be there."""
+    """Return a tensor that must be in the state."""
     if key not in state:
         raise _other(name, f"{key} is missing")
     return state[key]
@@ -81,7 +81,7 @@ def _restore_module(module: nn.Module, state: State, name: str) -> None:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> State:
-    """By the number of the parameter; the learning rates too, for they may have been changed on the way."""
+    """Return the state by parameter number, with learning rates, which may have changed during training."""
     state: State = {}
     number_of = {id(p): i for i, p in enumerate(_parameters(optimizer))}
     for parameter, values in optimizer.state.items():

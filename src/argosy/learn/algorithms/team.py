@@ -1,7 +1,7 @@
-"""Stepping PettingZoo environments in which several agents act at once: a rollout for each agent, row by row the same.
+"""Step PettingZoo environments in which several agents act at once; each agent gets a rollout, with equal rows.
 
 Masks are taken from the observations (`{"observation": …, "action_mask": …}`), from `infos[agent]["action_mask"]`, or
-from `action_masks()` by agent. All agents must be there from the first step to the last. Time is told in the first
+from `action_masks()` by agent. All agents must be present from the first step to the last. Time is told in the first
 agent's info, as in `argosy.learn.algorithms.env_stepper`.
 """
 
@@ -32,11 +32,11 @@ class TeamStepper:
 
     @property
     def record(self) -> Record:
-        """Any agent's: they are equally long."""
+        """Return any agent's record: all are equally long."""
         return self.records[self.agents[0]]
 
     def reset(self, seed: int | None = None) -> None:
-        """A new episode."""
+        """Begin a new episode."""
         seen, infos = self.env.reset(seed=seed)
         first = infos.get(self.agents[0], {})
         self.timed, self.time = "now" in first, float(first.get("now", 0.0))
@@ -60,7 +60,7 @@ class TeamStepper:
             self.mask[agent] = every if mask is None else np.array(mask, np.bool_)
 
     def step(self, actions: Mapping[str, tuple[int, float]]) -> None:
-        """All agents act: their actions, with log-probabilities."""
+        """Take one action of every agent; each comes with its log-probability."""
         seen, rewards, ends, cuts, infos = self.env.step({agent: action for agent, (action, _) in actions.items()})
         terminated = all(ends.values())
         truncated = not terminated and (any(cuts.values()) or any(ends.values()))
@@ -78,7 +78,7 @@ class TeamStepper:
             self.end()
 
     def end(self) -> None:
-        """The stretch ends here."""
+        """End the recorded part of an episode."""
         for agent, record in self.records.items():
             record.end(self.observation[agent], self.mask[agent], self.arrivals)
 
@@ -90,7 +90,7 @@ class TeamCollector:
         self._steppers = _steppers(envs, seeds)
 
     def collect(self, acts: Mapping[str, Act], *, steps: int) -> Rollouts:
-        """So many steps of each environment."""
+        """Return so many steps of each environment."""
 
         def unfinished(stepper: TeamStepper) -> bool:
             more = len(stepper.record.steps) < steps
@@ -102,13 +102,13 @@ class TeamCollector:
 
 
 def team_episodes(envs: Sequence[Any], acts: Mapping[str, Act], seeds: Sequence[int]) -> Rollouts:
-    """One whole episode of each environment."""
+    """Return one whole episode of each environment."""
     return _run(_steppers(envs, seeds), acts, lambda stepper: not stepper.over)
 
 
 def _steppers(envs: Sequence[Any], seeds: Sequence[int]) -> list[TeamStepper]:
     if not envs or len(seeds) != len(envs):
-        raise InputError(f"{len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
+        raise InputError(f"there are {len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
     steppers = [TeamStepper(env) for env in envs]
     for stepper, seed in zip(steppers, seeds):
         stepper.reset(seed)

@@ -1,4 +1,4 @@
-"""Small problems whose best answer is known: for tests, for the tutorial, and to try an algorithm on.
+"""Small environments whose best policy is known: for tests, for the documentation, and to try algorithms on.
 
     Bandit     one step, three arms, one of them masked
     Queue      jobs on one machine, slot by slot; the shortest first is best
@@ -31,7 +31,7 @@ class Bandit(gymnasium.Env[Seen, np.int64]):
         self.action_space = spaces.Discrete(len(self.chances))
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """All but the last."""
+        """Return the mask: all arms but the last."""
         return np.arange(len(self.chances)) < len(self.chances) - 1
 
     def reset(self, *, seed: int | None = None, options: Told | None = None) -> tuple[Seen, Told]:
@@ -65,15 +65,15 @@ class Queue(gymnasium.Env[Seen, np.int64]):
 
     @property
     def best(self) -> float:
-        """The largest possible sum of the rewards "jobs"."""
+        """Return the largest possible sum of the rewards "jobs"."""
         return -float(np.cumsum(sorted(self.works)).sum())
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Jobs that are not done, while the unit is not given; ending the slot is always possible."""
+        """Return the mask: jobs that are not done, while the unit is not given; ending the slot is always possible."""
         return np.append((self.left > 0) & (self.given < 0), True)
 
     def advice(self) -> int:
-        """The job with the least work left, then the end."""
+        """Return the job with the least work left, then the end."""
         return len(self.left) if self.given >= 0 else int(np.where(self.left > 0, self.left, 99).argmin())
 
     def reset(self, *, seed: int | None = None, options: Told | None = None) -> tuple[Seen, Told]:
@@ -114,7 +114,7 @@ class Ledge(gymnasium.Env[Seen, np.int64]):
         self.action_space = spaces.Discrete(2)
 
     def advice(self) -> int:
-        """Back where one is off the path, ahead elsewhere."""
+        """Return a step back when off the path, and ahead elsewhere."""
         return int(self.off)
 
     def reset(self, *, seed: int | None = None, options: Told | None = None) -> tuple[Seen, Told]:

@@ -1,4 +1,4 @@
-"""Plain networks as the modules that TorchRL's losses work with.
+"""Wrap plain networks as the modules that TorchRL's losses work with.
 
 An actor maps observations [B, …] to logits [B, A], a critic maps them to values [B]. The mask is applied here, as it is
 when acting.
@@ -24,26 +24,26 @@ class Masked(nn.Module):
         self.actor = actor
 
     def forward(self, observation: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Masked logits."""
+        """Return masked logits."""
         logits = self.actor(observation)
         check_logits(logits)
         return mask_logits(logits, mask)
 
 
 class Column(nn.Module):
-    """A critic whose values stand in a column, as TorchRL has them."""
+    """A critic whose values are a column, as TorchRL expects."""
 
     def __init__(self, critic: nn.Module) -> None:
         super().__init__()
         self.critic = critic
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """Values [B, 1]."""
+        """Return values [B, 1]."""
         return torch.as_tensor(self.critic(observation)).unsqueeze(-1)
 
 
 def policy_module(actor: nn.Module) -> Any:
-    """observation, mask → a distribution of actions."""
+    """Return the module observation, mask → a distribution of actions."""
     return ProbabilisticTensorDictSequential(
         TensorDictModule(Masked(actor), in_keys=["observation", "mask"], out_keys=["logits"]),
         ProbabilisticTensorDictModule(
@@ -54,10 +54,10 @@ def policy_module(actor: nn.Module) -> Any:
 
 
 def value_module(critic: nn.Module, key: str = "observation") -> Any:
-    """observation → state_value."""
+    """Return the module observation → state_value."""
     return TensorDictModule(Column(critic), in_keys=[key], out_keys=["state_value"])
 
 
 def action_value_module(critic: nn.Module) -> Any:
-    """observation → a value for each action."""
+    """Return the module observation → a value for each action."""
     return TensorDictModule(critic, in_keys=["observation"], out_keys=["action_value"])

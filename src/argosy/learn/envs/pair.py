@@ -1,12 +1,12 @@
 """The simulator for two agents that work together, as PettingZoo environments: an ordering and a placement agent.
 
-`PairEnv` is parallel: both act at every step, and the action of the one whose turn it is not is passed over; its mask
-leaves it only the last. `TurnsEnv` is the same by turns (AEC). What the actions mean: `argosy.learn.envs.placing`.
-Rewards are shared, and come with the action that lets time pass; kinds are those of `argosy.learn.envs.cluster`, seeds
-those of `argosy.learn.envs.episodes`. Masks are in `infos[agent]["action_mask"]`; after `reset`, and where time has
-passed, `infos[agent]["now"]` tells it. A masked action of the ordering agent ends the decision; one of the placement
-agent stands for the first node that will do. Options that are unknown are passed over, as PettingZoo's own test wants
-it.
+`PairEnv` is parallel: both agents act at every step, and the action of the one that is not to act is ignored; its mask
+leaves it only the last action. `PairAecEnv` lets one act after the other (AEC). What the actions mean:
+`argosy.learn.envs.placing`. Rewards are shared, and come with the action that lets time pass; their kinds are those of
+`argosy.learn.envs.cluster`, and seeds those of `argosy.learn.envs.episodes`. Masks are in
+`infos[agent]["action_mask"]`; after `reset`, and where time has passed, `infos[agent]["now"]` tells it. A masked action
+of the ordering agent ends the decision; one of the placement agent stands for the first node that is possible. Unknown
+options are ignored, as PettingZoo's own test demands.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Observation = NDArray[np.float32]
 
 
 class Pair:
-    """What both environments share: the run, whose turn it is, and what it brings."""
+    """What both environments share: the run, which agent acts next, and rewards."""
 
     def __init__(
         self, scenario: str | Source = "philly-rigid", *, jobs: int = 40, reward: str = "jct",
@@ -53,90 +53,45 @@ class Pair:
             self._draws = np.random.default_rng(seed)
         self.trace_seed = self.episodes.begin(self.action_table, seed, options, self._draws)
         self.terminated = self.truncated = False
-        self._told: dict[str, Any] = {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
+        self._news: dict[str, Any] = {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
 
     @property
-    def turn(self) -> str:
+    def acting(self) -> str:
+        """Return the agent that is to act next."""
         return ORDER if self.action_table.chosen is None else PLACE
 
     def act(self, action: int) -> float:
-        """The action of the agent whose turn it is; the reward of the time that passes, if any does."""
-        table, mask = self.action_table, self.masks[self.turn]
+        """Take the action of the agent that is to act; return the reward of the time that passes, if any does."""
+        table, mask = self.action_table, self.masks[self.acting]
         if not 0 <= action < len(mask):
-            raise InputError(f"the agent {self.turn!r} has no action {action}; there are 0..{len(mask) - 1}")
-        if self.turn == PLACE:
+            raise InputError(f"the agent {self.acting!r} has no action {action}; there are 0..{len(mask) - 1}")
+        if self.acting == PLACE:
             over = table.place(action if mask[action] else int(mask.argmax()))
         else:
             over = table.act(action if mask[action] else table.end)
-        self._told = {}
+        self._news = {}
         if not over:
             return 0.0
         self.terminated, self.truncated = self.episodes.proceed()
         host = self.episodes.host
-        self._told["now"] = host.engine.now
+        self._news["now"] = host.engine.now
         if self.terminated:
             table.clear()
             table.clear_nodes()
         if self.terminated or self.truncated:
-            self._told["metrics"] = host.metrics()
+            self._news["metrics"] = host.metrics()
         return host.reward()
 
     def info(self, agent: str) -> dict[str, Any]:
-        return {"action_mask": self.masks[agent].astype(np.int8), **self._told}
+        return {"action_mask": self.masks[agent].astype(np.int8), **self._news}
 
     def result(self) -> Result:
         """The run so far."""
         return self.episodes.host.result()
 
 
-class PairEnv(ParallelEnv[str, Observation, int]):  # type: ignore[misc]
-    """Both at once."""
-
-    metadata = {"name": "argosy_pair_v0", "render_modes": []}  # noqa: RUF012 - as pettingzoo declares it
-
-    def __init__(self, scenario: str | Source = "philly-rigid", **more: Any) -> None:
-        """`more`: as `Pair` takes it."""
-        self.pair = Pair(scenario, **more)
-        self.possible_agents = list(AGENTS)
-        self.agents: list[str] = []
-        self.render_mode = None
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return self.pair.seen[agent]
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return self.pair.acts[agent]
-
-    def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
-        self.pair.reset(seed, options)
-        self.agents = list(AGENTS)
-        return self._observe(), {a: self.pair.info(a) for a in AGENTS}
-
-    def step(
-        self, actions: dict[str, int]
-    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        if not self.agents:
-            raise InputError("the episode is over, or has not begun", hint="call reset()")
-        pair = self.pair
-        if pair.turn not in actions:
-            raise InputError(f"it is the turn of the agent {pair.turn!r}, which does not act")
-        reward = pair.act(int(actions[pair.turn]))
-        infos = {a: pair.info(a) for a in AGENTS}
-        if pair.terminated or pair.truncated:
-            self.agents = []
-        over, cut = dict.fromkeys(AGENTS, pair.terminated), dict.fromkeys(AGENTS, pair.truncated)
-        return self._observe(), dict.fromkeys(AGENTS, reward), over, cut, infos
-
-    def _observe(self) -> dict[str, Observation]:
-        return {a: self.pair.tables[a].copy() for a in AGENTS}
-
-
-class TurnsEnv(AECEnv[str, Observation, int]):  # type: ignore[misc]
-    """One after the other."""
-
-    metadata = {"name": "argosy_turns_v0", "render_modes": [], "is_parallelizable": False}  # noqa: RUF012
+class _TwoAgents:
+    """Names the agents and their spaces, for both of PettingZoo's interfaces."""
 
     def __init__(self, scenario: str | Source = "philly-rigid", **more: Any) -> None:
         """`more`: as `Pair` takes it."""
@@ -152,6 +107,43 @@ class TurnsEnv(AECEnv[str, Observation, int]):  # type: ignore[misc]
     def action_space(self, agent: str) -> spaces.Space[Any]:
         return self.pair.acts[agent]
 
+
+class PairEnv(_TwoAgents, ParallelEnv[str, Observation, int]):  # type: ignore[misc]
+    """Both agents act at every step (PettingZoo's parallel interface)."""
+
+    metadata = {"name": "argosy_pair_v0", "render_modes": []}  # noqa: RUF012 - as pettingzoo declares it
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
+        self.pair.reset(seed, options)
+        self.agents = list(AGENTS)
+        return self._observe(), {a: self.pair.info(a) for a in AGENTS}
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        if not self.agents:
+            raise InputError("the episode is over, or has not begun", hint="call reset()")
+        pair = self.pair
+        if pair.acting not in actions:
+            raise InputError(f"the agent {pair.acting!r} must act, and there is no action of it")
+        reward = pair.act(int(actions[pair.acting]))
+        infos = {a: pair.info(a) for a in AGENTS}
+        if pair.terminated or pair.truncated:
+            self.agents = []
+        over, cut = dict.fromkeys(AGENTS, pair.terminated), dict.fromkeys(AGENTS, pair.truncated)
+        return self._observe(), dict.fromkeys(AGENTS, reward), over, cut, infos
+
+    def _observe(self) -> dict[str, Observation]:
+        return {a: self.pair.tables[a].copy() for a in AGENTS}
+
+
+class PairAecEnv(_TwoAgents, AECEnv[str, Observation, int]):  # type: ignore[misc]
+    """One agent acts after the other (PettingZoo's AEC interface)."""
+
+    metadata = {"name": "argosy_turns_v0", "render_modes": [], "is_parallelizable": False}  # noqa: RUF012
+
     def observe(self, agent: str) -> Observation:
         return self.pair.tables[agent].copy()
 
@@ -159,10 +151,10 @@ class TurnsEnv(AECEnv[str, Observation, int]):  # type: ignore[misc]
         self.pair.reset(seed, options)
         self.agents = list(AGENTS)
         self.rewards, self._cumulative_rewards = dict.fromkeys(AGENTS, 0.0), dict.fromkeys(AGENTS, 0.0)
-        self._tell()
-        self.agent_selection = self.pair.turn
+        self._publish()
+        self.agent_selection = self.pair.acting
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         pair = self.pair
         self.terminations = dict.fromkeys(AGENTS, pair.terminated)
         self.truncations = dict.fromkeys(AGENTS, pair.truncated)
@@ -177,6 +169,6 @@ class TurnsEnv(AECEnv[str, Observation, int]):  # type: ignore[misc]
             raise InputError(f"the agent {agent!r} must act", hint="None is for agents whose episode is over")
         self._cumulative_rewards[agent] = 0.0
         self.rewards = dict.fromkeys(AGENTS, self.pair.act(int(action)))
-        self._tell()
-        self.agent_selection = self.pair.turn
+        self._publish()
+        self.agent_selection = self.pair.acting
         self._accumulate_rewards()
