@@ -141,7 +141,7 @@ def test_files_that_are_not_text(tmp_path: Path, raw: bytes, line: str, what: st
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "none.yaml").what
     assert "folder" in refusal(tmp_path).what
-    assert "can not be read" in refusal(tmp_path / ("n" * 300)).what
+    assert "cannot be read" in refusal(tmp_path / ("n" * 300)).what
 
 
 @pytest.mark.parametrize(

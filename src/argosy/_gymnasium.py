@@ -1,4 +1,4 @@
-"""Makes the learning environment known to Gymnasium, whichever of the two is imported first, and loads neither library.
+"""Make the learning environment known to Gymnasium, whichever of the two is imported first, without loading either.
 
 Gymnasium has no plug-ins: an environment exists once somebody has registered it. If Gymnasium is there already, that is
 done at once; if not, a watcher waits in `sys.meta_path` until somebody imports it.
@@ -17,7 +17,7 @@ LIBRARY = "gymnasium"
 
 
 def register() -> None:
-    """Tell Gymnasium; once more does nothing."""
+    """Register the environments with Gymnasium; a second call does nothing."""
     from gymnasium.envs.registration import register as tell
     from gymnasium.envs.registration import registry
 
@@ -26,7 +26,7 @@ def register() -> None:
 
 
 def register_when_imported() -> None:
-    """Now, or when Gymnasium is imported."""
+    """Register now, or when Gymnasium is imported."""
     if LIBRARY in sys.modules:
         register()
     elif not any(isinstance(finder, Watcher) for finder in sys.meta_path):

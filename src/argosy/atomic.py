@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: write beside the target, then rename over it."""
+"""Write files that appear whole or not at all: a temporary file beside the target is renamed over it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.errors import InputError
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[Path]:
-    """A temporary path in the target's folder; it becomes the target when the block ends without an error.
+    """Yield a temporary path in the target's folder; it becomes the target when the block ends without an error.
 
     The temporary name ends like the target's, for writers that choose a format by suffix. An existing file
     keeps its content until the last moment and its permissions after it; a symbolic link keeps its aim.
@@ -40,7 +40,7 @@ def writing(path: str | Path) -> Iterator[Path]:
 
 
 def _mode_to_keep(target: Path, shown: str | Path) -> int:
-    """The permissions of the file that is there, or those that a new file would get."""
+    """Return the permissions of the file that is there, or those that a new file would get."""
     try:
         found = target.stat()
     except FileNotFoundError:
@@ -49,9 +49,9 @@ def _mode_to_keep(target: Path, shown: str | Path) -> int:
         return 0o666 & ~umask
     if not stat.S_ISREG(found.st_mode):  # renaming over a device would replace the device
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-        raise InputError(f"can not be written: it is {what}", where=str(shown), hint="name a file")
+        raise InputError(f"cannot be written: it is {what}", where=str(shown), hint="name a file")
     if not os.access(target, os.W_OK):
-        raise InputError("can not be written: it is read-only", where=str(shown), hint="choose another path")
+        raise InputError("cannot be written: it is read-only", where=str(shown), hint="choose another path")
     return stat.S_IMODE(found.st_mode)
 
 
@@ -60,4 +60,4 @@ def _unwritable(path: str | Path, problem: OSError | RuntimeError) -> InputError
     hint = "choose a path that you may write to"
     if isinstance(problem, FileNotFoundError):
         hint = f"create the folder {Path(path).parent} first"
-    return InputError(f"can not be written: {reason}", where=str(path), hint=hint)
+    return InputError(f"cannot be written: {reason}", where=str(path), hint=hint)

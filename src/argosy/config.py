@@ -1,4 +1,4 @@
-"""YAML files that people write, read into Pydantic models with errors that name the line.
+"""Read YAML files that people write into Pydantic models, with errors that name the line.
 
 YAML only gives the structure; the model gives the types. Every scalar reaches the model as the text that
 stands in the file, so `rack: 010`, `gpu: 1080` and `name: no` mean what they say and `memory_gib: 1e3` is a
@@ -32,7 +32,9 @@ _TAGS = {_YAML + kind for kind in _KINDS}
 
 
 class BoundedModel(BaseModel):
-    """Base of what strangers may write: each wrong key would be an error of its own, and they may send many."""
+    """Base of models that strangers may fill in. Each wrong key would be an error of its own, so their number is
+    limited.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -54,7 +56,7 @@ class FileModel(BoundedModel):
     _lines: dict[Loc, int] = PrivateAttr(default_factory=dict)
 
     def where(self, *loc: str | int) -> str | None:
-        """file:line of a value, for checks beyond one field; only the top model of a file knows it."""
+        """Return file:line of a value, for checks beyond one field; only the top model of a file knows it."""
         return f"{self._source}:{_line(self._lines, loc)}" if self._source else None
 
 
@@ -85,7 +87,7 @@ def load_yaml(
 
 
 def read_text(path: Path, error: type[InputError] = InputError) -> str:
-    """The text of a file of reasonable size, or an error that says why there is none."""
+    """Return the text of a file of reasonable size, or an error that says why there is none."""
     where = str(path)
     try:
         with path.open("rb") as file:
@@ -95,7 +97,7 @@ def read_text(path: Path, error: type[InputError] = InputError) -> str:
     except IsADirectoryError:
         raise error("this is a folder, not a file", where=where, hint="name a file in it") from None
     except OSError as problem:
-        raise error(f"can not be read: {problem.strerror}", where=where, hint="check its rights") from None
+        raise error(f"cannot be read: {problem.strerror}", where=where, hint="check its rights") from None
     if len(raw) > MAX_BYTES:
         raise error(f"larger than {MAX_BYTES // 2**20} MiB", where=where, hint="is this the file you meant?")
     try:
@@ -116,7 +118,7 @@ class _Refused(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, which carry their line; refuses a key that stands twice in one mapping."""
+    """A YAML loader whose nodes carry their line, and which refuses a key that stands twice in one mapping."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -133,7 +135,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _parse(text: str, lines: dict[Loc, int]) -> dict[str, Any]:
-    """The document as text in dicts and lists; fills `lines`."""
+    """Return the document as text in dicts and lists, and fill `lines`."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
@@ -182,7 +184,7 @@ def _build(node: yaml.Node, loc: Loc, lines: dict[Loc, int]) -> Any:
 
 
 def _explain(problem: ErrorDetails, model: type[BaseModel], lines: dict[Loc, int]) -> _Refused:
-    """One of Pydantic's findings in our words."""
+    """Return one of Pydantic's findings in our own words."""
     loc, kind, value = problem["loc"], problem["type"], problem["input"]
     line, label = _line(lines, loc), _label(loc)
     if kind == "extra_forbidden":
@@ -210,7 +212,7 @@ def _explain(problem: ErrorDetails, model: type[BaseModel], lines: dict[Loc, int
 
 
 def _line(lines: dict[Loc, int], loc: Loc) -> int:
-    """Where a value stands, or the nearest thing around it that does stand somewhere."""
+    """Return the line of a value, or of the nearest thing around it that has one."""
     return next((lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in lines), 1)
 
 
@@ -220,7 +222,7 @@ def _label(loc: Loc) -> str:
 
 
 def _models_at(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """The models that may stand at a place: one, unless a field allows several."""
+    """Return the models that may stand at a place: one, unless a field allows several."""
     found = [model]
     for step in loc:
         fields = [m.model_fields[step] for m in found if isinstance(step, str) and step in m.model_fields]
@@ -240,7 +242,7 @@ def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def _description(model: type[BaseModel], loc: Loc) -> str | None:
-    """What the field at, or next above, a place is for."""
+    """Return what the field at, or next above, a place is for."""
     for n in range(len(loc), 0, -1):
         step = loc[n - 1]
         for m in _models_at(model, loc[: n - 1]):
@@ -261,7 +263,7 @@ _UNIT_S = (604_800.0, 86_400.0, 3_600.0, 60.0, 1.0)
 
 
 def parse_duration(value: str | float) -> float:
-    """Seconds in '90s', '10m', '6h', '1d12h', '2w' or a bare number of seconds."""
+    """Return seconds in '90s', '10m', '6h', '1d12h', '2w' or a bare number of seconds."""
     text = str(value).strip()
     try:
         seconds = float(text)

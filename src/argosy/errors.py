@@ -1,4 +1,4 @@
-"""Everything Argosy raises on purpose.
+"""Define every exception that Argosy raises on purpose.
 
     ArgosyError                      exit code 1
     ├── InputError                   exit code 2: what a person gave us is wrong
@@ -32,7 +32,7 @@ def message_of(problem: BaseException) -> str:
 
 
 class InputError(ArgosyError):
-    """Something a person wrote can not be used.
+    """Something a person wrote cannot be used.
 
     `where` is a file, or file:line; `hint` is the next step.
     """
@@ -59,15 +59,15 @@ def _rebuild(kind: type[InputError], what: str, where: str | None, hint: str | N
 
 
 class TraceError(InputError):
-    """A trace file, or one of its rows, can not be used."""
+    """A trace file, or one of its rows, cannot be used."""
 
 
 class ClusterError(InputError):
-    """A cluster description can not be used."""
+    """A cluster description cannot be used."""
 
 
 class UnknownName(InputError):
-    """A name that is not registered; suggests the nearest ones."""
+    """A name is not registered; the message suggests the nearest ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str | None = None) -> None:
         names = sorted(known)
@@ -85,7 +85,7 @@ class UndeclaredInformation(PolicyError, AttributeError):
 
 
 class InvalidPlan(PolicyError):
-    """A policy asked for something that can not be done."""
+    """A policy asked for something that cannot be done."""
 
 
 class PluginWarning(UserWarning):

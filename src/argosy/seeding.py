@@ -1,4 +1,4 @@
-"""One seed for a run, spawned into independent streams by name.
+"""Spawn one seed for a run into independent streams by name.
 
 Streams are named, not numbered, so that switching one component on never changes another's draws.
 """
@@ -11,5 +11,5 @@ import numpy as np
 
 
 def stream(seed: int, name: str, *more: int) -> np.random.Generator:
-    """The generator that component `name` uses in a run with this seed."""
+    """Return the generator that component `name` uses in a run with this seed."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), *more])))

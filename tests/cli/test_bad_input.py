@@ -149,7 +149,7 @@ def test_outputs_are_tried_before_simulating(
 
     monkeypatch.setattr("argosy.sim.engine.Engine.__init__", too_late)
     answer = argosy(command, "-t", "jobs.csv", "-c", "small", "-p", "fifo", option, path)
-    refused(answer, path, "can not be written")
+    refused(answer, path, "cannot be written")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "jobs.csv"]
 
 

@@ -138,8 +138,8 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
         (["--no-critic"], "--no-critic is for DL2's own algorithm"),
         (["--judge", "dl2-10"], "unknown scenario 'dl2-10'"),
         (["-o", "w.pt"], "weights are .safetensors files"),
-        (["-o", "/proc/nowhere/w.safetensors"], "can not be written"),
-        (["--report", "/proc/nowhere/page.html"], "can not be written"),
+        (["-o", "/proc/nowhere/w.safetensors"], "cannot be written"),
+        (["--report", "/proc/nowhere/page.html"], "cannot be written"),
         (["--ray", "127.0.0.1:1"], "there is no Ray cluster"),
     ],
 )

@@ -61,7 +61,7 @@ def test_sites(argosy: Argosy, networks: str) -> None:
     [
         ("nets.py:Nte", "3x16x16", "did you mean Net"),
         ("nets.py:needs", "3x16x16", "called without arguments"),
-        ("nets.py:Branching", "3x16x16", "can not be traced"),
+        ("nets.py:Branching", "3x16x16", "cannot be traced"),
         ("nets.py:Net", "3x16", "does not accept an example input"),
         ("nets.py:Net", "3xx", "not a shape"),
         ("missing.py:Net", "3x16x16", "no such file"),

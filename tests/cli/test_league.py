@@ -78,8 +78,8 @@ def test_a_failed_cell_is_shown(argosy: Argosy, tiny: str, monkeypatch: pytest.M
         (["-s", "packed", "--data", "."], ["alibaba_2023_pods.csv.gz", "the scenario packed needs this file"]),
         (["--seeds", "0"], ["--seeds 0 is too small"]),
         (["-p", "fifo", "--baseline", "las"], ["unknown baseline 'las'"]),
-        (["--report", "mine.html/x.html"], ["mine.html", "can not be written"]),
-        (["--markdown", "."], ["can not be written"]),
+        (["--report", "mine.html/x.html"], ["mine.html", "cannot be written"]),
+        (["--markdown", "."], ["cannot be written"]),
     ],
 )
 def test_wrong_wishes(argosy: Argosy, tmp_path: Path, arguments: list[str], texts: list[str]) -> None:

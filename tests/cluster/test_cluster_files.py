@@ -352,10 +352,10 @@ def test_equal_neighbours_share_an_entry(tmp_path: Path) -> None:
 def test_what_can_not_be_written_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("old")
-    with pytest.raises(ClusterError, match="can not be written"):
+    with pytest.raises(ClusterError, match="cannot be written"):
         write_cluster(Cluster((Node("n[0]"),)), path)
     assert path.read_text() == "old"
-    with pytest.raises(InputError, match="can not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         write_cluster(Cluster.uniform(1), tmp_path / "none" / "c.yaml")
     assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]
 

@@ -151,7 +151,7 @@ def test_damage_is_found_and_the_file_named(tmp_path, damage):
     model = other.model
     with pytest.raises(GrowError) as error:
         other.load(path)
-    assert "mine.safetensors: this checkpoint can not be read" in str(error.value)
+    assert "mine.safetensors: this checkpoint cannot be read" in str(error.value)
     assert "mine.safetensors.previous" in str(error.value)
     assert other.model is model
     other.load(tmp_path / "mine.safetensors.previous")

@@ -177,7 +177,7 @@ def test_cifar_python_batches(tmp_path: Path) -> None:
     assert torch.allclose(data.train_x[:, 1, 0, 0] * 255, data.train_y.float())
     path = tmp_path / "cifar10" / "cifar-10-batches-py" / "data_batch_3"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(GrowError, match="data_batch_3: can not be read"):
+    with pytest.raises(GrowError, match="data_batch_3: cannot be read"):
         load("cifar10", root=tmp_path)
     path.unlink()
     with pytest.raises(GrowError, match="data_batch_3: the file is missing"):
@@ -225,7 +225,7 @@ def test_a_pickle_of_something_else_is_not_a_batch(tmp_path: Path, content: obje
 
 def test_a_damaged_cifar_cache_is_named(tmp_path: Path) -> None:
     (tmp_path / cifar.CACHE).write_bytes(b"\x10\0\0\0\0\0\0\0nonsense")
-    with pytest.raises(GrowError, match=r"cifar10\.safetensors: can not be read"):
+    with pytest.raises(GrowError, match=r"cifar10\.safetensors: cannot be read"):
         load("cifar10", root=tmp_path)
 
 

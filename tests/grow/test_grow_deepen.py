@@ -240,7 +240,7 @@ def test_residual_can_be_asked_for_and_identity_is_refused_where_none_fits() -> 
         ({"site": "nowhere"}, "no layer 'nowhere'"),
         ({"site": ""}, "no layer ''"),
         ({"site": 3}, "a site is a name"),
-        ({"site": "2"}, "ReLU is a kind of layer that can not be deepened"),
+        ({"site": "2"}, "ReLU is a kind of layer that cannot be deepened"),
     ],
 )
 def test_bad_requests_are_explained_and_change_nothing(options: dict[str, object], message: str) -> None:

@@ -69,7 +69,7 @@ def test_a_cut_package_and_an_idle_client(tmp_path: Path) -> None:
     def cut(_: Sequence[str], folder: Path) -> None:
         (folder / "x.tgz").write_bytes(b"\x1f\x8b\x08\0\0\0")
 
-    with pytest.raises(GrowError, match="can not be read"):
+    with pytest.raises(GrowError, match="cannot be read"):
         fetch.fetch("cifar10", tmp_path, say=lambda _: None, client=cut)
     for name in ("cifar10", "fashion-mnist"):
         with pytest.raises(GrowError, match="left no file"):

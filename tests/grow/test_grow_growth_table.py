@@ -111,7 +111,7 @@ def test_what_is_no_table_at_all(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{")
     with pytest.raises(GrowError, match="not JSON"):
         Table.read(tmp_path / "t.json")
-    with pytest.raises(GrowError, match="can not be read"):
+    with pytest.raises(GrowError, match="cannot be read"):
         Table.read(tmp_path / "none.json")
     (tmp_path / "empty").mkdir()
     with pytest.raises(GrowError, match="no table"):

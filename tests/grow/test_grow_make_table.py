@@ -131,7 +131,7 @@ def test_processes_give_the_same_table(digits: Data) -> None:
         ({"runs": 0}, "runs = 0 is too small"),
         ({"budget": 0.0}, "a budget of 0"),
         ({"clock": "gold"}, "'gold' is not a price"),
-        ({"model_options": {"legs": 4}}, "can not be built"),
+        ({"model_options": {"legs": 4}}, "cannot be built"),
         ({"options": [None]}, "nothing to decide"),
         ({"options": [Surgery("deepen", "77")]}, "77"),
     ],

@@ -96,7 +96,7 @@ def test_what_is_outside_the_vocabulary_is_refused() -> None:
     strange = describe(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 9)), torch.zeros(2, 3, 32, 32))
     with pytest.raises(GrowError, match="outside the reference agent's vocabulary"):
         words(strange)
-    with pytest.raises(GrowError, match="can not read a network after widen"):
+    with pytest.raises(GrowError, match="cannot read a network after widen"):
         words(toy_table().graph, [Surgery("widen", "0", 2.0)])
 
 

@@ -121,7 +121,7 @@ def test_layers_that_must_not_be_touched_are_refused(how: str, reason: str) -> N
     before = fingerprint(model)
     site = sites(model, example).named("one")
     assert not site.can_deepen
-    with pytest.raises(NoSuchSite, match=f"can not deepen 'one': .*{reason}"):
+    with pytest.raises(NoSuchSite, match=f"cannot deepen 'one': .*{reason}"):
         deepen(model, site)
     assert fingerprint(model) == before
 
@@ -258,12 +258,12 @@ def test_the_example_is_left_alone_and_every_part_keeps_its_mode() -> None:
 def test_a_network_that_can_not_be_copied_is_explained() -> None:
     model, example = _Net(), torch.randn(3, 4)
     model.cache = model.one.weight * 2.0
-    with pytest.raises(GrowError, match="can not be copied"):
+    with pytest.raises(GrowError, match="cannot be copied"):
         deepen(model, "two", example=example)
 
 
 def test_without_marks_the_reason_is_given() -> None:
-    with pytest.raises(NotTraceable, match="can not be traced") as caught:
+    with pytest.raises(NotTraceable, match="cannot be traced") as caught:
         sites(_Branching(marked=False), torch.randn(4, 1, 8, 8))
     assert "grow.Block" in str(caught.value)
 

@@ -290,7 +290,7 @@ def test_bad_settings_of_the_others(ground: dict) -> None:
     for module in (starts, shrinking):
         with pytest.raises(GrowError, match="nothing is chosen"):
             module.study(module.Setting(chosen=(None,)))
-        with pytest.raises(GrowError, match=r"can not widen 0 x1\.5"):
+        with pytest.raises(GrowError, match=r"cannot widen 0 x1\.5"):
             module.study(module.Setting(chosen=(Surgery("widen", "0", 1.5),)))
         with pytest.raises(GrowError, match="0 seeds are too few"):
             module.study(module.Setting(chosen=(LAST,)), 0)

@@ -1,4 +1,4 @@
-"""What can not be widened is refused with a reason, and nothing is changed."""
+"""What cannot be widened is refused with a reason, and nothing is changed."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_one_policy_and_one_seed_make_a_page_too(comparison: Comparison) -> None
 
 
 def test_a_path_that_can_not_be_written(comparison: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         write_report(comparison, tmp_path / "missing" / "report.html")
     path = tmp_path / "report.html"
     write_report(comparison, path)

@@ -108,5 +108,5 @@ def test_json_is_strict_and_complete(comparison: Comparison, tmp_path: Path) -> 
 
 
 def test_json_that_can_not_be_written(comparison: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         to_json(comparison, tmp_path / "missing" / "out.json")

@@ -84,7 +84,7 @@ def test_device_62_and_a_long_gang(tmp_path: Path) -> None:
 
 def test_a_log_that_can_not_be_written(tmp_path: Path) -> None:
     result = simulate(TRACE, CLUSTER, "fifo")
-    with pytest.raises(InputError, match="can not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         write_log(result, tmp_path / "missing" / "log")
 
 

@@ -412,7 +412,7 @@ def test_writing_keeps_permissions_and_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["none/t.csv", ".", "file/t.csv", "/dev/null", "x" * 300 + ".csv"])
 def test_what_can_not_be_written(tmp_path: Path, place: str) -> None:
     write(tmp_path, "content", "file")
-    with pytest.raises(InputError, match="can not be written") as caught, writing(tmp_path / place):
+    with pytest.raises(InputError, match="cannot be written") as caught, writing(tmp_path / place):
         raise AssertionError("the block must not run")
     assert caught.value.hint
     assert os.listdir(tmp_path) == ["file"]

@@ -139,7 +139,7 @@ def test_mapping_is_only_for_csv(tmp_path: Path) -> None:
 
 def test_output_that_can_not_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, ODD)
-    assert "can not be written" in call(
+    assert "cannot be written" in call(
         "csv", path, *MAP, "-o", tmp_path / "none" / "o.csv", fails=InputError
     )
     assert "unknown kind of trace file" in call("csv", path, *MAP, "-o", tmp_path / "o.txt", fails=InputError)

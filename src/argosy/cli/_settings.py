@@ -1,4 +1,4 @@
-"""Every field of `argosy.sim.settings.Settings` as an option, explained by the comment that stands beside it.
+"""Offer every field of `argosy.sim.settings.Settings` as an option, explained by the comment beside the field.
 
 There is one list of settings: a field added there is an option here, with default, choices and explanation.
 """
@@ -35,7 +35,7 @@ EXPLAINED_HERE = {
 
 
 def explanations() -> dict[str, str]:
-    """Field → the comment beside it; the few that need none for a reader of the code are explained here."""
+    """Map each field to the comment beside it; fields whose name says enough in the code are explained here."""
     found = re.findall(r"^    (\w+): [^#\n]+# (.+)$", inspect.getsource(source), re.MULTILINE)
     return EXPLAINED_HERE | {name: text for name, text in found if name in Settings.__dataclass_fields__}
 
@@ -65,7 +65,7 @@ def _options() -> list[inspect.Parameter]:
     for field in fields(Settings):
         name, kind, default = field.name, types[field.name], field.default
         if name in CHOICES:
-            enum: Any = StrEnum  # made while running, which a type checker can not follow
+            enum: Any = StrEnum  # made while running, which a type checker cannot follow
             kind = enum(name, {choice.replace("-", "_"): choice for choice in CHOICES[name]})
             default = kind(default)
         panel = None if name == "seed" else panel_of.get(name, OTHERS)

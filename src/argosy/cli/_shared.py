@@ -1,4 +1,4 @@
-"""What several commands do alike: read inputs, check outputs, print answers, show progress."""
+"""Share what several commands do alike: read inputs, check outputs, print answers, show progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How an answer is written."""
+    """The format in which an answer is written."""
 
     TABLE = "table"
     JSON = "json"
@@ -98,7 +98,7 @@ def emit(document: Any, output: Output) -> None:
 def read_workload(
     trace: Path | None, like: str | None, jobs: int, days: float | None, load: float | None, cluster: Cluster
 ) -> Trace | Recipe:
-    """The jobs a person asked for: those of a file, or a recipe to generate some that fit the cluster."""
+    """Return the jobs a person asked for: those of a file, or a recipe to generate some that fit the cluster."""
     if (trace is None) == (like is None):
         what = "neither --trace nor --like is given" if trace is None else "both --trace and --like are given"
         raise InputError(what, hint="name a trace (--trace week.csv) or a kind of jobs (--like philly)")
@@ -137,7 +137,7 @@ def check_writable(*paths: Path | None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             hint = "choose a path that you may write to"
-            raise InputError(f"can not be written: {problem.strerror}", where=str(path), hint=hint) from None
+            raise InputError(f"cannot be written: {problem.strerror}", where=str(path), hint=hint) from None
         try:
             with writing(path):
                 raise _Tried
@@ -146,11 +146,11 @@ def check_writable(*paths: Path | None) -> None:
 
 
 class _Tried(Exception):
-    """Leaves `writing` before it replaces anything."""
+    """Raised to leave `writing` before it replaces anything."""
 
 
 def parse_window(text: str | None) -> tuple[float, float] | None:
-    """`1d..6d` in seconds."""
+    """Parse a window such as `1d..6d` into seconds."""
     if text is None:
         return None
     from argosy.config import parse_duration
@@ -166,8 +166,9 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None, wanted: bool | None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr; what is yielded sets how much is done, of how much, and of what. Without a terminal nothing is
-    shown."""
+    """Show a progress bar on stderr, and yield a function that sets how much is done, of how much, and of what. Without
+    a terminal nothing is shown.
+    """
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield lambda done, total=None, what=None: None
         return

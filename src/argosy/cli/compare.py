@@ -1,4 +1,4 @@
-"""`argosy compare`: policies × seeds in parallel, as a table, a page and a JSON file."""
+"""`argosy compare` runs policies × seeds in parallel, and shows them as a table, a page and a JSON file."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def own_experiment(
     settings: Settings,
     window: tuple[float, float] | None,
 ) -> Experiment:
-    """The jobs, the cluster and the settings that the options name."""
+    """Return the jobs, the cluster and the settings that the options name."""
     from argosy.cluster.cluster import Cluster
     from argosy.sim.compare import Experiment
 
@@ -179,7 +179,7 @@ def from_scenario(
     settings: Settings,
     window: tuple[float, float] | None,
 ) -> tuple[Experiment, list[str], str | None]:
-    """A scenario fixes jobs, cluster, settings, and what its policies leave open; seeds and window are free."""
+    """Return a scenario fixes jobs, cluster, settings, and what its policies leave open; seeds and window are free."""
     from argosy.policies.base import create
     from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
@@ -240,7 +240,7 @@ def present(
 
 
 def show(comparison: Comparison) -> None:
-    """The tables for the terminal."""
+    """Print the tables for the terminal."""
     from rich.console import Console
 
     from argosy.report.tables import fitting_table, sweep_table
@@ -252,7 +252,8 @@ def show(comparison: Comparison) -> None:
 
 
 def parse_policies(text: str) -> list[str]:
-    """`fifo,las:quantum_s=60` as a list; each at most once. `all` stands for every policy there is."""
+    """Parse `fifo,las:quantum_s=60` into a list with each policy at most once. `all` stands for every policy there is.
+    """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if "all" in names:
         names = [name for name in names if name != "all"]
@@ -266,14 +267,14 @@ def parse_policies(text: str) -> list[str]:
 
 
 def every_policy() -> list[str]:
-    """The registered ones, fifo first: comparisons are with the first."""
+    """Return the registered ones, fifo first: comparisons are with the first."""
     from argosy.policies.base import POLICIES
 
     return sorted(POLICIES, key=lambda name: (name != "fifo", name))
 
 
 def parse_sweep(text: str | None) -> list[float]:
-    """`load=0.6..1.4`, `load=0.6..1.4:9` or `load=0.6,1,1.4` as loads in rising order."""
+    """Parse `load=0.6..1.4`, `load=0.6..1.4:9` or `load=0.6,1,1.4` into loads in rising order."""
     if text is None:
         return []
     hint = "write load=0.6..1.4, load=0.6..1.4:9 (steps) or load=0.6,0.8,1"

@@ -1,4 +1,4 @@
-"""`argosy doctor`: what is installed, what is missing, what it is for, and the command that fixes it.
+"""`argosy doctor` shows what is installed, what is missing, what it is for, and the command that fixes it.
 
 Required libraries are really imported, because an installed one can still be broken (LightGBM without libgomp
 is the usual case). Optional ones are only looked up: importing torch or Ray takes seconds.
@@ -58,21 +58,21 @@ SLURM = ("sbatch", "squeue", "scontrol", "sacct")
 
 
 class Output(StrEnum):
-    """How the answer is written."""
+    """The format in which the answer is written."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class Kind(StrEnum):
-    """Whether Argosy can do without."""
+    """The kinds of finding: Argosy needs it, or can do without."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
 
 
 class Status(StrEnum):
-    """What was found."""
+    """The state in which something was found."""
 
     OK = "ok"
     MISSING = "missing"
@@ -108,7 +108,7 @@ def doctor(
 
 
 def system() -> dict[str, str | int | float | None]:
-    """The machine, as far as it matters for speed."""
+    """Return the machine, as far as it matters for speed."""
     memory_gib = None
     if hasattr(os, "sysconf"):
         memory_gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
@@ -123,7 +123,7 @@ def system() -> dict[str, str | int | float | None]:
 
 
 def examine() -> Iterator[Finding]:
-    """Everything Argosy needs, then everything it can use."""
+    """Yield everything Argosy needs, then everything it can use."""
     yield _python()
     try:
         needed = metadata.requires("argosy") or []
@@ -151,7 +151,7 @@ def _python() -> Finding:
 
 
 def _minimum(requirement: str) -> tuple[str, str]:
-    """'numpy>=1.26' → ('numpy', '1.26')."""
+    """Split a requirement: 'numpy>=1.26' becomes ('numpy', '1.26')."""
     name, _, version = requirement.partition(";")[0].partition(">=")
     return name.strip().lower(), version.strip() or "0"
 
@@ -186,14 +186,14 @@ def _kernels() -> Finding:
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(parent, os.W_OK):
         fix = "export NUMBA_CACHE_DIR=<a folder you may write to>"
-        found = f"{parent} can not be written: every run compiles again"
+        found = f"{parent} cannot be written: every run compiles again"
         return Finding("kernel cache", Kind.OPTIONAL, Status.BROKEN, found, "start at full speed", fix)
     found = "cold: the first simulation compiles for some seconds, once"
     return Finding("kernel cache", Kind.OPTIONAL, Status.OK, found, "start at full speed")
 
 
 def _plugins() -> Iterator[Finding]:
-    """Policies of other distributions that do not load; those that do need no word."""
+    """Yield a finding for each policy of another distribution that does not load; those that load are not mentioned."""
     try:
         from argosy.policies.base import POLICIES
 
@@ -248,7 +248,7 @@ def _pip(*arguments: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The release part of a version, for comparing: '1.26.4rc1' → (1, 26, 4)."""
+    """Return the release part of a version as numbers, for comparing: '1.26.4rc1' becomes (1, 26, 4)."""
     release = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()
 

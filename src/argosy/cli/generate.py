@@ -1,4 +1,4 @@
-"""`argosy generate`: synthetic traces calibrated to published statistics."""
+"""`argosy generate` makes synthetic traces calibrated to published statistics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def generate(
 
 
 def summary(trace: Trace) -> str:
-    """A few lines about a trace's size, lengths and demand."""
+    """Return a few lines about a trace's size, lengths and demand."""
     import numpy as np
 
     frame = trace.frame

@@ -1,4 +1,6 @@
-"""`argosy grow`: where a network can grow, tables of what growing brings, agents that learn from them, and studies."""
+"""`argosy grow` shows where a network can grow, makes tables of what growing brings, trains agents on them, and runs
+the studies.
+"""
 
 from __future__ import annotations
 
@@ -288,7 +290,7 @@ def _scenarios(text: str, known: Any) -> list[str]:
 
 
 def _options(text: str | None) -> list[Any] | None:
-    """Surgeries from `deepen:0,widen:4:1.5,replicate:2`."""
+    """Return surgeries from `deepen:0,widen:4:1.5,replicate:2`."""
     if text is None:
         return None
     from argosy.grow.surgery.record import Surgery

@@ -1,4 +1,4 @@
-"""`argosy import`: a log of past jobs, in any public format, as a trace."""
+"""`argosy import` turns a log of past jobs, in any public format, into a trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 5  # skipped rows that the summary lists
 
 
 class OnBadRow(StrEnum):
-    """What to do with a row that can not be used."""
+    """What to do with a row that cannot be used."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -79,7 +79,7 @@ def import_trace(
 
 
 def summary(report: ImportReport, output: Path) -> list[str]:
-    """What the import made, for people."""
+    """Return what the import made, for people."""
     import polars as pl
 
     frame, gpus = report.trace.frame, pl.col("gpus")
@@ -104,7 +104,7 @@ def summary(report: ImportReport, output: Path) -> list[str]:
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
-    """`gpus=num_gpu` as {"gpus": "num_gpu"}."""
+    """Parse `gpus=num_gpu` into {"gpus": "num_gpu"}."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")

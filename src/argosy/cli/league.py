@@ -1,4 +1,4 @@
-"""`argosy league`: every policy in every scenario, as a table, a page, Markdown and JSON."""
+"""`argosy league` runs every policy in every scenario, and shows a table, a page, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def league(
 
 
 def read_scenarios(text: str, quick: bool, data: Path | None) -> tuple[Scenario, ...]:
-    """`all`, names, or files; each at most once."""
+    """Parse `all`, names or files into scenarios, each at most once."""
     from argosy.scenario import read_scenario, scenario_names
 
     if data is not None and not data.is_dir():
@@ -128,7 +128,7 @@ def check_outputs(report: Path | None, markdown: Path | None, json_file: Path | 
 
 
 def play(season: Season, workers: int | None, progress: bool | None) -> list[Score]:
-    """All runs, under a bar; errors are told at the end."""
+    """Run the whole season under a progress bar; errors are told at the end."""
     with progress_bar("runs", len(season.matches()), progress) as bar:
         ended: list[Score] = []
 
@@ -201,7 +201,7 @@ def show(found: League) -> None:
 
 
 def ratios_table(found: League, shown: int) -> Table:
-    """The table with the first `shown` scenarios; the mean over all of them comes first."""
+    """Return the table with the first `shown` scenarios; the mean over all of them comes first."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -244,7 +244,7 @@ def ratios_table(found: League, shown: int) -> Table:
 
 
 def show_list(scenarios: tuple[Scenario, ...], output: Output) -> None:
-    """What there is, one line each."""
+    """Print what there is, one line each."""
     from argosy.league.page import scenario_facts
 
     if output is not Output.TABLE:

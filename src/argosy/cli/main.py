@@ -1,4 +1,4 @@
-"""The command `argosy`. Commands import what is heavy when they run, so that asking for help is instant."""
+"""Define the command `argosy`. Commands import heavy libraries when they run, so that asking for help is instant."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def argosy(
 def _plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning of ours as a sentence; whatever else warns is shown with its place, as usual."""
+    """Format a warning of ours as a sentence; other warnings are shown with their place, as usual."""
     if issubclass(category, PluginWarning):
         return f"warning: {message}\n"
     return _usual_format(message, category, filename, lineno, line)
@@ -118,7 +118,7 @@ _usual_format = warnings.formatwarning
 
 
 def main() -> None:
-    """Run the command line: exit code 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads on."""
+    """Run the command line. Exit codes: 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads the output."""
     debugging = bool(os.environ.get("ARGOSY_DEBUG"))
     warnings.formatwarning = _plain_warning
     try:
@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def _end_without_reader() -> None:
-    """Whoever read our output wants no more of it, such as `head`: end as other programs do, without a word."""
+    """End silently, as other programs do, when the reader of our output (such as `head`) has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:

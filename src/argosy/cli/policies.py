@@ -1,4 +1,4 @@
-"""`argosy policies`: what there is to choose from."""
+"""`argosy policies` lists what there is to choose from."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def policies(output: OutputOption = Output.TABLE) -> None:
 
 
 def known() -> list[dict[str, Any]]:
-    """Every registered policy, by name."""
+    """Return every registered policy, by name."""
     from argosy.policies.base import POLICIES, decides
 
     found = []

@@ -1,4 +1,4 @@
-"""`argosy simulate`: one policy, one run, in detail."""
+"""`argosy simulate` runs one policy once and shows the run in detail."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def answer(result: Result, window: tuple[float, float] | None, output: Output) -
 
 
 def document(result: Result, window: tuple[float, float] | None) -> dict[str, Any]:
-    """What a program may want to know of a run."""
+    """Return what a program may want to know of a run."""
     from argosy.report.comparison import sees_future
     from argosy.report.tables import versions, without_nan
     from argosy.sim.metrics import metrics

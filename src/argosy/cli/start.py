@@ -25,7 +25,9 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Closed ones (`>&-`) lead nowhere: else the next file that is opened would be taken for one of them."""
+    """Open streams that were closed (`>&-`) on the null device: else the next file that is opened would take their
+    place.
+    """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - open to the end

@@ -1,4 +1,4 @@
-"""What a cluster is made of: nodes with GPUs, CPUs and memory, the queues that share it, and reservations."""
+"""Define what a cluster is made of: nodes with GPUs, CPUs and memory, the queues that share it, and reservations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nodes on which nothing starts from `start_s` until `end_s`; what runs there runs on."""
+    """Nodes on which nothing starts from `start_s` until `end_s`; jobs that run there go on."""
 
     nodes: tuple[str, ...]
     start_s: float
@@ -73,7 +73,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes in a fixed order (a node's place in it is its index everywhere), queues, reservations."""
+    """A cluster: nodes in a fixed order (a node's place in it is its index everywhere), queues, reservations."""
 
     nodes: tuple[Node, ...]
     name: str = "cluster"
@@ -89,7 +89,7 @@ class Cluster:
     @classmethod
     def uniform(cls, nodes: int, gpus: int = 8, gpu_type: str = "gpu", *, cpus: float = 64.0, memory_gib: float = 256.0,
                 nodes_per_rack: int = 20, name: str = "") -> Cluster:
-        """`nodes` equal machines: what tests and examples mostly want."""
+        """Make a cluster of `nodes` equal machines: what tests and examples mostly want."""
         return cls(
             tuple(
                 Node(f"n{i}", gpu_type, gpus, cpus, memory_gib, rack=f"r{i // nodes_per_rack}") for i in range(nodes)
@@ -99,14 +99,14 @@ class Cluster:
 
     @classmethod
     def read(cls, source: str | Path) -> Cluster:
-        """A YAML or CSV file, or the name of a preset."""
+        """Read a YAML or CSV file, or the preset of this name."""
         from argosy.cluster.files import read_cluster
 
         return read_cluster(source)
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
-        """The GPU types present, in order of first appearance; nodes without GPUs do not count."""
+        """Return the GPU types present, in order of first appearance; nodes without GPUs do not count."""
         return tuple(dict.fromkeys(n.gpu_type for n in self.nodes if n.gpus))
 
     @cached_property
@@ -115,7 +115,7 @@ class Cluster:
 
     @cached_property
     def kinds(self) -> tuple[tuple[Node, int], ...]:
-        """One of all nodes with the same GPUs, CPUs and memory, and how many of them there are."""
+        """Return one node of each kind (the same GPUs, CPUs and memory), and how many there are of it."""
         found: dict[tuple[str, int, float, float], list[Node]] = {}
         for node in self.nodes:
             found.setdefault((node.gpu_type, node.gpus, node.cpus, node.memory_gib), []).append(node)
@@ -127,7 +127,7 @@ class Cluster:
 
 
 def check(cluster: Cluster) -> None:
-    """Refuse clusters that can not exist."""
+    """Refuse clusters that cannot exist."""
     if not cluster.nodes:
         raise ClusterError("the cluster has no nodes", hint="list at least one under `nodes:`")
     names: set[str] = set()
@@ -159,7 +159,7 @@ def check(cluster: Cluster) -> None:
 
 
 def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]) -> None:
-    """Each names nodes that exist and ends after it begins; no node has two at the same time."""
+    """Refuse reservations that name unknown nodes, end before they begin, or overlap on a node."""
     for i, span in enumerate(spans):
         if not 0 <= span.start_s < span.end_s:
             raise ClusterError(f"{what}: end_s must be after start_s ≥ 0, is {span.end_s:g} after {span.start_s:g}")

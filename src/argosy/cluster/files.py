@@ -1,4 +1,4 @@
-"""Cluster files: YAML as people write it, CSV node lists as traces bring them, and the presets that ship.
+"""Read cluster files: YAML as people write it, CSV node lists as traces bring them, and the presets that ship.
 
 A YAML file lists groups of equal nodes; docs/clusters.md has the format. Node names may be written as ranges
 in Slurm's way, `gpu[001-016,020]`.
@@ -39,7 +39,7 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class WattsSection(FileModel):
-    """Power of a whole node with no GPU in use and with all of them."""
+    """The power of a whole node with no GPU in use and with all of them."""
 
     idle: _Size | None = Field(None, description="watts of a node with no GPU in use")
     busy: _Size | None = Field(None, description="watts of a node with all GPUs in use")
@@ -52,7 +52,7 @@ class WattsSection(FileModel):
 
 
 class NodeGroup(FileModel):
-    """Equal nodes."""
+    """A group of equal nodes."""
 
     count: int | None = Field(None, ge=1, le=MAX_NODES, description="how many such nodes, 1 if not given")
     name: _Name | None = Field(None, description="one name, a beginning of names, or a range such as n[0-15]")
@@ -75,7 +75,7 @@ class NodeGroup(FileModel):
 
 
 class NetworkSection(FileModel):
-    """Bandwidths by the widest boundary a job crosses."""
+    """The bandwidths by the widest boundary a job crosses."""
 
     intra_node_gbps: float = Field(default=_NETWORK.intra_node_gbps, gt=0)
     intra_rack_gbps: float = Field(default=_NETWORK.intra_rack_gbps, gt=0)
@@ -100,7 +100,7 @@ class QueueSection(FileModel):
 
 
 class ReservationSection(FileModel):
-    """Nodes for one queue only, for a time."""
+    """A reservation: nodes for one queue only, for a time."""
 
     nodes: list[_Name] | None = Field(None, description="node names or ranges, such as [n0, n[4-7]]")
     count: int | None = Field(None, ge=1, description="how many nodes; the first that are not reserved then")
@@ -119,7 +119,7 @@ class ReservationSection(FileModel):
 
 
 class DrainSection(FileModel):
-    """Nodes on which nothing new starts, for a time."""
+    """A drain: nodes on which nothing new starts, for a time."""
 
     nodes: list[_Name] = Field(description="node names or ranges, such as [n0, n[4-7]]")
     start: Duration = Field(0.0, description="since the trace began, such as 2h")
@@ -133,7 +133,7 @@ class DrainSection(FileModel):
 
 
 class LimitSection(FileModel):
-    """What one user may do; a limit that is left out is that of everybody, one of null is none."""
+    """The limits of one user. A limit that is left out is that of everybody; null lifts it."""
 
     queued: int | None = Field(None, ge=0, description="jobs that may wait")
     running: int | None = Field(None, ge=0, description="jobs that may run at once")
@@ -144,7 +144,7 @@ class LimitSection(FileModel):
 
 
 class LimitsSection(FileModel):
-    """Limits of everybody and of single users."""
+    """The limits of everybody and of single users."""
 
     default: LimitSection = Field(LimitSection.model_validate({}), description="for those who are not named")
     users: dict[_Name, LimitSection] = Field(default_factory=dict, description="by user")
@@ -164,7 +164,7 @@ class ClusterFile(FileModel):
 
 
 def read_cluster(source: str | Path) -> Cluster:
-    """The cluster in a YAML file (any suffix) or CSV node list (.csv), or the preset of that name."""
+    """Return the cluster in a YAML file (any suffix) or CSV node list (.csv), or the preset of that name."""
     path = Path(source)
     if str(source) in _preset_names():
         return build_cluster(load_yaml(PRESETS / f"{source}.yaml", ClusterFile, ClusterError), str(source))
@@ -182,7 +182,7 @@ def read_cluster(source: str | Path) -> Cluster:
 
 @cache
 def presets() -> dict[str, str]:
-    """Name and one-line description of every preset."""
+    """Return name and one-line description of every preset."""
     files = {name: load_yaml(PRESETS / f"{name}.yaml", ClusterFile, ClusterError) for name in _preset_names()}
     return {name: file.description or "" for name, file in files.items()}
 
@@ -193,7 +193,7 @@ def _preset_names() -> tuple[str, ...]:
 
 
 def build_cluster(file: ClusterFile, name: str) -> Cluster:
-    """The cluster that a file describes; `name` is for one that has none."""
+    """Return the cluster that a file describes; `name` is for one that has none."""
     if not file.nodes:
         hint = f"write at least: {_EXAMPLE}"
         raise ClusterError("the cluster has no nodes", where=file.where("nodes"), hint=hint)
@@ -235,7 +235,7 @@ def _nodes(file: ClusterFile) -> dict[str, Node]:
 
 
 def _group_node(group: NodeGroup) -> Node:
-    """One node of the group, still without its own name and rack number."""
+    """Return one node of the group, still without its own name and rack number."""
     share = max(group.gpus, 1)
     return Node(
         name="",
@@ -253,7 +253,7 @@ def _group_node(group: NodeGroup) -> Node:
 
 
 def _group_names(group: NodeGroup, before: int) -> list[str]:
-    """n0, n1, … through the whole file where a group has no name of its own."""
+    """Name nodes n0, n1, … through the whole file where a group has no name of its own."""
     count = group.count or 1
     if group.name is None:
         return [f"n{before + i}" for i in range(count)]
@@ -312,7 +312,7 @@ def _reserved(section: ReservationSection, nodes: dict[str, Node], taken: set[st
 
 
 def _named(texts: list[str], nodes: dict[str, Node]) -> tuple[str, ...]:
-    """Nodes given by name or range."""
+    """Return nodes given by name or range."""
     names = [name for text in texts for name in (expand(text) if "[" in text else [text])]
     for name in names:
         if name not in nodes:
@@ -355,7 +355,7 @@ _RANGE = re.compile(r"([^\[\]]*)\[([0-9,-]+)\]([^\[\]]*)")
 
 
 def expand(text: str) -> list[str]:
-    """The names in `gpu[001-003,7]-ib`: gpu001-ib, gpu002-ib, gpu003-ib, gpu7-ib."""
+    """Return the names in `gpu[001-003,7]-ib`: gpu001-ib, gpu002-ib, gpu003-ib, gpu7-ib."""
     match = _RANGE.fullmatch(text)
     if not match:
         raise ClusterError(f"not a range of names: {text!r}", hint="write n[0-15] or n[001-016,020]")
@@ -372,7 +372,7 @@ def expand(text: str) -> list[str]:
 
 
 def collapse(names: Iterable[str]) -> list[str]:
-    """The shortest ranges that `expand` to the same names in the same order; a lone name stays as it is."""
+    """Return the shortest ranges that `expand` to the same names in the same order; a lone name stays as it is."""
     ranges: list[tuple[str, list[list[str]]]] = []  # beginning of the name, runs of numbers
     for name in names:
         head, number = re.fullmatch(r"(.*?)(\d*)", name, re.ASCII | re.DOTALL).groups()  # type: ignore[union-attr]
@@ -430,7 +430,7 @@ def _read_csv(path: Path) -> Cluster:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """(file:line, values) of every row that is not blank; the first has the names of the columns."""
+    """Return (file:line, values) of every row that is not blank; the first has the names of the columns."""
     reader = csv.reader(io.StringIO(read_text(path, ClusterError), newline=""), strict=True)
     columns = 0
     try:
@@ -470,7 +470,7 @@ def _number(text: str, column: str, where: str) -> float:
 
 
 def _by_virtual_cluster(rows: Iterator[tuple[str, list[str]]], gpus: int, path: Path) -> Cluster:
-    """Helios' list: each virtual cluster is a queue that may always use as many GPUs as its nodes have."""
+    """Read Helios' list: each virtual cluster is a queue that may always use as many GPUs as its nodes have."""
     nodes: list[Node] = []
     queues: dict[str, Queue] = {}
     for where, (vc, count) in rows:
@@ -497,11 +497,11 @@ def _with_nodes(nodes: Iterable[Node], queues: tuple[Queue, ...], path: Path) ->
 
 
 def write_cluster(cluster: Cluster, path: str | Path) -> None:
-    """The cluster as YAML that `read_cluster` reads back equal; consecutive equal nodes share a line."""
+    """Write the cluster as YAML that `read_cluster` reads back equal; consecutive equal nodes share a line."""
     document: dict[str, Any] = {"name": cluster.name, "nodes": []}
     for node in cluster.nodes:
         if "[" in node.name or "]" in node.name or not node.name:
-            raise ClusterError(f"the node name {node.name!r} can not be written", hint="[ ] stand for ranges")
+            raise ClusterError(f"the node name {node.name!r} cannot be written", hint="[ ] stand for ranges")
     for _, alike in groupby(cluster.nodes, key=lambda node: replace(node, name="")):
         group = list(alike)
         document["nodes"] += [
@@ -538,7 +538,7 @@ def _group_values(node: Node) -> dict[str, Any]:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not known, whole numbers without a point, tuples as lists."""
+    """Drop what is not known, write whole numbers without a point, and tuples as lists."""
     plain: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, tuple) and value:

@@ -1,4 +1,4 @@
-"""Limits of users: what one person may queue, run and hold at once on a shared cluster."""
+"""Define limits of users: what one person may queue, run and hold at once on a shared cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERYBODY = "*"  # limits of those for whom nothing else is said
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one user may do; None: no limit."""
+    """The limits of one user; None means no limit."""
 
     queued: int | None = None  # jobs that wait
     running: int | None = None  # jobs that run
@@ -22,7 +22,7 @@ class Limits:
 
     @property
     def bound_runs(self) -> bool:
-        """Do they reach beyond submission, to what may run at once?"""
+        """Return whether the limits reach beyond submission, to what may run at once."""
         return self.running is not None or self.gpus is not None
 
 
@@ -31,14 +31,14 @@ NAMES = tuple(field.name for field in fields(Limits))
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """What is said of one user, or of `EVERYBODY`: pairs of a limit's name and its value, None for "no limit"."""
+    """The limits given for one user, or for `EVERYBODY`: pairs of a limit's name and its value, None for "no limit"."""
 
     owner: str
     given: tuple[tuple[str, Any], ...]
 
 
 def merged(given: Iterable[Mapping[str, Any]]) -> Limits:
-    """Limits from what is given in several places; later ones overrule earlier ones, limit by limit."""
+    """Merge limits that are given in several places; later ones overrule earlier ones, limit by limit."""
     values: dict[str, Any] = {}
     for one in given:
         values |= one

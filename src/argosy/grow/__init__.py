@@ -1,4 +1,4 @@
-"""Networks that grow while they train: deeper or wider when GPUs are spare, back to small when they go.
+"""Grow networks while they train: deeper or wider when GPUs are spare, back to small when they go.
 
     sites, deepen, widen, shrink      surgery on any torch.nn.Module
     Trainer and its schedulers        training that grows and shrinks as GPUs come and go

@@ -1,4 +1,5 @@
-"""A network as a graph of layers with features, for agents: no closed vocabulary, so no layer is unknown.
+"""Describe a network as a graph of layers with features, for agents. There is no closed vocabulary, so no layer is
+unknown.
 
 Nodes are the layers and operations that shape information (weights, pools, additions, concatenations,
 activations that stand alone); what merely follows a layer (its norm, its activation) is a feature of that layer.
@@ -35,16 +36,16 @@ class LayerGraph:
     parts: tuple[tuple[str, ...], ...] = ()  # of each layer: the modules that merely follow it, its norm for instance
 
     def index(self, site: str) -> int:
-        """The row of the layer with this name."""
+        """Return the row of the layer with this name."""
         return self.names.index(site)
 
     def feature(self, name: str) -> NDArray[np.float64]:
-        """One feature of all layers."""
+        """Return one feature of all layers."""
         return self.features[:, FEATURES.index(name)]
 
 
 def describe(model: nn.Module, example: object) -> LayerGraph:
-    """The layer graph of a network; if it can not be traced, of its marked blocks, one after the other."""
+    """Return the layer graph of a network; if it cannot be traced, of its marked blocks, one after the other."""
     reader = _Reader()
     for region in regions(model, example):
         reader.read(region)
@@ -52,7 +53,7 @@ def describe(model: nn.Module, example: object) -> LayerGraph:
 
 
 class _Reader:
-    """Folds norms and activations into the layer in front of them and numbers what remains."""
+    """Fold norms and activations into the layer in front of them, and number what remains."""
 
     traced: Traced
     prefix: str
@@ -71,7 +72,7 @@ class _Reader:
             self._read(node)
 
     def graph(self) -> LayerGraph:
-        """All layers that were read."""
+        """Return all layers that were read."""
         self._share()
         table = np.array([[row.get(name, 0.0) for name in FEATURES] for row in self.rows]).reshape(-1, len(FEATURES))
         return LayerGraph(tuple(self.names), table, tuple(self.edges), tuple(map(tuple, self.parts)))
@@ -96,18 +97,18 @@ class _Reader:
         self.rows.append(self._features(node, module, kind))
 
     def _name(self, node: fx.Node) -> str:
-        """The path of the layer in the original network."""
+        """Return the path of the layer in the original network."""
         return self.prefix + host_path(self.traced.model, str(node.target))
 
     def _shape(self, node: fx.Node) -> tuple[int, ...] | None:
-        """The shape of the output; a layer with several (attention, recurrent) is taken to keep its input's."""
+        """Return the shape of the output; a layer with several (attention, recurrent) is taken to keep its input's."""
         found, module = self.traced.shape(node), self.traced.module(node)
         if found is None and module is not None and any(True for _ in module.parameters()) and node.all_input_nodes:
             return self._shape(node.all_input_nodes[0])
         return found
 
     def _shapes(self, node: fx.Node, module: nn.Module | None, kind: str) -> bool:
-        """Does this operation change what flows, rather than only its arrangement?"""
+        """Return whether this operation changes what flows, rather than only its arrangement."""
         return "pool" in kind or kind == "mean" or (module is not None and any(True for _ in module.parameters()))
 
     def _fold(self, row: int, kind: str, activation: bool) -> None:
@@ -148,7 +149,7 @@ class _Reader:
         return "join" if inputs > 1 else "other"
 
     def _share(self) -> None:
-        """Positions in the graph and shares of the whole, once everything is known."""
+        """Fill in positions in the graph and shares of the whole, once everything is known."""
         depth = [0] * len(self.rows)
         height = [0] * len(self.rows)
         for a, b in self.edges:

@@ -1,4 +1,4 @@
-"""A network named on the command line: FILE.py:NAME and the shape of its input."""
+"""Load a network named on the command line: FILE.py:NAME and the shape of its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from argosy.grow.models import MODELS, build
 
 
 def load_model(text: str) -> nn.Module:
-    """The network that FILE.py:NAME makes (NAME: a class, a function, or a network), or one of Argosy's by name."""
+    """Return the network that FILE.py:NAME makes (NAME: a class, a function, or a network), or one of Argosy's by name.
+    """
     path, colon, name = text.rpartition(":")
     if not colon:
         if text in MODELS:
@@ -32,7 +33,7 @@ def load_model(text: str) -> nn.Module:
         network = maker if isinstance(maker, nn.Module) else maker()
     except Exception as problem:
         hint = "it is called without arguments; wrap it in a function that gives them"
-        raise InputError(f"{name} can not be built: {problem}", where=path, hint=hint) from problem
+        raise InputError(f"{name} cannot be built: {problem}", where=path, hint=hint) from problem
     if not isinstance(network, nn.Module):
         raise InputError(f"{name} makes {type(network).__name__}, not a torch.nn.Module", where=path)
     return network
@@ -46,12 +47,12 @@ def _module(path: str) -> object:
     try:
         spec.loader.exec_module(found)
     except Exception as problem:
-        raise InputError(f"can not be imported: {type(problem).__name__}: {problem}", where=path) from problem
+        raise InputError(f"cannot be imported: {type(problem).__name__}: {problem}", where=path) from problem
     return found
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """The numbers of 3x32x32."""
+    """Return the numbers of 3x32x32."""
     try:
         shape = tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Small networks for experiments: the two of the published growth study, and friends that branch.
+"""Define small networks for experiments: the two of the published growth study, and some that branch.
 
 The study's own code put a ReLU on the logits, which silences some classes for good; `logit_relu=True` brings it
 back for comparison.
@@ -15,7 +15,7 @@ from argosy.errors import UnknownName
 
 
 class ConvNet(nn.Sequential):
-    """Convolutions with batch-norm and ReLU, a global average pool, and a linear classifier."""
+    """Build convolutions with batch-norm and ReLU, a global average pool, and a linear classifier."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class ConvNet(nn.Sequential):
 def cnn1(
     width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False
 ) -> ConvNet:
-    """CNN#1 of the growth study: two convolutions of 32 channels with a pool between (10,602 parameters)."""
+    """Build CNN#1 of the growth study: two convolutions of 32 channels with a pool between (10,602 parameters)."""
     return ConvNet((width, width), pool_after=(0,), classes=classes, channels=channels, logit_relu=logit_relu)
 
 
 def cnn2(
     width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False
 ) -> ConvNet:
-    """CNN#2 of the growth study: convolutions of 64 and 32 channels, no pool between (20,778 parameters)."""
+    """Build CNN#2 of the growth study: convolutions of 64 and 32 channels, no pool between (20,778 parameters)."""
     return ConvNet((2 * width, width), classes=classes, channels=channels, logit_relu=logit_relu)
 
 
 class ResidualNet(nn.Module):
-    """A stem, two residual blocks and a linear classifier."""
+    """Build a stem, two residual blocks and a linear classifier."""
 
     def __init__(self, width: int = 16, classes: int = 10, channels: int = 3) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _Residual(nn.Module):
 
 
 def residual(width: int = 16, classes: int = 10, channels: int = 3) -> ResidualNet:
-    """A small residual network."""
+    """Return a small residual network."""
     return ResidualNet(width, classes, channels)
 
 
@@ -93,7 +93,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {"cnn1": cnn1, "cnn2": cnn2, "resi
 
 
 def build(name: str, **options: object) -> nn.Module:
-    """The network of this name."""
+    """Return the network of this name."""
     if name not in MODELS:
         raise UnknownName("network", name, MODELS)
     return MODELS[name](**options)

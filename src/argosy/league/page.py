@@ -1,4 +1,4 @@
-"""A league as one HTML page that works offline, and as Markdown with its pictures beside it."""
+"""Show a league as one HTML page that works offline, and as Markdown with its pictures beside it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PICTURES = ("heat", "wins")  # what Markdown puts beside itself: NAME-heat.png, 
 
 
 def write_page(league: League, path: str | Path) -> None:
-    """The HTML page, written atomically."""
+    """Write the HTML page atomically."""
     with writing(path) as temporary:
         temporary.write_text(page(league), encoding="utf-8")
 
 
 def write_markdown(league: League, path: str | Path) -> None:
-    """The Markdown text and its pictures, each written atomically."""
+    """Write the Markdown text and its pictures, each atomically."""
     charts = (plots.heat_map(league, choices=False), plots.wins_and_losses(league))
     for chart, picture in zip(charts, pictures(path)):
         save_png(chart, picture, width=max(420, 92 * (len(league.scenarios) + 1)))
@@ -45,13 +45,13 @@ def write_markdown(league: League, path: str | Path) -> None:
 
 
 def pictures(path: str | Path) -> list[Path]:
-    """Where Markdown at `path` has its pictures."""
+    """Return where Markdown at `path` has its pictures."""
     target = Path(path)
     return [target.with_name(f"{target.stem}-{name}.png") for name in PICTURES]
 
 
 def page(league: League) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     charts = Charts()
     body = [
         "<h1>The league of policies</h1>",
@@ -153,7 +153,7 @@ def _standings(league: League) -> str:
 
 
 def standing_texts(standing: Standing) -> tuple[str, str, str]:
-    """First in, wins in, loses in."""
+    """Return first in, wins in, loses in."""
     return ", ".join(standing.firsts) or "–", _with_ratios(standing.wins), _with_ratios(standing.losses)
 
 
@@ -209,7 +209,7 @@ def _ratio_text(ratio: Interval) -> str:
 
 
 def scenario_facts(scenario: Scenario) -> list[str]:
-    """What a reader needs to know to judge a scenario."""
+    """Return what a reader needs to know to judge a scenario."""
     file, cluster = scenario.file, scenario.cluster
     jobs, real = file.jobs, scenario.real
     kinds: dict[str, int] = {}
@@ -244,7 +244,7 @@ def _made(league: League) -> str:
 
 
 def markdown(league: League, path: str | Path) -> str:
-    """The text; its pictures are expected beside `path`."""
+    """Return the text; its pictures are expected beside `path`."""
     heat, wins = (picture.name for picture in pictures(path))
     runs = f"{len(league.season.policies)} policies × {len(league.season.scenarios)} scenarios × "
     parts = [
@@ -318,7 +318,7 @@ def _markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]], sides: s
 
 
 def _plain(text: str) -> str:
-    """Nothing in it ends a cell or a line."""
+    """Escape a text so that nothing in it ends a cell or a line."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a league: who does well where.
+"""Draw pictures of a league: who does well where.
 
 Blue is better and orange is worse, on a logarithmic scale around 1, in colours that people with any colour
 vision can tell apart.
@@ -30,7 +30,7 @@ _SCHEMA = {"policy": pl.String, "scenario": pl.String, "figure": pl.String, "ref
 
 
 def label(league: League, policy: str) -> str:
-    """A policy's name, with a star if it sees true durations."""
+    """Return a policy's name, with a star if it sees true durations."""
     return f"{policy} ★" if policy in league.future else policy
 
 
@@ -43,7 +43,7 @@ def reference_name(league: League, reference: Reference) -> str:
 
 
 def heat_map(league: League, *, choices: bool = True) -> Chart:
-    """Policies against scenarios; `choices` adds menus for the figure and for what it is relative to."""
+    """Return policies against scenarios; `choices` adds menus for the figure and for what it is relative to."""
     figures = COMPARED if choices else (MAIN,)
     references = REFERENCES if choices else ("baseline",)
     data = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Every policy in every scenario with every seed, in parallel; a run that fails does not stop the others."""
+"""Run every policy in every scenario with every seed, in parallel; a run that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from argosy.workload.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One run to be made."""
+    """One run that is to be made."""
 
     scenario: str
     policy: str
@@ -31,7 +31,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What became of it: metrics, or an error. Whole results would be too much to send between processes."""
+    """The outcome of a run: metrics, or an error. Whole results would be too much to send between processes."""
 
     match: Match
     metrics: dict[str, float] | None = None
@@ -44,7 +44,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Season:
-    """What is to be run. Policies are specs; a scenario may add parameters that they leave open."""
+    """A season: what is to be run. run. Policies are specs; a scenario may add parameters that they leave open."""
 
     scenarios: tuple[Scenario, ...]
     policies: tuple[str, ...]
@@ -57,7 +57,7 @@ class Season:
                 create(scenario.spec(policy))
 
     def matches(self) -> list[Match]:
-        """Those with the same jobs follow each other."""
+        """Return all matches; those with the same jobs follow each other."""
         return [
             Match(scenario.name, policy, seed)
             for scenario in self.scenarios
@@ -69,7 +69,7 @@ class Season:
         return next(scenario for scenario in self.scenarios if scenario.name == name)
 
     def play(self, match: Match) -> Score:
-        """One run, in this process."""
+        """Run one match in this process."""
         try:
             scenario = self.scenario(match.scenario)
             trace, window = _jobs(self, match.scenario, match.seed)
@@ -82,7 +82,7 @@ class Season:
             return Score(match, error=error, details=details)
 
     def play_all(self, workers: int | None = None, done: Callable[[Score], None] | None = None) -> list[Score]:
-        """All runs, in the order of `matches`; `done` hears of each as it ends."""
+        """Run all matches and return their scores in the order of `matches`; `done` hears of each as it ends."""
         return run_tasks(
             self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done
         )

@@ -1,4 +1,4 @@
-"""The table of the league: figures of every policy in every scenario, and who does well where.
+"""Compute the table of the league: figures of every policy in every scenario, and who does well where.
 
 Figures of two policies are only compared with equal seeds, which mean equal jobs: a ratio is the geometric mean
 over seeds of their ratios, with its interval (Student-t over the logarithms).
@@ -63,7 +63,7 @@ class League:
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], dict[int, Score]]:
-        """(scenario, policy) → seed → score."""
+        """Return (scenario, policy) → seed → score."""
         found: dict[tuple[str, str], dict[int, Score]] = {
             (scenario, policy): {} for scenario in self.scenarios for policy in self.season.policies
         }
@@ -72,7 +72,7 @@ class League:
         return found
 
     def failed(self, scenario: str, policy: str) -> bool:
-        """Whether any of its runs failed: figures of the rest would be of other jobs than everybody else's."""
+        """Return whether any of its runs failed: figures of the rest would be of other jobs than everybody else's."""
         return any(score.error is not None for score in self.cells[scenario, policy].values())
 
     @cached_property
@@ -81,22 +81,22 @@ class League:
 
     @cached_property
     def future(self) -> frozenset[str]:
-        """The policies that were told true durations, or estimates made from them, in any scenario."""
+        """Return the policies that were told true durations, or estimates made from them, in any scenario."""
         return frozenset(score.match.policy for score in self.scores if score.sees_future)
 
     def values(self, scenario: str, policy: str, figure: str) -> dict[int, float]:
-        """By seed; nothing for a failed cell."""
+        """Return a metric's values by seed; nothing for a failed cell."""
         if self.failed(scenario, policy):
             return {}
         cell = self.cells[scenario, policy]
         return {seed: score.metrics[figure] for seed, score in cell.items() if score.metrics is not None}
 
     def figure(self, scenario: str, policy: str, figure: str) -> Interval:
-        """Mean over seeds with its interval."""
+        """Return mean over seeds with its interval."""
         return interval(list(self.values(scenario, policy, figure).values()))
 
     def best(self, scenario: str, figure: str = MAIN) -> str | None:
-        """Who has the best mean among those that see no true durations (among all, if nobody is left)."""
+        """Return who has the best mean among those that see no true durations (among all, if nobody is left)."""
         means = {p: self.figure(scenario, p, figure).mean for p in self.season.policies}
         known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
         fair = {policy: mean for policy, mean in known.items() if policy not in self.future} or known
@@ -106,7 +106,7 @@ class League:
         return choose(fair, key=lambda policy: fair[policy])
 
     def ratio(self, scenario: str, policy: str, figure: str = MAIN, to: Reference = "baseline") -> Interval:
-        """A figure relative to the baseline's, the best's, or the median over policies."""
+        """Return a figure relative to the baseline's, the best's, or the median over policies."""
         mine = self.values(scenario, policy, figure)
         theirs = self._reference(scenario, figure, to)
         common = [seed for seed in mine if seed in theirs]
@@ -121,19 +121,19 @@ class League:
         return {} if other is None else self.values(scenario, other, figure)
 
     def overall(self, policy: str, figure: str = MAIN, to: Reference = "baseline") -> float:
-        """Geometric mean of the ratios over all scenarios; NaN where one of them is missing."""
+        """Return the geometric mean of the ratios over all scenarios; NaN where one of them is missing."""
         means = [self.ratio(scenario, policy, figure, to).mean for scenario in self.scenarios]
         return math.exp(float(np.mean(np.log(means)))) if all(mean > 0 for mean in means) else math.nan
 
     @cached_property
     def ranking(self) -> tuple[str, ...]:
-        """Policies by mean JCT over all scenarios, best first; those that failed somewhere at the end."""
+        """Return policies by mean JCT over all scenarios, best first; those that failed somewhere at the end."""
         order = {policy: self.overall(policy, MAIN, "middle") for policy in self.season.policies}
         return tuple(sorted(order, key=lambda p: (math.isnan(order[p]), order[p] if order[p] > 0 else 0.0, p)))
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
-        """In the order of the ranking."""
+        """Return how every policy does, in the order of the ranking."""
         return tuple(self._standing(policy) for policy in self.ranking)
 
     def _standing(self, policy: str) -> Standing:
@@ -153,7 +153,7 @@ class League:
         return best is not None and mean <= self.figure(scenario, best, MAIN).mean
 
     def columns(self, scenario: str) -> list[Column]:
-        """The figures of one scenario's table, each in the unit that suits it."""
+        """Return the figures of one scenario's table, each in the unit that suits it."""
         lost = [name for name in LOST if any(mean > 0 for mean in self._means(scenario, name))]
         return [
             Column(name, NAMES.get(name, name), *fitting_unit(name, self._means(scenario, name)))
@@ -165,13 +165,13 @@ class League:
 
 
 def surely(ratio: Interval) -> int:
-    """−1 where a ratio is below 1 for sure and by enough to matter, 1 where it is above, else 0."""
+    """Return −1 where a ratio is below 1 for sure and by enough to matter, 1 where it is above, else 0."""
     low, high = (ratio.low, ratio.high) if ratio.n > 1 else (ratio.mean, ratio.mean)
     return int(low > 1 and ratio.mean > 1 + CLOSE) - int(high < 1 and ratio.mean < 1 - CLOSE)
 
 
 def show_ratio(value: float) -> str:
-    """Three figures at most: 0.042, 0.42, 4.2, 42."""
+    """Return three figures at most: 0.042, 0.42, 4.2, 42."""
     if math.isnan(value):
         return "–"
     digits = 0 if value >= 9.95 else 1 if value >= 2.95 else 2 if value >= 0.0995 else 3
@@ -179,7 +179,7 @@ def show_ratio(value: float) -> str:
 
 
 def document(league: League) -> dict[str, Any]:
-    """Everything needed to check or redraw the table, ready for JSON."""
+    """Return everything needed to check or redraw the table, ready for JSON."""
     found = {
         "command": league.command,
         "versions": versions(),

@@ -1,4 +1,4 @@
-"""What all performance models share: locality levels, their protocol, how a network scales sync times."""
+"""Define what all performance models share: locality levels, their protocol, how a network scales sync times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Level(IntEnum):
 
 @runtime_checkable
 class PerfModel(Protocol):
-    """What a placement is worth to a training job.
+    """A performance model says what a placement is worth to a training job.
 
     `throughput` is the total over the job, in `unit` per second: "samples"; "steps" where the source counts
     mini-batches; "relative" where only ratios are known (1.0 = one reference GPU). `batch_size` is the batch
@@ -46,7 +46,7 @@ class PerfModel(Protocol):
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """The types it was measured on; the others are estimated from type speed ratios."""
+        """Return the types it was measured on; the others are estimated from type speed ratios."""
         ...
 
     def throughput(
@@ -54,7 +54,7 @@ class PerfModel(Protocol):
     ) -> Floats: ...
 
     def max_local_batch(self, gpu_type: str) -> float:
-        """The largest batch that fits one GPU; infinite where unknown."""
+        """Return the largest batch that fits one GPU; infinite where unknown."""
         ...
 
 

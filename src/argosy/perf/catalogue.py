@@ -1,4 +1,4 @@
-"""Published networks by name: fitted parameters that ship with the package, and models that users register.
+"""Find published networks by name: fitted parameters that ship with the package, and models that users register.
 
 Names are compared without case, punctuation or a "(batch size …)" suffix, so 'ResNet-50', 'resnet50' and
 Gavel's 'ResNet-50 (batch size 64)' are one network. All-reduce and parameter-server models are separate
@@ -139,33 +139,34 @@ def _catalogue() -> _Catalogue:
 
 
 def lookup(model: str) -> PerfModel | None:
-    """The all-reduce model of a network, or None."""
+    """Return the all-reduce model of a network, or None."""
     return _catalogue().models.get(key_of(model))
 
 
 def lookup_ps(model: str) -> ServerModel | None:
-    """The parameter-server model of a network, or None."""
+    """Return the parameter-server model of a network, or None."""
     return _catalogue().servers.get(key_of(model))
 
 
 def server_errors() -> dict[str, float]:
-    """Mean relative error of the fitted parameter-server models, by name."""
+    """Return mean relative error of the fitted parameter-server models, by name."""
     return {d.name: max(d.error.values()) for d in models() if d.kind == "ps" and d.error}
 
 
 def server_aliases(model: str) -> tuple[str, ...]:
-    """Other names of a catalogued parameter-server model."""
+    """Return other names of a catalogued parameter-server model."""
     known = lookup_ps(model)
     return next((d.aliases for d in models() if d.kind == "ps" and known is not None and d.name == known.name), ())
 
 
 def generic_ps() -> ParameterServerModel:
-    """For parameter-server jobs of unknown networks: the average shape of the known ones, 1.0 at (1, 1)."""
+    """Return a model for parameter-server jobs of unknown networks: the average shape of the known ones, 1.0 at (1, 1).
+    """
     return _catalogue().generic
 
 
 def models() -> list[Description]:
-    """Everything there is, shipped first."""
+    """Return everything there is, shipped first."""
     return list(_catalogue().descriptions)
 
 
@@ -194,7 +195,7 @@ def register(
 
 @contextmanager
 def borrowed() -> Iterator[None]:
-    """What is registered inside is forgotten afterwards."""
+    """Forget afterwards what is registered inside the block."""
     known = _catalogue()
     models, servers, descriptions = dict(known.models), dict(known.servers), list(known.descriptions)
     try:

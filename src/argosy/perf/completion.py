@@ -1,4 +1,5 @@
-"""Throughputs nobody has measured: matrix completion, and the measured job that a new one is most like.
+"""Estimate throughputs that nobody has measured: by matrix completion, or by the measured job that a new one is most
+like.
 
 A row is a job class, a column a setting it can run in (beside which other class, on which GPU type); an entry is its
 speed there relative to running alone, 0..1. Rows of reference classes are known. Of a new class some entries are
@@ -25,7 +26,9 @@ ENOUGH = 1e-6  # change of the factors, relative to their size, after which the 
 
 
 def complete(matrix: Floats, known: Bools, rank: int = 10, damping: float = 1e-2, seed: int = 0) -> Floats:
-    """The matrix with its unknown entries filled in, by alternating least squares; known entries stay as they are."""
+    """Return the matrix with its unknown entries filled in, by alternating least squares; known entries stay as they
+    are.
+    """
     if matrix.shape != known.shape or matrix.ndim != 2:
         raise InputError(f"a matrix of shape {matrix.shape} and a mask of shape {known.shape} do not go together")
     if rank < 1 or not damping > 0:
@@ -45,21 +48,21 @@ def complete(matrix: Floats, known: Bools, rank: int = 10, damping: float = 1e-2
 
 
 def _factor(values: Floats, known: Bools, other: Floats, damping: float) -> Floats:
-    """The best factor of the rows, given that of the columns: a small ridge regression for each row."""
+    """Return the best factor of the rows, given that of the columns: a small ridge regression for each row."""
     outer = other[:, :, None] * other[:, None, :]
     square = np.tensordot(known.astype(float), outer, axes=1) + damping * np.eye(other.shape[1])
     return np.asarray(np.linalg.solve(square, (values @ other)[:, :, None])[:, :, 0])
 
 
 def nearest(reference: Floats, row: Floats) -> int:
-    """The reference row with the smallest cosine distance; the first of equals."""
+    """Return the reference row with the smallest cosine distance; the first of equals."""
     lengths = np.linalg.norm(reference, axis=1) * np.linalg.norm(row)
     similarity = np.divide(reference @ row, lengths, out=np.full(len(reference), -1.0), where=lengths > 0)
     return int(np.argmax(similarity))
 
 
 def match(reference: Floats, row: Floats, measured: Bools, rank: int = 10, damping: float = 1e-2, seed: int = 0) -> int:
-    """Which reference class a new one is most like, of whose row only some entries are measured."""
+    """Return which reference class a new one is most like, of whose row only some entries are measured."""
     if not len(reference):
         raise InputError("there is no reference class to compare with")
     matrix = np.vstack([reference, np.where(measured, row, 0.0)])
@@ -69,7 +72,8 @@ def match(reference: Floats, row: Floats, measured: Bools, rank: int = 10, dampi
 
 
 def estimate_pairs(pair: Floats, reference: list[int], measured: float, seed: int = 0) -> Floats:
-    """What a scheduler knows of `pair` ([row beside column], relative to alone) that has measured only part of it.
+    """Return what a scheduler knows of `pair` ([row beside column], relative to alone) that has measured only part of
+    it.
 
     Rows of `reference` classes among themselves are known. Of every other class a fraction `measured` of its pairs
     with reference classes is tried, and the reference class it resembles stands for it.

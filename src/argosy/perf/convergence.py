@@ -1,4 +1,4 @@
-"""Loss curves of jobs in training: what a scheduler that reads losses would see.
+"""Make loss curves of jobs in training: what a scheduler that reads losses would see.
 
     loss(k) = 1 / (b0·k + b1) + b2        after k epochs; Optimus' form, b ≥ 0
 
@@ -66,7 +66,7 @@ MOST_EPOCHS = max(curve.epochs for curve in (USUAL, *CURVES.values()))
 
 
 def curve_of(model: str | None) -> Curve:
-    """The curve of a network; unknown ones share the usual one."""
+    """Return the curve of a network; unknown ones share the usual one."""
     return USUAL if model is None else BY_KEY.get(key_of(model), USUAL)
 
 
@@ -85,7 +85,7 @@ class Curves:
         self._threshold = {curve: float(before - last) for curve, (before, last) in ends.items()}
 
     def reported(self, job: int, progress: float) -> Losses:
-        """What job number `job` has reported when this share of its work is done; the same whenever one asks."""
+        """Return what job number `job` has reported when this share of its work is done; the same whenever one asks."""
         curve = self._curves[job]
         n = int(progress * curve.epochs + 1e-9)
         losses = self._clean[curve][:n] * (1.0 + self._spread[job] * self._noise[job % BANK, :n])

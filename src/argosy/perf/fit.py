@@ -1,4 +1,4 @@
-"""Fitting performance models to measurements.
+"""Fit performance models to measurements.
 
 Iteration model: L-BFGS-B, as in Pollux, on
 
@@ -61,14 +61,14 @@ class FitResult:
 
 
 def placement_shape(placement: str) -> tuple[int, int]:
-    """'124' → (nodes 3, GPUs 7): only the numbers matter, not which node has how many."""
+    """Read a placement: '124' means 3 nodes with 7 GPUs; only the numbers matter, not which node has how many."""
     if not placement.isdigit():
         raise InputError(f"a placement is one digit per node (its GPUs), not {placement!r}")
     return len(placement), sum(int(digit) for digit in placement)
 
 
 def rows_of_placements(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows for `fit_iteration` from the format (placement, local_bsz, step_time, sync_time)."""
+    """Return rows for `fit_iteration` from the format (placement, local_bsz, step_time, sync_time)."""
     shapes = [placement_shape(p) for p in frame["placement"]]
     return pl.DataFrame(
         {
@@ -97,24 +97,26 @@ class Measured:
         if missing or rows.is_empty():
             what = f"column {missing[0]!r} is missing" if missing else "there are no rows"
             raise InputError(
-                f"can not fit: {what}", hint=f"give one row per measurement with {', '.join(COLUMNS)}"
+                f"cannot fit: {what}", hint=f"give one row per measurement with {', '.join(COLUMNS)}"
             )
         nodes, gpus, batch, step, sync = (
             rows[c].cast(pl.Float64).fill_null(float("nan")).to_numpy() for c in COLUMNS
         )
         if not (np.isfinite(step).all() and (step > 0).all() and (gpus >= 1).all() and (batch > 0).all()):
-            raise InputError("can not fit: step_s and local_batch must be > 0 and gpus ≥ 1 in every row")
+            raise InputError("cannot fit: step_s and local_batch must be > 0 and gpus ≥ 1 in every row")
         sync = np.where(np.isnan(sync) & (gpus == 1), 0.0, sync)  # one GPU waits for nobody
         return cls(nodes, gpus, batch, step, np.maximum(step - sync, FLOOR_S))
 
     def predict(self, params: IterationParams) -> Floats:
-        """Step times of the shipped model, where the sync lines may cap each other."""
+        """Return the step times of the shipped model, where the sync lines may cap each other."""
         local = step_time_s(params, self.gpus, Level.NODE, self.batch, 0, AS_MEASURED)
         across = step_time_s(params, self.gpus, Level.RACK, self.batch, 0, AS_MEASURED)
         return np.where(self.nodes > 1, across, local)
 
     def log_residuals(self, x: Floats) -> tuple[Floats, Floats]:
-        """Of T_grad (known rows) and T_iter; each of the two sync lines learns only from its own rows."""
+        """Return the errors of T_grad (known rows) and T_iter; each of the two sync lines learns only from its own
+        rows.
+        """
         alpha, beta, across_a, across_b, local_a, local_b = np.exp(x[:6])
         grad = alpha + beta * self.batch
         more = self.gpus - 2
@@ -174,7 +176,7 @@ def fit_iteration(rows: pl.DataFrame) -> FitResult:
 
 
 def _pins(data: Measured, several: NDArray[np.bool_], local: NDArray[np.bool_]) -> dict[int, float]:
-    """Parameters that the rows can not tell, and their values (logarithms of times)."""
+    """Parameters that the rows cannot tell, and their values (logarithms of times)."""
     nothing = float(np.log(FLOOR_S))
     pins: dict[int, float] = {}
     if len(np.unique(data.batch)) == 1:  # α and β·m look the same: half each
@@ -194,9 +196,9 @@ def _pins(data: Measured, several: NDArray[np.bool_], local: NDArray[np.bool_]) 
 def fit_speed_sync(
     ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch: float, *, ridge: float = 0.0
 ) -> Floats:
-    """The five θ of Optimus' synchronous speed; at least five points.
+    """Return the five θ of Optimus' synchronous speed; at least five points.
 
-    A small `ridge` shares a time between terms that the points can not tell apart, such as θ1 and θ2·w/p where
+    A small `ridge` shares a time between terms that the points cannot tell apart, such as θ1 and θ2·w/p where
     there always were as many servers as workers; without it one of them gets all.
     """
     return _inverse_fit(sync_features(ps, workers, batch), steps_per_s, ridge)
@@ -205,13 +207,13 @@ def fit_speed_sync(
 def fit_speed_async(
     ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, *, ridge: float = 0.0
 ) -> Floats:
-    """The four θ of Optimus' asynchronous speed; at least four points."""
+    """Return the four θ of Optimus' asynchronous speed; at least four points."""
     w = np.asarray(workers, np.float64)
     return _inverse_fit(async_features(ps, w), np.asarray(steps_per_s, np.float64) / w, ridge)
 
 
 def fit_surface(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch: float) -> Floats:
-    """The seven coefficients of the smooth surface; at least seven points."""
+    """Return the seven coefficients of the smooth surface; at least seven points."""
     return _inverse_fit(surface_features(ps, workers, batch), steps_per_s)
 
 
@@ -222,7 +224,7 @@ def _inverse_fit(features: Floats, speed: ArrayLike, ridge: float = 0.0) -> Floa
     known = np.asarray(speed, np.float64)
     if len(known) < features.shape[1] or not (known > 0).all():
         raise InputError(
-            f"can not fit {features.shape[1]} coefficients to {len(known)} speeds",
+            f"cannot fit {features.shape[1]} coefficients to {len(known)} speeds",
             hint="measure more points, all with a speed above 0",
         )
     rows, target = features * known[:, None], np.ones(len(known))
@@ -239,7 +241,7 @@ def _inverse_fit(features: Floats, speed: ArrayLike, ridge: float = 0.0) -> Floa
 
 
 def outliers(ps: Sequence[int], workers: Sequence[int], speeds: Sequence[float]) -> list[bool]:
-    """Points of a (PS, workers) grid that no neighbour bears out: 0, or below half of each of them.
+    """Return points of a (PS, workers) grid that no neighbour bears out: 0, or below half of each of them.
 
     A median of the neighbours would delete true corners, such as one server with one worker.
     """

@@ -1,4 +1,4 @@
-"""Machines are not equally fast, and not always: a hidden speed for every node and tick.
+"""Model machines that are not equally fast, and not always: a hidden speed for every node and tick.
 
     log speed = static + drift(t) − log(slow-down of an episode),   static ~ N(0, static_sd)
     drift     = AR(1) with coefficient rho per tick and stationary deviation drift_sd
@@ -58,7 +58,7 @@ class MachineSpeeds:
         self._block = (-1, np.empty((0, self.nodes)))
 
     def speeds(self, first_tick: int, ticks: int) -> Floats:
-        """[tick, node] for `ticks` ticks from `first_tick` on."""
+        """Return the speeds [tick, node] for `ticks` ticks from `first_tick` on."""
         if first_tick < 0 or ticks < 0:
             raise InputError(f"ticks are counted from 0: first_tick {first_tick}, ticks {ticks}")
         out = np.empty((ticks, self.nodes))

@@ -1,4 +1,4 @@
-"""How much of a GPU a network uses when it has one for itself: utilisation and memory.
+"""Say how much of a GPU a network uses when it has one for itself: utilisation and memory.
 
 The figures are published measurements at about the network's usual batch; `data/footprint.json` names the source of
 each. A network nobody measured has the default: two such networks want more than one GPU's time, but fit its memory.

@@ -1,4 +1,4 @@
-"""Statistical efficiency: what a sample is worth when the batch grows (Pollux, OSDI'21).
+"""Compute statistical efficiency: what a sample is worth when the batch grows (Pollux, OSDI'21).
 
 φ = M0·var/sqr            gradient noise scale, from the gradient's variance and squared norm at batch M0
 E(M) = (φ + M0)/(φ + M)   progress per sample relative to batch M0
@@ -36,7 +36,7 @@ def efficiency(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
 
 
 def gain(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
-    """Steps at batch M0 that one step at this batch is worth; the learning-rate factor of AdaScale."""
+    """Return the steps at batch M0 that one step at this batch is worth; the learning-rate factor of AdaScale."""
     return np.asarray(efficiency(batch, phi, m0) * np.asarray(batch, np.float64) / m0)
 
 
@@ -51,7 +51,7 @@ class BatchChoice:
 def best_batch(
     model: IterationModel, gpu_type: str, workers: int, level: int, phi: float, m0: float, mmax: float
 ) -> BatchChoice:
-    """The batch on a geometric grid M0..Mmax with the highest goodput.
+    """Return the batch on a geometric grid M0..Mmax with the highest goodput.
 
     One GPU with more than M0 accumulates at least once: without a second replica, gradient noise is measured
     between passes. Every GPU gets at least one sample, so with more than M0 GPUs the grid starts at their
@@ -83,7 +83,7 @@ class NoiseScale:
     thirds: tuple[float, float, float]
 
     def phi(self, progress: ArrayLike) -> Floats:
-        """At a share of the training done, a line in logarithms through the middles of the thirds."""
+        """Return φ at a share of the training done, on a line in logarithms through the middles of the thirds."""
         return np.asarray(
             np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds)))
         )
@@ -97,7 +97,7 @@ def _facts() -> dict[str, Any]:
 
 
 def known_noise_scale(model: str) -> NoiseScale | None:
-    """Published measurements summarised; None for networks without."""
+    """Return a summary of published measurements; None for networks without."""
     entry = _facts().get(key_of(model))
     if entry is None:
         return None

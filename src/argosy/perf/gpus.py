@@ -1,4 +1,4 @@
-"""GPU types: one name for each, and how fast one is beside another where nobody measured it.
+"""Know GPU types: one name for each, and how fast one is beside another where nobody measured it.
 
 Speeds are relative to a V100. Those of measured types are medians over the catalogue's networks; the others
 follow memory bandwidth, the best single predictor of training speed among the measured ones.
@@ -22,7 +22,9 @@ def _facts() -> tuple[dict[str, dict[str, float]], dict[str, str]]:
 
 @cache
 def canonical(gpu_type: str) -> str:
-    """'Tesla V100-SXM2-32GB' → 'v100': the longest known name inside; an unknown name is only lower-cased."""
+    """Return the short name of a GPU type: 'Tesla V100-SXM2-32GB' becomes 'v100', the longest known name inside; an
+    unknown name is only lower-cased.
+    """
     name = gpu_type.lower().strip()
     plain = name.replace(" ", "").replace("-", "").replace("_", "")
     types, aliases = _facts()
@@ -34,7 +36,7 @@ def canonical(gpu_type: str) -> str:
 
 
 def speed(gpu_type: str) -> float:
-    """Training speed relative to a V100; 1.0 for a type nobody has described."""
+    """Return the training speed relative to a V100; 1.0 for a type nobody has described."""
     types, _ = _facts()
     known = types.get(canonical(gpu_type))
     if known is None:
@@ -43,7 +45,7 @@ def speed(gpu_type: str) -> float:
 
 
 def nearest(gpu_type: str, measured: Iterable[str]) -> str:
-    """The type itself if it is measured, else the measured one of the most similar speed (ties: first)."""
+    """Return the type itself if it is measured, else the measured one of the most similar speed (ties: first)."""
     name, options = canonical(gpu_type), tuple(measured)
     if name in options:
         return name

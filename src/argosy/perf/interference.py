@@ -1,4 +1,4 @@
-"""What two jobs on the same GPU cost each other.
+"""Model what two jobs on the same GPU cost each other.
 
     speed of a beside b = 1 / (1 + sensitivity_a · pressure_b)
 
@@ -34,7 +34,7 @@ def _facts() -> dict[str, Any]:
 
 
 def traits(model: str | None, gpu_type: str, batch: float | None = None) -> tuple[float, float]:
-    """(sensitivity, pressure) of one network; `batch` is per GPU."""
+    """Return (sensitivity, pressure) of one network; `batch` is per GPU."""
     facts = _facts()
     entry = facts["types"][gpus.nearest(gpu_type, facts["types"])]
     key = key_of(model) if model else ""
@@ -55,7 +55,7 @@ def pair_factor(
     batch_a: float | None = None,
     batch_b: float | None = None,
 ) -> tuple[float, float]:
-    """Speeds of a and of b while they share a GPU, each relative to running alone."""
+    """Return speeds of a and of b while they share a GPU, each relative to running alone."""
     sensitivity_a, pressure_a = traits(model_a, gpu_type, batch_a)
     sensitivity_b, pressure_b = traits(model_b, gpu_type, batch_b)
     return 1 / (1 + sensitivity_a * pressure_b), 1 / (1 + sensitivity_b * pressure_a)
@@ -68,7 +68,7 @@ def pair_matrix(models: Sequence[tuple[str | None, float | None]], gpu_type: str
 
 
 def node_contention(distributed_jobs: int, fraction: float = 0.0) -> float:
-    """Speed of a distributed job on a node that hosts several: Pollux' artifact takes a set fraction."""
+    """Return the speed of a distributed job on a node that hosts several: Pollux' artifact takes a set fraction."""
     if not 0 <= fraction < 1:
         raise InputError(f"the contention fraction must lie in 0..1, is {fraction}")
     return 1.0 - fraction if distributed_jobs > 1 else 1.0

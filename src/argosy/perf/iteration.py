@@ -45,7 +45,7 @@ class IterationParams:
             )
 
     def on_speed(self, ratio: float) -> IterationParams:
-        """The same network with GPUs that compute `ratio` times as fast."""
+        """Return the same network with GPUs that compute `ratio` times as fast."""
         return replace(self, alpha_s=self.alpha_s / ratio, beta_s=self.beta_s / ratio)
 
 
@@ -63,7 +63,7 @@ def sync_time_s(params: IterationParams, workers: ArrayLike, level: int, links: 
 
 
 def overlapped_s(grad_s: Floats, sync_s: Floats, gamma: float) -> Floats:
-    """(T_grad^γ + T_sync^γ)^(1/γ), taken relative to the larger part so that tiny times do not underflow."""
+    """Return (T_grad^γ + T_sync^γ)^(1/γ), taken relative to the larger part so that tiny times do not underflow."""
     largest = np.maximum(np.maximum(grad_s, sync_s), 1e-300)
     return np.asarray(largest * ((grad_s / largest) ** gamma + (sync_s / largest) ** gamma) ** (1 / gamma))
 
@@ -76,7 +76,7 @@ def step_time_s(
     accumulation: ArrayLike = 0,
     links: Links = USUAL_LINKS,
 ) -> Floats:
-    """T_iter for `accumulation` passes before the one that synchronises."""
+    """Return T_iter for `accumulation` passes before the one that synchronises."""
     grad = grad_time_s(params, local_batch)
     sync = sync_time_s(params, workers, level, links)
     return np.asarray(np.asarray(accumulation, np.float64) * grad + overlapped_s(grad, sync, params.gamma))
@@ -103,7 +103,9 @@ class IterationModel:
         return self.memory_cap.get(gpus.nearest(gpu_type, self.gpu_types), float("inf"))
 
     def params_for(self, gpu_type: str) -> IterationParams:
-        """Measured, or those of the measured type nearest in speed, scaled by the ratio of type speeds."""
+        """Return the measured parameters, or those of the measured type nearest in speed, scaled by the ratio of type
+        speeds.
+        """
         base = gpus.nearest(gpu_type, self.gpu_types)
         known = self.params[base]
         return (
@@ -121,7 +123,7 @@ class IterationModel:
         *,
         min_accumulation: int = 0,
     ) -> Floats:
-        """Samples/s; where the unit is "steps", mini-batches per second summed over GPUs."""
+        """Return samples/s; where the unit is "steps", mini-batches per second summed over GPUs."""
         k = np.asarray(workers, np.float64)
         if self.per_gpu_batch or batch_size is None:
             local = np.full_like(k, self.default_batch if batch_size is None else batch_size)

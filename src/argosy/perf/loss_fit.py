@@ -1,4 +1,4 @@
-"""When will a job have converged? Optimus' fit of its loss curve.
+"""Predict when a job will have converged, with Optimus' fit of its loss curve.
 
     loss(k) = 1 / (b0·k + b1) + b2,  b ≥ 0
 
@@ -26,12 +26,12 @@ FLAT = 1e-9  # 1/b0 of a curve that does not fall
 
 
 def loss_at(b: Floats, epoch: Floats) -> Floats:
-    """The curves with coefficients `b` (last axis: b0, b1, b2)."""
+    """Return the curves with coefficients `b` (last axis: b0, b1, b2)."""
     return np.asarray(1.0 / np.maximum(b[..., 0] * epoch + b[..., 1], TINY) + b[..., 2])
 
 
 def fit_losses(epochs: Sequence[Floats], losses: Sequence[Floats], *, clean: bool = False) -> Floats:
-    """Coefficients (b0, b1, b2) of each job, a row a job; NaN for one with fewer than three points.
+    """Return the coefficients (b0, b1, b2) of each job, a row a job; NaN for one with fewer than three points.
 
     `clean` first replaces outliers: points above all of the three before them, or below all of the three after
     them, take the mean of their neighbours.
@@ -57,7 +57,7 @@ def fit_losses(epochs: Sequence[Floats], losses: Sequence[Floats], *, clean: boo
 
 
 def without_outliers(y: Floats, n: NDArray[np.int64]) -> Floats:
-    """Losses that are neither in reach of those before nor of those after them, smoothed away."""
+    """Smooth away losses that are neither in reach of those before nor of those after them."""
     cells = np.pad(y, ((0, 0), (3, 3)), constant_values=np.nan)
     cells[:, 3:-3][np.arange(y.shape[1]) >= n[:, None]] = np.nan
     width = y.shape[1]
@@ -131,8 +131,9 @@ def polish(b: Floats, k: Floats, y: Floats, weight: Floats) -> Floats:
 
 
 def last_epoch(b: Floats, threshold: Floats, window: int, most: int = 100) -> Floats:
-    """The first epoch at which the fitted loss fell by no more than the threshold over the last `window` epochs;
-    NaN where that takes more than `most` epochs, or where there is no fit."""
+    """Return the first epoch at which the fitted loss fell by no more than the threshold over the last `window` epochs;
+    NaN where that takes more than `most` epochs, or where there is no fit.
+    """
     epochs = np.arange(window, most + 1, dtype=np.float64)
     fall = loss_at(b[:, None], epochs - window) - loss_at(b[:, None], epochs)
     converged = fall <= threshold[:, None] * (1.0 + 1e-9)

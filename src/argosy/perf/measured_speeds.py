@@ -36,7 +36,7 @@ Sheet = Mapping[int, Curve]  # by level
 
 
 def interpolate(curve: Curve, log_k: Floats) -> Floats:
-    """Log throughput on a measured curve, extended at both ends."""
+    """Return log throughput on a measured curve, extended at both ends."""
     x, y = curve
     if len(x) == 1:  # one point: linear below, and no promise above
         return np.asarray(y[0] + np.minimum(log_k - x[0], 0.0))
@@ -111,7 +111,7 @@ def _curve(line: Mapping[int, float]) -> Curve:
 
 
 def _around(batches: Mapping[float | None, Sheet], batch: float | None) -> tuple[Sheet, Sheet, float]:
-    """The sheets below and above a batch size, and the upper one's weight; None takes the middle batch."""
+    """Return the sheets below and above a batch size, and the upper one's weight; None takes the middle batch."""
     known = sorted(b for b in batches if b is not None)
     if batch in batches or not known:
         sheet = batches[batch if batch in batches else None]
@@ -124,7 +124,7 @@ def _around(batches: Mapping[float | None, Sheet], batch: float | None) -> tuple
 
 
 def _levels(sheet: Sheet, log_k: Floats) -> list[Floats]:
-    """Log throughput at each level, with missing levels filled in and the order of levels kept."""
+    """Return log throughput at each level, with missing levels filled in and the order of levels kept."""
     general = np.log(default_slowdowns())
     rows: list[Floats] = []
     for level in Level:

@@ -1,4 +1,4 @@
-"""What starting, stopping, moving and resizing a job costs, in seconds during which its GPUs do no work.
+"""Say what starting, stopping, moving and resizing a job costs, in seconds during which its GPUs do no work.
 
 The published re-allocation delays (Sia's simulator) count one stop with one restore; they are divided 1 : 5,
 as in DL2's example of one minute to stop and five to restore. A resize costs that delay when cold
@@ -60,17 +60,17 @@ class Overheads:
 
     @classmethod
     def zero(cls) -> Overheads:
-        """Free actions, as several published simulators assume."""
+        """Return costs of zero for all actions, as several published simulators assume."""
         return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, delay_s={})
 
     @classmethod
     def of(cls, name: str) -> Overheads:
-        """realistic, none, or a CSV file of measurements."""
+        """Read costs by name: realistic, none, or a CSV file of measurements."""
         return cls.zero() if name == "none" else cls.realistic() if name == "realistic" else cls.read(Path(name))
 
     @classmethod
     def read(cls, path: Path) -> Overheads:
-        """Measured ones; what was not measured is as usual."""
+        """Read measured costs; what was not measured is as usual."""
         measured: dict[str, dict[str, float]] = {}
         lines = csv.DictReader(read_text(path).splitlines())
         wanted = ("model", "kind", "seconds")
@@ -95,7 +95,7 @@ class Overheads:
         return self.hot_resize_s if self.hot else self.cold_resize_s
 
     def for_models(self, names: Sequence[str | None] | pl.Series) -> Floats:
-        """[name, COLUMNS] in seconds; a name that is missing or unknown has the usual delay."""
+        """Return the costs [name, COLUMNS] in seconds; a name that is missing or unknown has the usual delay."""
         column = pl.Series("model", names, dtype=pl.String)
         delays = {key_of(name): delay for name, delay in self.delay_s.items()}
         scale = {

@@ -1,4 +1,4 @@
-"""Performance models compiled to arrays: the engine and policies only ever look numbers up.
+"""Compile performance models to arrays: the engine and policies only ever look numbers up.
 
 A *class* is a distinct (model, batch_size) pair; class 0 is the rigid model, for jobs without a known
 network. The batch is the job's total batch, except for models that were measured with a fixed batch per GPU
@@ -131,7 +131,7 @@ def compile_tables(
 
 
 def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTables, int]:
-    """The class of (model, batch), added if new: for policies that change the batch of a running job."""
+    """Return the class of (model, batch), added if new: for policies that change the batch of a running job."""
     known = catalogue.lookup(model)
     if known is None:
         raise UnknownName("network", model, [d.name for d in catalogue.models() if d.kind != "ps"])
@@ -154,7 +154,7 @@ def _model_of(perf_class: PerfClass) -> PerfModel:
 
 
 def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Links) -> Floats:
-    """[gpu_type, k, level]; a wider boundary never speeds a job up."""
+    """Return the rates [gpu_type, k, level]; a wider boundary never speeds a job up."""
     model = _model_of(perf_class)
     if isinstance(model, IterationModel):
         model = replace(model, links=links)
@@ -164,14 +164,14 @@ def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Link
 
 
 def _pairs(classes: tuple[PerfClass, ...], gpu_type: str) -> Floats:
-    """Batches count only where they are known per GPU."""
+    """Return the speeds of every two classes beside each other; batches count only where they are known per GPU."""
     return pair_matrix(
         [(c.model, c.batch if _model_of(c).per_gpu_batch else None) for c in classes], gpu_type
     )
 
 
 def _servers(frame: pl.DataFrame, gpus: Floats, model: Choice) -> Ints:
-    """Parameter servers per row; 0 = all-reduce."""
+    """Return parameter servers per row; 0 means all-reduce."""
     if model not in ("auto", "ps"):
         return np.zeros(frame.height, np.int64)
     asked = frame["ps"].fill_null(0).to_numpy().astype(np.int64)
@@ -183,7 +183,7 @@ def _servers(frame: pl.DataFrame, gpus: Floats, model: Choice) -> Ints:
 def _classes(
     frame: pl.DataFrame, rows: NDArray[np.bool_], model: Choice
 ) -> tuple[Ints, tuple[PerfClass, ...]]:
-    """Class of each row, and the classes in order of first appearance after the rigid one."""
+    """Return the class of each row, and the classes in order of first appearance after the rigid one."""
     rigid = PerfClass()
     job_class = np.zeros(frame.height, np.int64)
     known: dict[str, PerfModel] = {}
@@ -211,7 +211,7 @@ def _classes(
 def _ps_classes(
     frame: pl.DataFrame, rows: NDArray[np.bool_], lookup: Lookup
 ) -> tuple[Ints, list[tuple[ServerModel, float | None]]]:
-    """Parameter-server class of each row; jobs of unknown networks share the generic shape."""
+    """Return the parameter-server class of each row; jobs of unknown networks share the generic shape."""
     ps_class = np.full(frame.height, -1, np.int64)
     order: dict[tuple[ServerModel, float | None], int] = {}
     where = np.flatnonzero(rows)
@@ -224,7 +224,7 @@ def _ps_classes(
 
 
 def _size(frame: pl.DataFrame, gpus: Floats, cluster: Cluster, kmax: int) -> int:
-    """The largest k that can be looked up: what the trace requests, and its elastic ranges up to kmax."""
+    """Return the largest k that can be looked up: what the trace requests, and its elastic ranges up to kmax."""
     requested = float(gpus.max(initial=1.0))
     ranges = frame["max_gpus"].max()
     elastic = min(float(kmax), float(ranges)) if isinstance(ranges, int | float) else 0.0
@@ -232,7 +232,7 @@ def _size(frame: pl.DataFrame, gpus: Floats, cluster: Cluster, kmax: int) -> int
 
 
 def _type_index(column: pl.Series, types: tuple[str, ...], reference_type: str | None) -> Ints:
-    """Reference type of each row: the only one it names, if that exists; else the given or first one."""
+    """Return the reference type of each row: the only one it names, if that exists; else the given or first one."""
     by_name = {t.lower(): i for i, t in reversed(list(enumerate(types)))}
     if reference_type is not None and reference_type.lower() not in by_name:
         raise UnknownName("GPU type", reference_type, types)
@@ -244,7 +244,7 @@ def _type_index(column: pl.Series, types: tuple[str, ...], reference_type: str |
 
 
 def _consolidated(nodes: tuple[Node, ...], types: tuple[str, ...], size: int) -> Ints:
-    """[gpu_type, k]: the narrowest level at which k GPUs of a type can be had at all."""
+    """Return [gpu_type, k]: the narrowest level at which k GPUs of a type can be had at all."""
     level = np.full((len(types), size + 1), Level.CLUSTER, np.int64)
     for i, gpu_type in enumerate(types):
         own = [n for n in nodes if n.gpu_type == gpu_type and n.gpus]
@@ -265,7 +265,7 @@ def _work_s(
     ps_class: Ints,
     ps_models: list[tuple[ServerModel, float | None]],
 ) -> Floats:
-    """Durations; where only work is given, work over reference, if the model knows absolute speeds."""
+    """Return durations; where only work is given, work over reference, if the model knows absolute speeds."""
     duration = frame["duration_s"]
     if duration.null_count() == 0:
         return duration.to_numpy().astype(np.float64)

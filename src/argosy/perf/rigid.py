@@ -32,7 +32,7 @@ def locality_facts() -> dict[str, Any]:
 
 
 def default_slowdowns() -> tuple[float, float, float, float]:
-    """Relative speed by level: 1 inside a node, then the medians."""
+    """Return the relative speed by level: 1 inside a node, then the medians."""
     median = locality_facts()["median"]
     return (1.0, 1.0, float(median["two_nodes"]), float(median["four_nodes"]))
 

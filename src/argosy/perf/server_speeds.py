@@ -1,4 +1,4 @@
-"""Where the speeds of parameter-server jobs come from.
+"""Find the speeds of parameter-server jobs in one of three sources.
 
     fitted     the catalogue's smooth surfaces
     rough      the same, with bumps of the size of the fit's errors
@@ -29,7 +29,7 @@ Lookup = Callable[[str], ServerModel | None]
 
 
 def lookup_in(source: str) -> Lookup:
-    """The model of a network by name, from this source."""
+    """Return the model of a network by name, from this source."""
     if source == "fitted":
         return catalogue.lookup_ps
     return _rough if source == "rough" else partial(_measured, source)
@@ -49,7 +49,7 @@ def _measured(path: str, name: str) -> ServerModel | None:
 
 @cache
 def read_tables(path: str) -> dict[str, ServerModel]:
-    """By key, with the aliases that the catalogue knows."""
+    """Read measured models by key, with the aliases that the catalogue knows."""
     if not Path(path).is_file():
         raise InputError("there is no such file of measured speeds", where=path, hint="see ps_speeds")
     frame = pl.read_csv(path)

@@ -1,4 +1,4 @@
-"""A comparison: the same workload under several policies and seeds, and what follows from it.
+"""Compare the same workload under several policies and seeds, and compute what follows from it.
 
 Everything that tables, plots and pages show is computed here or in `argosy.sim.metrics`; they only draw.
 """
@@ -78,7 +78,7 @@ class Comparison:
 
     @cached_property
     def runs(self) -> dict[str, dict[int, Result]]:
-        """Policy → seed → result, seeds in order."""
+        """Return policy → seed → result, seeds in order."""
         return {
             policy: {r.seed: r for r in sorted(self.results, key=lambda r: r.seed) if r.policy == policy}
             for policy in self.policies
@@ -86,7 +86,7 @@ class Comparison:
 
     @cached_property
     def scores(self) -> dict[str, dict[int, dict[str, float]]]:
-        """Policy → seed → metric → value."""
+        """Return policy → seed → metric → value."""
         return {
             policy: {seed: metrics(result, window=self.window) for seed, result in by_seed.items()}
             for policy, by_seed in self.runs.items()
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def summary(self) -> dict[str, dict[str, Interval]]:
-        """Policy → metric → mean and interval over seeds."""
+        """Return policy → metric → mean and interval over seeds."""
         return {
             policy: {name: interval([score[name] for score in by_seed.values()]) for name in DEFINITIONS}
             for policy, by_seed in self.scores.items()
@@ -106,15 +106,16 @@ class Comparison:
 
     @cached_property
     def shown_s(self) -> float:
-        """Until when charts over time are drawn: when almost all jobs have ended, or all if that is not much
-        later. A few jobs that run for weeks would squeeze everything else into a corner."""
+        """Return until when charts over time are drawn: charts over time are drawn: when almost all jobs have ended, or
+        all if that is not much later. A few jobs that run for weeks would squeeze everything else into a corner.
+        """
         end = max(result.end_s for result in self.results)
         lives = [timeline.life for by_seed in self.timelines.values() for timeline in by_seed.values()]
         busy = max(max(submit.max(), np.quantile(done, MOST_ENDED)) for submit, done in lives if submit.size)
         return end if end < 1.5 * busy else float(busy)
 
     def best(self, metric: str) -> frozenset[str]:
-        """The policies with the best mean; nobody where all are equal or the metric has no better side."""
+        """Return the policies with the best mean; nobody where all are equal or the metric has no better side."""
         lower = DEFINITIONS[metric].lower_is_better
         means = {policy: self.summary[policy][metric].mean for policy in self.policies}
         known = {policy: mean for policy, mean in means.items() if not np.isnan(mean)}
@@ -125,16 +126,16 @@ class Comparison:
 
     @cached_property
     def paired(self) -> dict[tuple[str, str], Paired]:
-        """(policy, other) → the change of mean JCT, for every two policies."""
+        """Return (policy, other) → the change of mean JCT, for every two policies."""
         return {(a, b): self._pair(a, b) for a in self.policies for b in self.policies if a != b}
 
     @cached_property
     def against_baseline(self) -> list[Paired]:
-        """Every other policy against the baseline."""
+        """Return every other policy against the baseline."""
         return [self.paired[policy, self.baseline] for policy in self.policies if policy != self.baseline]
 
     def _pair(self, policy: str, other: str) -> Paired:
-        """Over seeds that both ran, if these differ in their outcome, else over jobs of the first of them."""
+        """Compare over seeds that both ran, if these differ in their outcome, else over jobs of the first of them."""
         common = self.common_seeds(policy, other)
         if not common:
             return Paired(policy, other, interval([]), "seeds", 0)
@@ -151,8 +152,9 @@ class Comparison:
         return [seed for seed in self.runs[policy] if seed in self.runs[other]]
 
     def pairs(self, policy: str, other: str, seeds: list[int]) -> pl.DataFrame:
-        """Jobs that finished under both policies with the same seed, in submit order: `queue`, `gpus`,
-        `jct_s`, `other_jct_s`."""
+        """Return jobs that finished under both policies with the same seed, in submit order: `queue`, `gpus`, `jct_s`,
+        `other_jct_s`.
+        """
         found = []
         for seed in seeds:
             mine = _finished(self.runs[policy][seed], self.window)
@@ -163,9 +165,10 @@ class Comparison:
 
     @cached_property
     def winners(self) -> pl.DataFrame:
-        """Who gained and who lost against the baseline: one row for each other policy and class of jobs, by
-        size and by queue (`kind`), with `jobs`, the `ratio` of mean JCTs, the median of the jobs' own ratios
-        and the shares that became `faster` and `slower` by more than 1 %."""
+        """Return who gained and who lost against the baseline: one row for each other policy and class of jobs, by size
+        and by queue (`kind`), with `jobs`, the `ratio` of mean JCTs, the median of the jobs' own ratios and the shares
+        that became `faster` and `slower` by more than 1 %.
+        """
         frames = []
         for policy in self.policies:
             common = self.common_seeds(policy, self.baseline)
@@ -200,7 +203,7 @@ _WINNERS: dict[str, pl.DataType] = {
 
 
 def size_class() -> pl.Expr:
-    """The name of a job's class by requested GPUs, as column `size`."""
+    """Return the name of a job's class by requested GPUs, as column `size`."""
     name = pl.lit(SIZE_NAMES[0])
     for edge, larger in zip(SIZE_EDGES[1:], SIZE_NAMES[1:]):
         name = pl.when(pl.col("gpus") >= edge).then(pl.lit(larger)).otherwise(name)
@@ -208,8 +211,9 @@ def size_class() -> pl.Expr:
 
 
 def sees_future(result: Result) -> bool:
-    """Whether the policy was told true durations, which no real scheduler can know: directly, or as estimates
-    made from them, with noise or without."""
+    """Return whether the policy was told true durations, which no real scheduler can know: directly, or as estimates
+    made from them, with noise or without.
+    """
     oracle = str(result.settings.get("estimator", "")).startswith(("oracle", "noisy"))
     return "duration" in result.uses or ("estimate" in result.uses and oracle)
 

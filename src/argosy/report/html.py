@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing else: no network, no server, no other files.
+"""Show a comparison as one HTML page that needs nothing else: no network, no server, no other files.
 
 Names of traces, policies, queues and jobs come from people and are escaped everywhere.
 """
@@ -32,13 +32,13 @@ MOST_MAPS = 8
 
 
 def write_report(comparison: Comparison, path: str | Path) -> None:
-    """The page, written atomically."""
+    """Write the page atomically."""
     with writing(path) as temporary:
         temporary.write_text(page(comparison), encoding="utf-8")
 
 
 def page(comparison: Comparison) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     first = comparison.results[0]
     charts = Charts()
     body = [
@@ -113,7 +113,7 @@ def _scores(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison, charts: Charts) -> str:
-    """How much each policy differs from each other one, and how sure that is."""
+    """Return how much each policy differs from each other one, and how sure that is."""
     if len(comparison.policies) < 2:
         return ""
     head = "".join(f'<th class="middle">{escape(policy)}</th>' for policy in comparison.policies)
@@ -221,7 +221,7 @@ def _maps(comparison: Comparison, charts: Charts) -> str:
 
 
 def _sight(comparison: Comparison) -> str:
-    """What each policy was allowed to see."""
+    """Return what each policy was allowed to see."""
     firsts = {policy: next(iter(runs.values())) for policy, runs in comparison.runs.items()}
     used = {use for run in firsts.values() for use in run.uses}
     known = [use for use in INFORMATION if use in used] + sorted(used - set(INFORMATION))
@@ -260,7 +260,7 @@ def _settings(comparison: Comparison) -> str:
 
 
 def _definitions(comparison: Comparison) -> str:
-    """Every metric: what it means and what each policy got."""
+    """Return every metric: what it means and what each policy got."""
     rows = [
         (name, meant.unit, *(show(summary[name]) for summary in comparison.summary.values()), meant.text)
         for name, meant in DEFINITIONS.items()
@@ -277,7 +277,7 @@ def _by_policy(head: str, lines: list[str]) -> str:
 
 
 def _named(comparison: Comparison, policy: str) -> str:
-    """A policy's name with the colour it has in the charts."""
+    """Return a policy's name with the colour it has in the charts."""
     colour = plots.PALETTE[comparison.policies.index(policy) % len(plots.PALETTE)]
     return f'<i class="swatch" style="background:{colour}"></i>{escape(policy)}'
 

@@ -1,4 +1,4 @@
-"""Maps of the cluster: which node was busy when, under one run.
+"""Draw maps of the cluster: which node was busy when, under one run.
 
 A small run shows every placement as a bar, device by device. A large one is binned into a heat map of at most
 MOST_ROWS × MOST_COLUMNS cells, so that its size does not depend on the number of jobs.
@@ -23,7 +23,7 @@ FAMILIES = ("#77AADD", "#EE8866", "#44BB99", "#EEDD88", "#FFAABB", "#99DDFF", "#
 
 
 def cluster_map(timeline: Timeline, *, end_s: float) -> Chart:
-    """Nodes from top to bottom, time from left to right; the same `end_s` makes maps comparable."""
+    """Draw nodes from top to bottom and time from left to right; the same `end_s` makes maps comparable."""
     nodes = len(timeline.result.cluster.nodes)
     if nodes <= SMALL_NODES and timeline.placements.height <= SMALL_PLACEMENTS:
         return gantt(timeline, end_s=end_s)
@@ -31,7 +31,7 @@ def cluster_map(timeline: Timeline, *, end_s: float) -> Chart:
 
 
 def gantt(timeline: Timeline, *, end_s: float) -> Chart:
-    """Each placement as bars over the devices it holds, coloured by queue, or by job if all share one."""
+    """Draw each placement as bars over the devices it holds, coloured by queue, or by job if all share one."""
     cluster, jobs = timeline.result.cluster, timeline.result.jobs
     unit, seconds = time_unit(end_s)
     tops = np.append(0, np.cumsum([max(node.gpus, 1) for node in cluster.nodes]))
@@ -102,7 +102,7 @@ def gantt(timeline: Timeline, *, end_s: float) -> Chart:
 
 
 def heat_map(timeline: Timeline, *, end_s: float) -> Chart:
-    """The share of GPUs held in bins of time and groups of neighbouring nodes."""
+    """Return the share of GPUs held in bins of time and groups of neighbouring nodes."""
     nodes = timeline.result.cluster.nodes
     unit, seconds = time_unit(end_s)
     with_gpus = np.flatnonzero([node.gpus > 0 for node in nodes])
@@ -144,7 +144,7 @@ def heat_map(timeline: Timeline, *, end_s: float) -> Chart:
 
 
 def _by_node(placements: pl.DataFrame) -> list[dict[str, Any]]:
-    """One row for each node of each placement, with all its devices there as one bit set."""
+    """Return one row for each node of each placement, with all its devices there as one bit set."""
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for row in placements.iter_rows(named=True):
         row["devices"] <<= row["first"]
@@ -156,7 +156,7 @@ def _by_node(placements: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _stretches(devices: int) -> list[tuple[int, int]]:
-    """Runs of neighbouring set bits as (first, last)."""
+    """Return runs of neighbouring set bits as (first, last)."""
     found: list[tuple[int, int]] = []
     for device in range(devices.bit_length()):
         if devices >> device & 1:
@@ -168,5 +168,5 @@ def _stretches(devices: int) -> list[tuple[int, int]]:
 
 
 def _quoted(text: str) -> str:
-    """A string of Vega's expression language; names come from users."""
+    """Return a string of Vega's expression language; names come from users."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ") + "'"

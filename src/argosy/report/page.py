@@ -1,4 +1,4 @@
-"""What every page has: a frame that works offline, charts drawn where their figures stand, plain tables.
+"""Build what every page has: a frame that works offline, charts drawn where their figures stand, plain tables.
 
 The charts' data sit in script elements of type JSON, where no text can end the element early.
 """
@@ -19,7 +19,7 @@ from argosy.report.tables import versions, without_nan
 
 
 def whole_page(title: str, body: Iterable[str], charts: Charts, *, style: str = "") -> str:
-    """A page that needs nothing else. The title is plain text, the parts of the body are HTML."""
+    """Return a page that needs nothing else. The title is plain text, the parts of the body are HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -42,7 +42,7 @@ class Charts:
         self._specs: list[dict[str, Any]] = []
 
     def figure(self, chart: plots.Chart, title: str, reading: str) -> str:
-        """A figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
+        """Return a figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
         self._specs.append(chart.to_dict())
         return (
             f"<figure><figcaption><b>{escape(title)}</b>{escape(reading)}</figcaption>"
@@ -63,7 +63,7 @@ def _json(value: Any) -> str:
 
 @cache
 def _javascript() -> str:
-    """Vega, Vega-Lite and vega-embed in one piece; takes two seconds to bundle."""
+    """Return Vega, Vega-Lite and vega-embed in one piece; to bundle them takes two seconds."""
     import vl_convert
 
     snippet = "window.vegaEmbed = vegaEmbed;"
@@ -79,12 +79,12 @@ def text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def wide_table(rows: str) -> str:
-    """A table of these rows, which are HTML. Where the page is narrower it scrolls, and says so."""
+    """Return a table of these rows, which are HTML. Where the page is narrower it scrolls, and says so."""
     return f'<div class="wide"><div class="scroll" tabindex="0"><table>{rows}</table></div></div>'
 
 
 def signed(share: float) -> str:
-    """A relative change: +25 %, −25 %; tenfold and more as a factor."""
+    """Return a relative change: +25 %, −25 %; tenfold and more as a factor."""
     if math.isnan(share):
         return "–"
     if -1 < share < -0.995:

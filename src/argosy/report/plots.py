@@ -1,4 +1,4 @@
-"""Charts of a comparison, in Altair: the same objects become the interactive page and PNG pictures.
+"""Draw charts of a comparison in Altair: the same objects become the interactive page and PNG pictures.
 
 Colours are Okabe and Ito's, which people with any colour vision can tell apart, and a policy has the same one
 in every chart. Data are thinned before they are embedded: a report of a million jobs is as small as one of
@@ -48,7 +48,7 @@ DURATION = (
 
 
 def rows(frame: pl.DataFrame, *, digits: int = 5) -> alt.InlineData:
-    """A frame as inline data, numbers cut to the digits that a picture can show."""
+    """Return a frame as inline data, numbers cut to the digits that a picture can show."""
     rounded = frame.with_columns(pl.col(pl.Float64).round_sig_figs(digits))
     return alt.InlineData(values=rounded.to_dicts())
 
@@ -56,7 +56,7 @@ def rows(frame: pl.DataFrame, *, digits: int = 5) -> alt.InlineData:
 def colours(
     comparison: Comparison, symbol: Literal["stroke", "square"] | None = "stroke", *, baseline: bool = True
 ) -> alt.Color:
-    """A policy's colour; `symbol` is what the legend shows, None for no legend."""
+    """Return a policy's colour; `symbol` is what the legend shows, None for no legend."""
     policies = list(comparison.policies)
     range_ = [PALETTE[i % len(PALETTE)] for i in range(len(policies))]
     scale = alt.Scale(domain=policies, range=range_)
@@ -76,7 +76,7 @@ def dashes(comparison: Comparison) -> alt.StrokeDash:
 
 
 def time_unit(span_s: float) -> tuple[str, float]:
-    """The unit that gives an axis of this length readable numbers, and its seconds."""
+    """Return the unit that gives an axis of this length readable numbers, and its seconds."""
     for name, seconds in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if span_s >= 3 * seconds:
             return name, seconds
@@ -84,21 +84,23 @@ def time_unit(span_s: float) -> tuple[str, float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis from one ratio to another: the finest steps that leave room for labels."""
+    """Return round numbers for a logarithmic axis from one ratio to another: the finest steps that leave room for
+    labels.
+    """
     reaching = [ticks for ticks in RATIO_STEPS if ticks[0] <= low and high <= ticks[-1]] or [RATIO_STEPS[-1]]
     shown = [[float(f"{tick:.3g}") for tick in ticks if low <= tick <= high] for ticks in reaching]
     return next((ticks for ticks in shown if len(ticks) <= MOST_TICKS), shown[-1])
 
 
 def time_axis(field: str, unit: str, end: float, *, whole_pixels: bool = False) -> alt.X:
-    """From 0 to `end`, in the unit of `time_unit`; whole pixels let cells touch without seams."""
+    """Return a time axis from 0 to `end`, in the unit of `time_unit`; whole pixels let cells touch without seams."""
     scale = alt.Scale(domain=[0, end], nice=False, round=whole_pixels)
     axis = alt.Axis(tickCount=8, format="~r")
     return alt.X(f"{field}:Q", title=f"time since the trace began [{unit}]", scale=scale, axis=axis)
 
 
 def jct_cdf(comparison: Comparison) -> Chart:
-    """Share of jobs finished within a time. Unfinished ones count too: then a curve ends under 100 %."""
+    """Draw the share of jobs finished within a time. Unfinished ones count too: then a curve ends under 100 %."""
     frames = []
     tail = 1 - np.geomspace(1, 1e-4, CDF_POINTS // 2)  # denser towards the end, where the few long jobs are
     chances = np.unique(np.concatenate([np.linspace(0, 1, CDF_POINTS // 2), tail]))
@@ -128,18 +130,18 @@ def jct_cdf(comparison: Comparison) -> Chart:
 
 
 def queue_length(comparison: Comparison) -> Chart:
-    """Waiting jobs over time."""
+    """Draw waiting jobs over time."""
     return _over_time(comparison, lambda timeline: timeline.waiting, "waiting jobs", 1.0, ",.4~r")
 
 
 def gpu_use(comparison: Comparison) -> Chart:
-    """The share of the cluster's GPUs that jobs hold, over time."""
+    """Return the share of the cluster's GPUs that jobs hold, over time."""
     total = max(comparison.results[0].cluster.total_gpus, 1)
     return _over_time(comparison, lambda timeline: timeline.gpus_held, "GPUs held", 1.0 / total, ".0%")
 
 
 def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
-    """Mean JCT against the baseline's, by job size or by queue: bars to the left are faster."""
+    """Return mean JCT against the baseline's, by job size or by queue: bars to the left are faster."""
     data = comparison.winners.filter(pl.col("kind") == kind)
     if kind == "size":
         order = [name for name in SIZE_NAMES if name in set(data["class"])]
@@ -191,7 +193,7 @@ def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
 
 
 def paired_differences(comparison: Comparison) -> Chart:
-    """Change of mean JCT against the baseline, with its interval."""
+    """Draw the change of mean JCT against the baseline, with its interval."""
     found = comparison.against_baseline
     others = [pair.policy for pair in found]
     data = pl.DataFrame(
@@ -219,7 +221,7 @@ def paired_differences(comparison: Comparison) -> Chart:
 
 
 def losses(comparison: Comparison) -> Chart:
-    """What GPU-hours held by jobs were lost to, by policy."""
+    """Return what GPU-hours held by jobs were lost to, by policy."""
     names = {"overhead": "overhead", "interference": "interference", "lost": "redone after faults"}
     data = pl.DataFrame(
         [
@@ -258,7 +260,7 @@ def losses(comparison: Comparison) -> Chart:
 
 
 def load_sweep(comparison: Comparison) -> Chart:
-    """Mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
+    """Return mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
     values: dict[tuple[str, float], list[float]] = {}
     for point in comparison.sweep:
         values.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
@@ -283,7 +285,7 @@ def load_sweep(comparison: Comparison) -> Chart:
 
 
 def save_png(chart: Any, path: str | Path, *, width: int = 720, scale: float = 2.0) -> None:
-    """A chart as a picture; `width` is for charts that would fill their container."""
+    """Write a chart as a picture; `width` is for charts that would fill their container."""
     import vl_convert
 
     spec = chart.to_dict()
@@ -297,14 +299,14 @@ def save_png(chart: Any, path: str | Path, *, width: int = 720, scale: float = 2
 
 
 def vega_lite_version() -> str:
-    """The version that Altair writes, as vl-convert names it (major.minor)."""
+    """Return the version that Altair writes, as vl-convert names it (major.minor)."""
     return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
 
 def _over_time(
     comparison: Comparison, steps_of: Callable[[Timeline], Steps], title: str, scale: float, format_: str
 ) -> Chart:
-    """A step function of every run, averaged in bins and over seeds."""
+    """Return a step function of every run, averaged in bins and over seeds."""
     end_s = comparison.shown_s
     unit, seconds = time_unit(end_s)
     frames = []
@@ -328,7 +330,7 @@ def _lines(
     interpolate: Literal["linear", "step-after"],
     tips: list[Any],
 ) -> Chart:
-    """Lines by policy. A click in the legend singles one out; invisible points carry the tooltips."""
+    """Return lines by policy. A click in the legend singles one out; invisible points carry the tooltips."""
     chosen = alt.selection_point(fields=["policy"], bind="legend")
     base = alt.Chart(data).encode(x=x, y=y, color=colours(comparison))
     faint = alt.condition(chosen, alt.value(0.95), alt.value(0.12))

@@ -1,4 +1,4 @@
-"""Intervals: how sure a mean, or a difference of means, is."""
+"""Compute intervals: how sure a mean, or a difference of means, is."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
     def excludes_zero(self) -> bool:
-        """Whether the sign is certain at the chosen level (never, without an interval)."""
+        """Return whether the sign is certain at the chosen level (never, without an interval)."""
         return self.low > 0 or self.high < 0
 
 
 def interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Student-t over independent values, such as a metric over seeds; NaN (nothing measured) is left out."""
+    """Return the Student-t interval over independent values, such as a metric over seeds; NaN (nothing measured) is
+    left out.
+    """
     x = _numbers(values)
     x = x[~np.isnan(x)]
     if x.size < 2:
@@ -46,13 +48,14 @@ def interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Mean of a − b for values that belong together, such as runs with equal seeds: what is common to a pair
-    cancels."""
+    """Return mean of a − b for values that belong together, such as runs with equal seeds: what is common to a pair
+    cancels.
+    """
     return interval(_numbers(a) - _numbers(b), level=level)
 
 
 def paired_ratio(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Geometric mean of a / b for positive values that belong together, with Student-t over the logarithms.
+    """Return the geometric mean of a / b for positive values that belong together, with Student-t over the logarithms.
 
     A seed with a heavy workload weighs no more than others, a ratio and its inverse count alike, and the bounds are
     positive as all ratios are. Pairs of which one is not positive (nothing measured) are left out.
@@ -66,13 +69,13 @@ def paired_ratio(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interva
 
 
 def paired_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Change from b to a relative to b, as geometric mean over pairs: −0.3 is 30 % less; never below −1."""
+    """Return the change from b to a relative to b, as geometric mean over pairs: −0.3 is 30 % less; never below −1."""
     return _less_one(paired_ratio(a, b, level=level))
 
 
 def bootstrap_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Interval:
-    """Change from the mean of b to the mean of a, relative to b's, for jobs in the order of their submission, when one
-    run of each policy is all there is; never below −1.
+    """Return the change from the mean of b to the mean of a, relative to b's, for jobs in the order of their
+    submission, when one run of each policy is all there is; never below −1.
 
     Jobs that follow each other meet the same queue, so single jobs are not independent: whole blocks of
     neighbours are drawn again instead. Few jobs make blocks of one, which is the plain bootstrap.

@@ -1,4 +1,4 @@
-"""How a report looks: its style sheet, and the script that draws the charts in the reader's colours."""
+"""Define how a report looks: its style sheet, and the script that draws the charts in the reader's colours."""
 
 from __future__ import annotations
 

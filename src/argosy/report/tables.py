@@ -1,4 +1,4 @@
-"""Comparisons as tables: rows for any renderer, a table for the terminal, and JSON."""
+"""Show comparisons as tables: rows for any renderer, a table for the terminal, and JSON."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class Row:
 
 
 def columns(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Column]:
-    """The metrics among `names` that any policy has a value for, and the outcomes that lose jobs where there
-    are such: a reader must not miss them."""
+    """Return the metrics among `names` that any policy has a value for, and the outcomes that lose jobs where there are
+    such: a reader must not miss them.
+    """
     known = [n for n in names if not all(math.isnan(v) for v in _means(comparison, n))]
     losing = [n for n in ("unfinished", "refused", "cancelled") if n not in known]
     lost = [n for n in losing if any(v > 0 for v in _means(comparison, n))]
@@ -75,7 +76,7 @@ def columns(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Column
 
 
 def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Row]:
-    """One row for each policy, in the order they were asked for."""
+    """Return one row for each policy, in the order they were asked for."""
     shown = columns(comparison, names)
     best = {column.metric: comparison.best(column.metric) for column in shown}
     rows = []
@@ -96,7 +97,9 @@ def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> lis
 
 
 def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
-    """For the terminal; the best of each column is bold and green, with a dot for those who see no colour."""
+    """Build the table for the terminal; the best of each column is bold and green, with a dot for those who see no
+    colour.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -130,7 +133,9 @@ def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
 
 
 def fitting_table(comparison: Comparison, width: int) -> Table:
-    """As many columns of the table as a terminal of this width shows without cutting figures; it names the others."""
+    """Return as many columns of the table as a terminal of this width shows without cutting figures; it names the
+    others.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -154,7 +159,7 @@ def fitting_table(comparison: Comparison, width: int) -> Table:
 
 
 def _cell(text: str, best: bool) -> Text:
-    """A figure with its spread below it, which keeps columns narrow."""
+    """Return a figure with its spread below it, which keeps columns narrow."""
     from rich.text import Text
 
     mean, plus_minus, spread = text.partition(" ± ")
@@ -163,7 +168,7 @@ def _cell(text: str, best: bool) -> Text:
 
 
 def sweep_table(comparison: Comparison) -> Table:
-    """Mean JCT of each policy at each load of the sweep."""
+    """Return mean JCT of each policy at each load of the sweep."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -187,7 +192,7 @@ def sweep_table(comparison: Comparison) -> Table:
 
 
 def show(value: Interval, divisor: float = 1.0) -> str:
-    """A mean, with ± half of its interval if it has one that is not zero; – for nothing."""
+    """Return a mean, with ± half of its interval if it has one that is not zero; – for nothing."""
     if math.isnan(value.mean):
         return "–"
     mean, reach = value.mean / divisor, value.half_width / divisor
@@ -203,7 +208,7 @@ def _means(comparison: Comparison, name: str) -> list[float]:
 
 
 def fitting_unit(name: str, means: list[float]) -> tuple[str, float]:
-    """The shown unit of a column and what to divide by, from its smallest non-zero mean."""
+    """Return the shown unit of a column and what to divide by, from its smallest non-zero mean."""
     unit = DEFINITIONS[name].unit
     size = min((abs(v) for v in means if not math.isnan(v) and v != 0), default=0.0)
     if unit == "s":
@@ -217,14 +222,14 @@ def fitting_unit(name: str, means: list[float]) -> tuple[str, float]:
 
 
 def to_json(comparison: Comparison, path: str | Path) -> None:
-    """Everything needed to check or redraw the comparison, as strict JSON (NaN becomes null), atomically."""
+    """Write everything to check or redraw the comparison, as strict JSON (NaN becomes null), atomically."""
     with writing(path) as temporary:
         text = json.dumps(document(comparison), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """What `to_json` writes."""
+    """Return what `to_json` writes."""
     first = comparison.results[0]
     cluster = first.cluster
     found = {
@@ -267,13 +272,13 @@ def _policy(comparison: Comparison, policy: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What could change a figure: our own version, Python's and those of the libraries that compute."""
+    """Return what could change a figure: our own version, Python's and those of the libraries that compute."""
     packages = ("argosy", "numpy", "numba", "polars", "scipy")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 def without_nan(value: Any) -> Any:
-    """The same nested value with None in place of what JSON has no word for."""
+    """Return the same nested value with None in place of what JSON has no word for."""
     if isinstance(value, dict):
         return {str(key): without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The result of a comparison in a sentence or two, with as much certainty as the intervals give.
+"""Say the result of a comparison in a sentence or two, with as much certainty as the intervals give.
 
 Recommended is only what a real scheduler could do: the best of the policies that see no true durations. One that sees
 them tells how much there is to gain.
@@ -17,7 +17,7 @@ SAME = 1e-9  # relative difference of mean JCTs that only rounding makes
 
 
 def verdict(comparison: Comparison) -> str:
-    """The headline, as HTML."""
+    """Return the headline, as HTML."""
     means = {policy: s["jct_mean_s"].mean for policy, s in comparison.summary.items()}
     known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
     if len(comparison.policies) == 1 or not known:
@@ -35,7 +35,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str:
-    """Who has the shortest mean JCT among these policies, and by how much."""
+    """Say who has the shortest mean JCT among these policies, and by how much."""
     base, best = comparison.baseline, _shortest(means)
     if len(best) == len(means) > 1:
         return f"{among}{_names(best)} have the same mean job completion time."
@@ -50,7 +50,7 @@ def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str
 
 
 def _bound(comparison: Comparison, means: dict[str, float]) -> str:
-    """What policies reach that are told true durations."""
+    """Return what policies reach that are told true durations."""
     best = _shortest(means)
     reach = "reaches" if len(best) == 1 else "reach"
     than = _against(comparison, best[0]) if best[0] != comparison.baseline else "the baseline's."
@@ -58,7 +58,7 @@ def _bound(comparison: Comparison, means: dict[str, float]) -> str:
 
 
 def _against(comparison: Comparison, policy: str) -> str:
-    """The change against the baseline, how sure it is, and a full stop."""
+    """Return the change against the baseline, how sure it is, and a full stop."""
     paired = comparison.paired[policy, comparison.baseline]
     change = paired.change
     sure = doubt = ""

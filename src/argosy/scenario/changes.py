@@ -1,4 +1,4 @@
-"""Changes that give a trace what its source lacks: elastic ranges, networks, searches, shares of a GPU.
+"""Apply changes that give a trace what its source lacks: elastic ranges, networks, searches, shares of a GPU.
 
 Each is asked for by name, draws from its own stream of the seed, and is applied in the order below.
 """
@@ -123,7 +123,7 @@ def _arriving(frame: pl.DataFrame, arrivals: Arrivals) -> pl.DataFrame:
 
 
 def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | None) -> pl.DataFrame:
-    """Work goes with the duration. Jobs of no length keep it, and so do those of which only work is known."""
+    """Scale durations and work together. Jobs of no length keep it, and so do those of which only work is known."""
     lasts = pl.col("duration_s") > 0
     bounded = pl.when(lasts).then(pl.col("duration_s").clip(shortest_s, longest_s)).otherwise(pl.col("duration_s"))
     factor = pl.when(lasts).then(bounded / pl.col("duration_s")).otherwise(1.0)
@@ -131,7 +131,8 @@ def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | N
 
 
 def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
-    """CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller, not longer."""
+    """Make jobs smaller: CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller, not longer.
+    """
     gpus = pl.col("gpus").clip(upper_bound=largest)
     factor = pl.when(pl.col("gpus") > 0).then(gpus / pl.col("gpus")).otherwise(1.0)
     return frame.with_columns(
@@ -142,7 +143,9 @@ def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
 
 
 def _modelled(frame: pl.DataFrame, models: list[str], rng: np.random.Generator) -> pl.DataFrame:
-    """Batches and steps of another network say nothing about this one; steps stay where there is no duration."""
+    """Give jobs other networks. Batches and steps of another network say nothing about this one; steps stay where there
+    is no duration.
+    """
     drawn = [models[i] for i in rng.integers(len(models), size=frame.height)]
     return frame.with_columns(
         pl.Series("model", drawn),

@@ -1,4 +1,4 @@
-"""What a scenario file may say: one pydantic model for each section. docs/league.md has the format in words."""
+"""Define what a scenario file may say: one Pydantic model for each section. docs/league.md has the format in words."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Scenario:
 
     @property
     def real(self) -> Path | None:
-        """The file with its jobs, where they are not generated."""
+        """Return the file with its jobs, where they are not generated."""
         section = self.file.jobs.real
         return None if self.data is None or section is None else self.data / section.file
 
@@ -54,12 +54,12 @@ class Scenario:
         return self.file.jobs.quick if self.quick else self.file.jobs.count
 
     def with_count(self, count: int) -> Scenario:
-        """The same with so many jobs."""
+        """Return the same with so many jobs."""
         jobs = self.file.jobs.model_copy(update={"count": count})
         return replace(self, file=self.file.model_copy(update={"jobs": jobs}), quick=False)
 
     def trace(self, seed: int) -> Trace:
-        """Its jobs; another seed gives others."""
+        """Return its jobs; another seed gives others."""
         jobs = self.file.jobs
         source = self._generated(jobs.seed + seed) if self.real is None else self._stretch(seed)
         changes = self.file.changes
@@ -71,7 +71,7 @@ class Scenario:
         return Trace(trace.frame, f"{self.name}-seed{seed}")
 
     def window(self, trace: Trace) -> Window | None:
-        """When a job must have been submitted to be measured."""
+        """Return when a job must have been submitted to be measured."""
         if self.file.measure is None:
             return None
         first, last = trace.frame["submit_s"][0], trace.frame["submit_s"][-1]
@@ -80,7 +80,7 @@ class Scenario:
         return first + part.start * (last - first), float(min(end, np.nextafter(last, np.inf)))
 
     def spec(self, policy: str) -> str:
-        """The policy with the parameters that this scenario prescribes and the caller left open."""
+        """Return the policy with the parameters that this scenario prescribes and the caller left open."""
         name, *given = split_spec(policy)
         named = {pair.partition("=")[0] for pair in given}
         prescribed = self.file.parameters.get(name, {})
@@ -91,7 +91,8 @@ class Scenario:
         return generate(jobs.like, self.count, seed, gpus=float(self.cluster.total_gpus), load=jobs.load)
 
     def _stretch(self, seed: int) -> Trace:
-        """`count` jobs of the real trace that follow each other; the stretches of different seeds lie far apart."""
+        """Return `count` jobs of the real trace that follow each other; the stretches of different seeds lie far apart.
+        """
         section = self.file.jobs.real
         assert self.real is not None and section is not None
         whole = _real_trace(self.real, section.format)
@@ -109,12 +110,12 @@ def _real_trace(path: Path, format_: str) -> Trace:
 
 
 def scenario_names() -> list[str]:
-    """Those that ship."""
+    """Return those that ship."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def read_scenario(source: str, *, quick: bool = False, data: Path | None = None) -> Scenario:
-    """A scenario by its name, or from a YAML file of your own."""
+    """Return a scenario by its name, or from a YAML file of your own."""
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
         path = FOLDER / f"{source}.yaml"
@@ -155,7 +156,7 @@ def _settings(file: ScenarioFile) -> Settings:
             Settings(**{name: values[name]})
         except ValidationError:
             hint = f"it is a {known[name]}, see docs/league.md" if text else "give it a value"
-            raise InputError(f"the setting {name} can not be {text!r}", where=where, hint=hint) from None
+            raise InputError(f"the setting {name} cannot be {text!r}", where=where, hint=hint) from None
         except InputError as bad:
             raise InputError(bad.what, where=where, hint=bad.hint) from None
     return Settings(**values)

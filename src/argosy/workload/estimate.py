@@ -1,4 +1,4 @@
-"""How long will a job take? What policies may be told, from the truth to nothing.
+"""Estimate how long jobs will take: what policies may be told, from the truth to nothing.
 
     oracle      the true duration
     noisy:σ     the truth times a lognormal factor of median 1, drawn once per job
@@ -30,14 +30,14 @@ Seconds = NDArray[np.float64]
 
 
 class Estimator(Protocol):
-    """Tells durations of trace rows."""
+    """An estimator tells the durations of trace rows."""
 
     @property
     def timeless(self) -> bool:
-        """Whether a job's estimate depends on nothing but the job, so that asking once is enough."""
+        """Return whether a job's estimate depends on nothing but the job, so that asking once is enough."""
 
     def estimate(self, rows: Rows, now: float, finished: Rows, finish_s: Seconds) -> Seconds:
-        """Expected durations of `rows`, which have been submitted by `now`.
+        """Return the expected durations of `rows`, which have been submitted by `now`.
 
         `finished` are the rows that have finished by now in the order of finishing, and `finish_s` says when.
         """
@@ -147,7 +147,7 @@ class History:
         self._trees = None
 
     def _continues(self, finished: Rows) -> bool:
-        """Whether `finished` begins with what was taken in already."""
+        """Return whether `finished` begins with what was taken in already."""
         if not self._absorbed:
             return True
         return len(finished) >= self._absorbed and int(finished[self._absorbed - 1]) == self._last
@@ -204,7 +204,7 @@ class History:
 
 
 def make_estimator(spec: str, trace: Trace, seed: int) -> Estimator:
-    """The estimator that 'oracle', 'noisy:0.3', 'history', 'user' or 'none' stands for."""
+    """Return the estimator that 'oracle', 'noisy:0.3', 'history', 'user' or 'none' stands for."""
     name, colon, argument = spec.partition(":")
     if name == "noisy":
         return Noisy(trace.frame, _sigma(spec, argument), seed)
@@ -234,7 +234,7 @@ def _seconds(column: pl.Series) -> Seconds:
 
 
 def _first_known(candidates: Seconds) -> Seconds:
-    """Per row, the first value that is not NaN."""
+    """Return, per row, the first value that is not NaN."""
     best = np.full(len(candidates), DEFAULT_S)
     for level in range(candidates.shape[1] - 1, -1, -1):
         best = np.where(np.isnan(candidates[:, level]), best, candidates[:, level])
@@ -246,13 +246,14 @@ def _text(column: str) -> pl.Expr:
 
 
 def _stem() -> pl.Expr:
-    """A name without the digits that number its runs."""
+    """Return a name without the digits that number its runs."""
     return _text("name").str.to_lowercase().str.replace_all(r"\d+", "#")
 
 
 def _groups(frame: pl.DataFrame) -> tuple[NDArray[np.int64], int]:
-    """Per row, its group at each level of the rolling estimate, most specific first; all groups numbered in
-    one."""
+    """Return, per row, its group at each level of the rolling estimate, most specific first; all groups numbered in
+    one.
+    """
     gpus = pl.col("gpus").cast(pl.String)
     levels = (
         pl.concat_str(_text("user"), _stem(), gpus, separator="\n"),
@@ -269,7 +270,7 @@ def _groups(frame: pl.DataFrame) -> tuple[NDArray[np.int64], int]:
 
 
 def _traits(frame: pl.DataFrame) -> Seconds:
-    """What the trees see of a job by itself. Texts are hashed, so no other job can change a job's traits."""
+    """Return what the trees see of a job by itself. Texts are hashed, so no other job can change a job's traits."""
     hour = frame["submit_s"].to_numpy() / 3600.0
     stem = frame.select(_stem())["name"]
     word = stem.str.split("-").list.first()

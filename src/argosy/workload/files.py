@@ -1,4 +1,4 @@
-"""Our own trace files: CSV, gzipped CSV and Parquet, in and out.
+"""Read and write our own trace files: CSV, gzipped CSV and Parquet.
 
 Columns are those of `SCHEMA`, by their exact names and in any order. A mapping `{ours: theirs}` reads files
 with other names; columns that are then neither mapped nor ours are ignored.
@@ -30,21 +30,21 @@ COLUMN_KINDS = {name: _KINDS[dtype] for name, dtype in SCHEMA.items()} | {"statu
 def read_trace(
     path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
 ) -> Trace:
-    """The jobs of a file; the format (CSV, gzip, Parquet) is told by its first bytes."""
+    """Return the jobs of a file; the format (CSV, gzip, Parquet) is told by its first bytes."""
     return read_trace_report(path, mapping, on_error).trace
 
 
 def read_trace_report(
     path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
 ) -> ImportReport:
-    """As `read_trace`, together with the rows that were skipped."""
+    """Read as `read_trace`, together with the rows that were skipped."""
     return finish([read_rows(Path(path), mapping)], on_error=on_error, shift=False)
 
 
 def read_rows(
     path: Path, mapping: Mapping[str, str] | None = None, kinds: Mapping[str, Kind] = COLUMN_KINDS
 ) -> Table:
-    """The rows of a file under our column names, typed."""
+    """Return the rows of a file under our column names, typed."""
     table = _read_parquet(path) if _is_parquet(path) else read_table(path)
     source = _sources(table, mapping)
     frame = table.frame.select(LINE, *(pl.col(theirs).alias(ours) for ours, theirs in source.items()))
@@ -52,7 +52,7 @@ def read_rows(
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """CSV, CSV.gz or Parquet by suffix, atomically; columns without any value are left out of CSV.
+    """Write CSV, CSV.gz or Parquet by suffix, atomically; columns without any value are left out of CSV.
 
     The same trace gives the same bytes.
     """
@@ -75,7 +75,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 
 def _sources(table: Table, mapping: Mapping[str, str] | None) -> dict[str, str]:
-    """Which column of the file feeds each of ours."""
+    """Return which column of the file feeds each of ours."""
     present = [c for c in table.frame.columns if c != LINE]
     where = f"{table.path}:1"
     for ours, theirs in (mapping or {}).items():
@@ -100,7 +100,7 @@ def _sources(table: Table, mapping: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    """Did you mean …? Otherwise what there is."""
+    """Suggest the column that was probably meant, or else list what there is."""
     lower = {k.strip().lower(): k for k in known}
     close = difflib.get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.5)
     return f"did you mean {lower[close[0]]!r}?" if close else f"columns: {', '.join(known)}"

@@ -105,13 +105,13 @@ class Trace:
 
     @classmethod
     def read(cls, path: str | Path) -> Trace:
-        """Our own CSV (also .gz) or Parquet; other formats go through `argosy import`."""
+        """Read our own CSV (also .gz) or Parquet; other formats go through `argosy import`."""
         from argosy.workload.files import read_trace
 
         return read_trace(path)
 
     def write(self, path: str | Path) -> None:
-        """CSV, CSV.gz or Parquet by suffix, atomically."""
+        """Write CSV, CSV.gz or Parquet by suffix, atomically."""
         from argosy.workload.files import write_trace
 
         write_trace(self, path)
@@ -120,13 +120,13 @@ class Trace:
         return self.frame.height
 
     def window(self, start_s: float, end_s: float) -> Trace:
-        """Jobs submitted in [start, end), with the clock starting at `start`."""
+        """Return jobs submitted in [start, end), with the clock starting at `start`."""
         part = self.frame.filter((pl.col("submit_s") >= start_s) & (pl.col("submit_s") < end_s))
         shifted = part.with_columns(pl.col("submit_s") - start_s, pl.col("deadline_s") - start_s)
         return Trace.of(shifted, f"{self.name}[{start_s:g}..{end_s:g}s]")
 
     def at_load(self, factor: float) -> Trace:
-        """The same jobs arriving `factor` times as fast."""
+        """Return the same jobs arriving `factor` times as fast."""
         scaled = self.frame.with_columns(
             (pl.col("submit_s") / factor + (pl.col("deadline_s") - pl.col("submit_s"))).alias("deadline_s"),
             (pl.col("submit_s") / factor).alias("submit_s"),
@@ -134,7 +134,7 @@ class Trace:
         return Trace(scaled, f"{self.name}×{factor:g}")
 
     def offered_load(self, gpus: float) -> float:
-        """GPU-seconds asked for, per GPU-second there is while jobs arrive."""
+        """Return the GPU-seconds asked for, per GPU-second there is while jobs arrive."""
         submit = self.frame["submit_s"].to_numpy()
         span = float(submit.max() - submit.min())
         asked = float((self.frame["gpus"] * self.frame["duration_s"].fill_null(0.0)).sum())
@@ -142,7 +142,7 @@ class Trace:
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
-    """Exactly the columns of SCHEMA, in order and type; unknown columns are an error."""
+    """Check for exactly the columns of SCHEMA, in order and type; unknown columns are an error."""
     unknown = [c for c in frame.columns if c not in SCHEMA]
     if unknown:
         raise TraceError(f"unknown column {unknown[0]!r}", hint=f"columns: {', '.join(SCHEMA)}")
@@ -153,7 +153,7 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
-    """(row, reason) of every row that can not be simulated, first reason each, in row order.
+    """Return (row, reason) of every row that cannot be simulated, first reason each, in row order.
 
     Of rows with the same job_id the first is good.
     """

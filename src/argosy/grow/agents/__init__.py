@@ -1,1 +1,1 @@
-"""Who decides how a network grows: a protocol, simple baselines, the published agent, and Argosy's own."""
+"""Agents that decide how a network grows: a protocol, simple baselines, the published agent, and Argosy's own."""

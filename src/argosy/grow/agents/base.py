@@ -1,4 +1,4 @@
-"""What an agent is asked, and what it answers."""
+"""Define what an agent is asked, and what it answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from argosy.grow.surgery.record import Surgery
 
 @dataclass(frozen=True)
 class Situation:
-    """Spare GPUs have appeared for a network in training. What is known at that moment.
+    """What is known when spare GPUs have appeared for a network in training.
 
     `graph` describes the network as its author wrote it; `done` is what has been grown since, each with the time
     that was left then. `options` is all that can be done now; leaving the network alone is always possible.
@@ -29,13 +29,13 @@ class Situation:
 
     @property
     def share_left(self) -> float:
-        """The time that is left as a share of the budget."""
+        """Return the time that is left as a share of the budget."""
         return self.time_left / self.time_budget if self.time_budget > 0 else 0.0
 
 
 class Agent(Protocol):
-    """Decides how a network grows."""
+    """An agent decides how a network grows."""
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """What to do now; nothing is an answer too."""
+        """Return the surgeries to do now; an empty answer leaves the network as it is."""
         ...

@@ -1,4 +1,4 @@
-"""What an agent is compared with: do nothing, decide at random, do what was fixed before."""
+"""Baselines that agents are compared with: do nothing, decide at random, do what was fixed before."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ from argosy.seeding import stream
 
 
 class Nothing:
-    """Leaves every network as it is."""
+    """This agent leaves every network as it is."""
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """Nothing."""
+        """Return no surgery."""
         return ()
 
 
 class RandomGrowth:
-    """Takes each option, or none, with equal chances."""
+    """This agent takes each option, or none, with equal chances."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = stream(seed, "random growth")
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """One option at random."""
+        """Return one option at random."""
         choice = int(self._rng.integers(len(situation.options) + 1))
         return situation.options[choice : choice + 1]
 
     def state(self) -> dict[str, Any]:
-        """Where its random numbers are, so that an interrupted training goes on exactly."""
+        """Return the state of its random numbers, so that an interrupted training goes on exactly."""
         return dict(self._rng.bit_generator.state)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the saved state."""
         self._rng.bit_generator.state = dict(state)
 
 
 class FixedSequence:
-    """Does the same at each decision, whatever the network: entry i at decision i; None, and what is behind the last
-    entry, leaves the network alone. It begins anew when a situation has more decisions left than the one before.
+    """This agent does the same at each decision, whatever the network at each decision, whatever the network: entry i
+    at decision i; None, and what is behind the last entry, leaves the network alone. It begins anew when a situation
+    has more decisions left than the one before.
     """
 
     def __init__(self, sequence: Sequence[Surgery | None]) -> None:
@@ -49,7 +50,7 @@ class FixedSequence:
         self._decisions_left = 0
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """The next entry."""
+        """Return the next entry of the sequence."""
         if situation.decisions_left > self._decisions_left:
             self._next = 0
         self._decisions_left = situation.decisions_left
@@ -58,9 +59,9 @@ class FixedSequence:
         return () if entry is None else (entry,)
 
     def state(self) -> dict[str, Any]:
-        """How far it is."""
+        """Return its position in the fixed sequence."""
         return {"next": self._next, "decisions_left": self._decisions_left}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the saved state."""
         self._next, self._decisions_left = int(state["next"]), int(state["decisions_left"])

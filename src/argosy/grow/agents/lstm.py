@@ -60,7 +60,7 @@ def forward(projected: Array, recurrent: Array) -> Trail:
 
 
 def backward(trail: Trail, recurrent: Array, gradient: Array) -> tuple[Array, Array]:
-    """The gradients of `projected` and of `recurrent`, from that of the hidden values [time, sequence, unit]."""
+    """Return the gradients of `projected` and of `recurrent`, from that of the hidden values [time, sequence, unit]."""
     let_in, keep, candidate, let_out = (trail.gates[:, :, gate] for gate in range(4))
     steps, sequences, units = gradient.shape
     slopes = np.empty((steps, sequences, 3, units), gradient.dtype)
@@ -97,7 +97,9 @@ def _squashing(units: int, kind: Any) -> tuple[Array, Array]:
 
 
 def merge(trails: Sequence[Trail]) -> Trail:
-    """Trails of one sequence each, side by side; the shorter ones are padded with zeros, which stop all gradients."""
+    """Return trails of one sequence each, side by side; the shorter ones are padded with zeros, which stop all
+    gradients.
+    """
 
     def side_by_side(parts: list[Array]) -> Array:
         shape = (max(len(part) for part in parts), len(parts), *parts[0].shape[2:])

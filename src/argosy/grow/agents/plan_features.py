@@ -50,7 +50,7 @@ class Task:
 
     @cached_property
     def surroundings(self) -> Floats:
-        """What is known beside the network, one number each; NaN where nothing is known."""
+        """Return what is known beside the network, one number each; NaN where nothing is known."""
         return np.array([
             self.share_left[0],
             math.log2(self.epochs_left) if self.epochs_left else math.nan,
@@ -60,7 +60,7 @@ class Task:
 
     @cached_property
     def nodes(self) -> Floats:
-        """Each layer's features and the mean of its neighbours', in front and behind."""
+        """Return each layer's features and the mean of its neighbours', in front and behind."""
         own = self.graph.features
         front, behind = np.zeros_like(own), np.zeros_like(own)
         fed, feeds = np.zeros((len(own), 1)), np.zeros((len(own), 1))
@@ -72,7 +72,8 @@ class Task:
         return np.concatenate([own, front / np.maximum(fed, 1), behind / np.maximum(feeds, 1)], axis=1)
 
     def notes(self, plans: Sequence[Plan]) -> tuple[Floats, Floats]:
-        """The notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind of note]."""
+        """Return the notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind of note].
+        """
         layers = np.zeros((len(plans), len(NOTES), len(self.graph.names)))
         whole = np.zeros((len(plans), len(WHOLE)))
         middle = 0.5 * (self.share_left[0] + self.share_left[-1])
@@ -104,7 +105,7 @@ class Task:
         return layers, whole
 
     def _layer(self, site: str) -> int:
-        """The row of a site; a layer that surgery added counts as the layer it was added to."""
+        """Return the row of a site; a layer that surgery added counts as the layer it was added to."""
         names = self.graph.names
         if site in names:
             return names.index(site)

@@ -32,7 +32,9 @@ PRETRAINED = Path(__file__).with_name("pretrained.safetensors")
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an option is expected to bring over leaving the network alone, in accuracy, with the best continuation."""
+    """A forecast: the accuracy that an option is expected to bring over leaving the network alone, if the best plan
+    follows.
+    """
 
     step: Step
     gain: float
@@ -44,7 +46,7 @@ class Forecast:
 
 
 class PlanningAgent:
-    """Decides by planning on a learned surrogate."""
+    """This agent decides by planning on a learned surrogate."""
 
     def __init__(
         self, surrogate: Surrogate, *, several: int = 1, at_least: float = 0.0, most_plans: int = 4096
@@ -64,18 +66,18 @@ class PlanningAgent:
         write(path, self.surrogate, about or {})
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """The first step of the best plan."""
+        """Return the first step of the best plan."""
         self.forecasts = self.forecast(situation)
         best = self.forecasts[0]
         return best.step if best.gain > self.at_least else ()
 
     @property
     def why(self) -> str:
-        """The reason for the last decision: what the best steps were expected to bring."""
+        """Return the reason for the last decision: what the best steps were expected to bring."""
         return "expected over leaving it alone: " + "; ".join(map(str, self.forecasts[:3])) if self.forecasts else ""
 
     def forecast(self, situation: Situation) -> tuple[Forecast, ...]:
-        """What each possible step is expected to bring, best first."""
+        """Return what each possible step is expected to bring, best first."""
         task, before = task_before(situation)
         steps = steps_of(situation.options, self.several)
         ahead = max(situation.decisions_left, 1)
@@ -93,7 +95,7 @@ class PlanningAgent:
         return tuple(sorted(found, key=lambda f: -f.gain))
 
     def _expect(self, task: Task, plans: Sequence[Plan]) -> tuple[Floats, Floats]:
-        """In accuracy; the first plan does nothing more."""
+        """Return the expected accuracy of each plan; the first plan does nothing more."""
         asked = Observed(task, *task.notes(plans), np.zeros(len(plans)))
         mean, covariance = self.surrogate.expect(asked)
         spread = self.surrogate.usual_spread
@@ -101,7 +103,7 @@ class PlanningAgent:
 
 
 def task_before(situation: Situation) -> tuple[Task, list[Step]]:
-    """The task that this decision belongs to, and the steps that were done before it."""
+    """Return the task that this decision belongs to, and the steps that were done before it."""
     times: dict[float, list[Surgery]] = {}
     for left, surgery in situation.done:
         times.setdefault(left, []).append(surgery)
@@ -118,10 +120,10 @@ def task_before(situation: Situation) -> tuple[Task, list[Step]]:
 
 
 def steps_of(options: Sequence[Surgery], several: int) -> list[Step]:
-    """Every choice of at most so many options; nothing comes first."""
+    """Return every choice of at most so many options; nothing comes first."""
     return [step for size in range(several + 1) for step in itertools.combinations(options, size)]
 
 
 def pretrained() -> PlanningAgent:
-    """The agent that comes with Argosy."""
+    """Return the agent that comes with Argosy."""
     return PlanningAgent.load()

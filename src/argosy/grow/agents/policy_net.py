@@ -22,7 +22,7 @@ WAVES = 2 * np.pi * np.arange(1, TIME_CODE + 1)
 
 
 def time_code(share_left: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """v_i = 5 sin(2π i t), where t is the share of the time budget that is left."""
+    """Return the time code v_i = 5 sin(2π i t), where t is the share of the time budget that is left."""
     code: NDArray[np.float64] = 5.0 * np.sin(np.multiply.outer(share_left, WAVES))
     return code
 
@@ -44,7 +44,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the network made of layer sequences. `summary` is what the decider gets to know."""
+    """What the network read from layer sequences. `summary` is what the decider gets to know."""
 
     first: lstm.Trail
     joined: Array  # both directions of the first memory, layer by layer
@@ -119,7 +119,7 @@ class PolicyNet:
         return Reading(first, joined, second, second.hidden[layers.lengths, layers.columns])
 
     def decide(self, summary: Array, code: NDArray[np.float64]) -> Decision:
-        """Scores for summaries and time codes, row by row."""
+        """Return scores for summaries and time codes, row by row."""
         w = self.weights
         inputs = np.concatenate([summary, code.astype(summary.dtype)], axis=1)
         active = np.maximum(inputs @ w["decider.input"] + w["decider.bias"], 0)
@@ -164,7 +164,7 @@ class PolicyNet:
 
 
 def merge(readings: Sequence[Reading]) -> Reading:
-    """Readings of one sequence each as one reading of several, in the layout of `Layers`."""
+    """Return readings of one sequence each as one reading of several, in the layout of `Layers`."""
     joined = np.zeros((max(len(r.joined) for r in readings), len(readings), 2 * READER), readings[0].joined.dtype)
     for i, reading in enumerate(readings):
         joined[: len(reading.joined), i] = reading.joined[:, 0]
@@ -186,7 +186,7 @@ class Adam:
         self.steps = 0
 
     def step(self, gradient: Array, rate: float) -> None:
-        """One update against the gradient."""
+        """Make one update against the gradient."""
         self.steps += 1
         np.multiply(gradient, 0.1, out=self.work)
         self.mean *= 0.9

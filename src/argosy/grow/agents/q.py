@@ -61,7 +61,7 @@ class Values(nn.Module):
         self.register_buffer("scale", torch.ones(NODE_INPUTS))
 
     def forward(self, task: Task, plans: Sequence[Plan], left: int) -> torch.Tensor:
-        """One value per plan; `left` decisions are still to come."""
+        """Return one value per plan; `left` decisions are still to come."""
         layers, whole = (torch.from_numpy(part).float() for part in task.notes(plans))
         nodes = (torch.from_numpy(task.nodes).float() - self.centre) / self.scale
         summed = (layers @ torch.tanh(self.encode(nodes))).flatten(1)
@@ -70,13 +70,13 @@ class Values(nn.Module):
 
 
 class QAgent:
-    """Takes the step with the highest value."""
+    """This agent takes the step with the highest value."""
 
     def __init__(self, values: Values | None = None, *, several: int = 1) -> None:
         self.values, self.several = values or Values(), several
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """The best step now."""
+        """Return the best step now."""
         task, before = task_before(situation)
         steps = steps_of(situation.options, self.several)
         left = max(situation.decisions_left, 1) - 1
@@ -164,7 +164,7 @@ class _Prefixes:
         return torch.tensor([standard[table.index(p)] for p in prefixes], dtype=torch.float32)
 
     def error(self, values: Values) -> torch.Tensor:
-        """How far the values are from what the next step's values say they should be."""
+        """Return how far the values are from what the next step's values say they should be."""
         found = [values(self.task, plans, self.decisions - 1 - i) for i, plans in enumerate(self.levels)]
         total = torch.zeros(())
         for i, now in enumerate(found):

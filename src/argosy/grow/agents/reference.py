@@ -36,7 +36,7 @@ FORMAT = "argosy reference growth agent 1"
 
 
 class ReferenceAgent:
-    """Decides for networks with `sites` layers that can be deepened."""
+    """The agent decides for networks with `sites` layers that can be deepened."""
 
     def __init__(self, sites: int = 3, seed: int = 0) -> None:
         if sites < 1:
@@ -45,7 +45,7 @@ class ReferenceAgent:
         self.net = PolicyNet(len(WORDS), sites + 1, seed)
 
     def decide(self, situation: Situation) -> tuple[Surgery, ...]:
-        """The action with the highest score."""
+        """Return the action with the highest score."""
         actions = deepenings(situation.graph, situation.options, self.sites)
         layers = Layers([words(situation.graph, (surgery for _, surgery in situation.done))])
         reading = self.net.read(layers, self.net.prepare())
@@ -54,7 +54,7 @@ class ReferenceAgent:
         return (actions[best],) if best < self.sites else ()
 
     def copy(self) -> ReferenceAgent:
-        """Another agent with the same weights."""
+        """Return another agent with the same weights."""
         other = ReferenceAgent(self.sites)
         other.net.flat[...] = self.net.flat
         other.net.embeddings[...] = self.net.embeddings
@@ -97,7 +97,7 @@ class ReferenceAgent:
 
 
 def deepenings(graph: LayerGraph, options: Iterable[Surgery | None], sites: int) -> list[Surgery]:
-    """The options that deepen one of the network's own layers, in the order of the forward pass."""
+    """Return the options that deepen one of the network's own layers, in the order of the forward pass."""
     known = [option for option in options if option is not None and option.op == "deepen"]
     found = [option for option in known if option.site in graph.names]
     found.sort(key=lambda option: graph.index(option.site))
@@ -145,14 +145,14 @@ class Playground:
         self.accuracy: NDArray[np.float64] = table.validation[rows]  # of each whole history, run by run
 
     def together(self, states: tuple[int, ...]) -> Layers:
-        """Several states side by side."""
+        """Return several states side by side."""
         found = self._together.get(states)
         if found is None:
             found = self._together[states] = Layers([self.sequences[state] for state in states])
         return found
 
     def greedy(self, net: PolicyNet) -> tuple[int, ...]:
-        """The table's sequence that the best scores lead to."""
+        """Return the table's sequence that the best scores lead to."""
         everything = self.together(tuple(range(len(self.sequences))))
         summary = net.read(everything, net.prepare()).summary
         best = net.decide(summary[self.state], self.codes).scores.argmax(axis=1)

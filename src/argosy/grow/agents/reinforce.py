@@ -26,7 +26,7 @@ RATE, RATE_DECAY, TEMPERATURE_DECAY, EVERY = 1e-4, 0.99, 0.9, 500
 
 
 def reward(accuracy: float | Floats) -> Floats:
-    """100 tan(a π/2): a point of accuracy is worth more the higher it is."""
+    """Return 100 tan(a π/2): a point of accuracy is worth more the higher it is."""
     return np.asarray(100.0 * np.tan(np.minimum(accuracy, 0.9999) * np.pi / 2))
 
 
@@ -51,7 +51,7 @@ class Anneal:
     least: float = 1.0  # it cools down to this, not below
 
     def at(self, episode: int) -> float:
-        """The temperature in this episode."""
+        """Return the temperature in this episode."""
         if self.start <= self.least:
             return self.start
         return float(max(self.start * TEMPERATURE_DECAY ** (episode // self.every), self.least))
@@ -76,7 +76,7 @@ def learn(
     times √batch. The same seed gives the same agent.
     """
     if episodes < 1 or batch < 1:
-        raise GrowError(f"{episodes} episodes in batches of {batch} can not be learned from", hint="give 1 or more")
+        raise GrowError(f"{episodes} episodes in batches of {batch} cannot be learned from", hint="give 1 or more")
     plans = list(temperature) if isinstance(temperature, Sequence) else [temperature] * len(tables)
     if len(plans) != len(tables):
         raise GrowError(f"{len(plans)} temperatures for {len(tables)} tables", hint="give one, or one for each")
@@ -127,7 +127,7 @@ class _Lesson:
         return Lesson(self.ground.table.key, anneal.start, batch, accuracy, np.array(objective), tuple(checks))
 
     def _one(self, heat: float) -> tuple[float, float]:
-        """One episode and its gradient. States are read when the episode comes to them."""
+        """Return one episode and its gradient. States are read when the episode comes to them."""
         net, ground = self.net, self.ground
         prepared = net.prepare()
         draws = self.rng.random(self.decisions + 1).tolist()
@@ -162,7 +162,7 @@ class _Lesson:
         return float(ground.accuracy[place, run]), total * scale
 
     def _many(self, heat: float, count: int) -> tuple[Floats, float]:
-        """Many episodes under the same weights, and the mean of their gradients."""
+        """Return many episodes under the same weights, and the mean of their gradients."""
         net, ground = self.net, self.ground
         prepared = net.prepare()
         reading = net.read(self.all_states, prepared)

@@ -1,4 +1,4 @@
-"""Looking for the best plan by trying few of them.
+"""Look for the best plan by trying few of them.
 
 Each try trains a network, so it is dear. After every try the search asks which plan promises the largest expected
 improvement over the best result so far, and stops when that is less than a try is worth. It begins with what other
@@ -67,7 +67,7 @@ class Search:
         self.results: list[float] = []
 
     def ask(self) -> int:
-        """The row of the plan to try next."""
+        """Return the row of the plan to try next."""
         gains = self._gains() + 1e-12 * self.rng.standard_normal(len(self.plans))
         if not self.repeat:
             if len(self.tried) >= len(self.plans):
@@ -76,14 +76,14 @@ class Search:
         return int(gains.argmax())
 
     def tell(self, plan: int, result: float) -> None:
-        """What a try gave."""
+        """Note the result of a try."""
         if not np.isfinite(result):
             raise GrowError(f"the result of plan {plan} is not a number")
         self.tried.append(plan)
         self.results.append(float(result))
 
     def left_to_gain(self) -> float:
-        """The improvement that the best next try is expected to bring."""
+        """Return the improvement that the best next try is expected to bring."""
         gains = self._gains()
         if not self.repeat:
             gains[self.tried] = 0.0
@@ -91,25 +91,25 @@ class Search:
 
     @property
     def worth_another(self) -> bool:
-        """Whether that is more than a try costs."""
+        """Return whether that is more than a try costs."""
         return len(self.tried) < 2 or self.left_to_gain() > self.price
 
     def best(self) -> int:
-        """The plan to take: of those tried, the one that is expected to be best."""
+        """Return the plan to take: of those tried, the one that is expected to be best."""
         if not self.tried:
             return int(self.prior.mean.argmax())
         tried = np.unique(self.tried)
         return int(tried[self.expected()[tried].argmax()])
 
     def expected(self) -> Floats:
-        """The expected result of every plan."""
+        """Return the expected result of every plan."""
         return self._belief().mean
 
     def _belief(self) -> Belief:
         return _update(self.prior, self.tried, np.array(self.results), self.spread)
 
     def _gains(self) -> Floats:
-        """The expected improvement of each plan over the best so far."""
+        """Return the expected improvement of each plan over the best so far."""
         if not self.tried:
             return self.prior.mean * self.spread
         belief = self._belief()
@@ -120,7 +120,7 @@ class Search:
 
 
 def _prior(surrogate: Surrogate, asked: Observed) -> Prior:
-    """What others taught, and room for what is this task's own."""
+    """Return what others taught, and room for what is this task's own."""
     own = _alike(asked)
     if not surrogate.known:
         return Prior(np.zeros(len(own)), own, NOISE)
@@ -129,7 +129,9 @@ def _prior(surrogate: Surrogate, asked: Observed) -> Prior:
 
 
 def _alike(asked: Observed) -> Floats:
-    """How alike plans are if nothing was ever learned: they grow the same layers as often, at about the same time."""
+    """Return how alike plans are if nothing was ever learned: they grow the same layers as often, at about the same
+    time.
+    """
     weights = np.array([ORDER if "late" in note else 0.0 if "less" in note else 1.0 for note in (*NOTES, *WHOLE)])
     layers = asked.layers * weights[: len(NOTES), None]
     codes = np.concatenate([layers.reshape(len(layers), -1), asked.whole * weights[len(NOTES) :]], axis=1)
@@ -138,7 +140,7 @@ def _alike(asked: Observed) -> Floats:
 
 
 def _update(prior: Prior, tried: Sequence[int], results: Floats, spread: float) -> Belief:
-    """The task's own mean and spread are unknown: the mean is free, the spread is drawn to the usual one."""
+    """Return the task's own mean and spread are unknown: the mean is free, the spread is drawn to the usual one."""
     rows = list(tried)
     covariance, one = prior.covariance, np.ones(len(rows))
     factor = cho_factor(covariance[np.ix_(rows, rows)] + prior.noise * np.eye(len(rows)))

@@ -1,4 +1,4 @@
-"""A surrogate in a file: safetensors for numbers, JSON in its header for the rest. Nothing is ever unpickled."""
+"""Keep a surrogate in a file: safetensors for numbers, JSON in its header for the rest. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(path: str | Path, surrogate: Surrogate, about: Mapping[str, Any]) -> N
 
 
 def about(path: str | Path) -> dict[str, Any]:
-    """How an agent was made."""
+    """Return how an agent was made."""
     return dict(_open(path)[0]["about"])
 
 

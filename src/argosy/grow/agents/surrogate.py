@@ -1,4 +1,4 @@
-"""What growing will bring: a Gaussian process over plans, shared between networks and scenarios.
+"""Predict what growing will bring: a Gaussian process over plans, shared between networks and scenarios.
 
 Layers are encoded by a learned linear map of their features and their neighbours'; a plan is the sum of the codes of
 the layers that it grows, weighed by the plan's notes; plans with near sums have near results. Between two tasks the
@@ -40,7 +40,7 @@ class Observed:
 
     @classmethod
     def of(cls, task: Task, plans: Sequence[Plan], values: Floats, runs: int = 1) -> Observed:
-        """Results of plans."""
+        """Return results of plans."""
         if len(plans) != len(values) or not len(plans):
             raise GrowError(f"{len(plans)} plans and {len(values)} results: give one result per plan")
         if not np.isfinite(values).all():
@@ -49,17 +49,17 @@ class Observed:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the results."""
+        """Return the standard deviation of the results."""
         return float(self.values.std()) or 1.0
 
     @property
     def standard(self) -> Floats:
-        """The results with mean 0 and deviation 1."""
+        """Return the results with mean 0 and deviation 1."""
         return np.asarray((self.values - self.values.mean()) / self.spread)
 
 
 class Kernel(nn.Module):
-    """How alike two plans are; a few hundred numbers."""
+    """The kernel: how alike two plans are, as a few hundred learned numbers."""
 
     usual: torch.Tensor  # surroundings, where nothing is known of them
     centre: torch.Tensor
@@ -90,14 +90,14 @@ class Kernel(nn.Module):
         self.scale = torch.from_numpy(nodes.std(0) + 0.1)
 
     def codes(self, task: Task, layers: Floats, whole: Floats) -> torch.Tensor:
-        """A point for each plan; near points have near results."""
+        """Return a point for each plan; near points have near results."""
         nodes = (torch.from_numpy(task.nodes) - self.centre) / self.scale
         summed = torch.from_numpy(layers) @ (nodes @ self.encode)  # plan, kind of note, code
         weighed = summed * self.log_notes.exp()[:, None]
         return torch.cat([weighed.flatten(1), torch.from_numpy(whole) * self.log_whole.exp()], dim=1)
 
     def ties(self, one: Sequence[Task], other: Sequence[Task]) -> torch.Tensor:
-        """How much results of a task say about another's: B of the formula."""
+        """Return how much results of a task say about another's: B of the formula."""
         summary_one, summary_other = self._summaries(one), self._summaries(other)
         networks = torch.exp(-0.5 * torch.cdist(summary_one, summary_other) ** 2 * (2 * self.log_networks).exp())
         apart = (self._around(one)[:, None] - self._around(other)[None]) * self.log_surroundings.exp()
@@ -116,7 +116,7 @@ class Kernel(nn.Module):
         return torch.as_tensor((means - self.centre[:width]) / self.scale[:width] / width**0.5)
 
     def between(self, one: Sequence[Observed], other: Sequence[Observed] | None = None) -> torch.Tensor:
-        """The covariance of the standardised results of plans, without noise."""
+        """Return the covariance of the standardised results of plans, without noise."""
         symmetric = other is None
         codes_one = torch.cat([self.codes(o.task, o.layers, o.whole) for o in one])
         codes_other = codes_one if other is None else torch.cat([self.codes(o.task, o.layers, o.whole) for o in other])
@@ -136,7 +136,7 @@ def _parameter(values: float | list[float]) -> nn.Parameter:
 
 
 class Surrogate:
-    """A kernel and the results that predictions rest on. Without results it knows nothing but what is alike."""
+    """A kernel and the results that predictions rest on. Without results it knows only which plans are alike."""
 
     def __init__(
         self, kernel: Kernel | None = None, known: Sequence[Observed] = (), noise: Floats | None = None
@@ -149,18 +149,18 @@ class Surrogate:
 
     @property
     def usual_noise(self) -> float:
-        """The variance of one run about its plan's mean, where plans as such have variance about 1."""
+        """Return the variance of one run about its plan's mean, where plans as such have variance about 1."""
         if not self.known:
             return float(self.kernel.log_noise.exp())
         return float(np.median(self.noise * [o.runs for o in self.known]))
 
     @property
     def usual_spread(self) -> float:
-        """How far the results of a task's plans usually spread, in accuracy."""
+        """Return how far the results of a task's plans usually spread, in accuracy."""
         return float(np.exp(np.mean([np.log(o.spread) for o in self.known]))) if self.known else 0.03
 
     def expect(self, asked: Observed) -> tuple[Floats, Floats]:
-        """Mean and covariance of the standardised results of plans, from all other tasks' results."""
+        """Return mean and covariance of the standardised results of plans, from all other tasks' results."""
         own = self.kernel.between([asked])
         if not self.known:
             return np.zeros(len(own)), own.numpy()

@@ -10,14 +10,14 @@ from argosy.grow.tables.growth_table import Table
 
 
 def task_of(table: Table) -> Task:
-    """The task that a table is about."""
+    """Return the task that a table is about."""
     left = table.time_left.mean(axis=0)
     epochs = float(left[0] / (left[0] - left[1])) if len(left) > 1 and left[0] > left[1] else None
     return Task(table.graph, tuple(float(x) / table.budget for x in left), epochs, name=table.key)
 
 
 def plans_of(table: Table) -> list[Plan]:
-    """What each row of a table does."""
+    """Return what each row of a table does."""
     return [
         tuple(() if table.options[a] is None else (table.options[a],) for a in row)
         for row in table.sequences
@@ -25,5 +25,5 @@ def plans_of(table: Table) -> list[Plan]:
 
 
 def observations(table: Table) -> Observed:
-    """A whole table, by its validation results."""
+    """Return a whole table, by its validation results."""
     return Observed.of(task_of(table), plans_of(table), np.asarray(table.means()), table.runs)

@@ -1,4 +1,4 @@
-"""Agents by name: trained from tables, or read from a file."""
+"""Find agents by name: trained from tables, or read from a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tick = Callable[[int, int], None]
 
 
 class Trained(Agent, Protocol):
-    """An agent that can be kept."""
+    """An agent that can be written to a file."""
 
     def save(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write it to a file."""
@@ -53,7 +53,7 @@ def train_agent(
 
 
 def load_agent(name: str) -> Agent:
-    """An agent from a file, whatever its kind, or `pretrained`, `random`, `none`."""
+    """Return an agent from a file, whatever its kind, or `pretrained`, `random`, `none`."""
     if name == "pretrained":
         return pretrained()
     if name in ("random", "none"):

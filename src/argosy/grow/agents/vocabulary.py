@@ -23,11 +23,11 @@ NUMBER = {word: i for i, word in enumerate(WORDS)}
 
 
 def words(graph: LayerGraph, grown: Iterable[Surgery] = ()) -> list[int]:
-    """The words of a network that was deepened since; an added layer reads like the one it stands behind."""
+    """Return the words of a network that was deepened since; an added layer reads like the one it stands behind."""
     times: Counter[str] = Counter()
     for surgery in grown:
         if surgery.op != "deepen":
-            raise GrowError(f"the reference agent can not read a network after {surgery}", hint="use the default agent")
+            raise GrowError(f"the reference agent cannot read a network after {surgery}", hint="use the default agent")
         times[surgery.site] += 1
     unknown = sorted(set(times) - set(graph.names))
     if unknown:

@@ -59,16 +59,16 @@ class Data:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
+        """Return the shape of one input."""
         return tuple(self.train_x.shape[1:])
 
     @property
     def channels(self) -> int:
-        """How many channels a picture has: 1 grey, 3 colours."""
+        """Return how many channels a picture has: 1 grey, 3 colours."""
         return int(self.train_x.shape[1])
 
     def example(self, n: int = 64) -> torch.Tensor:
-        """A calibration batch: the first training inputs (they stand in random order)."""
+        """Return a calibration batch: the first training inputs (they stand in random order)."""
         return self.train_x[:n]
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ def load(
 
 
 def read(name: str | Path, *, size: int | None = None, root: str | Path | None = None) -> Raw:
-    """The whole collection, as it stands in its files."""
+    """Return the whole collection, as it stands in its files."""
     if name == "digits":
         return datafiles.read_digits()
     if name == "fashion-mnist":
@@ -157,7 +157,7 @@ def read(name: str | Path, *, size: int | None = None, root: str | Path | None =
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
-    """Where fetched collections are kept: `root`, else $ARGOSY_DATA, else the user's cache."""
+    """Return where fetched collections are kept: `root`, else $ARGOSY_DATA, else the user's cache."""
     if root is not None:
         return Path(root)
     if os.environ.get("ARGOSY_DATA"):
@@ -191,7 +191,8 @@ def _draw(
 
 
 def _pixels(x: datafiles.Bytes, top: int, size: int | None) -> torch.Tensor:
-    """Bytes to numbers from 0 to 1, at the size asked for: mean of whole blocks where it divides, else bilinear."""
+    """Return bytes to numbers from 0 to 1, at the size asked for: mean of whole blocks where it divides, else bilinear.
+    """
     found = torch.from_numpy(x.astype(np.float32)) / top
     height, width = found.shape[2:]
     if size is None or not len(found) or (height, width) == (size, size):

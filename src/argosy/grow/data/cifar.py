@@ -1,4 +1,4 @@
-"""CIFAR-10 from files: the cache that `fetch` writes, or the usual python batches, read without trusting them."""
+"""Read CIFAR-10 from files: the cache that `fetch` writes, or the usual Python batches, read without trusting them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse
 
 
 def read_cache(path: Path) -> Raw:
-    """CIFAR-10 as `fetch` keeps it: one safetensors file."""
+    """Read CIFAR-10 as `fetch` keeps it: one safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -26,7 +26,7 @@ def read_cache(path: Path) -> Raw:
         found = load_file(path)
         raw = Raw(LABELS, found["train_x"], found["train_y"], found["test_x"], found["test_y"])
     except (SafetensorError, OSError, KeyError) as problem:
-        raise GrowError(f"can not be read: {problem}", where=str(path),
+        raise GrowError(f"cannot be read: {problem}", where=str(path),
                         hint="delete it and fetch it again: argosy grow data cifar10") from None  # fmt: skip
     for part, x in (("train", raw.train_x), ("test", raw.test_x)):
         if x.dtype != np.uint8 or x.shape[1:] != (3, 32, 32):
@@ -36,12 +36,12 @@ def read_cache(path: Path) -> Raw:
 
 
 def has_batches(folder: Path) -> bool:
-    """Does this folder hold CIFAR-10's usual python batches?"""
+    """Return whether this folder holds CIFAR-10's usual Python batches."""
     return (folder / "data_batch_1").is_file()
 
 
 def read_batches(folder: Path) -> Raw:
-    """CIFAR-10 from `data_batch_1` … `data_batch_5` and `test_batch`."""
+    """Read CIFAR-10 from `data_batch_1` … `data_batch_5` and `test_batch`."""
     train = [_read_batch(folder / f"data_batch_{i}") for i in range(1, 6)]
     test_x, test_y = _read_batch(folder / "test_batch")
     train_x, train_y = (np.concatenate(parts) for parts in zip(*train, strict=True))
@@ -58,7 +58,7 @@ def _read_batch(path: Path) -> tuple[Bytes, Numbers]:
         hint = "fetch it again: argosy grow data cifar10"
         raise GrowError("the file is missing", where=str(path), hint=hint) from None
     except Exception as problem:  # a damaged pickle can raise nearly anything
-        raise GrowError(f"can not be read: {message_of(problem)}", where=str(path),
+        raise GrowError(f"cannot be read: {message_of(problem)}", where=str(path),
                         hint="the file is cut short or damaged; fetch it again") from None  # fmt: skip
     fields = {k.decode() if isinstance(k, bytes) else k: v for k, v in found.items()} if isinstance(found, dict) else {}
     pictures = fields.get("data")
@@ -78,7 +78,7 @@ class _DType:
     copy: object = None
 
     def __setstate__(self, state: object) -> None:
-        """Byte order and alignment mean nothing for bytes."""
+        """Ignore the state: byte order and alignment mean nothing for bytes."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Array:
         self.state = state
 
     def array(self) -> Bytes | None:
-        """The array of bytes, or None if it is not one."""
+        """Return the array of bytes, or None if it is not one."""
         if len(self.state) != 5:
             return None
         _, shape, kind, by_column, content = self.state

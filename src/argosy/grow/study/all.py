@@ -1,4 +1,4 @@
-"""The whole growth study: each part writes a JSON file, and one page shows them all.
+"""Run the whole growth study: each part writes a JSON file, and one page shows them all.
 
 reference     the published agent's experiments on the published tables
 speed         time per episode of its learning loop
@@ -45,7 +45,7 @@ class Study:
         self.recorded = _recorded(recorded)
 
     def reference(self) -> dict[str, Any]:
-        """On the published tables; there is nothing to compare with elsewhere."""
+        """Judge the agents on the published tables; there is nothing to compare with elsewhere."""
         if not self.recorded:
             raise GrowError("this part needs the published tables", hint="give --recorded FILE.csv, or leave it out")
         plan = reference_study.Plan(scratch_episodes=2000, transfer_episodes=500) if self.quick else None
@@ -86,11 +86,11 @@ class Study:
         return {"data": data, "budget": 5.0 if self.quick else 15.0}
 
     def _deepening(self) -> list[Table]:
-        """Own tables with three decisions of the same sort as the published ones."""
+        """Use our own tables with three decisions of the same sort as the published ones."""
         return [t for t in self.own if all(o is None or o.op == "deepen" for o in t.options)]
 
     def _chosen(self) -> dict[str, tuple[Surgery | None, ...]]:
-        """By validation, from the tables of the network that is trained anew."""
+        """Choose the best sequences by validation, from the tables of the network that is trained anew."""
         found = pays.chosen_from([t for t in self._deepening() if t.model == "cnn1"])
         if not found:
             raise GrowError("no own table of cnn1 to choose from", hint="argosy grow table --model cnn1 …")

@@ -1,4 +1,5 @@
-"""What the studies of growth share: one checkpoint per seed, arms that branch from it, and intervals over seeds.
+"""Share what the studies of growth have in common: one checkpoint per seed, arms that branch from it, and intervals
+over seeds.
 
 Arms of a seed have the same start and see the same data in the same order, so what is common to them cancels in
 their paired differences.
@@ -49,7 +50,7 @@ class BaseSetting:
     seed: int = 0  # all runs' seeds come from it
 
     def pictures(self) -> Data:
-        """The data, loaded if only their name is given."""
+        """Return the data, loaded if only their name is given."""
         return self.data if isinstance(self.data, Data) else load(self.data, train=self.train, size=self.size)
 
     def check(self) -> None:
@@ -61,17 +62,17 @@ class BaseSetting:
         return replace(self, data=self.pictures())
 
     def time(self) -> VirtualClock:
-        """A new clock."""
+        """Return a new clock."""
         return copy.deepcopy(self.clock) if isinstance(self.clock, VirtualClock) else VirtualClock(growth=self.clock)
 
     def seed_of(self, number: int) -> int:
-        """The seed of a run."""
+        """Return the seed of a run."""
         return int(stream(self.seed, "growth study run", number).integers(2**31))
 
     def trunk(self, number: int, share: float) -> Run:
-        """A run trained by whole epochs until this share of the budget is used."""
+        """Return a run trained by whole epochs until this share of the budget is used."""
         if not (math.isfinite(self.budget) and self.budget > 0):
-            raise GrowError(f"a budget of {self.budget:g} can not be trained for", hint="give seconds above 0")
+            raise GrowError(f"a budget of {self.budget:g} cannot be trained for", hint="give seconds above 0")
         data = self.pictures()
         options = {"classes": data.classes, "channels": data.channels, **self.model_options}
         run = Experiment(
@@ -84,12 +85,12 @@ class BaseSetting:
         return run
 
     def to_dict(self) -> Row:
-        """As plain data, for JSON."""
+        """Return this as plain data, for JSON."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
 def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | None = None) -> Run:
-    """A branch that does this at successive epochs. `reset` overrides what becomes of the learning rate."""
+    """Return a branch that does this at successive epochs. `reset` overrides what becomes of the learning rate."""
     arm = trunk.fork()
     for decision in decisions:
         if arm.time_left > 0:
@@ -112,7 +113,7 @@ def finish(run: Run) -> dict[str, float]:
 
 
 def score(run: Run) -> dict[str, float]:
-    """How good the network is now."""
+    """Return how good the network is now."""
     return {"validation": run.evaluate("validation"), "test": run.evaluate("test")}
 
 
@@ -156,7 +157,7 @@ def run_all(
 
 
 def numbers(seeds: int) -> range:
-    """The runs of a study with so many seeds."""
+    """Return the runs of a study with so many seeds."""
     if seeds < 1:
         raise GrowError(f"{seeds} seeds are too few", hint="give 1 or more; two give an interval")
     return range(seeds)
@@ -188,16 +189,18 @@ def study_arms(
 
 
 def need_decisions(chosen: Sequence[Surgery | None]) -> None:
-    """Growth that is to be studied must grow something, and only deepen."""
+    """Refuse a study that grows nothing, or does anything but deepen."""
     if not any(chosen):
         raise GrowError("nothing is chosen to grow", hint='for instance chosen=(Surgery("deepen", "4"),)')
     other = [str(s) for s in chosen if s is not None and s.op != "deepen"]
     if other:
-        raise GrowError(f"this study deepens; it can not {' or '.join(other)}", hint="choose deepenings only")
+        raise GrowError(f"this study deepens; it cannot {' or '.join(other)}", hint="choose deepenings only")
 
 
 def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterable[tuple[str, str]]) -> Row:
-    """Arms over seeds: accuracies of each, their means, and the differences of these pairs where both are there."""
+    """Collect arms over seeds: accuracies of each, their means, and the differences of these pairs where both are
+    there.
+    """
     parts = {
         part: {arm: [seed[arm][part] for seed in scores] for arm in scores[0]} for part in ("validation", "test")
     }
@@ -210,17 +213,17 @@ def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterabl
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Row:
-    """The mean of a − b over seeds, with its 95 % interval, and each seed's."""
+    """Return the mean of a − b over seeds, with its 95 % interval, and each seed's."""
     return {**as_dict(paired_difference(a, b)), "seeds": [x - y for x, y in zip(a, b, strict=True)]}
 
 
 def as_dict(found: Interval) -> dict[str, float | int | None]:
-    """As plain data, for JSON: None where there is no interval."""
+    """Return this as plain data, for JSON: None where there is no interval."""
     return {name: None if math.isnan(value) else value for name, value in found._asdict().items()}
 
 
 def plain(value: Any) -> Any:
-    """A setting's value as plain data."""
+    """Return a setting's value as plain data."""
     if isinstance(value, Data):
         counts = {"train": len(value.train_y), "validation": len(value.val_y), "test": len(value.test_y)}
         return {"name": value.name, "shape": list(value.shape), **counts}

@@ -1,4 +1,4 @@
-"""The plots of the growth study."""
+"""Draw the plots of the growth study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DOTS = [PALETTE[0], PALETTE[2], PALETTE[1], "#888888", "#cccccc"]
 
 
 def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
-    """Dots per table: agent, best, random, none."""
+    """Draw dots per table: agent, best, random, none."""
     frame = pl.DataFrame(
         [
             {"table": v.table, "what": what, "accuracy": value}
@@ -28,7 +28,7 @@ def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
 
 
 def pays_chart(part: Mapping[str, Any]) -> Any:
-    """Paired differences to doing nothing, with intervals."""
+    """Draw paired differences to doing nothing, with intervals."""
     wanted = {
         "chosen - none": "grown: chosen − none",
         "chosen - none_reset": "grown: chosen − none, reset",
@@ -57,7 +57,7 @@ def pays_chart(part: Mapping[str, Any]) -> Any:
 
 
 def search_chart(part: Mapping[str, Any], which: str) -> Any:
-    """Mean regret over tables against look-ups."""
+    """Return mean regret over tables against look-ups."""
     names = {"taught": "with what other tables taught", "fresh": "starting fresh", "random": "random search"}
     frame = pl.DataFrame(
         [
@@ -86,7 +86,7 @@ def search_chart(part: Mapping[str, Any], which: str) -> Any:
 
 
 def scratch_chart(part: Mapping[str, Any]) -> Any:
-    """Accuracy by scenario against the best, random growth and none."""
+    """Draw accuracy by scenario against the best, random growth and none."""
     order = ["agent", "published agent", "best", "random", "none"]
     first = part["from_scratch"][0]["temperature"]
     frame = pl.DataFrame(

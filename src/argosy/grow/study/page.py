@@ -1,4 +1,4 @@
-"""The growth study as one page with plots, and as pictures."""
+"""Show the growth study as one page with plots, and as pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_page(path: Path, results: Results, tables: Sequence[Table]) -> None:
 
 
 def write_verdicts(path: Path, agent: str, tables: Sequence[Table], verdicts: Sequence[Verdict], command: str) -> None:
-    """The page of `argosy grow eval`."""
+    """Write the page of `argosy grow eval`."""
     charts = Charts()
     head = ("table", "decisions", "accuracy", "rank", "regret", "best", "random", "none")
     lines = []
@@ -192,7 +192,7 @@ def _reference(part: Mapping[str, Any], charts: Charts) -> str:
 
 
 def _plain_rows(lines: Sequence[Mapping[str, Any]]) -> str:
-    """What identifies a row, then its ranks by seed."""
+    """Return what identifies a row, then its ranks by seed."""
     shown = [k for k in ("from", "to", "curriculum", "scenario", "temperature") if k in lines[0]]
     lists = {k: title for k, title in (("rank_befores", "ranks before"), ("ranks", "ranks")) if k in lines[0]}
     cells = [

@@ -52,7 +52,8 @@ PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """What is compared. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it."""
+    """The setting of the study. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it.
+    """
 
     chosen: Sequences
     scenarios: tuple[str, ...] = ("early", "middle", "late")
@@ -82,7 +83,7 @@ class Setting(BaseSetting):
 
 
 def chosen_from(tables: Iterable[Table]) -> dict[str, tuple[Surgery | None, ...]]:
-    """The best sequence of each table by its validation results, by scenario."""
+    """Return the best sequence of each table by its validation results, by scenario."""
     found: dict[str, tuple[Surgery | None, ...]] = {}
     for table in tables:
         if table.scenario in found:
@@ -93,7 +94,7 @@ def chosen_from(tables: Iterable[Table]) -> dict[str, tuple[Surgery | None, ...]
 
 @dataclass
 class _Seed:
-    """All arms of one scenario and seed."""
+    """Trains all arms of one scenario and seed."""
 
     setting: Setting
 
@@ -141,12 +142,12 @@ def _random(
 
 
 def _agent(agent: Agent | Path | str | None) -> Agent | None:
-    """An agent as it stood at the beginning, so that no seed depends on another."""
+    """Return an agent as it stood at the beginning, so that no seed depends on another."""
     return copy.deepcopy(agent_of(agent))
 
 
 def _ask(agent: Agent, trunk: Run, options: tuple[Surgery, ...], decisions: int) -> tuple[Run, list[list[str]]]:
-    """A branch that does what an agent says, told as in training."""
+    """Return a branch that does what an agent says, told as in training."""
     arm = trunk.fork()
     graph: LayerGraph = describe(trunk.model, trunk.example)
     done: list[tuple[float, Surgery]] = []
@@ -166,7 +167,7 @@ def _ask(agent: Agent, trunk: Run, options: tuple[Surgery, ...], decisions: int)
 
 
 def _priced(trunk: Run, price: Price) -> Run:
-    """A branch in which growth costs time from now on."""
+    """Return a branch in which growth costs time from now on."""
     arm, old = trunk.fork(), trunk.clock
     if not isinstance(old, VirtualClock):
         raise GrowError("only virtual time has prices")
@@ -186,7 +187,7 @@ def _names(sequence: Iterable[Surgery | None]) -> list[str]:
 def study(
     setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
 ) -> Row:
-    """Every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    """Train every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
     runs = numbers(seeds)
     setting = setting.ready()
     tasks = [(scenario, number) for scenario in setting.scenarios for number in runs]

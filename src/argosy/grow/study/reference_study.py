@@ -1,4 +1,4 @@
-"""The published agent's experiments, done again on recorded tables: every figure beside the published one.
+"""Repeat the published agent's experiments on recorded tables, with every figure beside the published one.
 
     from_scratch      one scenario at a time: rank, accuracy, and how many episodes the published rank takes
     transfers         from one scenario to another at four temperatures, and the jump-start that gives
@@ -46,7 +46,7 @@ class Plan:
 
 
 def from_scratch(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """A new agent on each scenario alone."""
+    """Return a new agent on each scenario alone."""
     rows = []
     for key, (accuracy, rank) in published.FROM_SCRATCH.items():
         for temperature in plan.scratch_temperatures:
@@ -62,7 +62,8 @@ def from_scratch(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """From one scenario of CNN#1 to another. The jump-start is the gain in the first 500 episodes over a new agent."""
+    """Transfer agents from of CNN#1 to another. The jump-start is the gain in the first 500 episodes over a new agent.
+    """
     rows = []
     prior = {name: _scratch(tables[f"cnn1/{name}"], seed, plan)[0] for name in published.SEEN}
     fresh = {
@@ -87,7 +88,7 @@ def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def curricula(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Three scenarios of CNN#1 one after another; then all five, of which two were never seen."""
+    """Return three scenarios of CNN#1 one after another; then all five, of which two were never seen."""
     rows = []
     for order in published.CURRICULA:
         agent = _curriculum(tables, order, seed, plan)
@@ -101,7 +102,7 @@ def curricula(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def other_model(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """The two best curricula of CNN#1 on CNN#2."""
+    """Return the two best curricula of CNN#1 on CNN#2."""
     rows = []
     for order in published.BEST_CURRICULA:
         agent = _curriculum(tables, order, seed, plan)
@@ -118,7 +119,7 @@ def other_model(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def speed(table: Table, episodes: int = 300, batch: int = 64) -> Row:
-    """Processor time of learning: one update per episode, and batched, beside the published loop."""
+    """Measure the processor time of learning: one update per episode, and batched, beside the published loop."""
     agent = ReferenceAgent()
     learn(agent, [table], 20)
     before = time.process_time()
@@ -164,7 +165,7 @@ def study(
     workers: int | None = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Row:
-    """Every part with every seed. Each entry has the ranks of all seeds, their median and the best."""
+    """Run every part with every seed. Each entry has the ranks of all seeds, their median and the best."""
     plan = plan or Plan()
     by_key = {table.key: table for table in tables}
     wanted = {*published.FROM_SCRATCH, *(f"cnn1/{name}" for name in published.UNSEEN)}
@@ -185,7 +186,7 @@ _THE_SAME = ("published", "best", "none", "random")
 
 
 def _together(rows: list[Row]) -> list[Row]:
-    """Rows that differ only by seed as one row."""
+    """Return rows that differ only by seed as one row."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         name = tuple(row[key] for key in row if key not in (*_PER_SEED, *_THE_SAME))

@@ -73,7 +73,7 @@ def follow(search: Search, table: Table, rng: np.random.Generator) -> tuple[NDAr
 
 
 def random_search(table: Table, seeds: int) -> dict[str, Any]:
-    """Plans in random order; with one run per plan the expectation is exact."""
+    """Try plans in random order; with one run per plan the expectation is exact."""
     means = table.means()
     regrets, hits = [], []
     for seed in range(max(seeds, 200)):
@@ -97,13 +97,14 @@ def study(
     tables: Sequence[Table], *, seeds: int = 20, steps: int = 120, price: float = 0.001, workers: int | None = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """All tables, each with what the others taught, and the means over them."""
+    """Search in all tables, each with what the others taught, and the means over them."""
     rows = run_all(Worker(tables, seeds, steps, price), list(range(len(tables))), workers, progress)
     return {"seeds": seeds, "price": price, "rows": rows, "mean": _mean(rows)}
 
 
 def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Over tables: regret after some looks, looks to the best, and in which tables it is worse than random."""
+    """Summarise over tables: regret after some looks, looks to the best, and in which tables it is worse than random.
+    """
     found: dict[str, Any] = {}
     for name in ("taught", "fresh", "random"):
         looks = [k for k in map(str, LOOKS) if all(k in row[name]["regret"] for row in rows)]

@@ -42,7 +42,7 @@ PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1],
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """What is compared. `chosen` are deepenings, one per decision. Times are shares of the budget."""
+    """The setting of the study. `chosen` are deepenings, one per decision. Times are shares of the budget."""
 
     chosen: tuple[Surgery | None, ...]
     grow_at: float = 0.4
@@ -53,7 +53,7 @@ class Setting(BaseSetting):
         """Say what is wrong before anything is trained."""
         need_decisions(self.chosen)
         if not 0 < self.grow_at < self.release_at < 1:
-            raise GrowError(f"GPUs can not come at {self.grow_at:g} and go at {self.release_at:g} of the budget",
+            raise GrowError(f"GPUs cannot come at {self.grow_at:g} and go at {self.release_at:g} of the budget",
                             hint="give shares between 0 and 1, the first one smaller")  # fmt: skip
         if not (self.distillation.weight_weight > 0 and self.distillation.logit_weight > 0):
             raise GrowError("logits and weights are compared, but one of them has the weight 0",
@@ -62,7 +62,7 @@ class Setting(BaseSetting):
 
 @dataclass
 class _Seed:
-    """All arms of one seed."""
+    """Trains all arms of one seed."""
 
     setting: Setting
 

@@ -36,7 +36,7 @@ PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """What is compared. `chosen` are deepenings, one per decision; their own start is replaced."""
+    """The setting of the study. `chosen` are deepenings, one per decision; their own start is replaced."""
 
     chosen: tuple[Surgery | None, ...]
     scenario: str = "early"
@@ -57,7 +57,7 @@ class Setting(BaseSetting):
 
 @dataclass
 class _Seed:
-    """All arms of one seed. New weights are drawn from the seed too."""
+    """Trains all arms of one seed. New weights are drawn from the seed too."""
 
     setting: Setting
 

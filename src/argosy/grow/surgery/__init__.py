@@ -1,1 +1,1 @@
-"""Changing a network without changing what it computes."""
+"""Change a network without changing what it computes."""

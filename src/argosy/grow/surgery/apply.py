@@ -1,4 +1,4 @@
-"""Surgeries as data: do one, or do them all again on a fresh copy of the original network."""
+"""Apply surgeries, which are data: do one, or do them all again on a fresh copy of the original network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = ["apply", "rebuild", "surgeries_of"]
 
 
 def apply(model: nn.Module, surgery: Surgery | Mapping[str, Any], example: Any) -> nn.Module:
-    """A copy of the network with this surgery done to it. `replicate` is noted and leaves the network as it is."""
+    """Return a copy of the network with this surgery done to it. `replicate` is noted and leaves the network as it is.
+    """
     surgery = surgery if isinstance(surgery, Surgery) else Surgery.from_dict(surgery)
     how: dict[str, Any] = {"init": surgery.init, "noise": surgery.noise, "seed": surgery.seed, "example": example}
     if surgery.op == "deepen":
@@ -32,7 +33,7 @@ def apply(model: nn.Module, surgery: Surgery | Mapping[str, Any], example: Any) 
 
 
 def rebuild(model: nn.Module, surgeries: Iterable[Surgery | Mapping[str, Any]], example: Any) -> nn.Module:
-    """The structure of a grown network, from the original one and the list of what was done to it.
+    """Return the structure of a grown network, from the original one and the list of what was done to it.
 
     The result has the same parameters by name and shape, so a `state_dict` saved from the grown network loads into it.
     """

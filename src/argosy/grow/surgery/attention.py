@@ -1,6 +1,6 @@
 """Attention with any number of heads of a given size, called like `nn.MultiheadAttention`.
 
-`nn.MultiheadAttention` ties the size of a head to the width of the network (embed_dim / num_heads), so it can not get
+`nn.MultiheadAttention` ties the size of a head to the width of the network (embed_dim / num_heads), so it cannot get
 more heads. This module has the same parameters under the same names, but heads may be added: the projections to
 queries, keys and values get more rows, the output projection more columns.
 """
@@ -66,7 +66,7 @@ class Attention(nn.Module):
 
     @classmethod
     def of(cls, old: nn.MultiheadAttention) -> Attention:
-        """The same attention, with the same parameters, ready to get more heads."""
+        """Return the same attention, with the same parameters, ready to get more heads."""
         new = cls(
             old.embed_dim, old.num_heads, old.head_dim, dropout=old.dropout, bias=old.in_proj_bias is not None,
             kdim=old.kdim, vdim=old.vdim, batch_first=old.batch_first, device="meta",
@@ -92,7 +92,7 @@ class Attention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output, and the weights of attention if they are needed; see `nn.MultiheadAttention`."""
+        """Return the output, and the weights of attention if they are needed; see `nn.MultiheadAttention`."""
         single = query.dim() == 2
         if single:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
@@ -134,7 +134,9 @@ class Attention(nn.Module):
     def _mask(
         self, q: Tensor, k: Tensor, padding: Tensor | None, mask: Tensor | None, causal: bool, single: bool
     ) -> Tensor | None:
-        """Everything that hides places, as numbers to add to the scores: (batch or 1, heads or 1, queries, keys)."""
+        """Return everything that hides places, as numbers to add to the scores: (batch or 1, heads or 1, queries,
+        keys).
+        """
         places = k.shape[2] - (self.bias_k is not None) - self.add_zero_attn
         if mask is None and causal:
             mask = torch.ones(q.shape[2], places, dtype=torch.bool, device=q.device).triu(1)
@@ -159,7 +161,7 @@ class Attention(nn.Module):
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """True hides a place; numbers are added as they are."""
+    """Turn a mask into numbers that are added to the scores: True hides a place, numbers are taken as they are."""
     if mask.dtype == torch.bool:
         return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
     return mask.to(dtype)

@@ -1,4 +1,4 @@
-"""What belongs to one weighted layer: its norm, the activation behind it, and what is known of its input.
+"""Find what belongs to one weighted layer: its norm, the activation behind it, and what is known of its input.
 
 A block is read from the traced graph. It says which constructions deepen it without changing the function.
 """
@@ -49,16 +49,16 @@ class LayerBlock:
 
     @property
     def end(self) -> fx.Node:
-        """What the block puts out, in front of its activation."""
+        """Return what the block puts out, in front of its activation."""
         return self.chain[-1]
 
     def layer(self, traced: Traced) -> nn.Module:
-        """The weighted layer."""
+        """Return the weighted layer."""
         return traced.model.get_submodule(self.path)
 
 
 def read_block(traced: Traced, path: str) -> LayerBlock:
-    """The block of the layer at `path`, which the graph calls exactly once."""
+    """Return the block of the layer at `path`, which the graph calls exactly once."""
     node = traced.calls(path)[0]
     host, norm, activation = path, None, None
     here = _end(traced, node)
@@ -83,12 +83,12 @@ def read_block(traced: Traced, path: str) -> LayerBlock:
 
 
 def ends_idempotent(traced: Traced, block: LayerBlock) -> bool:
-    """Does the block end in an activation that changes nothing when it is applied twice?"""
+    """Return whether the block ends in an activation that changes nothing when it is applied twice."""
     return block.activation is not None and traced.kind(block.activation) in IDEMPOTENT
 
 
 def non_negative(traced: Traced, node: fx.Node) -> bool:
-    """Is this tensor known to have no negative element?"""
+    """Return whether this tensor is known to have no negative element."""
     kind = traced.kind(node)
     if any(changes_in_place(traced, user, node) and not _safe(traced, user) for user in node.users):
         return False
@@ -105,13 +105,13 @@ def non_negative(traced: Traced, node: fx.Node) -> bool:
 
 
 def source_of(node: fx.Node) -> fx.Node | None:
-    """The tensor that this node works on: its first argument."""
+    """Return the tensor that this node works on: its first argument."""
     first = node.args[0] if node.args else node.kwargs.get("input")
     return first if isinstance(first, fx.Node) else None
 
 
 def changes_in_place(traced: Traced, node: fx.Node, tensor: fx.Node) -> bool:
-    """Does this node write into the tensor that it gets?"""
+    """Return whether this node writes into the tensor that it gets."""
     if source_of(node) is not tensor:
         return False
     if node.op == "call_module":
@@ -126,14 +126,14 @@ def changes_in_place(traced: Traced, node: fx.Node, tensor: fx.Node) -> bool:
 
 
 def called_once(traced: Traced, path: str) -> bool:
-    """Is the module at this path called exactly once, and under one name only?"""
+    """Return whether the module at this path is called exactly once, and under one name only."""
     module = traced.model.get_submodule(path)
     names = [name for name, part in traced.model.named_modules(remove_duplicate=False) if part is module]
     return len(traced.calls(path)) == 1 and len(names) == 1
 
 
 def _end(traced: Traced, node: fx.Node) -> fx.Node:
-    """Where the output of this layer leaves its wrapper; the node itself if it has none."""
+    """Return where the output of this layer leaves its wrapper; the node itself if it has none."""
     host = host_path(traced.model, str(node.target)) if node.op == "call_module" else ""
     if not host or host == str(node.target) or not isinstance(traced.model.get_submodule(host), Grown):
         return node
@@ -142,12 +142,12 @@ def _end(traced: Traced, node: fx.Node) -> fx.Node:
 
 
 def _stack(node: fx.Node) -> set[str]:
-    """The paths of the modules inside whose forward pass this node was made."""
+    """Return the paths of the modules inside whose forward pass this node was made."""
     return {str(entry[0]) for entry in node.meta.get("nn_module_stack", {}).values()}
 
 
 def _norm_in_front(traced: Traced, node: fx.Node) -> nn.Module | None:
-    """The batch-norm of a block in the order norm, activation, layer."""
+    """Return the batch-norm of a block in the order norm, activation, layer."""
     activation = source_of(node)
     source = source_of(activation) if activation is not None and traced.activation(activation) else None
     module = traced.module(source) if source is not None else None

@@ -1,4 +1,4 @@
-"""Statistics for an added batch-norm, from the calibration batch; and the proof that surgery changed nothing."""
+"""Compute statistics for an added batch-norm from the calibration batch, and prove that surgery changed nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEAD = 1e-10  # a variance below this says nothing about the channel
 
 
 class _Seen(Exception):
-    """Ends a forward pass when the wanted tensor has been seen."""
+    """Raised to end a forward pass when the wanted tensor has been seen."""
 
 
 def make_identity(model: nn.Module, path: str, inputs: tuple[Any, ...], *, exact: bool = True) -> None:
@@ -48,7 +48,8 @@ def make_identity(model: nn.Module, path: str, inputs: tuple[Any, ...], *, exact
 
 
 def _input_of(model: nn.Module, path: str, inputs: tuple[Any, ...]) -> Tensor | None:
-    """What the module at `path` gets in a training-mode pass, which leaves no trace; None if it is not finite."""
+    """Return what the module at `path` gets in a training-mode pass, which leaves no trace; None if it is not finite.
+    """
     training = {part: part.training for part in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     caught: list[Tensor] = []
@@ -96,7 +97,7 @@ def check_preserved(
     *,
     exact: bool = True,
 ) -> None:
-    """Run both in evaluation mode and compare; a difference means that surgery met something it can not know.
+    """Run both in evaluation mode and compare; a difference means that surgery met something it cannot know.
 
     `added` is a new module that the forward pass has to reach.
     """
@@ -107,7 +108,7 @@ def check_preserved(
         got = _outputs(new, inputs)
     except GrowError as problem:
         raise GrowError(
-            f"can not {what}: the grown network does not run ({problem.what.rpartition(': ')[2]})",
+            f"cannot {what}: the grown network does not run ({problem.what.rpartition(': ')[2]})",
             hint="the forward pass probably depends on a fixed size; nothing was changed",
         ) from problem
     finally:
@@ -115,13 +116,13 @@ def check_preserved(
             hook.remove()
     if added is not None and not reached:
         raise GrowError(
-            f"can not {what}: the forward pass does not reach what was added",
+            f"cannot {what}: the forward pass does not reach what was added",
             hint="it probably calls the layer through a plain Python list or another reference; use nn.ModuleList",
         )
     differences = [why for one, other in zip(expected, got, strict=True) if (why := _difference(one, other))]
     if exact and differences:
         raise GrowError(
-            f"can not {what}: the grown network's output differs {differences[0]} from the original's",
+            f"cannot {what}: the grown network's output differs {differences[0]} from the original's",
             hint="the forward pass does something that tracing does not see; nothing was changed",
         )
 

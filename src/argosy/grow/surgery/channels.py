@@ -1,4 +1,4 @@
-"""Which channels of a network belong together.
+"""Work out which channels of a network belong together.
 
 An *atom* is a bunch of channels that always stand side by side. An axis of a tensor is a `Layout`: a row of atoms, each
 channel of which fills `inner` places (a flattened picture gives each channel height x width places). Operations tie
@@ -7,7 +7,7 @@ atoms together:
 - an addition *unites* atoms: they are the same channels from then on;
 - a concatenation writes them in a row; a cut through an atom *splits* it;
 - a grouped convolution *links* atoms: not the same channels, but they have to grow alike;
-- whatever can not be followed *fixes* atoms, with the reason.
+- whatever cannot be followed *fixes* atoms, with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Family:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.reason: str | None = None  # why it can not grow
+        self.reason: str | None = None  # why it cannot grow
         self.unit = 1  # channels are added and copied in whole bunches of this size, for instance heads of attention
         self.uniform: str | None = None  # every channel has to be copied equally often, because of this layer
         self.atoms: list[Atom] = []
@@ -42,7 +42,7 @@ class Atom:
         self.family.atoms.append(self)
 
     def find(self) -> Atom:
-        """The atom that stands for this one after unions."""
+        """Return the atom that stands for this one after unions."""
         atom = self
         while atom.same_as is not None:
             atom = atom.same_as
@@ -67,18 +67,18 @@ class Layout:
     segments: tuple[Segment, ...]
 
     def now(self) -> tuple[Segment, ...]:
-        """The segments, with every union and split seen so far."""
+        """Return the segments, with every union and split seen so far."""
         found: list[Segment] = []
         for atom, inner in self.segments:
             _leaves(atom, inner, found)
         return tuple(found)
 
     def families(self) -> list[Family]:
-        """The families met along the axis, each once."""
+        """Return the families met along the axis, each once."""
         return list({id(s.atom.family): s.atom.family for s in self.now()}.values())
 
     def spread(self, outer: int, inner: int) -> Layout:
-        """The axis after merging it with `outer` places in front and `inner` places behind."""
+        """Return the axis after merging it with `outer` places in front and `inner` places behind."""
         return Layout(tuple(Segment(s.atom, s.inner * inner) for s in self.now()) * outer)
 
 
@@ -92,33 +92,33 @@ def _leaves(atom: Atom, inner: int, found: list[Segment]) -> None:
 
 
 def new_layout(size: int) -> Layout:
-    """An axis of channels that nothing else knows yet."""
+    """Return an axis of channels that nothing else knows yet."""
     return Layout((Segment(Atom(size)),))
 
 
 def join(layouts: Sequence[Layout]) -> Layout:
-    """Axes written one behind the other."""
+    """Join axes that are written one behind the other."""
     return Layout(tuple(segment for layout in layouts for segment in layout.now()))
 
 
 def fix(layout: Layout, reason: str) -> None:
-    """These channels can not grow. The first reason stays."""
+    """Note that these channels cannot grow. The first reason stays."""
     for family in layout.families():
         family.reason = family.reason or reason
 
 
 def unite(first: Layout, second: Layout, what: str) -> None:
-    """The two axes hold the same channels."""
+    """Note that the two axes hold the same channels."""
     _in_step([first, second], _unite_atoms, what)
 
 
 def link(layouts: Sequence[Layout], what: str) -> None:
-    """The axes hold different channels that have to grow alike."""
+    """Note that the axes hold different channels that have to grow alike."""
     _in_step(list(layouts), _link_atoms, what)
 
 
 def cut(layout: Layout, sizes: Sequence[int]) -> list[Layout] | None:
-    """The axis in pieces of these sizes; None if a cut goes through the places of one channel."""
+    """Return the axis in pieces of these sizes; None if a cut goes through the places of one channel."""
     pieces: list[Layout] = []
     rest = list(layout.now())
     for size in sizes:

@@ -1,4 +1,4 @@
-"""One more layer at a place, without a change of what the network computes.
+"""Add one more layer at a place, without a change of what the network computes.
 
 Three constructions, each exact in evaluation mode on every input:
 
@@ -42,7 +42,7 @@ INITS = ("identity", "random", "residual")
 def deepen(
     model: nn.Module, site: Any, *, example: Any = None, init: str = "", noise: float = 0.0, seed: int = 0
 ) -> nn.Module:
-    """A copy of the network with one more layer at `site`, a `Site` or its name.
+    """Return a copy of the network with one more layer at `site`, a `Site` or its name.
 
     `example` is the calibration batch; a `Site` brings its own. `init`: "identity" (Net2Net), "residual", or "random"
     (ordinary weights: the function changes); by default whichever of the first two fits. `noise` is added to the new
@@ -53,7 +53,7 @@ def deepen(
     region, path = find(model, surgery.site, example)
     refusal = why_not_deepen(model, region, path)
     if refusal:
-        raise NoSuchSite(f"can not deepen {surgery.site!r}: {refusal}")
+        raise NoSuchSite(f"cannot deepen {surgery.site!r}: {refusal}")
     with own_randomness(seed, surgery, len(getattr(model, "grow_surgeries", ()))):
         plan = _plan(region.traced, read_block(region.traced, path), init, surgery.site)
         new = duplicate(model)
@@ -74,7 +74,7 @@ class _Plan:
 
 
 def _plan(traced: Traced, block: LayerBlock, init: str, name: str) -> _Plan:
-    """Which construction fits this block."""
+    """Return which construction fits this block."""
     layer, source = block.layer(traced), source_of(block.node)
     positive = source is not None and non_negative(traced, source)
     if init == "residual":
@@ -127,7 +127,7 @@ def _build(model: nn.Module, region: Region, plan: _Plan, noise: float, inputs: 
 
 
 def find(model: nn.Module, name: str, example: Any) -> tuple[Region, str]:
-    """The region of the network that holds this site, and the path of its layer inside the region."""
+    """Return the region of the network that holds this site, and the path of its layer inside the region."""
     if example is None:
         raise GrowError(
             f"growing {name!r} needs an example input",
@@ -138,14 +138,14 @@ def find(model: nn.Module, name: str, example: Any) -> tuple[Region, str]:
         if full.startswith(region.prefix):
             return region, full.removeprefix(region.prefix)
     raise NoSuchSite(
-        f"{name!r} is not inside a marked block, and the network can not be traced as a whole",
+        f"{name!r} is not inside a marked block, and the network cannot be traced as a whole",
         hint="wrap it in grow.Block(...)",
     )
 
 
 @contextmanager
 def own_randomness(seed: int, surgery: Surgery, step: int) -> Iterator[None]:
-    """Draws inside depend on the surgery alone, and leave torch's own stream where it was."""
+    """Make random draws inside depend on the surgery alone, and leave torch's own stream where it was."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(int(stream(seed, f"{surgery.op} {surgery.site}", step).integers(2**62)))
         yield

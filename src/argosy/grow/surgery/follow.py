@@ -1,4 +1,4 @@
-"""Following channels through a traced network: from the layer that makes them to all that read them."""
+"""Follow channels through a traced network: from the layer that makes them to all that read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLLOWED: WeakKeyDictionary[fx.Graph, Channels] = WeakKeyDictionary()
 
 
 class Follower:
-    """The walk along the graph. Rules for modules and for functions stand in their own files."""
+    """Walks along the graph. Rules for modules and for functions stand in their own files."""
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -52,7 +52,7 @@ class Follower:
         return self.channels
 
     def _checked(self, node: fx.Node, found: Found) -> Found:
-        """What a rule found, if the example's shape agrees."""
+        """Return what a rule found, if the example's shape agrees."""
         if isinstance(found, Value):
             shape = self.shapes.get(node, ())
             if not 0 <= found.axis < len(shape) or shape[found.axis] != width(found):
@@ -66,12 +66,12 @@ class Follower:
         return None if tensor is None else Loose(module, name, tuple(tensor.shape))
 
     def value(self, node: Any) -> Value | None:
-        """What is known of a node, if it is one followed tensor."""
+        """Return what is known of a node, if it is one followed tensor."""
         found = self.values.get(node) if isinstance(node, fx.Node) else None
         return found if isinstance(found, Value) else None
 
     def stop(self, nodes: Iterable[Any], reason: str) -> None:
-        """These tensors are not followed any further: their channels can not grow."""
+        """Follow these tensors no further: their channels cannot grow."""
         for node in nodes:
             found = self.values.get(node)
             for value in found if isinstance(found, tuple) else (found,):
@@ -79,7 +79,7 @@ class Follower:
                     fix(value.layout, reason)
 
     def read(self, node: fx.Node, source: Any, axis: int, what: str) -> Layout | None:
-        """The channels that arrive along an axis; if others are followed there, those can not grow."""
+        """Return the channels that arrive along an axis; if others are followed there, those cannot grow."""
         value = self.value(source)
         if value is not None and value.axis != axis:
             fix(value.layout, f"{what} ({node.name}) reads them along another axis")
@@ -87,7 +87,7 @@ class Follower:
         return value.layout if value else None
 
     def use(self, module: str, tensor: str, dim: int, layout: Layout | None, role: Role) -> None:
-        """A parameter or buffer of a module, if it is there, runs along these channels."""
+        """Note that a parameter or buffer of a module, if it is there, runs along these channels."""
         if layout is None or getattr(self.traced.model.get_submodule(module), tensor, None) is None:
             return
         reason = self.troubles.of(module, tensor)
@@ -100,12 +100,12 @@ class Follower:
         self.channels.uses.append(Use(module, tensor, dim, layout, role))
 
     def size(self, module: str, attribute: str, layout: Layout | None, per: int = 1) -> None:
-        """A module remembers the number of these channels."""
+        """Note that a module remembers the number of these channels."""
         if layout is not None:
             self.channels.sizes.append(Size(module, attribute, layout, per))
 
     def elementwise(self, nodes: list[fx.Node], what: str) -> Value | None:
-        """Tensors that meet place by place, with broadcasting, hold the same channels."""
+        """Note that tensors that meet place by place, with broadcasting, hold the same channels."""
         known = {node: value for node in nodes if (value := self.value(node)) is not None}
         if not known:
             return None
@@ -126,7 +126,9 @@ class Follower:
         return Value(depth + axis, main.layout)
 
     def _adopt(self, node: fx.Node, dim: int, layout: Layout, what: str) -> None:
-        """A tensor that is not followed meets followed channels: a parameter joins them, anything else fixes them."""
+        """Handle a tensor that is not followed and meets followed channels: a parameter joins them, anything else fixes
+        them.
+        """
         loose = self.values.get(node)
         if isinstance(loose, Loose) and loose.shape[dim] == self.shapes[node][dim]:
             own = new_layout(loose.shape[dim])
@@ -137,7 +139,7 @@ class Follower:
 
 
 class _Troubles:
-    """Tensors that have to stay as they are, and why."""
+    """Collect the tensors that have to stay as they are, and why."""
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -151,7 +153,7 @@ class _Troubles:
         self.read = {str(node.target) for node in traced.graph.nodes if node.op == "get_attr"}
 
     def of(self, path: str, name: str) -> str | None:
-        """Why this tensor of this module can not change."""
+        """Return why this tensor of this module cannot change."""
         module, full = self.traced.model.get_submodule(path), f"{path}.{name}".lstrip(".")
         tensor = getattr(module, name)
         others = [owner for owner in self.owners.get(id(tensor), []) if owner != full]
@@ -168,18 +170,18 @@ class _Troubles:
         return None
 
     def _called(self, name: str) -> int:
-        """How often the layer runs, by itself or inside the leaf that holds it."""
+        """Return how often the layer runs, by itself or inside the leaf that holds it."""
         parts = name.split(".")
         return max(self.calls.get(".".join(parts[:end]), 0) for end in range(1, len(parts) + 1))
 
 
 def width(value: Value) -> int:
-    """The number of places along the channel axis."""
+    """Return the number of places along the channel axis."""
     return sum(segment.places for segment in value.layout.now())
 
 
 def follow(traced: Traced) -> Channels:
-    """The channels of a traced network; remembered as long as the trace lives."""
+    """Return the channels of a traced network; remembered as long as the trace lives."""
     if traced.graph not in _FOLLOWED:
         with torch.no_grad():
             _FOLLOWED[traced.graph] = Follower(traced).walk()

@@ -1,4 +1,4 @@
-"""How functions and tensor methods pass channels on. Names are lower case, without a trailing underscore."""
+"""Say how functions and tensor methods pass channels on. Names are lower case, without a trailing underscore."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOINS = {"cat", "concat", "concatenate"}
 
 
 def follow_function(walk: Follower, node: fx.Node, kind: str) -> Found:
-    """The channels of what a function or method returns."""
+    """Return the channels of what a function or method returns."""
     source: Any = node.args[0] if node.args else next(iter(node.kwargs.values()), None)
     if is_size(walk, node, kind, source) or kind in SIZES or (kind == "getattr" and node.args[1] in FACTS):
         return None
@@ -50,13 +50,13 @@ def follow_function(walk: Follower, node: fx.Node, kind: str) -> Found:
         alone = all(other is source or walk.value(other) is None for other in node.all_input_nodes)
         found = _try(rule, walk, node, value) if rule and alone and value is not None else None
     if found is None:
-        walk.stop(node.all_input_nodes, f"{kind} ({node.name}) can not be followed")
+        walk.stop(node.all_input_nodes, f"{kind} ({node.name}) cannot be followed")
     note_numbers(walk, node, f"{kind} ({node.name})", found if kind in ("view", "reshape", "expand") else None)
     return found
 
 
 def _try(rule: Callable[[Any, fx.Node, Any], Any], walk: Follower, node: fx.Node, value: Value) -> Found:
-    """What the rule finds; nothing if an argument that it needs is only known when the network runs."""
+    """Return what the rule finds; nothing if an argument that it needs is only known when the network runs."""
     try:
         found: Found = rule(walk, node, value)
     except TypeError:
@@ -65,18 +65,19 @@ def _try(rule: Callable[[Any, fx.Node, Any], Any], walk: Follower, node: fx.Node
 
 
 def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
-    """One of several results: the values of a maximum, a chunk …"""
+    """Return one of several results: the values of a maximum, a chunk …"""
     parts: Any = walk.values[source]
     index = {"values": 0, "indices": 1}.get(which, which)
     if isinstance(index, int) and -len(parts) <= index < len(parts):
         part: Value | None = parts[index]
         return part
-    walk.stop([source], f"a part of {source.name} can not be followed")
+    walk.stop([source], f"a part of {source.name} cannot be followed")
     return None
 
 
 def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
-    """A parameter that is repeated for every example of a batch, for instance the class token of a transformer."""
+    """Return a parameter that is repeated for every example of a batch, for instance the class token of a transformer.
+    """
     loose = walk.values[source]
     sizes = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], list | tuple) else node.args[1:]
     assert isinstance(loose, Loose) and isinstance(sizes, list | tuple)
@@ -86,7 +87,7 @@ def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
 
 
 def _weighted(walk: Follower, node: fx.Node, kind: str) -> bool:
-    """A PReLU as a function has weights along axis 1, not along the last axes."""
+    """Return a PReLU as a function has weights along axis 1, not along the last axes."""
     return kind == "prelu" and any(max(walk.shapes.get(n, ()), default=1) > 1 for n in node.all_input_nodes[1:])
 
 
@@ -100,7 +101,7 @@ def _cat(walk: Follower, node: fx.Node) -> Value | None:
     if not known:
         return None
     if not isinstance(tensors, list | tuple) or not isinstance(dim, int) or len({v.axis for v in known}) > 1:
-        walk.stop(node.all_input_nodes, f"cat ({node.name}) joins tensors in a way that can not be followed")
+        walk.stop(node.all_input_nodes, f"cat ({node.name}) joins tensors in a way that cannot be followed")
         return None
     axis, dim = known[0].axis, dim % len(walk.shapes[node])
     if dim != axis:
@@ -147,7 +148,7 @@ def _reduce(walk: Follower, node: fx.Node, value: Value) -> Found:
 
 
 def _along_other_axis(walk: Follower, node: fx.Node, value: Value) -> Value | None:
-    """Softmax and the like: fine unless they run over the channels."""
+    """Follow softmax and the like, which are fine unless they run over the channels."""
     default = 1 if walk.traced.kind(node) == "normalize" else None
     dim = argument(node, 2 if default else 1, "dim", default)
     return value if isinstance(dim, int) and dim % len(source_shape(walk, node)) != value.axis else None
@@ -181,12 +182,12 @@ def _pad(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def _glu(walk: Follower, node: fx.Node, value: Value) -> Value | None:
-    """Halves of the channels meet: the first times the sigmoid of the second."""
+    """Follow a gated linear unit: halves of the channels meet, the first times the sigmoid of the second."""
     return glu(value, argument(node, 1, "dim", -1) % len(walk.shapes[node]))
 
 
 def glu(value: Value, dim: int) -> Value | None:
-    """The channels behind a gated linear unit."""
+    """Return the channels behind a gated linear unit."""
     if dim != value.axis:
         return value
     half = sum(segment.places for segment in value.layout.now()) // 2

@@ -1,4 +1,4 @@
-"""How layers make, read and carry channels."""
+"""Say how layers make, read and carry channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PADDINGS = (padding._ConstantPadNd, padding._ReflectionPadNd, padding._Replicati
 
 
 def follow_module(walk: Follower, node: fx.Node, name: str, module: nn.Module) -> Found:
-    """The channels of what a leaf module returns."""
+    """Return the channels of what a leaf module returns."""
     source: Any = node.args[0] if node.args else next(iter(node.kwargs.values()), None)
     if isinstance(module, conv._ConvNd):
         return _conv(walk, node, name, module, source)
@@ -51,7 +51,7 @@ def follow_module(walk: Follower, node: fx.Node, name: str, module: nn.Module) -
 
 
 def _lost(name: str, module: nn.Module) -> str:
-    return f"{type(module).__name__} {name} can not be followed"
+    return f"{type(module).__name__} {name} cannot be followed"
 
 
 def _carry(walk: Follower, node: fx.Node, name: str, module: nn.Module, value: Value) -> Value | None:
@@ -85,7 +85,7 @@ def _carry(walk: Follower, node: fx.Node, name: str, module: nn.Module, value: V
 
 
 def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axis: int) -> Value:
-    """A layer makes new channels; its bias, if any, goes with them."""
+    """Return a layer makes new channels; its bias, if any, goes with them."""
     made = new_layout(size)
     walk.use(name, "weight", dim, made, "out")
     walk.use(name, "bias", 0, made, "out")
@@ -95,14 +95,14 @@ def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axi
 
 
 def _linear(walk: Follower, node: fx.Node, name: str, module: nn.Linear, source: Any) -> Value:
-    """A linear layer reads and makes the last axis."""
+    """Return a linear layer reads and makes the last axis."""
     axis = len(walk.shapes[node]) - 1
     _consume(walk, name, "weight", 1, walk.read(node, source, axis, f"linear layer {name}"), "in_features")
     return _produce(walk, name, module.out_features, "out_features", 0, axis)
 
 
 def _consume(walk: Follower, name: str, tensor: str, dim: int, layout: Layout | None, attribute: str) -> None:
-    """A layer reads channels."""
+    """Note that a layer reads channels."""
     walk.use(name, tensor, dim, layout, "in")
     walk.size(name, attribute, layout)
 
@@ -120,10 +120,12 @@ def _conv(walk: Follower, node: fx.Node, name: str, module: conv._ConvNd, source
 
 
 def _depthwise(walk: Follower, name: str, module: conv._ConvNd, arriving: Layout | None) -> Layout:
-    """Every channel is filtered by itself: the channels that leave are those that arrive."""
+    """Follow a depthwise convolution: every channel is filtered by itself, so the channels that leave are those that
+    arrive.
+    """
     if arriving is None:
         made = new_layout(module.out_channels)
-        fix(made, f"depthwise convolution {name} reads channels that can not grow")
+        fix(made, f"depthwise convolution {name} reads channels that cannot grow")
     else:
         made = arriving.spread(1, module.out_channels // module.in_channels)
     walk.use(name, "weight", 0, made, "out")
@@ -137,7 +139,7 @@ def _depthwise(walk: Follower, name: str, module: conv._ConvNd, arriving: Layout
 def _grouped(
     walk: Follower, name: str, module: conv._ConvNd, arriving: Layout | None, out_dim: int, in_dim: int
 ) -> Layout:
-    """Groups of channels that are filtered apart grow alike, on both sides."""
+    """Note that groups of channels that are filtered apart grow alike, on both sides."""
     groups, what = module.groups, f"grouped convolution {name}"
     if arriving is not None:
         blocks = cut(arriving, [module.in_channels // groups] * groups)
@@ -158,7 +160,7 @@ def _grouped(
 
 
 def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> Value | None:
-    """Batch and instance normalisation treat every channel by itself."""
+    """Follow batch and instance normalisation, which treat every channel by itself."""
     spatial = next((int(c) for c in type(module).__name__ if c.isdigit()), depth - 2)
     batched = isinstance(module, batchnorm._BatchNorm) or depth == spatial + 2
     if value.axis != (1 if batched else 0):
@@ -172,7 +174,7 @@ def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> V
 def _layer_norm(
     walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, value: Value, depth: int
 ) -> Value | None:
-    """Mean and variance over the channels stay the same if each is copied equally often."""
+    """Return mean and variance over the channels stay the same if each is copied equally often."""
     if value.axis != depth - 1 or len(module.normalized_shape) != 1:
         return value if value.axis < depth - len(module.normalized_shape) else None
     walk.use(name, "weight", 0, value.layout, "out")

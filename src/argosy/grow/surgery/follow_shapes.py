@@ -1,4 +1,4 @@
-"""How channels move when a tensor changes its shape."""
+"""Say how channels move when a tensor changes its shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
-    """An argument given by place or by name."""
+    """Return an argument given by place or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
@@ -26,7 +26,7 @@ def source_shape(walk: Follower, node: fx.Node) -> tuple[int, ...]:
 
 
 def is_size(walk: Follower, node: fx.Node, kind: str, source: Any) -> bool:
-    """Is this node a size, or a product of sizes? The number of channels among them is remembered."""
+    """Return whether this node is a size, or a product of sizes. The number of channels among them is remembered."""
     if kind == "size" or (kind == "getattr" and node.args[1] == "shape"):
         walk.measured[node] = source
         dim = argument(node, 1, "dim") if kind == "size" else None
@@ -58,7 +58,8 @@ def _flatten(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def merged(old: tuple[int, ...], new: tuple[int, ...], value: Value) -> Value | None:
-    """Channels after a change of shape in which the channel axis stays whole or is merged with its neighbours."""
+    """Return channels after a change of shape in which the channel axis stays whole or is merged with its neighbours.
+    """
     i = j = 0
     while i < len(old) and j < len(new):
         a, b, left, right = i, j, old[i], new[j]
@@ -150,7 +151,7 @@ def _getitem(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def _is_index(walk: Follower, item: object) -> bool:
-    """A place that is computed when the network runs."""
+    """Return a place that is computed when the network runs."""
     return isinstance(item, fx.Node) and item not in walk.shapes and walk.values.get(item) is None
 
 

@@ -1,4 +1,4 @@
-"""How attention and torch's ready-made transformer layers use channels.
+"""Say how attention and torch's ready-made transformer layers use channels.
 
 The heads of attention are channels of their own: the projections to queries, keys and values make them, the output
 projection reads them, and they are added in whole heads. A transformer layer also has a hidden layer of its own, and
@@ -28,14 +28,14 @@ TRANSFORMERS = (
 
 
 def follow_attention(walk: Follower, node: fx.Node, name: str, module: nn.MultiheadAttention | Attention) -> Found:
-    """Attention called by the network itself: (output, weights)."""
+    """Follow attention that the network itself calls, which returns (output, weights)."""
     given = dict(zip(("query", "key", "value"), node.args)) | dict(node.kwargs)
     three = [given.get(part) for part in ("query", "key", "value")]
     shape = walk.shapes.get(three[0])  # type: ignore[arg-type]
     others = [n for n in node.all_input_nodes if n not in three]
     walk.stop(others, f"attention {name} reads them as a mask")
     if shape is None:
-        walk.stop(node.all_input_nodes, f"attention {name} can not be followed")
+        walk.stop(node.all_input_nodes, f"attention {name} cannot be followed")
         return None
     axis = len(shape) - 1
     arriving = [walk.read(node, source, axis, f"attention {name}") for source in three]
@@ -71,7 +71,7 @@ def attend(
 
 
 def _as_one(name: str, arriving: list[Layout | None]) -> Layout | None:
-    """Queries, keys and values are read by one matrix: their channels have to be the same."""
+    """Note that queries, keys and values are read by one matrix: their channels have to be the same."""
     known = [layout for layout in arriving if layout is not None]
     for layout in known[1:]:
         unite(known[0], layout, f"attention {name}")
@@ -81,7 +81,7 @@ def _as_one(name: str, arriving: list[Layout | None]) -> Layout | None:
 
 
 def _made(walk: Follower, name: str, layout: Layout) -> None:
-    """A linear layer makes these channels."""
+    """Note that a linear layer makes these channels."""
     walk.use(name, "weight", 0, layout, "out")
     walk.use(name, "bias", 0, layout, "out")
     walk.size(name, "out_features", layout)
@@ -89,7 +89,7 @@ def _made(walk: Follower, name: str, layout: Layout) -> None:
 
 
 def follow_transformer(walk: Follower, node: fx.Node, name: str, module: nn.Module) -> Found:
-    """One of torch's transformer modules: its inner layers, and the stream that goes through."""
+    """Follow one of torch's transformer modules: its inner layers, and the stream that goes through."""
     decodes = isinstance(module, nn.TransformerDecoderLayer | nn.TransformerDecoder)
     two = decodes or isinstance(module, nn.Transformer)
     names = ("tgt", "memory") if decodes else ("src", "tgt") if two else ("src",)
@@ -118,7 +118,7 @@ def _stream(walk: Follower, node: fx.Node, name: str, source: Any) -> Layout:
 
 
 def _stack(walk: Follower, name: str, module: Any, stream: Layout, memory: Layout | None) -> Layout:
-    """A layer, or a stack of layers with a norm behind."""
+    """Return a layer, or a stack of layers with a norm behind."""
     if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
         return _layer(walk, name, module, stream, memory)
     for i, layer in enumerate(module.layers):
@@ -130,7 +130,7 @@ def _stack(walk: Follower, name: str, module: Any, stream: Layout, memory: Layou
 
 def _layer(walk: Follower, name: str, module: Any, stream: Layout, memory: Layout | None) -> Layout:
     if not isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-        fix(stream, f"{type(module).__name__} {name} can not be followed")
+        fix(stream, f"{type(module).__name__} {name} cannot be followed")
         return stream
     unite(stream, attend(walk, f"{name}.self_attn", module.self_attn, [stream] * 3), name)
     if isinstance(module, nn.TransformerDecoderLayer):
@@ -142,7 +142,7 @@ def _layer(walk: Follower, name: str, module: Any, stream: Layout, memory: Layou
     hidden = new_layout(module.linear1.out_features)
     activation = str(getattr(module.activation, "__name__", type(module.activation).__name__)).lower()
     if activation not in ACTIVATIONS:
-        fix(hidden, f"the activation {activation} of {name} can not be followed")
+        fix(hidden, f"the activation {activation} of {name} cannot be followed")
     for linear, reads, makes in ((f"{name}.linear1", stream, hidden), (f"{name}.linear2", hidden, stream)):
         walk.use(linear, "weight", 1, reads, "in")
         walk.size(linear, "in_features", reads)
@@ -152,7 +152,7 @@ def _layer(walk: Follower, name: str, module: Any, stream: Layout, memory: Layou
 
 def _norm(walk: Follower, name: str, module: nn.Module, stream: Layout) -> None:
     if not isinstance(module, nn.LayerNorm):
-        fix(stream, f"{type(module).__name__} {name} can not be followed")
+        fix(stream, f"{type(module).__name__} {name} cannot be followed")
         return
     walk.use(name, "weight", 0, stream, "out")
     walk.use(name, "bias", 0, stream, "out")

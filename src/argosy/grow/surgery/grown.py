@@ -47,7 +47,7 @@ class ResidualBranch(nn.Module):
 
 
 def layer_path(model: nn.Module, name: str) -> str:
-    """Where the layer of this site is now: "0" is "0.layer" once something was added around it."""
+    """Return where the layer of this site is now: "0" is "0.layer" once something was added around it."""
     try:
         found = model.get_submodule(name) if name else None
     except AttributeError:
@@ -59,7 +59,7 @@ def layer_path(model: nn.Module, name: str) -> str:
 
 
 def host_path(model: nn.Module, path: str) -> str:
-    """The wrapper around this module if there is one, else the module itself.
+    """Return the wrapper around this module if there is one, else the module itself.
 
     For a weighted layer this is the name of its site: it does not change when the network grows.
     """
@@ -68,7 +68,7 @@ def host_path(model: nn.Module, path: str) -> str:
 
 
 def is_original(model: nn.Module, path: str) -> bool:
-    """Was this module in the network before any surgery?"""
+    """Return whether this module was in the network before any surgery."""
     part: nn.Module = model
     for step in path.split("."):
         if isinstance(part, Grown) and step in ("before", "after"):
@@ -78,12 +78,12 @@ def is_original(model: nn.Module, path: str) -> bool:
 
 
 def duplicate(model: nn.Module) -> nn.Module:
-    """A deep copy to operate on."""
+    """Return a deep copy to operate on."""
     try:
         return copy.deepcopy(model)
     except Exception as problem:
         raise GrowError(
-            f"{type(model).__name__} can not be copied: {str(problem).splitlines()[0] if str(problem) else problem!r}",
+            f"{type(model).__name__} cannot be copied: {str(problem).splitlines()[0] if str(problem) else problem!r}",
             hint="weights that are computed in the forward pass (old-style weight_norm) or open files are usual causes",
         ) from problem
 
@@ -95,7 +95,7 @@ def replace(model: nn.Module, path: str, part: nn.Module) -> None:
 
 
 def wrapped(model: nn.Module, path: str) -> Grown:
-    """The wrapper around the module at this path, made if there is none yet."""
+    """Return the wrapper around the module at this path, made if there is none yet."""
     host = model.get_submodule(host_path(model, path))
     if isinstance(host, Grown):
         return host

@@ -54,7 +54,7 @@ def remember(new: nn.Module, old: nn.Module, surgery: Surgery, origins: Origins)
 
 
 def surgeries_of(model: nn.Module) -> tuple[Surgery, ...]:
-    """Everything that was done to this network, in order."""
+    """Return everything that was done to this network, in order."""
     return tuple(getattr(model, "grow_surgeries", ()))
 
 

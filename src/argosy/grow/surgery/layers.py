@@ -22,7 +22,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def similar(layer: nn.Module, width: int, *, bias: bool, in_front: bool = False) -> nn.Module:
-    """A layer of the same sort from `width` to `width` channels that keeps the size of the picture.
+    """Return a layer of the same sort from `width` to `width` channels that keeps the size of the picture.
 
     Convolutions take over an odd kernel size (3 replaces an even one) and the groups.
     """
@@ -38,7 +38,7 @@ def similar(layer: nn.Module, width: int, *, bias: bool, in_front: bool = False)
 
 
 def similar_norm(layer: nn.Module, norm: nn.Module, width: int) -> nn.Module:
-    """A batch-norm for the added layer with the settings of the block's own."""
+    """Return a batch-norm for the added layer with the settings of the block's own."""
     assert isinstance(norm, nn.modules.batchnorm._BatchNorm)
     dims = len(layer.kernel_size) if isinstance(layer, nn.modules.conv._ConvNd) else 1
     make: Any = nn.SyncBatchNorm if isinstance(norm, nn.SyncBatchNorm) else _BATCH_NORM[dims]
@@ -49,14 +49,16 @@ def similar_norm(layer: nn.Module, norm: nn.Module, width: int) -> nn.Module:
 
 
 def fits(block: LayerBlock, layer: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Can the added layer have a batch-norm like the block's? Behind a linear layer only if that sees plain vectors."""
+    """Return whether the added layer can have a batch-norm like the block's. Behind a linear layer only if that sees
+    plain vectors.
+    """
     if not isinstance(block.norm, BATCH_NORMS):
         return False
     return not isinstance(layer, nn.Linear) or len(shape) == 2
 
 
 def to_identity(layer: nn.Module, noise: float) -> None:
-    """Weights of the identity; `noise` is in units of the usual size of a weight."""
+    """Set the weights of the identity; `noise` is in units of the usual size of a weight."""
     weight: Tensor = layer.weight  # type: ignore[assignment]
     with torch.no_grad():
         if isinstance(layer, nn.Linear):
@@ -67,7 +69,7 @@ def to_identity(layer: nn.Module, noise: float) -> None:
 
 
 def to_zero(layer: nn.Module, noise: float) -> None:
-    """Weights of nothing at all; `noise` as in `to_identity`."""
+    """Set the weights to zero; `noise` as in `to_identity`."""
     weight: Tensor = layer.weight  # type: ignore[assignment]
     with torch.no_grad():
         weight.zero_()
@@ -82,7 +84,7 @@ def _finish(layer: nn.Module, weight: Tensor, noise: float) -> None:
 
 
 def activation_like(traced: Traced, node: fx.Node | None) -> nn.Module:
-    """A fresh module that computes this activation (not in place); ReLU if there is none or it has weights."""
+    """Return a fresh module that computes this activation (not in place); ReLU if there is none or it has weights."""
     if node is None:
         return nn.ReLU()
     module = traced.module(node)

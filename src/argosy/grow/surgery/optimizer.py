@@ -1,4 +1,4 @@
-"""Optimizer state for a grown network: momentum and moments follow the parameters that they belong to."""
+"""Carry optimizer state over to a grown network: momentum and moments follow the parameters that they belong to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _POWERS = {
 
 
 def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, lr: float | None = None) -> Optimizer:
-    """A new optimizer of the same class for `new_model`, which was grown from `old_model` by any number of surgeries.
+    """Return a new optimizer of the same class for `new_model`, which was grown from `old_model` by any number of
+    surgeries.
 
     State of the parameter's shape (SGD momentum, Adam and RMSprop moments …) is mapped to the grown parameter; new
     elements start at zero, wholly new parameters without state. A parameter that grew and has state of another shape
@@ -90,7 +91,7 @@ class _Chain:
 
 
 class _Ancestry:
-    """For every parameter of the grown model, its chain of origins; None for a new one."""
+    """Return the chain of origins of every parameter of the grown model; None for a new one."""
 
     def __init__(self, old_model: nn.Module, new_model: nn.Module, steps: tuple[Origins, ...]) -> None:
         self.olds = {name: parameter.dim() for name, parameter in old_model.named_parameters()}
@@ -113,7 +114,7 @@ class _Ancestry:
         return _Chain(name, tuple(reversed(origins)))
 
     def beside(self, name: str) -> str:
-        """The nearest old parameter of the same sort, for a new parameter."""
+        """Return the nearest old parameter of the same sort, for a new parameter."""
         path, matrix = name.split("."), self.dims[name] > 1
 
         def closeness(other: str) -> tuple[bool, int]:
@@ -155,7 +156,7 @@ def _same_class(optimizer: Optimizer, groups: list[dict[str, Any]]) -> Optimizer
         return type(optimizer)(groups, **settings)
     except Exception as problem:
         raise GrowError(
-            f"a new {type(optimizer).__name__} can not be made from its own settings: {problem}",
+            f"a new {type(optimizer).__name__} cannot be made from its own settings: {problem}",
             hint="make a new optimizer for the grown model yourself",
         ) from problem
 

@@ -1,4 +1,5 @@
-"""What was done to a network, as data: enough to do it again anywhere, in the same way, on every worker of a job."""
+"""Record what was done to a network as data: enough to do it again anywhere, in the same way, on every worker of a job.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ class Surgery:
         return f"{self.op} {self.site}".rstrip() + times
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return this as plain data, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Surgery:
-        """Back from plain data."""
+        """Build it again from plain data."""
         known = set(cls.__dataclass_fields__)
         unknown = sorted(set(data) - known)
         if unknown or data.get("op") not in OPERATIONS:

@@ -1,4 +1,4 @@
-"""Why a layer can not be grown, in words."""
+"""Why a layer cannot be grown, in words."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def is_attention(layer: nn.Module) -> bool:
 
 
 def why_not_deepen(model: nn.Module, region: Region, path: str) -> str | None:
-    """The reason why no layer can be added at the layer with this path in the region, or None."""
+    """Return the reason why no layer can be added at the layer with this path in the region, or None."""
     layer = region.traced.model.get_submodule(path)
     if is_attention(layer):
         return "an attention layer can be widened (more heads), not deepened"
     if not isinstance(layer, DEEPENABLE):
-        return f"{type(layer).__name__} is a kind of layer that can not be deepened"
+        return f"{type(layer).__name__} is a kind of layer that cannot be deepened"
     return why_not_touch(model, region, path) or _changed_in_place(region, path)
 
 
 def why_not_touch(model: nn.Module, region: Region, path: str) -> str | None:
-    """The reason why the weights of this layer must stay as they are, or None: for every operation."""
+    """Return the reason why the weights of this layer must stay as they are, or None: for every operation."""
     traced, full = region.traced, region.prefix + path
     layer = traced.model.get_submodule(path)
     computed = _computed(layer)
@@ -51,7 +51,7 @@ def why_not_touch(model: nn.Module, region: Region, path: str) -> str | None:
 
 
 def _computed(layer: nn.Module) -> str | None:
-    """Weights that are not plain parameters."""
+    """Return weights that are not plain parameters."""
     if type(layer).__module__.startswith(("torch.ao", "torch.nn.quantized", "torch.nn.intrinsic")):
         return "it is quantised; grow the network before quantising it"
     if parametrize.is_parametrized(layer):

@@ -1,4 +1,4 @@
-"""Where a network can grow, and why not elsewhere."""
+"""Find where a network can grow, and say why not elsewhere."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Site:
 
 
 class Sites(list[Site]):
-    """The places that can grow in some way; `refused` are the layers that can not grow at all."""
+    """The places that can grow in some way; `refused` are the layers that cannot grow at all."""
 
     def __init__(self, usable: Iterable[Site] = (), refused: Iterable[Site] = ()) -> None:
         super().__init__(usable)
         self.refused = tuple(refused)
 
     def named(self, name: str) -> Site:
-        """The site of this name, also if it is refused."""
+        """Return the site of this name, also if it is refused."""
         for site in self._all():
             if site.name == name:
                 return site
@@ -65,11 +65,11 @@ class Sites(list[Site]):
 
 
 def sites(model: nn.Module, example: Any, *, factor: float = 2.0) -> Sites:
-    """Every weighted layer of the network, in the order of its modules, and what can be done there.
+    """Return every weighted layer of the network, in the order of its modules, and what can be done there.
 
     Some layers can be widened by whole factors only (a layer norm sees all channels); `factor` is the one asked about.
 
-    A network that can not be traced as a whole has sites inside its `Block` markers only.
+    A network that cannot be traced as a whole has sites inside its `Block` markers only.
     """
     found = [_site(model, region, path, as_inputs(example), factor) for region in regions(model, example)
              for path in _weighted(region.traced.model)]  # fmt: skip
@@ -100,7 +100,9 @@ def _why_not_widen(region: Region, name: str, factor: float) -> str | None:
 
 
 def _weighted(model: nn.Module) -> list[str]:
-    """Paths of the layers with a weight matrix of their own; what is inside an attention layer is part of it."""
+    """Return the paths of the layers with a weight matrix of their own; what is inside an attention layer is part of
+    it.
+    """
     paths: list[str] = []
     for path, part in model.named_modules():
         if any(path.startswith(f"{above}.") for above in paths if is_attention(model.get_submodule(above))):

@@ -1,4 +1,4 @@
-"""Following a network's forward pass: which operation feeds which, and with what shapes.
+"""Follow a network's forward pass: which operation feeds which, and with what shapes.
 
 Tracing only *reads* the network. Surgery replaces modules in a copy, so a grown network keeps its class, its own
 `forward` and whatever else its author gave it.
@@ -28,7 +28,7 @@ ACTIVATIONS = IDEMPOTENT | OTHER_ACTIVATIONS
 
 
 class Block(nn.Module):
-    """Marks a part that may be deepened in a network whose forward pass can not be traced as a whole.
+    """Marks a part that may be deepened in a network whose forward pass cannot be traced as a whole.
 
     Wrap a traceable part, for instance `Block(nn.Sequential(conv, norm, relu))`; it computes what that part computes.
     """
@@ -72,16 +72,17 @@ class Traced:
     example: tuple[Any, ...]
 
     def module(self, node: fx.Node) -> nn.Module | None:
-        """The module that this node calls, if it calls one."""
+        """Return the module that this node calls, if it calls one."""
         return self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def activation(self, node: fx.Node) -> str | None:
-        """The lower-case name of the activation that this node computes (`relu`, `gelu` …), if it computes one."""
+        """Return the lower-case name of the activation that this node computes (`relu`, `gelu` …), if it computes one.
+        """
         name = self.kind(node)
         return name.rstrip("_") if name in ACTIVATIONS else None
 
     def kind(self, node: fx.Node) -> str:
-        """A lower-case name of what this node does: a module's class, a function's or a method's name."""
+        """Return a lower-case name of what this node does: a module's class, a function's or a method's name."""
         module = self.module(node)
         if module is not None:
             name = type(module).__name__.lower()
@@ -91,11 +92,11 @@ class Traced:
         return str(node.target).lower() if node.op == "call_method" else node.op
 
     def calls(self, name: str) -> list[fx.Node]:
-        """Every node that calls the module of this name (more than one: its weights are shared in time)."""
+        """Return every node that calls the module of this name (more than one: its weights are shared in time)."""
         return [node for node in self.graph.nodes if node.op == "call_module" and node.target == name]
 
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
-        """The shape of a node's output, or None if it is not one tensor."""
+        """Return the shape of a node's output, or None if it is not one tensor."""
         found = node.meta.get("shape")
         return tuple(found) if found is not None else None
 
@@ -110,7 +111,7 @@ class Region:
 
 
 def regions(model: nn.Module, example: Any) -> list[Region]:
-    """The network as one region; if it can not be traced, the insides of its marked blocks."""
+    """Return the network as one region; if it cannot be traced, the insides of its marked blocks."""
     try:
         return [Region("", trace(model, example))]
     except NotTraceable:
@@ -132,7 +133,7 @@ def regions(model: nn.Module, example: Any) -> list[Region]:
 
 
 def _inside(model: nn.Module, path: str, calls: list[tuple[Any, ...]]) -> Region:
-    """The region of one marked block, with the inputs that it really gets."""
+    """Return the region of one marked block, with the inputs that it really gets."""
     inner = model.get_submodule(f"{path}.inner")
     if len(calls[0]) > 1:
         return Region(f"{path}.inner.", trace(inner, calls[0]), len(calls))
@@ -140,7 +141,7 @@ def _inside(model: nn.Module, path: str, calls: list[tuple[Any, ...]]) -> Region
 
 
 def as_inputs(example: Any) -> tuple[Any, ...]:
-    """The positional arguments of the forward pass."""
+    """Return the positional arguments of the forward pass."""
     return tuple(example) if isinstance(example, tuple | list) else (example,)
 
 
@@ -153,7 +154,7 @@ def trace(model: nn.Module, example: Any) -> Traced:
             graph = _Tracer().trace(model)
         except Exception as problem:
             raise NotTraceable(
-                f"the forward pass of {type(model).__name__} can not be traced: {_first_line(problem)}",
+                f"the forward pass of {type(model).__name__} cannot be traced: {_first_line(problem)}",
                 hint="a branch that depends on a tensor's values is the usual cause; wrap the parts that may grow "
                 "in grow.Block(...)",
             ) from problem
@@ -171,7 +172,7 @@ def trace(model: nn.Module, example: Any) -> Traced:
 
 
 def run(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    """The output in evaluation mode, without a trace left in the model; explains a wrong example input."""
+    """Return the output in evaluation mode, without a trace left in the model; explains a wrong example input."""
     lazy = [name for name, p in model.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
         raise GrowError(
@@ -190,7 +191,7 @@ def run(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every part is in its own mode again afterwards."""
+    """Use evaluation mode without gradients inside; every part is in its own mode again afterwards."""
     training = [(part, part.training) for part in model.modules()]
     try:
         model.eval()
@@ -202,7 +203,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _copies(inputs: tuple[Any, ...]) -> list[Any]:
-    """So that a network that writes into its input leaves the example alone."""
+    """Return a copy of the example, so that a network that writes into its input leaves the original alone."""
     return [x.clone() if torch.is_tensor(x) else x for x in inputs]
 
 

@@ -1,4 +1,4 @@
-"""Letting frozen layers learn: growth for networks that are built large from the start and trained a part at a time."""
+"""Let frozen layers learn: growth for networks that are built large from the start and trained a part at a time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from argosy.grow.surgery.sites import Site, sites
 
 
 def frozen(model: nn.Module, example: Any) -> list[Site]:
-    """The sites with parameters that do not learn."""
+    """Return the sites with parameters that do not learn."""
     found = sites(model, example)
     return [site for site in (*found, *found.refused) if _asleep(model, site)]
 
 
 def unfreeze(model: nn.Module, site: Site | str, *, example: Any = None) -> nn.Module:
-    """A copy of the network in which this layer, with its norm, learns. What it computes stays the same."""
+    """Return a copy of the network in which this layer, with its norm, learns. What it computes stays the same."""
     name = site if isinstance(site, str) else site.name
     if example is None and isinstance(site, Site):
         example = site.example

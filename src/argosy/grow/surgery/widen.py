@@ -1,4 +1,4 @@
-"""Widening: more channels in a layer, and in everything that shares them, with the same function.
+"""Widen a layer: more channels in it, and in everything that shares them, with the same function.
 
 Batch statistics of a copied channel are those of its original, and fresh channels are read with weight zero, so the
 function is preserved in evaluation mode and in training mode (dropout apart).
@@ -28,7 +28,7 @@ INITS = ("copy", "fresh")
 
 
 def can_widen(traced: Traced, name: str, factor: float = 2.0, init: str = "copy") -> str | None:
-    """Why the layer of this name can not be widened (by this factor, in this way); None if it can."""
+    """Return why the layer of this name cannot be widened (by this factor, in this way); None if it can."""
     path = layer_path(traced.model, name)
     width = follow(traced).width.get(path)
     if width is None:
@@ -47,7 +47,7 @@ def widen(
     noise: float = 0.0,
     seed: int = 0,
 ) -> nn.Module:
-    """A copy of the network with `factor` times as many channels at `site`, a `Site` or its name.
+    """Return a copy of the network with `factor` times as many channels at `site`, a `Site` or its name.
 
     Everything that shares the channels grows with them: norms, additions, concatenations, all readers. A site with
     attention gets more heads. `init="copy"` (the default) copies channels and shares out the weights that read them;
@@ -59,7 +59,7 @@ def widen(
     region, path = find(model, surgery.site, example)
     refusal = _only_here(model, region) or can_widen(region.traced, path, factor, init)
     if refusal:
-        raise NoSuchSite(f"can not widen {surgery.site!r}: {refusal}", hint="sites(model, example) lists what can grow")
+        raise NoSuchSite(f"cannot widen {surgery.site!r}: {refusal}", hint="sites(model, example) lists what can grow")
     channels = follow(region.traced)
     wider = duplicate(model)
     with own_randomness(seed, surgery, len(getattr(model, "grow_surgeries", ()))):
@@ -75,7 +75,7 @@ def widen(
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
-    """Without torch's fused transformer layers, which leave out padded places: outputs can be compared."""
+    """Switch off torch's fused transformer layers, which leave out padded places, so that outputs can be compared."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -97,7 +97,7 @@ def _request(name: Any, factor: Any, init: str, noise: float, seed: int) -> Surg
 
 
 def _only_here(model: nn.Module, region: Region) -> str | None:
-    """A marked block that runs several times, or shares weights with the rest of the network, has to stay."""
+    """Return a marked block that runs several times, or shares weights with the rest of the network, has to stay."""
     if region.calls > 1:
         return f"the marked block {region.prefix.removesuffix('.inner.')} is called {region.calls} times"
     inside = {id(parameter) for parameter in region.traced.model.parameters()}
@@ -111,4 +111,4 @@ def _not_followed(traced: Traced, path: str) -> str:
     module = traced.model.get_submodule(path)
     if not traced.calls(path):
         return "the forward pass does not call it as a layer (unused, or its weights are read directly)"
-    return f"{type(module).__name__} is a kind of layer that can not be widened"
+    return f"{type(module).__name__} is a kind of layer that cannot be widened"

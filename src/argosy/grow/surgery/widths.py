@@ -1,4 +1,4 @@
-"""Choosing the new channels of a widened group, and writing them into the layers of a copy of the network.
+"""Choose the new channels of a widened group, and write them into the layers of a copy of the network.
 
 Copied channels (`copy`): with a choice of channels g that is the identity on those that are there, a layer that makes
 channel j gets the weights of g(j), and a layer that reads it those of g(j) divided by the number of copies of g(j).
@@ -45,7 +45,7 @@ Plan = Mapping[Family, Growth]
 
 
 def new_size(family: Family, factor: float) -> int:
-    """The number of channels after growth by `factor`: at least one bunch more."""
+    """Return the number of channels after growth by `factor`: at least one bunch more."""
     if family.uniform is not None:
         return family.size * max(2, round(factor))
     bunches = family.size // family.unit
@@ -53,7 +53,7 @@ def new_size(family: Family, factor: float) -> int:
 
 
 def refuse(family: Family, factor: float, init: str) -> str | None:
-    """Why these channels can not grow in this way."""
+    """Return why these channels cannot grow in this way."""
     if family.reason is None and family.uniform is not None:
         if init != "copy":
             return f"{family.uniform} normalises over all channels: new ones would change the others; use init='copy'"
@@ -89,7 +89,7 @@ class Axis:
 
 
 def axis_of(layout: Layout, growths: Plan) -> Axis | None:
-    """Places along a layout; None if nothing changes."""
+    """Return the places along a layout; None if nothing changes."""
     if not any(family in growths for family in layout.families()):
         return None
     parts, start = [], 0
@@ -152,7 +152,7 @@ def _make_room_for_heads(model: nn.Module, touched: set[str]) -> None:
 
 
 def _grow(old: Tensor, module: nn.Module, name: str, axes: list[tuple[Use, Axis]], noise: float) -> Tensor:
-    """A tensor with the new channels; divisions in double precision."""
+    """Return a tensor with the new channels; divisions in double precision."""
     new = old.double()
     for use, axis in axes:
         new = new.index_select(use.dim, axis.index.clamp(min=0).to(old.device))
@@ -175,12 +175,12 @@ def _grow(old: Tensor, module: nn.Module, name: str, axes: list[tuple[Use, Axis]
 
 
 def _along(use: Use, tensor: Tensor, values: Tensor) -> Tensor:
-    """Values along one dimension, in a shape that broadcasts."""
+    """Return values along one dimension, in a shape that broadcasts."""
     return values.to(tensor.device).reshape([-1 if dim == use.dim else 1 for dim in range(tensor.dim())])
 
 
 def _start(module: nn.Module, name: str, like: Tensor) -> Tensor:
-    """How a parameter of this layer usually starts."""
+    """Return how a parameter of this layer usually starts."""
     if isinstance(module, _NORMS):
         return torch.full_like(like, 1.0 if name in ("weight", "running_var") else 0.0)
     if isinstance(module, nn.PReLU):

@@ -1,4 +1,4 @@
-"""What makes a table of sequences whole: nothing missing, nothing twice, every number a number."""
+"""Check that a table of sequences is whole: nothing missing, nothing twice, every number a number."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check_accuracy(name: str, values: Floats, shape: tuple[int, ...]) -> None:
 
 
 def numbers(name: str, values: Any) -> Floats:
-    """An array of numbers from JSON."""
+    """Return an array of numbers from JSON."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -72,7 +72,7 @@ def numbers(name: str, values: Any) -> Floats:
 
 
 def whole_numbers(values: Any) -> Ints:
-    """An array of whole numbers from JSON."""
+    """Return an array of whole numbers from JSON."""
     found = numbers("sequences", values)
     if not np.array_equal(found, np.round(found)):
         raise GrowError("sequences has numbers that are not whole", hint=MAKE)

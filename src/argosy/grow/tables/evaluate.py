@@ -1,4 +1,4 @@
-"""How good an agent's decisions are on a table: the accuracy they lead to, their rank, and what is lost to the best."""
+"""Judge an agent's decisions on a table: the accuracy they lead to, their rank, and what is lost to the best."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Verdict:
     random: float  # the mean over all sequences
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return this as plain data, for JSON."""
         return asdict(self) | {"sequence": list(self.sequence)}
 
 
@@ -53,7 +53,7 @@ def judge(table: Table, sequence: Iterable[int], split: Split = "validation") ->
 
 
 def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
-    """What an agent would see after it has decided so far."""
+    """Return what an agent would see after it has decided so far."""
     done: list[tuple[float, Surgery]] = []
     for decision, chosen in enumerate(prefix):
         surgery = table.options[chosen]
@@ -70,7 +70,7 @@ def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
 
 
 def play(agent: Agent, table: Table) -> tuple[int, ...]:
-    """The sequence that an agent decides for, asked as in training."""
+    """Return the sequence that an agent decides for, asked as in training."""
     chosen: tuple[int, ...] = ()
     for _ in range(table.decisions):
         answer = agent.decide(situation(table, chosen))
@@ -88,12 +88,12 @@ def evaluate(agent: Agent, tables: Iterable[Table], split: Split = "validation")
 
 
 def random_sequences(table: Table, rng: np.random.Generator, count: int = 10, split: Split = "validation") -> float:
-    """The random baseline as published: the mean accuracy of some random sequences."""
+    """Return the random baseline as published: the mean accuracy of some random sequences."""
     return float(table.means(split)[rng.integers(len(table), size=count)].mean())
 
 
 def smooth(values: Floats, window: int = 50) -> Floats:
-    """A moving mean over the last `window` values; the first ones have fewer behind them."""
+    """Return a moving mean over the last `window` values; the first ones have fewer behind them."""
     if window < 1:
         raise GrowError(f"a window of {window} values is empty", hint="give 1 or more")
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])

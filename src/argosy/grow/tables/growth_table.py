@@ -1,4 +1,4 @@
-"""Every sequence of decisions of one experiment, with the accuracy that really training it gave.
+"""Keep every sequence of decisions of one experiment, with the accuracy that training it really gave.
 
 Growing a network is slow to try and tables are quick to look up: agents learn from them and are judged on them.
 A table belongs to one network, one data set and one scenario (when the spare GPUs appear). It holds each sequence
@@ -58,29 +58,29 @@ class Table:
 
     @property
     def key(self) -> str:
-        """A short name, such as `cnn1/early`."""
+        """Return a short name, such as `cnn1/early`."""
         return f"{self.model}/{self.scenario}"
 
     @property
     def decisions(self) -> int:
-        """How many decisions one sequence has."""
+        """Return how many decisions one sequence has."""
         return int(self.sequences.shape[1])
 
     @property
     def runs(self) -> int:
-        """How many times each sequence was trained."""
+        """Return how many times each sequence was trained."""
         return int(self.validation.shape[1])
 
     @property
     def nothing(self) -> int:
-        """The number of the option that leaves the network alone."""
+        """Return the number of the option that leaves the network alone."""
         return self.options.index(None)
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def index(self, sequence: Iterable[int]) -> int:
-        """The row of a sequence."""
+        """Return the row of a sequence."""
         wanted = tuple(int(a) for a in sequence)
         row = self._rows.get(wanted)
         if row is None:
@@ -91,51 +91,53 @@ class Table:
         return row
 
     def means(self, split: Split = "validation") -> Floats:
-        """The mean accuracy of each sequence over its runs."""
+        """Return the mean accuracy of each sequence over its runs."""
         return self._means[split]
 
     def mean(self, sequence: Iterable[int], split: Split = "validation") -> float:
-        """The mean accuracy of one sequence over its runs."""
+        """Return the mean accuracy of one sequence over its runs."""
         return float(self.means(split)[self.index(sequence)])
 
     def best(self, split: Split = "validation") -> float:
-        """The accuracy of the best sequence."""
+        """Return the accuracy of the best sequence."""
         return float(self.means(split).max())
 
     def best_sequence(self, split: Split = "validation") -> tuple[int, ...]:
-        """The sequence with the highest mean accuracy."""
+        """Return the sequence with the highest mean accuracy."""
         return tuple(int(a) for a in self.sequences[int(self.means(split).argmax())])
 
     def none(self, split: Split = "validation") -> float:
-        """The accuracy when nothing is done at every decision."""
+        """Return the accuracy when nothing is done at every decision."""
         return self.mean((self.nothing,) * self.decisions, split)
 
     def random_mean(self, split: Split = "validation") -> float:
-        """What deciding at random gives on average: the mean of all sequences."""
+        """Return what deciding at random gives on average: the mean of all sequences."""
         return float(self.means(split).mean())
 
     def rank(self, sequence: Iterable[int], split: Split = "validation") -> int:
-        """1 for the best sequence; those that are equally good share a rank."""
+        """Return the rank of a sequence: 1 for the best; those that are equally good share a rank."""
         means = self.means(split)
         return 1 + int((means > means[self.index(sequence)]).sum())
 
     def regret(self, sequence: Iterable[int], split: Split = "validation") -> float:
-        """How much accuracy is lost against the best sequence."""
+        """Return how much accuracy is lost against the best sequence."""
         return self.best(split) - self.mean(sequence, split)
 
     def look_up(self, sequence: Iterable[int], rng: np.random.Generator) -> float:
-        """What one run of a sequence gives on the validation split: one of those on record, at random."""
+        """Return what one run of a sequence gives on the validation split: one of those on record, at random."""
         row = self.validation[self.index(sequence)]
         return float(row[rng.integers(len(row))] if len(row) > 1 else row[0])
 
     def noise(self, split: Split = "validation") -> float | None:
-        """The standard deviation between runs of the same sequence, over all; None with a single run."""
+        """Return the standard deviation between runs of the same sequence, over all; None with a single run."""
         if self.runs < 2:
             return None
         return float(np.sqrt(getattr(self, split).var(axis=1, ddof=1).mean()))
 
     def gained(self, prefix: Iterable[int]) -> float:
-        """The accuracy gained in the epoch after the last of these decisions; after a whole sequence, until the end."""
+        """Return the accuracy gained in the epoch after the last of these decisions; after a whole sequence, until the
+        end.
+        """
         if self.progress is None:
             raise GrowError(f"the table {self.key} has no accuracy at each decision", hint=MAKE)
         begin = np.array(list(prefix), dtype=np.int64)
@@ -145,18 +147,18 @@ class Table:
         return float((self.progress[:, len(begin)] - self.progress[:, len(begin) - 1])[same].mean())
 
     def surgeries(self, sequence: Iterable[int]) -> tuple[Surgery | None, ...]:
-        """What a sequence does at each decision."""
+        """Return what a sequence does at each decision."""
         return tuple(self.options[a] for a in self.sequences[self.index(sequence)])
 
     def time_at(self, prefix: Iterable[int]) -> float:
-        """The time left when this was decided so far: the mean over all sequences that begin so."""
+        """Return the time left when this was decided so far: the mean over all sequences that begin so."""
         begin = np.array(list(prefix), dtype=np.int64)
         same = (self.sequences[:, : len(begin)] == begin).all(axis=1)
         return float(self.time_left[same, len(begin)].mean())
 
     @cached_property
     def graph(self) -> LayerGraph:
-        """The layers of the network, before growth. `about["network"]` says how it was built."""
+        """Return the layers of the network, before growth. `about["network"]` says how it was built."""
         import torch
 
         from argosy.grow.describe import describe
@@ -226,7 +228,7 @@ class Table:
 
 
 def _with_a_line_per_row(document: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> str:
-    """JSON that a person can read and compare: one sequence per line."""
+    """Return JSON that a person can read and compare: one sequence per line."""
     head = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     rows = [
         f' "{name}": [\n  ' + ",\n  ".join(json.dumps(row, allow_nan=False) for row in values) + "\n ]"
@@ -239,7 +241,7 @@ def _document(path: str | Path) -> dict[str, Any]:
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise GrowError(f"can not be read: {problem.strerror}", where=str(path), hint=MAKE) from None
+        raise GrowError(f"cannot be read: {problem.strerror}", where=str(path), hint=MAKE) from None
     except ValueError as problem:
         raise GrowError(f"not JSON: {problem}", where=str(path), hint=MAKE) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
@@ -248,7 +250,8 @@ def _document(path: str | Path) -> dict[str, Any]:
 
 
 def read_all(path: str | Path) -> list[Table]:
-    """The tables of a folder (`*.json`), of one JSON file, or of the recorded study (`.csv`), in a fixed order."""
+    """Return the tables of a folder (`*.json`), of one JSON file, or of the recorded study (`.csv`), in a fixed order.
+    """
     place = Path(path)
     if place.suffix == ".csv":
         return read_recorded(place)
@@ -262,7 +265,7 @@ def read_all(path: str | Path) -> list[Table]:
 
 
 def read_recorded(path: str | Path) -> list[Table]:
-    """The tables of the published study, from its CSV file."""
+    """Return the tables of the published study, from its CSV file."""
     from argosy.grow.tables import recorded
 
     return recorded.read(path)

@@ -55,7 +55,7 @@ class Experiment:
     seeds: tuple[int, ...]  # of each run
 
     def begin(self, run: int) -> Run:
-        """A run as it stands at its first decision."""
+        """Return a run as it stands at its first decision."""
         state = Run(
             self.network(run), self.data, self.recipe, copy.deepcopy(self.clock), self.seeds[run], budget=self.budget
         )
@@ -64,7 +64,7 @@ class Experiment:
         return state
 
     def network(self, run: int) -> nn.Module:
-        """The network that this run begins with."""
+        """Return the network that this run begins with."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seeds[run])
             return build(self.model, **self.model_options)
@@ -72,7 +72,8 @@ class Experiment:
 
 @dataclass
 class Worker:
-    """Does tasks of an experiment: (run, first option) → all sequences that begin so. Travels to other processes."""
+    """Does the tasks of an experiment: (run, first option) → all sequences that begin so. Travels to other processes.
+    """
 
     experiment: Experiment
     _trunk: tuple[int, Run] | None = field(default=None, repr=False)  # the last run that was begun, and its number
@@ -94,7 +95,7 @@ class Worker:
     def _follow(
         self, state: Run, sequence: tuple[int, ...], times: Floats, scores: Floats, choices: Iterable[int]
     ) -> list[list[Any]]:
-        """Every sequence that goes on from here: [decisions, times, accuracy on the way, validation, test]."""
+        """Return every sequence that goes on from here: [decisions, times, accuracy on the way, validation, test]."""
         experiment = self.experiment
         if len(sequence) == experiment.decisions:
             return [[sequence, times, scores, *_finish(state)]]
@@ -112,7 +113,7 @@ class Worker:
         return found
 
     def _nothing(self, trunk: Run) -> dict[str, tuple[float, float]]:
-        """The two arms in which nothing grows: left alone, and with the learning rate reset at each decision."""
+        """Return the two arms in which nothing grows: left alone, and with the learning rate reset at each decision."""
         reset = trunk.fork()
         for _ in range(self.experiment.decisions):
             if reset.time_left > 0:
@@ -193,14 +194,14 @@ def _experiment(
         if value < 1:
             raise GrowError(f"{name} = {value} is too small", hint="give 1 or more")
     if not (math.isfinite(budget) and budget > 0):
-        raise GrowError(f"a budget of {budget:g} can not be trained for", hint="give seconds of the clock, above 0")
+        raise GrowError(f"a budget of {budget:g} cannot be trained for", hint="give seconds of the clock, above 0")
     if not isinstance(clock, VirtualClock):
         clock = VirtualClock(growth=clock)  # type: ignore[arg-type]  # it checks the name
     full = {"classes": data.classes, "channels": data.channels, **model_options}
     try:
         network = build(model, **full)
     except TypeError as problem:
-        raise GrowError(f"the network {model} can not be built: {problem}") from None
+        raise GrowError(f"the network {model} cannot be built: {problem}") from None
     if options is None:
         found = sites(network, data.example())
         options = [Surgery("deepen", site.name) for site in found if site.original and site.can_deepen]
@@ -215,7 +216,7 @@ def _experiment(
 
 
 def _settings(experiment: Experiment, scenario: str) -> dict[str, Any]:
-    """All that the results depend on, as plain data."""
+    """Return all that the results depend on, as plain data."""
     data, clock = experiment.data, experiment.clock
     return {
         "model": experiment.model,

@@ -1,4 +1,4 @@
-"""What of a long table is already done, kept beside it while it is made, so that an interrupted table goes on.
+"""Keep the finished parts of a long table beside it while it is made, so that an interrupted table goes on.
 
 One JSON document per line: first the settings, then each part as it is finished. A line that was cut off is dropped.
 """
@@ -48,7 +48,7 @@ class Partial:
             os.fsync(file.fileno())
 
     def remove(self) -> None:
-        """The table is whole: the parts are not needed any more."""
+        """Delete the parts: the table is whole, and they are not needed any more."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -59,7 +59,7 @@ def _lines(path: Path) -> list[Any]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as problem:
-        raise GrowError(f"can not be read: {problem}", where=str(path), hint="delete it to begin anew") from None
+        raise GrowError(f"cannot be read: {problem}", where=str(path), hint="delete it to begin anew") from None
     found = []
     whole = text.split("\n")[:-1]  # what stands behind the last line end was cut off
     for number, line in enumerate(whole, start=1):

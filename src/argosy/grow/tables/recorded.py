@@ -1,4 +1,5 @@
-"""The tables that the published growth study recorded: two networks, five scenarios, 64 sequences, one run each."""
+"""Read the tables that the published growth study recorded: two networks, five scenarios, 64 sequences, one run each.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ NETWORK = {"options": {"logit_relu": True}, "input": [3, 32, 32]}
 
 
 def read(path: str | Path) -> list[Table]:
-    """The tables of the published study: one run per sequence, its test accuracy in place of both splits."""
+    """Return the tables of the published study: one run per sequence, its test accuracy in place of both splits."""
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError) as problem:
-        raise GrowError(f"can not be read: {problem}", where=str(path)) from None
+        raise GrowError(f"cannot be read: {problem}", where=str(path)) from None
     missing = [name for name in COLUMNS if not rows or name not in rows[0]]
     if missing:
         raise GrowError(f"columns are missing: {', '.join(missing)}", where=str(path))

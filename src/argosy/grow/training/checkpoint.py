@@ -1,4 +1,4 @@
-"""A training run in one file: tensors as safetensors, everything else as JSON in its header. Nothing is unpickled.
+"""Keep a training run in one file: tensors as safetensors, everything else as JSON in its header. Nothing is unpickled.
 
 The file appears whole or not at all, and the one before it is kept beside it (`….previous`). The list of surgeries
 is part of it, so a grown network can be rebuilt anywhere from the network that it grew from.
@@ -64,13 +64,13 @@ def save(run: Run, path: str | Path, *, more: Mapping[str, Any] | None = None, s
 
 
 def load(path: str | Path, model: nn.Module, example: torch.Tensor) -> nn.Module:
-    """The grown network of a checkpoint, rebuilt from the network that it grew from."""
+    """Return the grown network of a checkpoint, rebuilt from the network that it grew from."""
     tensors, about = _read(path)
     return _rebuild(path, model, about["surgeries"], _part(tensors, "model/"), example)
 
 
 def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None]:
-    """Bring a new run to where a saved one was; returns what else was kept, and the small network."""
+    """Bring a new run to where a saved one was, and return what else was kept and the small network."""
     tensors, about = _read(path)
     recipe = Recipe.from_dict(about["recipe"])
     if recipe != run.recipe:
@@ -93,12 +93,12 @@ def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None
 
 
 def surgeries(path: str | Path) -> tuple[Surgery, ...]:
-    """What was done to the network of a checkpoint."""
+    """Return what was done to the network of a checkpoint."""
     return tuple(Surgery.from_dict(s) for s in _read(path)[1]["surgeries"])
 
 
 def _pack_optimizer(run: Run, tensors: Tensors) -> dict[str, Any]:
-    """The optimizer's state by parameter name: tensors are added to `tensors`, the rest is returned."""
+    """Return the optimizer's state by parameter name: tensors are added to `tensors`, the rest is returned."""
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in run.model.named_parameters()}
     plain: dict[str, dict[str, Any]] = {}
     for parameter, state in run.optimizer.state.items():
@@ -179,7 +179,7 @@ def _read(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
 def _corrupt(path: str | Path, why: str) -> GrowError:
     before = _previous(Path(path))
     hint = f"the one before it is kept: {before}" if before.is_file() else "delete it to start anew"
-    return GrowError(f"this checkpoint can not be read: {why}", where=str(path), hint=hint)
+    return GrowError(f"this checkpoint cannot be read: {why}", where=str(path), hint=hint)
 
 
 def _previous(path: Path) -> Path:
@@ -191,7 +191,7 @@ def _part(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def _sum(tensors: Tensors, about: Mapping[str, Any]) -> int:
-    """A checksum: a length that is right does not make the content right."""
+    """Return a checksum: a length that is right does not make the content right."""
     total = zlib.crc32(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):
         total = zlib.crc32(name.encode(), total)

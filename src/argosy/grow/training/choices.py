@@ -17,7 +17,7 @@ from argosy.grow.surgery.unfreeze import frozen
 
 
 def agent_of(agent: Agent | str | Path | None) -> Agent | None:
-    """An agent as it is, the shipped one by the name `pretrained`, or one from a file."""
+    """Return an agent as it is, the shipped one by the name `pretrained`, or one from a file."""
     if agent is None:
         return None
     if isinstance(agent, str | Path):
@@ -37,7 +37,7 @@ def options_of(
     *,
     added: bool = False,
 ) -> tuple[Surgery, ...]:
-    """What can be done to a network now: on its original layers, so that the choice stays the same, or on all.
+    """Return what can be done to a network now: on its original layers, so that the choice stays the same, or on all.
 
     With `added` the layers that surgery added may grow as well, so the choice grows with the network.
     """

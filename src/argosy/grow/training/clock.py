@@ -1,4 +1,4 @@
-"""Time in training: the real one, and a virtual one that makes experiments exact and repeatable.
+"""Tell the time in training: the real time, or a virtual one that makes experiments exact and repeatable.
 
 A virtual epoch costs
 
@@ -28,31 +28,31 @@ class Clock(Protocol):
 
     @property
     def needs_flops(self) -> bool:
-        """Whether `size` wants FLOPs; counting them costs a forward pass."""
+        """Return whether `size` wants FLOPs; counting them costs a forward pass."""
         ...
 
     def now(self) -> float:
-        """Seconds since training began."""
+        """Return seconds since training began."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Work was done that takes so long."""
+        """Hear that work was done that takes so long."""
         ...
 
     def epoch_time(self) -> float | None:
-        """What an epoch takes as the network is now; None if only trying can tell."""
+        """Return what an epoch takes as the network is now; None if only trying can tell."""
         ...
 
     def size(self, parameters: int, flops: float | None, surgeries: Iterable[Surgery]) -> None:
-        """The network is this large now, after these surgeries."""
+        """Hear that the network is this large now, after these surgeries."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes, as plain data."""
+        """Return everything that changes, as plain data."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Back to a saved state."""
+        """Go back to a saved state."""
         ...
 
 
@@ -70,13 +70,13 @@ class RealClock:
         return time.monotonic() - self._start
 
     def advance(self, seconds: float) -> None:
-        """Nothing to do: real time passes by itself."""
+        """Do nothing: real time passes by itself."""
 
     def epoch_time(self) -> float | None:
         return None
 
     def size(self, parameters: int, flops: float | None, surgeries: Iterable[Surgery]) -> None:
-        """Nothing to do: a larger network takes as long as it takes."""
+        """Do nothing: a larger network takes as long as it takes."""
 
     def state(self) -> dict[str, Any]:
         return {"kind": "real", "elapsed": self.now()}
@@ -131,7 +131,7 @@ class VirtualClock:
 
     def advance(self, seconds: float) -> None:
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise GrowError(f"time can not advance by {seconds:g} s")
+            raise GrowError(f"time cannot advance by {seconds:g} s")
         self._elapsed += Fraction(seconds)
 
     def epoch_time(self) -> float:

@@ -1,4 +1,4 @@
-"""Back to the small network when the GPUs go, with what the grown network has learned.
+"""Go back to the small network when the GPUs go, with what the grown network has learned.
 
 *Logits*: the small network trains on the true classes and on the grown network's answers,
 
@@ -54,7 +54,7 @@ class Distillation:
         for name, above in limits.items():
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or value == above:
-                raise GrowError(f"{name} = {value:g} can not be used",
+                raise GrowError(f"{name} = {value:g} cannot be used",
                                 hint=f"give a number {'above 0' if above == 0 else 'of 0 or more'}")  # fmt: skip
         if self.batch < 2:
             raise GrowError(f"batch = {self.batch} is too small", hint="give 2 or more")
@@ -77,7 +77,7 @@ def shrink(
     seed: int = 0,
     loss: Loss | None = None,
 ) -> nn.Module:
-    """A network built like `small` that has learned from `bigger`; both arguments stay as they are.
+    """Return a network built like `small` that has learned from `bigger`; both arguments stay as they are.
 
     Train for `epochs` (5 if nothing is said) or for `seconds` of the clock, by default the real time. A virtual clock
     counts the small network's epochs only. The learning rate follows a cosine from `lr` to 0. `logit_weight=0`
@@ -110,7 +110,7 @@ def shrink(
 
 
 def _fresh(model: nn.Module, probe: list[feed.Batch]) -> nn.Module:
-    """A copy with batch-norm statistics of its weights as they are now; those of training lag behind."""
+    """Return a copy with batch-norm statistics of its weights as they are now; those of training lag behind."""
     result = copy.deepcopy(model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     recalibrate(result, [x.to(device) for x, _ in probe])
@@ -118,7 +118,7 @@ def _fresh(model: nn.Module, probe: list[feed.Batch]) -> nn.Module:
 
 
 def _best(models: list[nn.Module], judge: list[feed.Batch], hard: Loss) -> int:
-    """Which one has the lowest loss; the first worker decides for all."""
+    """Return which one has the lowest loss; the first worker decides for all."""
     losses = [mean_loss(model, judge, hard) for model in models]
     return int(workers.agree(losses.index(min(losses))))
 

@@ -1,4 +1,6 @@
-"""What distillation goes by: batches with the grown network's answers, how far it is, and checks before it begins."""
+"""Provide what distillation needs: batches with the grown network's answers, the time used so far, and checks before it
+begins.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Pace:
         self.passes = 0  # counted by `Batches`
 
     def progress(self) -> float:
-        """1 when the time is over."""
+        """Return the share of the time that is used; 1 when it is over."""
         if self.epochs is None:
             share = (self.clock.now() - self.begin) / self.seconds if self.seconds else 1.0
             return float(workers.agree(share))  # all workers must make the same steps
@@ -69,12 +71,12 @@ class Answers:
         self.have: Tensor | None = None
 
     def of(self, x: Any) -> Tensor:
-        """For one batch."""
+        """Return the logits for one batch."""
         with torch.no_grad():
             return self.teacher(x.to(self.device))  # type: ignore[no-any-return]
 
     def of_rows(self, data: Data, rows: Tensor) -> Tensor:
-        """For these rows of the training data."""
+        """Return the logits for these rows of the training data."""
         if self.have is None or self.known is None:
             self.have = torch.zeros(len(data.train_y), dtype=torch.bool)
             first = self.of(data.train_x[rows[:1]])
@@ -118,7 +120,7 @@ class Batches:
 
 
 def few(source: feed.Source, part: feed.Part) -> list[feed.Batch]:
-    """Some batches to look at; training data stand in where there are no validation data."""
+    """Return some batches to look at; training data stand in where there are no validation data."""
     if part == "validation":
         none = len(source.val_y) == 0 if isinstance(source, Data) else source.validation is None
         part = "train" if none else part
@@ -135,7 +137,7 @@ def few(source: feed.Source, part: feed.Part) -> list[feed.Batch]:
 
 
 def mean_loss(model: nn.Module, batches: list[feed.Batch], hard: Callable[[Any, Any], Tensor]) -> float:
-    """Per example, in evaluation mode; infinite if it is not a number."""
+    """Return the mean loss per example, in evaluation mode; infinite if it is not a number."""
     modes = [(part, part.training) for part in model.modules()]
     device = next(model.parameters()).device
     total, count = 0.0, 0
@@ -152,7 +154,7 @@ def mean_loss(model: nn.Module, batches: list[feed.Batch], hard: Callable[[Any, 
 def check_networks(
     bigger: nn.Module, small: nn.Module, batches: list[feed.Batch], *, check_targets: bool = True
 ) -> None:
-    """Both networks take these inputs and give one number per class; the targets are classes."""
+    """Check that both networks take these inputs and give one number per class, and that the targets are classes."""
     from argosy.grow.surgery.trace import run
 
     x = batches[0][0][:2]

@@ -1,4 +1,4 @@
-"""Where batches come from: tensors in memory, or a person's own pipelines.
+"""Feed batches to training: from tensors in memory, or from a person's own pipelines.
 
 Tensors in memory are cut by a permutation that belongs to the run, so that a copy of the run sees the same batches.
 """
@@ -36,7 +36,7 @@ Source: TypeAlias = Data | Loaders
 
 
 def source(data: Data | Loaders | Iterable[Batch]) -> Source:
-    """What a person gave as data; an iterable alone is for training only."""
+    """Return what a person gave as data; an iterable alone is for training only."""
     if isinstance(data, Data | Loaders):
         return data
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | torch.Tensor):
@@ -46,7 +46,7 @@ def source(data: Data | Loaders | Iterable[Batch]) -> Source:
 
 
 def steps(data: Source, batch: int) -> int | None:
-    """How many batches an epoch has; None if the pipeline does not say."""
+    """Return how many batches an epoch has; None if the pipeline does not say."""
     if isinstance(data, Data):
         n = len(data.train_y)
         whole, rest = divmod(n, batch)
@@ -58,7 +58,7 @@ def steps(data: Source, batch: int) -> int | None:
 
 
 def training(data: Source, batch: int, generator: torch.Generator) -> Iterator[tuple[Any, Any, float]]:
-    """One epoch of batches: inputs, targets, and this worker's weight in the mean over all workers."""
+    """Yield one epoch of batches: inputs, targets, and this worker's weight in the mean over all workers."""
     if isinstance(data, Loaders):
         for x, y in data.train:
             yield x, y, 1.0
@@ -71,7 +71,7 @@ def training(data: Source, batch: int, generator: torch.Generator) -> Iterator[t
 
 
 def evaluation(data: Source, part: Part) -> Iterator[Batch]:
-    """All of one part, in order."""
+    """Yield all of one part, in order."""
     if isinstance(data, Data):
         short = "val" if part == "validation" else part
         x, y = getattr(data, f"{short}_x"), getattr(data, f"{short}_y")
@@ -84,7 +84,7 @@ def evaluation(data: Source, part: Part) -> Iterator[Batch]:
 
 
 def example(data: Source) -> Any:
-    """A calibration batch: a tensor, or a tuple of them."""
+    """Return a calibration batch: a tensor, or a tuple of them."""
     if isinstance(data, Data):
         return data.example()
     with torch.random.fork_rng(devices=[]):  # looking at a batch must not change which come next
@@ -94,5 +94,5 @@ def example(data: Source) -> Any:
 
 
 def _least() -> int:
-    """The smallest last batch that is used: batch-norm needs two examples on each worker."""
+    """Return the smallest last batch that is used: batch-norm needs two examples on each worker."""
     return 2 * workers.size()

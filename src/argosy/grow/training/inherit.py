@@ -1,4 +1,4 @@
-"""What a small network can take over from the network that grew out of it: the weights that its layers have now."""
+"""Take over from the grown network what a small one can use: the weights that its layers have now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def inherited(bigger: nn.Module, small: nn.Module) -> nn.Module:
-    """A network built like `small` with the weights that the original layers of `bigger` have now.
+    """Return a network built like `small` with the weights that the original layers of `bigger` have now.
 
     What was added is left out. Channels that were copied are merged, which undoes widening exactly where nothing was
     trained since: `small[o] = Σ scale[n] · bigger[n]` over the copies n of channel o, where the scale is 1/count for
@@ -59,7 +59,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 def _original_name(bigger: nn.Module, name: str) -> str:
-    """A parameter's name without the wrappers around its layer ("0.layer.weight" is "0.weight")."""
+    """Return a parameter's name without the wrappers around its layer ("0.layer.weight" is "0.weight")."""
     part: nn.Module | Tensor | None = bigger
     kept = []
     for step in name.split("."):
@@ -70,7 +70,7 @@ def _original_name(bigger: nn.Module, name: str) -> str:
 
 
 def _merged(bigger: nn.Module, small: nn.Module) -> dict[str, Tensor]:
-    """Each parameter of the small network, gathered from what grew out of it; without a record, nothing."""
+    """Return each parameter of the small network, gathered from what grew out of it; without a record, nothing."""
     before, after = surgeries_of(small), surgeries_of(bigger)
     if after[: len(before)] != before:
         return {}

@@ -1,4 +1,4 @@
-"""The story of one training: its epochs, what was decided when and why, and how good the network became."""
+"""Keep the journal of one training: its epochs, what was decided when and why, and how good the network became."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class History:
 
     @property
     def validation(self) -> float | None:
-        """The final network's score on the validation data."""
+        """Return the final network's score on the validation data."""
         return self.lines[-1].validation if self.lines else None
 
     @property
     def surgeries(self) -> tuple[Surgery, ...]:
-        """Everything that was done and not refused, in order."""
+        """Return everything that was done and not refused, in order."""
         return tuple(s for d in self.decisions if not d.refused for s in d.surgeries)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class History:
         return "\n".join(rows)
 
     def to_frame(self) -> pl.DataFrame:
-        """One row per epoch; `grown` names what was done just before it."""
+        """Return one row per epoch; `grown` names what was done just before it."""
         import polars as pl
 
         began = [line.time - line.seconds for line in self.lines]
@@ -98,10 +98,10 @@ class History:
         return pl.DataFrame(columns)
 
     def plot(self, path: str | Path) -> None:
-        """Validation accuracy over time with what was decided, as .png, .svg, .html or .json."""
+        """Draw validation accuracy over time with what was decided, as .png, .svg, .html or .json."""
         suffix = Path(path).suffix
         if suffix not in SUFFIXES:
-            raise GrowError(f"a picture can not be written as {suffix or 'a file without suffix'}", where=str(path),
+            raise GrowError(f"a picture cannot be written as {suffix or 'a file without suffix'}", where=str(path),
                             hint=f"end its name with {', '.join(SUFFIXES)}")  # fmt: skip
         from argosy.report.plots import save_png
 
@@ -113,7 +113,7 @@ class History:
             chart.properties(width=720).save(str(temporary), format=suffix[1:])
 
     def chart(self) -> Any:
-        """The same as an Altair chart."""
+        """Return the same as an Altair chart."""
         import altair as alt
         import polars as pl
 
@@ -137,14 +137,14 @@ class History:
         return layers.properties(width="container", height=HEIGHT)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return this as plain data, for JSON."""
         decisions = [asdict(d) | {"surgeries": [s.to_dict() for s in d.surgeries]} for d in self.decisions]
         return {"budget": self.budget, "lines": [asdict(line) for line in self.lines], "decisions": decisions,
                 "test": self.test}  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> History:
-        """Back from plain data."""
+        """Build it again from plain data."""
         decisions = [
             Decision(**(d | {"surgeries": tuple(Surgery.from_dict(s) for s in d["surgeries"])}))
             for d in data["decisions"]
@@ -154,7 +154,7 @@ class History:
 
 @contextmanager
 def progress_bar(wanted: bool | None) -> Iterator[Callable[[History], None]]:
-    """A bar on stderr; by default only where that is a terminal."""
+    """Show a progress bar on stderr; by default only where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -11,20 +11,20 @@ from torch import nn
 
 
 def forward(model: nn.Module, inputs: Any, device: torch.device) -> Any:
-    """The outputs for one tensor, or for several (a tuple or list: one argument each)."""
+    """Return the outputs for one tensor, or for several (a tuple or list: one argument each)."""
     if isinstance(inputs, tuple | list):
         return model(*(part.to(device) for part in inputs))
     return model(inputs.to(device))
 
 
 def first(inputs: Any, n: int = 1) -> Any:
-    """The first examples of a batch."""
+    """Return the first examples of a batch."""
     return tuple(part[:n] for part in inputs) if isinstance(inputs, tuple | list) else inputs[:n]
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; each part's own mode comes back."""
+    """Use evaluation mode without gradients inside; each part's own mode comes back."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -37,7 +37,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def threads(wanted: int) -> Iterator[None]:
-    """So many CPU threads for a while; 0 leaves them as they are."""
+    """Use so many CPU threads inside; 0 leaves them as they are."""
     before = torch.get_num_threads()
     if wanted:
         torch.set_num_threads(wanted)

@@ -1,4 +1,4 @@
-"""How a network is trained: batches, optimizer, and the learning rate over the time that is left."""
+"""Say how a network is trained: batches, optimizer, and the learning rate over the time that is left."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Recipe:
         for name in ("lr", "decay", "reset_lr"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
-                raise GrowError(f"{name} = {value:g} can not be used", hint="give a number above 0")
+                raise GrowError(f"{name} = {value:g} cannot be used", hint="give a number above 0")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """A new optimizer."""
+        """Return a new optimizer."""
         wanted = [p for p in parameters if p.requires_grad]
         if not wanted:
             raise GrowError("the network has nothing to train", hint="a parameter with requires_grad=True is needed")
@@ -64,7 +64,7 @@ class Recipe:
         return kind(wanted, self.lr, weight_decay=self.weight_decay)
 
     def lr_at(self, course: Course, now: float, end: float) -> float:
-        """The learning rate at a time, when the budget ends at `end`."""
+        """Return the learning rate at a time, when the budget ends at `end`."""
         if self.schedule == "decay":
             return float(course.lr * self.decay**course.epochs)
         if self.schedule == "constant" or not math.isfinite(end):
@@ -74,12 +74,12 @@ class Recipe:
         return course.lr * 0.5 * (1.0 + math.cos(math.pi * share))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return this as plain data, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
-        """Back from plain data."""
+        """Build it again from plain data."""
         unknown = sorted(set(data) - {f.name for f in fields(cls)})
         if unknown:
             raise GrowError(f"unknown fields of a recipe: {', '.join(unknown)}")

@@ -99,17 +99,17 @@ class Run:
 
     @property
     def time_left(self) -> float:
-        """Until the budget's end."""
+        """Return the time until the budget's end."""
         left = self.budget - self.clock.now()
         return left if left > 1e-9 * max(self.clock.now(), 1e-3) else 0.0
 
     @property
     def parameters(self) -> int:
-        """How many the network has."""
+        """Return how many the network has."""
         return sum(p.numel() for p in self.model.parameters())
 
     def flops(self) -> float:
-        """Floating-point operations of a forward pass of one example."""
+        """Return the floating-point operations of a forward pass of one example."""
         with evaluating(self.model), FlopCounterMode(display=False) as counter:
             forward(self.model, first(self.example), next(self.model.parameters()).device)
         return float(counter.get_total_flops())
@@ -147,7 +147,7 @@ class Run:
         return done
 
     def _steps(self, stop: Callable[[float], bool] | None) -> Epoch:
-        """The steps of an epoch, and the time they take."""
+        """Return the steps of an epoch, and the time they take."""
         model, optimizer, recipe = self.model, self.optimizer, self.recipe
         parameters = list(model.parameters())
         device = parameters[0].device
@@ -198,7 +198,7 @@ class Run:
 
     @property
     def lr(self) -> float:
-        """The learning rate at this time."""
+        """Return the learning rate at this time."""
         return self.recipe.lr_at(self.course, self.clock.now(), self.budget)
 
     def grow(self, surgeries: Sequence[Surgery], *, reset: bool | None = None) -> None:
@@ -253,7 +253,7 @@ class Run:
         )
 
     def evaluate(self, part: feed.Part = "validation") -> float:
-        """The mean score: the share of right answers unless `score` says otherwise."""
+        """Return the mean score: the share of right answers unless `score` says otherwise."""
         total, count = 0.0, 0
         device = next(self.model.parameters()).device
         with threads(self.recipe.threads), evaluating(self.model):
@@ -262,11 +262,11 @@ class Run:
                 total += float(scores.sum())
                 count += scores.numel()
         if not count:
-            raise GrowError(f"there are no {part} data", hint="an accuracy of nothing can not be computed")
+            raise GrowError(f"there are no {part} data", hint="an accuracy of nothing cannot be computed")
         return total / count
 
     def fork(self) -> Run:
-        """A copy that has the same future: weights, optimizer, clock and random numbers."""
+        """Return a copy that has the same future: weights, optimizer, clock and random numbers."""
         self.optimizer.zero_grad()
         other = copy.copy(self)
         other.model, other.optimizer = copy.deepcopy((self.model, self.optimizer))  # together: one maps to the other

@@ -1,4 +1,4 @@
-"""What a job in training hears from its cluster: how much time is left, and whether GPUs come or go.
+"""Tell a job in training what it hears from its cluster: how much time is left, and whether GPUs come or go.
 
     TimedScheduler       at times fixed beforehand, for experiments
     SimulatedScheduler   as a simulated cluster's spare GPUs come and go
@@ -32,15 +32,15 @@ class Scheduler(Protocol):
     """
 
     def time_left(self) -> float:
-        """Seconds until the budget's end."""
+        """Return seconds until the budget's end."""
         ...
 
     def allocation(self) -> Allocation:
-        """GPUs have come ("up"), have to be given back ("down"), or neither."""
+        """Return gPUs have come ("up"), have to be given back ("down"), or neither."""
         ...
 
     def time_budget(self) -> float:
-        """All the seconds that this training gets."""
+        """Return all the seconds that this training gets."""
         ...
 
 
@@ -52,7 +52,7 @@ class _Clocked:
         self._budget_s = _seconds("budget_s", budget_s)
 
     def now(self) -> float:
-        """The clock's time; a scheduler that nobody gave a clock goes by the real one."""
+        """Return the clock's time; a scheduler that nobody gave a clock goes by the real one."""
         if self.clock is None:
             self.clock = RealClock()
         return self.clock.now()
@@ -105,15 +105,15 @@ class TimedScheduler(_Clocked):
         return "none"
 
     def wants_back(self, now: float) -> bool:
-        """Whether a "down" is due by this time."""
+        """Return whether a "down" is due by this time."""
         return any(what == "down" and at <= now for at, what in self._events)
 
     def decisions_left(self) -> int:
-        """How many more times it will say "up"."""
+        """Return how many more times it will say "up"."""
         return min(self._decisions, sum(what == "up" for _, what in self._events))
 
     def gpus_gained(self) -> float | None:
-        """As told at construction."""
+        """Return the utilisation that was given at construction."""
         return self._gpus
 
     def state(self) -> dict[str, Any]:
@@ -132,11 +132,11 @@ class _Counting(_Clocked):
         self._told = 0.0
 
     def spare(self, now: float) -> float:
-        """How many spare GPUs the job may use at this time."""
+        """Return how many spare GPUs the job may use at this time."""
         raise NotImplementedError
 
     def wants_back(self, now: float) -> bool:
-        """Whether there are fewer GPUs than the job has been told of."""
+        """Return whether there are fewer GPUs than the job has been told of."""
         return self.spare(now) < self._told
 
     def allocation(self) -> Allocation:
@@ -145,7 +145,7 @@ class _Counting(_Clocked):
         return "up" if spare > told else "down" if spare < told else "none"
 
     def gpus_gained(self) -> float | None:
-        """The spare GPUs that the job has been told of."""
+        """Return the spare GPUs that the job has been told of."""
         return self._told
 
     def state(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class SimulatedScheduler(_Counting):
         return self._spare(now)
 
     def utilisation(self) -> float | None:
-        """Of the GPUs that the job holds."""
+        """Return the utilisation of the GPUs that the job holds."""
         return self._use(self.now()) if self._use else None
 
 
@@ -197,12 +197,12 @@ class LiveScheduler(_Counting):
         self._read = ""
 
     def offer(self, gpus: float) -> None:
-        """The job may use so many spare GPUs from now on."""
+        """Let the job use so many spare GPUs from now on."""
         with self._lock:
             self._gpus = _number("gpus", gpus)
 
     def withdraw(self) -> None:
-        """All spare GPUs have to be given back."""
+        """Take all spare GPUs back."""
         self.offer(0)
 
     def set_budget(self, budget_s: float) -> None:
@@ -211,7 +211,7 @@ class LiveScheduler(_Counting):
             self._budget_s = _seconds("budget_s", budget_s)
 
     def set_utilisation(self, share: float) -> None:
-        """The utilisation of the GPUs that the job holds."""
+        """Set the utilisation of the GPUs that the job holds."""
         with self._lock:
             self._utilisation = _number("utilisation", share)
 
@@ -224,7 +224,7 @@ class LiveScheduler(_Counting):
         return self._budget_s
 
     def utilisation(self) -> float | None:
-        """Of the GPUs that the job holds."""
+        """Return the utilisation of the GPUs that the job holds."""
         self._look()
         return self._utilisation
 
@@ -266,7 +266,7 @@ def write_offer(
 
 
 def _offer(text: str) -> dict[str, float] | None:
-    """What a file offers, or None if it is no offer."""
+    """Return what a file offers, or None if it is no offer."""
     try:
         found = dict(json.loads(text).items())
         return {name: _number(name, found[name]) for name in ("gpus", "budget_s", "utilisation") if name in found}
@@ -275,7 +275,7 @@ def _offer(text: str) -> dict[str, float] | None:
 
 
 def _steps(events: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """The step function through (time, value); 0 before the first."""
+    """Return the step function through (time, value); 0 before the first."""
     ordered = sorted((_seconds("a time", at, zero=True), _number("spare GPUs", gpus)) for at, gpus in events)
     times = [at for at, _ in ordered]
 
@@ -294,5 +294,5 @@ def _seconds(name: str, value: float, *, zero: bool = False) -> float:
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise GrowError(f"{name} = {value!r} can not be used", hint="give a number, 0 or more")
+        raise GrowError(f"{name} = {value!r} cannot be used", hint="give a number, 0 or more")
     return float(value)

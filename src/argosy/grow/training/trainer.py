@@ -1,4 +1,4 @@
-"""Training that follows a scheduler: grow when GPUs come, shrink when they go, stop when the time is over.
+"""Train as a scheduler says: grow when GPUs come, shrink when they go, stop when the time is over.
 
 While time is left: when GPUs have come the agent decides what to do with them; when they have to go they are given
 back *first* (an epoch under way ends at once), and what was learned is distilled into the network from before the
@@ -95,7 +95,7 @@ class Trainer:
 
     @property
     def model(self) -> nn.Module:
-        """The network as it is now."""
+        """Return the network as it is now."""
         return self.run.model
 
     def fit(self) -> History:
@@ -121,7 +121,7 @@ class Trainer:
         return self.history
 
     def _ask(self) -> tuple[float, str]:
-        """The first worker's scheduler speaks for all."""
+        """Return the first worker's scheduler speaks for all."""
         answer: list[Any] = []
         if workers.rank() == 0:
             left = float(self.scheduler.time_left())
@@ -190,7 +190,7 @@ class Trainer:
         self._tell("shrink", decision)
 
     def _shrunk(self, small: nn.Module) -> nn.Module:
-        """What the grown network knows, in the small one."""
+        """Return what the grown network knows, in the small one."""
         from argosy.grow.training import distill
 
         run, bigger = self.run, self.run.model
@@ -205,7 +205,9 @@ class Trainer:
             )  # fmt: skip
 
     def _distillation_time(self) -> dict[str, float]:
-        """In seconds; in epochs where workers have clocks of their own, which would make them stop apart."""
+        """Return the time for distillation in seconds; in epochs where workers have clocks of their own, which would
+        make them stop apart.
+        """
         seconds = self.distil * self.run.time_left
         if workers.size() == 1 or self.run.clock.epoch_time() is not None:
             return {"seconds": seconds}
@@ -227,7 +229,7 @@ class Trainer:
         )
 
     def options(self) -> tuple[Surgery, ...]:
-        """What an agent may choose from now."""
+        """Return what an agent may choose from now."""
         return options_of(self.run.model, self.run.example, self.operations, self.widen_by, added=self.added)
 
     def _has(self, part: Literal["validation", "test"]) -> bool:
@@ -265,7 +267,7 @@ class Trainer:
 
 
 def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
-    """The trainer and its scheduler go by one clock."""
+    """Return the trainer and its scheduler go by one clock."""
     theirs: Clock | None = getattr(scheduler, "clock", None)
     if clock is not None and theirs is not None and clock is not theirs:
         raise GrowError("the trainer and its scheduler have different clocks", hint="give one of them only")
@@ -276,6 +278,6 @@ def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
 
 
 def _optional(owner: object, method: str) -> Any:
-    """What an optional method of a person's own object says; None without it."""
+    """Return what an optional method of a person's own object says; None without it."""
     found = getattr(owner, method, None)
     return found() if callable(found) else None

@@ -1,4 +1,4 @@
-"""Several workers train one network: the first decides, all do the same, gradients are averaged.
+"""Train one network with several workers: the first decides, all do the same, gradients are averaged.
 
 Everything here is a no-op without torch.distributed. What is agreed upon travels as JSON, never as pickles.
 """
@@ -15,17 +15,17 @@ from torch import nn
 
 
 def size() -> int:
-    """How many workers train together."""
+    """Return how many workers train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """This worker's number; 0 decides."""
+    """Return this worker's number; worker 0 decides."""
     return dist.get_rank() if size() > 1 else 0
 
 
 def agree(value: Any) -> Any:
-    """The first worker's value, on every worker. It must be plain data."""
+    """Return the first worker's value, on every worker. It must be plain data."""
     if size() == 1:
         return value
     text = json.dumps(value).encode() if rank() == 0 else b""
@@ -37,14 +37,14 @@ def agree(value: Any) -> Any:
 
 
 def same_start(model: nn.Module) -> None:
-    """Weights and statistics of the first worker, on every worker."""
+    """Copy weights and statistics of the first worker to every worker."""
     if size() > 1:
         for tensor in model.state_dict().values():
             dist.broadcast(tensor, 0)
 
 
 def same_statistics(model: nn.Module) -> None:
-    """The first worker's buffers (batch-norm's running statistics), on every worker."""
+    """Copy the first worker's buffers (batch-norm's running statistics) to every worker."""
     if size() > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, 0)

@@ -62,7 +62,7 @@ def importer_names() -> list[str]:
 
 
 def get_importer(name: str) -> Importer:
-    """The importer of a format; UnknownName suggests the nearest."""
+    """Return the importer of a format; UnknownName suggests the nearest."""
     names = importer_names()
     if name not in names:
         raise UnknownName("trace format", name, names)

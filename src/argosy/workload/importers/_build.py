@@ -1,4 +1,4 @@
-"""From rows of strings to a trace: typed columns, bad rows with their reasons, one clock."""
+"""Turn rows of strings into a trace: typed columns, bad rows with their reasons, one clock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 def normal_status(column: pl.Expr) -> pl.Expr:
-    """Any spelling of how a job ended as completed, failed or killed; null where the word is not known.
+    """Read any spelling of how a job ended as completed, failed or killed; null where the word is not known.
 
     Case does not matter, nor does what follows the word: Slurm writes "CANCELLED by 1001".
     """
@@ -49,7 +49,7 @@ def normal_status(column: pl.Expr) -> pl.Expr:
 
 
 def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
-    """A column as its kind; null where it is not of it."""
+    """Return a column as its kind; null where it is not of it."""
     column = pl.col(name)
     if kind is Kind.TEXT:
         return column.cast(pl.String)
@@ -70,7 +70,7 @@ def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
 
 
 def _moment(column: pl.Expr) -> pl.Expr:
-    """Seconds since 1970 of `2023-05-17 11:00:58`, with T or a blank, fractions and a zone if given."""
+    """Return seconds since 1970 of `2023-05-17 11:00:58`, with T or a blank, fractions and a zone if given."""
     text = column.str.strip_chars().str.replace("T", " ", literal=True).str.replace("Z$", "+00:00")
     pattern = "%Y-%m-%d %H:%M:%S%.f"
     zoned = text.str.to_datetime(f"{pattern}%z", strict=False, time_zone="UTC", time_unit="us")
@@ -79,7 +79,7 @@ def _moment(column: pl.Expr) -> pl.Expr:
 
 
 def _span(column: pl.Expr) -> pl.Expr:
-    """Seconds of `[[days-]hours:]minutes:seconds`."""
+    """Return seconds of `[[days-]hours:]minutes:seconds`."""
     parts = column.str.extract_groups(r"^\s*(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*$").struct
     seconds = [
         parts.field(str(i + 1)).cast(pl.Float64) * unit for i, unit in enumerate((86_400, 3_600, 60, 1))
@@ -88,7 +88,7 @@ def _span(column: pl.Expr) -> pl.Expr:
 
 
 def convert(table: Table, kinds: Mapping[str, Kind], *, required: Collection[str] = ()) -> Table:
-    """The columns of `kinds`, typed; rows with a cell of another kind, or a required one empty, are bad."""
+    """Return the columns of `kinds`, typed; rows with a cell of another kind, or a required one empty, are bad."""
     raw = table.frame
     exprs = {name: typed(name, kind, raw.schema[name]).alias(name) for name, kind in kinds.items()}
     frame = raw.select(LINE, *exprs.values())
@@ -120,7 +120,7 @@ def need(table: Table, columns: Iterable[str], hint: str) -> None:
 def finish(
     parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = (), shift: bool = True
 ) -> ImportReport:
-    """Rows with the columns of a trace (others are missing) as a trace, if they are good or may be skipped.
+    """Return rows with the columns of a trace (others are missing) as a trace, if they are good or may be skipped.
 
     With `shift` the first submission becomes time 0.
     """
@@ -147,7 +147,7 @@ def finish(
 
 
 def stem(path: Path) -> str:
-    """The file's name without .csv, .csv.gz and the like."""
+    """Return the file's name without .csv, .csv.gz and the like."""
     return path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
 
 

@@ -1,4 +1,4 @@
-"""Text files as tables of strings in which every row knows its line.
+"""Read text files as tables of strings in which every row knows its line.
 
 Files come from strangers, so nothing is believed: the bytes are checked while they stream in (encoding,
 length of lines, damaged gzip), the records are found before Polars parses them, and rows with too many or
@@ -59,7 +59,7 @@ class Table:
 
 
 def load(path: Path, *, max_line: int | None = MAX_LINE_BYTES, max_bytes: int | None = None) -> bytes:
-    """The text of a file, gzipped or not, without byte-order mark; refused as soon as it is none."""
+    """Return the text of a file, gzipped or not, without byte-order mark; refused as soon as it is none."""
     text = io.BytesIO()
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, since_newline = 1, 0
@@ -90,7 +90,7 @@ def load(path: Path, *, max_line: int | None = MAX_LINE_BYTES, max_bytes: int | 
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """The file for reading, or an error that says why it can not be read."""
+    """Return the file for reading, or an error that says why it cannot be read."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -103,13 +103,13 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 def unreadable(path: Path, problem: OSError | ValueError) -> TraceError:
     reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-    return TraceError(f"can not be read: {reason}", where=str(path), hint="check the path and its rights")
+    return TraceError(f"cannot be read: {reason}", where=str(path), hint="check the path and its rights")
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
     with open_binary(path) as file:
         try:
-            zipped = file.peek(2)[:2] == b"\x1f\x8b"  # a pipe can not be wound back
+            zipped = file.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be wound back
             source = gzip.GzipFile(fileobj=file) if zipped else file
             while chunk := source.read(CHUNK_BYTES):
                 yield chunk
@@ -128,7 +128,7 @@ def read_table(
     columns: Sequence[str] | None = None,
     nulls: Sequence[str] = (),
 ) -> Table:
-    """The rows of a delimited file as strings; empty cells and `nulls` are null.
+    """Return the rows of a delimited file as strings; empty cells and `nulls` are null.
 
     `columns` names the columns of a file without header.
     """
@@ -144,7 +144,7 @@ def parse_table(
     columns: Sequence[str] | None = None,
     nulls: Sequence[str] = (),
 ) -> Table:
-    """As `read_table`, for a text that is already there."""
+    """Read as `read_table`, for a text that is already there."""
     starts, ends, lines, fields = _records(text, separator, quoted, path)
     if not fields.any():
         raise TraceError("the file has only blank lines", where=str(path), hint=WHO)
@@ -207,7 +207,7 @@ def _header(line: bytes, separator: str, quoted: bool, path: Path, number: int) 
 
 
 def _unpaired(text: bytes, path: Path) -> TraceError:
-    """Says where the first line with an odd number of quotation marks is: most often the culprit."""
+    """Say where the first line with an odd number of quotation marks is: most often the culprit."""
     lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.count(b'"') % 2)
     where = f"{path}:{number}" if (number := next(lines, None)) else str(path)
     hint = "quote a whole field, and double a quotation mark inside it"
@@ -215,7 +215,7 @@ def _unpaired(text: bytes, path: Path) -> TraceError:
 
 
 def _cut(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], good: NDArray[np.bool_]) -> bytes:
-    """The good records alone; one copy per run of them, as most files have one run."""
+    """Return the good records alone; one copy per run of them, as most files have one run."""
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
     return b"".join(text[starts[a] : ends[b - 1]] + b"\n" for a, b in edges.reshape(-1, 2))
 

@@ -1,4 +1,4 @@
-"""Acme `trace_seren.csv` and `trace_kalos.csv`: LLM development at Shanghai AI Lab, March to August 2023.
+"""Import Acme `trace_seren.csv` and `trace_kalos.csv`: LLM development at Shanghai AI Lab, March to August 2023.
 
 The run time is end − start: Kalos' own `duration` includes the time in the queue. `queue` in these files is
 that waiting time, not a queue. Memory is known per pod (Kalos only) and taken once per node. The workload

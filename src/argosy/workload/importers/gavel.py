@@ -1,4 +1,4 @@
-"""Gavel's `.trace` files: one job a line, tab-separated, without header; Shockwave's have one more column.
+"""Import Gavel's `.trace` files: one job a line, tab-separated, without header; Shockwave's have one more column.
 
 The layout grew over the years; it is told by the number of columns. Also read is the short CSV
 job_id,model,batch_size,total_steps,arrival_s,scale_factor,priority,slo.
@@ -87,7 +87,7 @@ def _short(text: bytes, path: Path) -> Table:
 
 
 def _full(text: bytes, path: Path, count: int) -> Table:
-    """Jobs are numbered from 0 in the order of the file, as Gavel does."""
+    """Read the files. Jobs are numbered from 0 in the order of the file, as Gavel does."""
     columns = LAYOUTS.get(count)
     if columns is None:
         hint = f"Gavel's traces have {', '.join(map(str, LAYOUTS))}"

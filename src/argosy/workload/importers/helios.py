@@ -1,4 +1,4 @@
-"""Helios `cluster_log.csv`: Slurm jobs of SenseTime's clusters, April to September 2020.
+"""Import Helios' `cluster_log.csv`: Slurm jobs of SenseTime's clusters, April to September 2020.
 
 `queue` in that file is the time spent waiting; our queue is the virtual cluster `vc`. `jobname` is in some
 releases.

@@ -1,4 +1,4 @@
-"""Alibaba PAI 2020: `pai_task_table.csv`, with `pai_job_table.csv` and `pai_group_tag_table.csv` if given.
+"""Import Alibaba PAI 2020: `pai_task_table.csv`, with `pai_job_table.csv` and `pai_group_tag_table.csv` if given.
 
 The files have no header; they are told apart by their number of columns. A job is the sum of its tasks, and
 an instance asks for plan_gpu and plan_cpu hundredths and plan_mem GiB. It is submitted when the job table
@@ -59,7 +59,7 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
             "there is no task table", where=str(paths[0]), hint="add pai_task_table.csv (10 columns)"
         )
     if tags is not None and jobs is None:
-        what = "group tags can not be matched to jobs without the job table"
+        what = "group tags cannot be matched to jobs without the job table"
         raise TraceError(what, where=str(tags.path), hint="add pai_job_table.csv")
     notes: list[str] = []
     frame = _sum_tasks(tasks, notes)
@@ -108,7 +108,7 @@ def _tables(paths: Sequence[Path]) -> dict[str, Table]:
 
 
 def _sum_tasks(tasks: Table, notes: list[str]) -> pl.DataFrame:
-    """One row a job: what its tasks ask for together, and when they ran."""
+    """Return one row a job: what its tasks ask for together, and when they ran."""
     instances = pl.col("inst_num").fill_null(1.0)
 
     def total(column: str, unit: float) -> pl.Expr:

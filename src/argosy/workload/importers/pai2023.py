@@ -1,4 +1,4 @@
-"""Alibaba's GPU-sharing trace of 2023: `openb_pod_list_default.csv` and its variants with times.
+"""Import Alibaba's GPU-sharing trace of 2023: `openb_pod_list_default.csv` and its variants with times.
 
 A pod asks for whole GPUs, or with `num_gpu` = 1 for `gpu_milli` thousandths of one. It ran from
 `scheduled_time` to `deletion_time`; a pod that was never scheduled is left out. The QoS class has no

@@ -1,4 +1,4 @@
-"""Philly `cluster_job_log`: a JSON array of Microsoft's jobs, August to December 2017.
+"""Import Philly's `cluster_job_log`: a JSON array of Microsoft's jobs, August to December 2017.
 
 A job's run time is the sum of its attempts: what it held GPUs for. (The authors' notebook takes last end −
 first start, which counts the waiting between attempts as running; another scheduler would change that
@@ -50,7 +50,7 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
 
 
 class _Wrong(Exception):
-    """A job that can not be understood; the message is the reason."""
+    """A job that cannot be understood; the message is the reason."""
 
 
 def _rows(path: Path, left_out: Counter[str]) -> Table:
@@ -104,7 +104,7 @@ class _Lines:
 
 
 def _job(job: object) -> tuple[Any, ...] | str:
-    """The columns of one job, or why it is left out."""
+    """Return the columns of one job, or why it is left out."""
     if not isinstance(job, dict):
         raise _Wrong(f"is not a job: {str(job)[:40]!r}")
     if not isinstance(job.get("jobid"), str):

@@ -1,4 +1,4 @@
-"""Workload files of the Pollux and Sia simulators: name,time,application,num_replicas,batch_size.
+"""Import workload files of the Pollux and Sia simulators: name,time,application,num_replicas,batch_size.
 
 The files say what trains, not for how long. The work of an application is what its authors' simulator
 trains: the steps at the smallest validated batch size until the last epoch, times that batch size, so it is

@@ -1,4 +1,4 @@
-"""Slurm accounting: the output of `sacct -P` (or `-p`), with its header.
+"""Import Slurm accounting: the output of `sacct -P` (or `-p`), with its header.
 
     sacct -aP -S 2024-01-01 -E 2024-02-01 \\
       -o JobID,User,Partition,JobName,Submit,Start,End,Elapsed,State,NCPUS,ReqTRES,AllocTRES,Timelimit
@@ -97,7 +97,7 @@ def _rows(path: Path, notes: list[str]) -> Table:
 
 
 def _gpus(tres: str) -> pl.Expr:
-    """`gres/gpu=4`; where only typed counts are given (`gres/gpu:a100=4`), their sum."""
+    """Read the GPUs in `gres/gpu=4`; where only typed counts are given (`gres/gpu:a100=4`), their sum."""
     column = pl.col(tres)
     total = column.str.extract(r"gres/gpu=(\d+)", 1).cast(pl.Float64)
     by_type = column.str.extract_all(r"gres/gpu:[^=,]+=\d+").list.eval(
@@ -107,7 +107,7 @@ def _gpus(tres: str) -> pl.Expr:
 
 
 def _gres(column: str) -> pl.Expr:
-    """Older Slurm: `gpu:4` or `gpu:v100:4`."""
+    """Read the GPUs as older Slurm writes them: `gpu:4` or `gpu:v100:4`."""
     return pl.col(column).str.extract(r"gpu(?::[A-Za-z][^:,]*)?:(\d+)", 1).cast(pl.Float64)
 
 
@@ -116,12 +116,12 @@ def _cpus(tres: str) -> pl.Expr:
 
 
 def _memory(tres: str) -> pl.Expr:
-    """`mem=64G`, in GiB."""
+    """Read `mem=64G`, in GiB."""
     return _gib(pl.col(tres).str.extract(r"(?:^|,)mem=([\d.]+[KMGTP]?)", 1))
 
 
 def _requested_memory(cpus: pl.Expr) -> pl.Expr:
-    """`ReqMem`: for the job, or with a last letter c per CPU and n per node."""
+    """Read `ReqMem`, which is for the job, or with a last letter c per CPU and n per node."""
     column = pl.col("ReqMem")
     per = (
         pl.when(column.str.ends_with("c"))
@@ -135,6 +135,6 @@ def _requested_memory(cpus: pl.Expr) -> pl.Expr:
 
 
 def _gib(text: pl.Expr) -> pl.Expr:
-    """`512M` in GiB; without a letter Slurm means MiB."""
+    """Read `512M` in GiB; without a letter Slurm means MiB."""
     unit = text.str.extract(r"([KMGTP])$", 1).fill_null("M").replace_strict(GIB, return_dtype=pl.Float64)
     return text.str.extract(r"^([\d.]+)", 1).cast(pl.Float64, strict=False) * unit

@@ -1,4 +1,4 @@
-"""Job files of the Tiresias simulator: job_id,num_gpu,submit_time,iterations,model_name,duration,interval.
+"""Import job files of the Tiresias simulator: job_id,num_gpu,submit_time,iterations,model_name,duration,interval.
 
 `iterations` becomes `work` (steps) beside the duration, where the file has it; `interval` repeats the
 submit times.

@@ -1,4 +1,4 @@
-"""When jobs arrive: a Poisson process whose rate follows the hour, the weekday and bursts.
+"""Draw when jobs arrive: a Poisson process whose rate follows the hour, the weekday and bursts.
 
     rate(t) = hour shape × weekday shape × burst(hour of trace)
 
@@ -26,10 +26,10 @@ class Arrivals(Protocol):
     """A rule that places jobs in time."""
 
     def natural_span_s(self, jobs: int) -> float:
-        """How long the source took for that many jobs."""
+        """Return how long the source took for that many jobs."""
 
     def times_s(self, jobs: int, span_s: float, seed: int) -> Floats:
-        """Submit times in order, from 0 to span_s."""
+        """Return submit times in order, from 0 to span_s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Rhythm:
         return stretched(np.interp(draws * expected[-1], expected, edges_s), span_s)
 
     def _bursts(self, hours: int, seed: int) -> Floats:
-        """Ranks of an AR(1) give the lognormal its exact spread even over a few days."""
+        """Draw bursts. Ranks of an AR(1) give the lognormal its exact spread even over a few days."""
         from scipy.special import ndtri  # heavy: late
 
         rng = stream(seed, "synth.bursts")
@@ -94,6 +94,6 @@ class Slots:
 
 
 def stretched(times_s: Floats, span_s: float) -> Floats:
-    """First submit at 0 and last at span_s, so that a trace's span is exactly what was asked for."""
+    """Return first submit at 0 and last at span_s, so that a trace's span is exactly what was asked for."""
     length_s = times_s[-1] - times_s[0]
     return (times_s - times_s[0]) * (span_s / length_s) if length_s > 0 else np.zeros_like(times_s)

@@ -18,8 +18,7 @@ Ints = NDArray[np.int64]
 
 
 def ranks(score: Floats, rng: np.random.Generator, weights: Floats | None = None) -> Floats:
-    """Each item's place in (0, 1) when sorted by score, uniform inside its own stratum (ties keep their
-    order).
+    """Return each item's place in (0, 1) when sorted by score, uniform inside its own stratum (ties keep their order).
 
     With weights an item's stratum is as wide as its weight, and its place is the middle of it: a heavy item
     would otherwise be thrown far from where it belongs.
@@ -41,7 +40,7 @@ def categories(place: Floats, shares: Floats) -> Ints:
 
 
 def zipf(items: int, exponent: float, flat: float) -> Floats:
-    """Zipf–Mandelbrot shares: item k has weight (k + flat)^-exponent, so `flat` tames the top of the list."""
+    """Return Zipf–Mandelbrot shares: item k has weight (k + flat)^-exponent, so `flat` tames the top of the list."""
     weight = (np.arange(items) + flat) ** -exponent
     return np.asarray(weight / weight.sum(), dtype=np.float64)
 
@@ -54,7 +53,7 @@ class Mixture:
     longest_s: float
 
     def quantile(self, place: Floats) -> Floats:
-        """Inverse distribution function, from a grid fine enough (0.2%) for any statistic we promise."""
+        """Return the inverse distribution function, from a grid fine enough (0.2%) for any statistic we promise."""
         from scipy.special import ndtr  # heavy: late
 
         log_s = np.linspace(0.0, np.log(self.longest_s), 8000)

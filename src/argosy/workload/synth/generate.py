@@ -1,4 +1,4 @@
-"""Synthetic traces on demand."""
+"""Generate synthetic traces on demand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def generate(
     gpus: float | None = None,
     load: float | None = None,
 ) -> Trace:
-    """A trace of that many jobs like the named workload; the same arguments always give the same trace.
+    """Return a trace of that many jobs like the named workload; the same arguments always give the same trace.
 
     The span is the source's own pace, or `days`, or what makes the jobs offer `load` to `gpus` GPUs. With
     `gpus` no job asks for more than the cluster has. The clock starts on a Monday at midnight.

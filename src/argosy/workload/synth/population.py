@@ -69,7 +69,7 @@ class Population:
         )
 
     def _who(self, jobs: int, seed: int) -> tuple[Ints, Ints, int]:
-        """The template of each job in order of submission, the user of each template, and how many users."""
+        """Return the template of each job in order of submission, the user of each template, and how many users."""
         rng = stream(seed, "synth.users")
         templates = max(1, round(jobs / self.runs_per_template))
         users = min(self.users, templates)
@@ -91,8 +91,8 @@ class Population:
         return self.completed, self.failed, self.killed
 
     def _joint(self, largest_gpus: float) -> tuple[Floats, Floats]:
-        """The sizes that occur, and the share of jobs with each (outcome, size); too large sizes are cut
-        down."""
+        """Return the sizes that occur, and the share of jobs with each (outcome, size); too large sizes are cut down.
+        """
         every = sorted({size for outcome in self._outcomes() for size in outcome.sizes})
         sizes = [size for size in every if size <= largest_gpus] or [every[0]]
         joint = np.zeros((len(STATUSES), len(sizes)))
@@ -149,12 +149,12 @@ class Population:
 
 
 def pick(names: list[str], index: Ints) -> pl.Series:
-    """names[index] as strings, without touching Python once per job."""
+    """Return names[index] as strings, without touching Python once per job."""
     return pl.Series(names, dtype=pl.String).gather(pl.Series(index))
 
 
 def run_numbers(template: Ints) -> Ints:
-    """1, 2, 3 … for the runs of each template, in order."""
+    """Number the runs of each template 1, 2, 3 … in order."""
     order = np.argsort(template, kind="stable")
     first = np.searchsorted(template[order], np.arange(template.max() + 1))
     number = np.empty(len(template), dtype=np.int64)
@@ -163,7 +163,7 @@ def run_numbers(template: Ints) -> Ints:
 
 
 def letters(number: int) -> str:
-    """0 → a, 25 → z, 26 → ba …: labels without digits, since digits in a job's name say which run it is."""
+    """Return a label without digits (0 → a, 25 → z, 26 → ba …), since digits in a job's name say which run it is."""
     text = ""
     while True:
         number, digit = divmod(number, 26)

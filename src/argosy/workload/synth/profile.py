@@ -15,7 +15,7 @@ class Drawing(Protocol):
     """Draws the jobs themselves, in order of submission, as trace columns without ids and times."""
 
     def draw(self, jobs: int, seed: int, largest_gpus: float) -> pl.DataFrame:
-        """No job asks for more than `largest_gpus`: the mix of sizes is cut off there."""
+        """Draw the jobs. No job asks for more than `largest_gpus`: the mix of sizes is cut off there."""
 
 
 @dataclass(frozen=True, slots=True)

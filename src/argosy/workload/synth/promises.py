@@ -42,7 +42,7 @@ def _of(expression: pl.Expr) -> Callable[[pl.DataFrame], float]:
 
 
 def hourly(frame: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Jobs submitted in each whole hour of the trace."""
+    """Return jobs submitted in each whole hour of the trace."""
     submit_s = frame["submit_s"].to_numpy()
     whole = int(submit_s.max() // HOUR_S)
     return np.bincount((submit_s // HOUR_S).astype(np.int64))[:whole].astype(np.float64)
