@@ -84,7 +84,7 @@ BROKEN = {
     "more than once": lambda d: [d[n].append(d[n][0]) for n in ("sequences", "time_left", "validation", "test")],
     "time_left has the shape": lambda d: d["time_left"].pop(),
     "test has the shape": lambda d: d["test"].pop(),
-    "1 values that are no accuracy": lambda d: d["validation"].__setitem__(8, [float("nan")]),
+    "1 values that are not accuracies": lambda d: d["validation"].__setitem__(8, [float("nan")]),
     "validation is not a regular array": lambda d: d["validation"].__setitem__(8, ["much"]),
     "not whole": lambda d: d["sequences"].__setitem__(0, [0, 0, 0.5]),
     "unknown operation 'melt'": lambda d: d["options"].__setitem__(0, {"op": "melt"}),

@@ -138,7 +138,7 @@ def compare(
         outcomes = run_all(experiment, todo, workers, done)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed and len(failed) == len(outcomes) and isinstance(failed[0].error, InputError):
-        raise failed[0].error  # what all runs trip over is no policy's fault
+        raise failed[0].error  # where all runs fail alike, no policy is to blame
     for outcome in failed:
         say(f"error: {outcome.task}: {outcome.error}")
         if outcome.details and os.environ.get("ARGOSY_DEBUG"):

@@ -139,7 +139,7 @@ def play(season: Season, workers: int | None, progress: bool | None) -> list[Sco
         scores = season.play_all(workers, done)
     failed = [score for score in scores if score.error is not None]
     if len(failed) == len(scores) and isinstance(failed[0].error, InputError):
-        raise failed[0].error  # what all runs trip over is no policy's fault
+        raise failed[0].error  # where all runs fail alike, no policy is to blame
     for score in failed:
         say(f"error: {score.match}: {score.error}")
         if score.details and os.environ.get("ARGOSY_DEBUG"):

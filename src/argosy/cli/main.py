@@ -125,7 +125,7 @@ def main() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # here, where a reader who has gone is no error
+            sys.stdout.flush()  # here, where it is not an error if the reader has gone
     except BrokenPipeError:
         _end_without_reader()
     except ArgosyError as problem:

@@ -25,7 +25,7 @@ COMPARED = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "utilisation_use
 MAIN = "jct_mean_s"
 LOST = ("unfinished", "refused", "cancelled")  # jobs that means leave out: shown where there are such
 NAMES = LABELS | {"decision_p50_us": "decision p50"}
-CLOSE = 0.02  # a smaller difference is none
+CLOSE = 0.02  # a smaller difference counts as none
 
 Reference = Literal["baseline", "best", "middle"]
 NOTHING = interval([])

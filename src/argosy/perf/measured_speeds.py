@@ -62,7 +62,7 @@ class TableModel:
         for point in points:
             if not point.throughput > 0 or point.gpus < 1:
                 raise InputError(
-                    f"table of {name!r}: {point.throughput} on {point.gpus} GPUs is no measurement",
+                    f"table of {name!r}: {point.throughput} on {point.gpus} GPUs is not a measurement",
                     hint="leave out runs that failed",
                 )
             batches = grouped.setdefault(gpus.canonical(point.gpu_type), {})

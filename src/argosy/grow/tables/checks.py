@@ -58,7 +58,7 @@ def _check_accuracy(name: str, values: Floats, shape: tuple[int, ...]) -> None:
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         raise GrowError(
-            f"{name} has {int(bad.sum())} values that are no accuracy; the first, at {where}, is {values[where]}",
+            f"{name} has {int(bad.sum())} values that are not accuracies; the first, at {where}, is {values[where]}",
             hint=MAKE,
         )
 

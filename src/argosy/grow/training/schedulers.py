@@ -266,7 +266,7 @@ def write_offer(
 
 
 def _offer(text: str) -> dict[str, float] | None:
-    """Return what a file offers, or None if it is no offer."""
+    """Return what a file offers, or None if it is not an offer."""
     try:
         found = dict(json.loads(text).items())
         return {name: _number(name, found[name]) for name in ("gpus", "budget_s", "utilisation") if name in found}
