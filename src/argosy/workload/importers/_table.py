@@ -59,7 +59,7 @@ class Table:
 
 
 def load(path: Path, *, max_line: int | None = MAX_LINE_BYTES, max_bytes: int | None = None) -> bytes:
-    """Return the text of a file, gzipped or not, without byte-order mark; an error as soon as it turns out not to be text."""
+    """Return the text of a file, gzipped or not, without byte-order mark; raise as soon as it is not text."""
     text = io.BytesIO()
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, since_newline = 1, 0
