@@ -82,7 +82,7 @@ def test_an_error_is_an_outcome() -> None:
 def test_whether_seeds_matter() -> None:
     assert not EXPERIMENT.chance(["fifo", "srtf", "las"])
     assert EXPERIMENT.chance(["fifo", "random"])
-    assert EXPERIMENT.chance(["fair:inner=random"])
+    assert EXPERIMENT.chance(["fair:inner=random"]) and EXPERIMENT.chance(["themis"])
     assert Experiment(RECIPE, CLUSTER, Settings()).chance(["fifo"])
     for changes in ({"drifting": True}, {"node_mtbf_h": 9.0}, {"job_mtbf_h": 9.0}, {"placer": "random"},
                     {"estimator": "noisy:0.2"}):  # fmt: skip
