@@ -112,8 +112,8 @@ class Timed:
 
     def __init__(self, engine: Engine) -> None:
         self.ns = self.calls = 0
-        self._enter = engine._enter
-        engine._enter = cast(Any, self)
+        self._enter = engine.enter
+        engine.enter = cast(Any, self)
 
     def __call__(self, *arguments: Any) -> int:
         began = time.perf_counter_ns()

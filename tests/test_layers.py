@@ -16,7 +16,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "argosy"
 TIERS = (
-    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_gymnasium"},
+    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_gymnasium", "slack"},
     {"workload", "cluster", "perf", "zoo"},
     {"mechanism", "policies"},
     {"sim"},

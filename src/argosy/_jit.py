@@ -20,18 +20,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # slow kernels that notice a wrong index: for debugging
 SOURCES = Path(__file__).parent / "mechanism" / "kernels"
 OF_POLICIES = Path(__file__).parent / "policies" / "learned" / "kernels"
+SHARED = Path(__file__).with_name("slack.py")  # constants that kernels of all folders are compiled with
 
 
 @cache
 def digest(folder: Path = SOURCES) -> str:
-    """What the compiled code depends on, beside Numba and the processor, which Numba itself looks after."""
-    sources = [p.read_bytes() for p in (Path(__file__), *sorted(folder.glob("*.py")))]
+    """Return a digest of all that compiled code depends on, beside Numba and the processor, which Numba looks after."""
+    sources = [p.read_bytes() for p in (Path(__file__), SHARED, *sorted(folder.glob("*.py")))]
     return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
 
 
 @cache
 def cache_dir(sources: Path = SOURCES) -> Path:
-    """Where these kernels' machine code lives: the user's cache, or a temporary folder if that can not be written."""
+    """Return where the machine code of these kernels is kept: the user's cache, or a temporary folder if need be."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "argosy"
     shared = Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"
     for base in (home, shared):
@@ -49,32 +50,36 @@ def cache_dir(sources: Path = SOURCES) -> Path:
 
 
 def _only_ours(folder: Path) -> bool:
-    """What is loaded from there is executed, and in a folder of everybody's anybody may have made it before us."""
+    """Say whether nobody else can write there: what is loaded is executed, and anybody may have made the folder."""
     about = folder.lstat()
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
 
 
 def is_warm(sources: Path = SOURCES) -> bool:
-    """Whether these kernels have been compiled on this machine before."""
+    """Say whether these kernels have been compiled on this machine before."""
     return any(cache_dir(sources).glob("*.nbc"))
 
 
 def kernel(function: F) -> F:
     """Compile for use by other kernels only, without a wrapper for callers in Python."""
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def door(function: F) -> F:
-    """Compile for callers in Python, on first use, and keep the result on disk."""
-    compiled: Any = _compile(function, no_cfunc_wrapper=True)
+def entry_point(function: F, *, allocates: bool = False) -> F:
+    """Compile for callers in Python, on first use, and keep the result on disk, outside the source tree.
+
+    Modules that use this as a decorator import Numba: import them late. A function that makes arrays of its own says
+    that it `allocates`.
+    """
+    compiled: Any = _compile(function, _nrt=allocates, no_cfunc_wrapper=True)
     compiled._cache = _shared_cache(compiled.py_func)
     return cast(F, compiled)
 
 
 def _compile(function: F, **options: bool) -> F:
     numba: Any = import_module("numba")  # heavy: only kernel modules use this, and they are imported late
-    # kernels allocate nothing, so they need no reference counts, which would cost much of their time
-    compiled = numba.njit(_nrt=False, error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
+    # kernels allocate nothing, so they need no reference counts (_nrt), which would cost much of their time
+    compiled = numba.njit(error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
     by_exact_types = compiled.get_call_template
 
     def by_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
@@ -87,7 +92,7 @@ def _compile(function: F, **options: bool) -> F:
 
 
 def _shared_cache(function: Callable[..., Any]) -> Any:
-    """Numba's cache for one function, told where to look and what it depends on."""
+    """Make Numba's cache for one function, told where to look and what the code depends on."""
     caching: Any = import_module("numba.core.caching")
     sources = Path(function.__code__.co_filename).parent
 

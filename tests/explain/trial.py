@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from argosy.explain.supply import Demand
 from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.supply import Demand
 from argosy.sim.engine import Engine
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from argosy.cluster.cluster import Cluster, Node
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.live.planner.messages import Active, JobFacts, Setup, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.policies.base import POLICIES
 from argosy.scenario import read_scenario, scenario_names
 from argosy.sim.pool import run_tasks
@@ -68,13 +68,13 @@ def planner(policy: str) -> str:
     jobs = [_job(number) for number in range(36)]
     ends = simulate(Trace.of_jobs(jobs), PLANNER_CLUSTER, policy, PLANNER_SETTINGS).jobs["finish_s"].to_list()
     setup = Setup(PLANNER_CLUSTER, policy, PLANNER_SETTINGS, by_stake=False)
-    mirror, decisions = Mirror(setup), []
+    planner, decisions = Planner(setup), []
     moments, wake = sorted({job.submit_s for job in jobs} | set(ends)), None
     while moments:
         now = moments[0] if wake is None else min(moments[0], wake)
         moments = [t for t in moments if t > now]
         arrived = tuple(Active(_facts(i, job)) for i, job in enumerate(jobs) if job.submit_s == now)
-        decision = mirror.update(Update(now, arrived, {i: "completed" for i, end in enumerate(ends) if end == now}))
+        decision = planner.update(Update(now, arrived, {i: "completed" for i, end in enumerate(ends) if end == now}))
         wake = decision.wake_at_s
         running = [
             [job, share.paused, [[part.node, list(part.devices), part.milli] for part in share.parts]]
@@ -82,7 +82,7 @@ def planner(policy: str) -> str:
         ]
         decisions.append([now, wake, running])
         if len(decisions) == 25:
-            mirror = Mirror(setup, mirror.snapshot())
+            planner = Planner(setup, planner.snapshot())
     return hashlib.sha256(json.dumps(decisions).encode()).hexdigest()[:16]
 
 

@@ -220,7 +220,7 @@ def test_nothing_is_asked_while_nothing_can_change() -> None:
         Settings.ideal(),
     )
     assert engine.run().jobs["finish_s"].to_list() == [1e5, 1e5 + 5.0]
-    assert len(engine._decision_ns) < 10  # and not ten thousand rounds
+    assert len(engine.decision_ns) < 10  # and not ten thousand rounds
 
 
 def test_jobs_without_gpus_always_run() -> None:

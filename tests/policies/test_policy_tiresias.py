@@ -113,11 +113,11 @@ def test_nobody_is_woken_again_and_again_for_a_job_that_does_not_fit() -> None:
     # at 1 greedy has left the top queue and makes way; waits leaves it at 2, but runs, and greedy is but its peer
     result = engine.run()
     assert finish(result) == [5100, 101]
-    assert len(engine._decision_ns) < 8
+    assert len(engine.decision_ns) < 8
     fractions = [Job("first", 0, 5000, 1, cpus=4.0), *(Job(f"j{i}", 1, 10, 0.5, cpus=4.0) for i in range(3))]
     engine = Engine(Trace.of_jobs(fractions), cluster, create("tiresias-las:limits=6000"), Settings.ideal())
     engine.run()
-    assert len(engine._decision_ns) < 12
+    assert len(engine.decision_ns) < 12
 
 
 # -- promotion -------------------------------------------------------------------------------------------------

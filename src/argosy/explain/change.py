@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from argosy.cluster.cluster import Cluster
-from argosy.explain.supply import ALL, Demand, Ints, Rules, Supply
+from argosy.cluster.view import WHOLE
 from argosy.explain.words import amount, listed, plain
-from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.supply import ALL, Demand, Ints, Rules, Supply
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Change:
         if self.gpus:
             device = amount(sum(self.gpus.values()), "more free GPU")
         elif self.milli:
-            device = f"{plain(sum(self.milli.values()) / L.WHOLE)} more of one GPU free"
+            device = f"{plain(sum(self.milli.values()) / WHOLE)} more of one GPU free"
         beside = []
         if self.cpus:
             beside.append(amount(sum(self.cpus.values()), "CPU" if device else "more free CPU"))
@@ -43,8 +43,8 @@ class Change:
         """The supply after the change: what the promise is checked against."""
         devices, cpus, memory = supply.devices.copy(), supply.cpus.copy(), supply.memory.copy()
         for node, count in self.gpus.items():
-            taken = np.flatnonzero(devices[: supply.gpus[node], node] < L.WHOLE)
-            devices[taken[:count], node] = L.WHOLE
+            taken = np.flatnonzero(devices[: supply.gpus[node], node] < WHOLE)
+            devices[taken[:count], node] = WHOLE
         for node, milli in self.milli.items():
             devices[int(devices[: supply.gpus[node], node].argmax()), node] += milli
         for node, more in self.cpus.items():
@@ -73,7 +73,7 @@ def smallest_change(supply: Supply, demand: Demand, rules: Rules = ALL) -> Chang
 def for_one_place(supply: Supply, demand: Demand, rules: Rules) -> Change:
     """A share of a device, or CPUs only: the node where least is missing."""
     possible = supply.emptied().rooms(demand) > 0
-    lack = np.maximum(demand.milli - supply.devices.max(axis=0), 0) / L.WHOLE
+    lack = np.maximum(demand.milli - supply.devices.max(axis=0), 0) / WHOLE
     beside = np.zeros(len(lack))
     for free, unit in ((supply.cpus, demand.cpu_unit), (supply.memory, demand.memory_unit)):
         if unit > 0:

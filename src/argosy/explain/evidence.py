@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argosy.cluster.view import WHOLE, JobState, NodeState
 from argosy.explain.change import Change
 from argosy.explain.release import Release
-from argosy.explain.supply import ALL, Bools, Demand, Ints, Rules, Supply
 from argosy.explain.words import amount, listed, named, plain
-from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Reason, Why
+from argosy.mechanism.supply import ALL, Bools, Demand, Ints, Rules, Supply
 
 if TYPE_CHECKING:
     from argosy.explain.pending import Finding, Situation
 
-STATES = {L.NODE_DRAINING: "draining", L.NODE_DOWN: "down"}
+STATES = {int(NodeState.DRAINING): "draining", int(NodeState.DOWN): "down"}
 
 
 def behind(s: Situation, row: int, finding: Finding) -> Reason:
@@ -29,9 +29,8 @@ def behind(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def limit(s: Situation, row: int, finding: Finding) -> Reason:
-    w = s.world
-    q = int(w.ji[L.QUEUE, row])
-    held, most = float(w.qu[L.Q_HELD, q]), float(w.qu[L.Q_LIMIT, q])
+    q, queues = int(s.jobs.queue[row]), s.engine.queues
+    held, most = float(queues.held[q]), float(queues.limit[q])
     gpus, name = s.amount(row), s.engine.names.queues[q]
     excess = held + gpus - most
     evidence = f"needs {amount(gpus, 'GPU')}; queue {name!r} holds {plain(held)} of at most {plain(most)}"
@@ -40,19 +39,19 @@ def limit(s: Situation, row: int, finding: Finding) -> Reason:
         remedy = f"a limit of at least {plain(gpus)}: the job alone exceeds the one there is"
     elif not finding.supply.fits(finding.demand):
         remedy += "; it would not fit in what is free now, either"
-    mates = np.flatnonzero((s.state == L.RUNNING) & (w.ji[L.QUEUE, : s.active] == q))
+    mates = np.flatnonzero((s.state == JobState.RUNNING) & (s.jobs.queue == q))
     return Reason(Why.QUOTA, evidence, remedy, tuple(int(s.ids[m]) for m in mates))
 
 
 def policy(s: Situation, row: int, finding: Finding) -> Reason:
     """It is not the cluster that keeps the job waiting."""
     name = s.engine.policy.name
-    if s.state[row] == L.PAUSED:
-        group = s.world.ji[L.GROUP, : s.active]
-        who = tuple(int(i) for i in s.ids[(s.state == L.RUNNING) & (group == group[row])])
+    if s.state[row] == JobState.PAUSED:
+        group = s.jobs.group
+        who = tuple(int(i) for i in s.ids[(s.state == JobState.RUNNING) & (group == group[row])])
         turn = f"it is the turn of {named(who, s.name)}" if who else "it is nobody's turn"
         return Reason(Why.POLICY, f"it takes turns with others, and {turn}", "its next turn", who)
-    if not s.plans and s.world.ji[L.WANT, row] == 0:
+    if not s.plans and s.jobs.wanted[row] == 0:
         return Reason(Why.POLICY, f"{name} gives it 0 GPUs; {free_text(finding.supply, finding.demand)}")
     if not finding.empty:
         need = need_text(s, finding.supply, finding.demand)
@@ -65,8 +64,8 @@ def policy(s: Situation, row: int, finding: Finding) -> Reason:
 
 def passed_over(s: Situation, row: int) -> Reason:
     """It fits now, but did not when the walk came by: one walk a decision, and what lies behind is not retried."""
-    queue = int(s.world.ji[L.QUEUE, row])
-    if np.isfinite(s.world.qu[L.Q_LIMIT, queue]):
+    queue = int(s.jobs.queue[row])
+    if np.isfinite(s.engine.queues.limit[queue]):
         evidence = f"queue {s.engine.names.queues[queue]!r} was at its limit when the turn of this job came"
         return Reason(Why.QUOTA, f"{evidence}; room was made later in the same decision", "the next decision")
     return Reason(Why.POLICY, "it would fit now, but did not when its turn came", "the next decision")
@@ -98,7 +97,7 @@ def short(s: Situation, row: int, finding: Finding, change: Change, release: Rel
 def need_text(s: Situation, supply: Supply, demand: Demand) -> str:
     if not demand.gpus:
         if demand.milli:
-            return f"needs {plain(demand.milli / L.WHOLE)} of a GPU"
+            return f"needs {plain(demand.milli / WHOLE)} of a GPU"
         return f"needs {amount(demand.cpu_unit, 'CPU')} and {plain(demand.memory_unit)} GiB on one node"
     text = f"needs {amount(demand.gpus, 'GPU')}"
     if supply.types > 1 and demand.types & ((1 << supply.types) - 1) != (1 << supply.types) - 1:
@@ -140,8 +139,8 @@ def shortage_text(s: Situation, row: int, finding: Finding) -> str:
         ]  # fmt: skip
         return f"{free} of an accepted type; free of others: {listed(others)}"
     if why is Why.OUTRANKED:
-        better = (s.state == L.RUNNING) & (s.position < s.position[row])
-        held = float(s.world.jf[L.HELD, : s.active][better].sum())
+        better = (s.state == JobState.RUNNING) & (s.position < s.position[row])
+        held = float(s.jobs.held[better].sum())
         return f"{free}; {amount(int(better.sum()), 'better ranked job')} hold{verb(better)} {plain(held)}"
     if demand.milli:
         return "no device has so much free"
@@ -168,7 +167,7 @@ def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: 
     """Enough, but not together."""
     if demand.milli:
         most = int(supply.devices[:, supply.usable(demand)].max(initial=0))
-        return f"at most {plain(most / L.WHOLE)} is free on one device"
+        return f"at most {plain(most / WHOLE)} is free on one device"
     rooms = supply.rooms(demand)
     if supply.types > 1 and not supply.strict:
         kinds = enumerate(s.engine.context.gpu_types)
@@ -184,7 +183,7 @@ def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
     pinned = s.displaceable(row, pinned=True) & ~displaced
     if not pinned.any():
         return ""
-    held = float(s.world.jf[L.HELD, : s.active][pinned].sum())
+    held = float(s.jobs.held[pinned].sum())
     until = s.moment("before", float(s.yields_at[pinned].min()))
     count = amount(int(pinned.sum()), "lower ranked job")
     why = f"minimum run time of {s.name(int(s.ids[s.barrier]))}" if s.barrier >= 0 else "lease"
@@ -197,11 +196,11 @@ def queue_text(s: Situation, row: int) -> str:
 
 
 def waiting_ahead(s: Situation, row: int) -> int:
-    return int(((s.state == L.WAITING) & (s.position < s.position[row])).sum())
+    return int(((s.state == JobState.WAITING) & (s.position < s.position[row])).sum())
 
 
 def ordinal(s: Situation, row: int) -> str:
-    waiting = int((s.state == L.WAITING).sum())
+    waiting = int((s.state == JobState.WAITING).sum())
     return f"number {waiting_ahead(s, row) + 1} of {waiting} that wait"
 
 

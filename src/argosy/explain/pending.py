@@ -13,14 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
+from argosy.cluster.view import JobState
 from argosy.errors import ArgosyError
 from argosy.explain import evidence as say
 from argosy.explain.change import smallest_change
 from argosy.explain.release import Release, first_release
-from argosy.explain.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
 from argosy.explain.words import clock
-from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan, Reason, Why
+from argosy.mechanism.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
 from argosy.policies.base import Sizes
 from argosy.sim.engine import Engine
 
@@ -49,9 +49,8 @@ class ExplainedEngine(Engine):
     def decide(
         self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None
     ) -> None:
-        ids = self.world.ji[L.ID]
         told = decision.reasons if isinstance(decision, Plan) else {}
-        self.given = {int(ids[row]): reason for row, reason in told.items()}
+        self.given = {int(self.jobs.index[row]): reason for row, reason in told.items()}
         super().decide(decision, sizes, wake_at)
 
 
@@ -77,17 +76,17 @@ class Situation:
     def __init__(self, engine: Engine, from_now: bool = False) -> None:
         if engine.static:
             raise ArgosyError("reasons need an engine that is watched: Engine(…, watch=…)")
-        self.engine, self.world = engine, engine.world
-        self.active = int(self.world.si[L.ACTIVE])
+        self.engine, self.jobs, self.rules = engine, engine.jobs, engine.rules
+        self.active = len(engine.jobs)
         self.now = engine.now
-        self.state = self.world.ji[L.STATE, : self.active]
-        self.ids = self.world.ji[L.ID, : self.active]
-        self.plans = engine._plans
+        self.state = self.jobs.state
+        self.ids = self.jobs.index
+        self.plans = "plan" in engine.policy.answers
         self._from_now = from_now
 
     def name(self, index: int) -> str:
         """The id of a job, by its index."""
-        return str(self.engine.trace.frame["job_id"][index])
+        return self.engine.job_name(index)
 
     def moment(self, word: str, t: float, about: str = "") -> str:
         """`at`, `before` or `until` a time; or how long it is until then."""
@@ -97,49 +96,49 @@ class Situation:
 
     @cached_property
     def holdings(self) -> Holdings:
-        return Holdings.of(self.world)
+        return self.engine.holdings()
 
     @cached_property
     def supply(self) -> Supply:
-        return Supply.of(self.world)
+        return self.engine.supply()
 
     @cached_property
     def position(self) -> Floats:
         """Place of each row in the policy's order; all equal when the policy has none."""
         place = np.zeros(self.active)
         if not self.plans:
-            n = int(self.world.si[L.ORDER_N])
-            place[self.world.so[self.world.wk[L.W_ORDER, :n]]] = np.arange(n)
+            order = self.engine.last_order()
+            place[order] = np.arange(len(order))
         return place
 
     @cached_property
     def barrier(self) -> int:
         """The lowest ranked job that is too young to be preempted, or -1: nobody before it is taken in its place."""
-        w, n = self.world, self.active
-        young = w.jf[L.STARTED, :n] + np.maximum(w.sf[L.MIN_RUN], w.jf[L.KEEP_FOR, :n]) > self.now + 1e-9
-        rows = np.flatnonzero(young & self.yielding & (w.jf[L.LEASE, :n] <= self.now))
+        jobs = self.jobs
+        young = jobs.started + np.maximum(self.rules.min_run_s, jobs.keep_for_s) > self.now + 1e-9
+        rows = np.flatnonzero(young & self.yielding & (jobs.lease <= self.now))
         return int(rows[np.argmax(self.position[rows])]) if len(rows) and not self.plans else -1
 
     @cached_property
     def yielding(self) -> Bools:
         """Running jobs that better ranked ones may take, now or later."""
-        w, n = self.world, self.active
-        yes: Bools = (self.state == L.RUNNING) & (w.ji[L.GROUP, :n] < 0)
-        yes &= w.ji[L.PREEMPTIONS, :n] < w.si[L.MAX_PREEMPTIONS]
-        if not w.si[L.PREEMPTIVE]:
-            yes &= w.ji[L.GUARANTEED, :n] == 0
+        jobs = self.jobs
+        yes: Bools = (self.state == JobState.RUNNING) & (jobs.group < 0)
+        yes &= jobs.preemptions < self.rules.max_preemptions
+        if not self.rules.preemptive:
+            yes &= jobs.guaranteed == 0
         return yes
 
     @cached_property
     def pinned_until(self) -> Floats:
         """Until when each job may not be taken: its lease, and the youth of those behind it and its own."""
-        jf, n = self.world.jf, self.active
-        until = np.full(n, np.inf)
+        jobs = self.jobs
+        until = np.full(self.active, np.inf)
         rows = np.flatnonzero(self.yielding)
         rows = rows[np.argsort(-self.position[rows], kind="stable")]  # from the end of the order
-        lease = jf[L.LEASE, rows]
-        keep = np.maximum(self.world.sf[L.MIN_RUN], jf[L.KEEP_FOR, rows])
-        young_until = np.where(lease <= self.now, jf[L.STARTED, rows] + keep, -np.inf)
+        lease = jobs.lease[rows]
+        keep = np.maximum(self.rules.min_run_s, jobs.keep_for_s[rows])
+        young_until = np.where(lease <= self.now, jobs.started[rows] + keep, -np.inf)
         until[rows] = np.maximum(np.maximum.accumulate(young_until), lease)
         return until
 
@@ -154,66 +153,63 @@ class Situation:
     @cached_property
     def ends(self) -> Floats:
         """When each running job is expected to end, as far as the policy may know; inf where it may not."""
-        jf, n = self.world.jf, self.active
-        uses = self.engine.policy.uses
-        row = L.NOW_EXPECTED_LEFT if "estimate" in uses else L.NOW_LEFT if "duration" in uses else None
-        ends = np.full(n, np.inf)
-        if row is not None:
-            runs = (self.state == L.RUNNING) & (jf[L.RATE, :n] > 0)
-            left_s = jf[row, :n][runs] / jf[L.RATE, :n][runs]
-            ends[runs] = np.maximum(jf[L.READY, :n][runs], self.now) + left_s
+        jobs, uses = self.jobs, self.engine.policy.uses
+        left = jobs.expected_left_s if "estimate" in uses else jobs.remaining_s if "duration" in uses else None
+        ends = np.full(self.active, np.inf)
+        if left is not None:
+            rate = jobs.measured_rate
+            runs = (self.state == JobState.RUNNING) & (rate > 0)
+            ends[runs] = np.maximum(jobs.ready[runs], self.now) + left[runs] / rate[runs]
         return ends
 
     @cached_property
     def head(self) -> int:
         """The row at which a strict policy stopped, or -1."""
-        w = self.world
-        for job in w.wk[L.W_ORDER, : int(w.si[L.ORDER_N])]:
-            row = int(w.so[job])
-            if self.state[row] == L.WAITING and w.ji[L.WANT, row] > 0 and not self.is_over_limit(row):
-                return row
+        wanted = self.jobs.wanted
+        for row in self.engine.last_order().tolist():
+            if self.state[row] == JobState.WAITING and wanted[row] > 0 and not self.is_over_limit(row):
+                return int(row)
         return -1
 
     def waiting(self) -> list[int]:
         """Rows of jobs that hold nothing."""
-        return [int(row) for row in np.flatnonzero(self.state != L.RUNNING)]
+        return [int(row) for row in np.flatnonzero(self.state != JobState.RUNNING)]
 
     def amount(self, row: int) -> float:
         """GPUs that count against the queue's limit."""
-        asked, want = float(self.world.jf[L.GPUS, row]), float(self.world.ji[L.WANT, row])
+        asked, want = float(self.jobs.gpus[row]), float(self.jobs.wanted[row])
         return min(want, asked) if asked < 1.0 else want
 
     def is_over_limit(self, row: int) -> bool:
-        q = int(self.world.ji[L.QUEUE, row])
-        return bool(self.world.qu[L.Q_HELD, q] + self.amount(row) > self.world.qu[L.Q_LIMIT, q] + 1e-9)
+        q, queues = int(self.jobs.queue[row]), self.engine.queues
+        return bool(queues.held[q] + self.amount(row) > queues.limit[q] + 1e-9)
 
     def displaceable(self, row: int, *, pinned: bool) -> Bools:
         """Running jobs that would have to make way for this one; with those still `pinned`, or without."""
-        w = self.world
-        may = w.si[L.PREEMPTIVE] or (w.si[L.QUOTAS] and w.ji[L.GUARANTEED, row])
-        if self.plans or not may or w.si[L.ELASTIC]:
+        rules = self.rules
+        may = rules.preemptive or (rules.quotas and self.jobs.guaranteed[row])
+        if self.plans or not may or rules.elastic:
             return np.zeros(self.active, bool)
         lower: Bools = self.yielding & (self.position > self.position[row])
         return lower if pinned else lower & (self.pinned_until <= self.now + 1e-9)
 
     def finding(self, row: int) -> Finding:
         """What keeps this job waiting."""
-        w = self.world
-        demand = Demand.of(w, row)
+        demand = self.engine.demand(row)
         displaced = self.displaceable(row, pinned=False)
         supply = self.supply.without(self.holdings, displaced)
         if supply.fits(demand) and self.barrier >= 0 and not self.supply.fits(demand):
             # a job before this one was held up by the barrier, and then nobody is preempted at all
             displaced, supply = np.zeros(self.active, bool), self.supply
         found = Finding(Why.NO_GPUS, supply, demand, displaced)
-        if self.state[row] == L.PAUSED:
+        if self.state[row] == JobState.PAUSED:
             return replace(found, why=Why.POLICY)
         if not self.plans:
-            if w.ji[L.WANT, row] == 0:
+            if self.jobs.wanted[row] == 0:
                 return replace(found, why=Why.POLICY)
             if self.is_over_limit(row):
                 return replace(found, why=Why.QUOTA)
-            if not w.si[L.BACKFILL] and self.head >= 0 and self.position[self.head] < self.position[row]:
+            if not self.rules.backfill and self.head >= 0 and self.position[self.head] < self.position[row]:
                 return replace(found, why=Why.BEHIND, head=self.head)
         if supply.fits(demand):
             return replace(found, why=Why.POLICY)
@@ -226,7 +222,7 @@ class Situation:
         for why, rules in SUSPECTS:
             if supply.fits(demand, rules):
                 return replace(found, why=why, rules=rules)
-        if w.si[L.PREEMPTIVE] and not self.plans and not w.si[L.ELASTIC]:
+        if self.rules.preemptive and not self.plans and not self.rules.elastic:
             unpinned = self.supply.without(self.holdings, self.displaceable(row, pinned=True))
             if not unpinned.fits(demand):
                 return replace(found, why=Why.OUTRANKED)
@@ -235,8 +231,8 @@ class Situation:
     def release(self, row: int, finding: Finding) -> Release | None:
         """The running jobs whose end (or end of grace, if they may be displaced) lets this one fit."""
         free = np.where(self.displaceable(row, pinned=True), np.minimum(self.ends, self.yields_at), self.ends)
-        held = (self.state == L.RUNNING) & ~finding.displaced
-        size = self.world.jf[L.HELD, : self.active]
+        held = (self.state == JobState.RUNNING) & ~finding.displaced
+        size = self.jobs.held
         return first_release(finding.supply, self.holdings, finding.demand, held, free, size)
 
     def given(self, row: int) -> Reason | None:
@@ -248,7 +244,7 @@ class Situation:
         own = self.given(row)
         if own is not None:
             return own
-        if self.state[row] == L.RUNNING:
+        if self.state[row] == JobState.RUNNING:
             raise ArgosyError(f"job {self.name(int(self.ids[row]))!r} does not wait: it runs")
         return self.told(row, self.finding(row))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy.explain.supply import Bools, Demand, Floats, Holdings, Ints, Supply
+from argosy.mechanism.supply import Bools, Demand, Floats, Holdings, Ints, Supply
 
 MOST_TRIED = 64  # jobs that are tried one by one when a set is made as small as it can be
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from argosy.cluster.cluster import Cluster
+from argosy.cluster.view import WHOLE, JobState
 from argosy.errors import UnknownName
 from argosy.explain.pending import ExplainedEngine, Situation
 from argosy.explain.words import amount, clock, listed, named, plain, span
-from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Reason, Why
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine
@@ -76,8 +76,8 @@ class Watcher:
     _last: Reason | None = None
 
     def __call__(self, engine: Engine) -> None:
-        row = int(engine.world.so[self.job])
-        if row < 0 or engine.world.ji[L.STATE, row] == L.RUNNING:
+        row = engine.jobs.row_of(self.job)
+        if row < 0 or engine.jobs.state[row] == JobState.RUNNING:
             self._last = None
             return
         situation = Situation(engine)
@@ -99,8 +99,8 @@ class Watcher:
             return False
         if why is Why.BEHIND:
             return last.behind == (int(situation.ids[head]),)
-        rows = situation.world.so[list(last.behind)]
-        return bool((rows >= 0).all() and (situation.state[rows] == L.RUNNING).all())
+        rows = situation.jobs.rows_of(last.behind)
+        return bool((rows >= 0).all() and (situation.state[rows] == JobState.RUNNING).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ class Chronicle:
         row = frame.row(self.job, named=True)
         who = ", ".join(f"{k} {row[k]}" for k in ("user", "queue", "model", "gpu_type") if row[k] is not None)
         asks = f"{plain(row['gpus'])} GPU{'' if row['gpus'] == 1 else 's'}"
-        world = self.engine.world
-        asks += f", {plain(world.tr[L.CPUS, self.job])} CPUs, {plain(world.tr[L.MEMORY, self.job])} GiB"
+        requested = self.engine.requested(self.job)
+        asks += f", {plain(requested.cpus)} CPUs, {plain(requested.memory_gib)} GiB"
         head = [
             f"Job {row['job_id']} under {self.result.policy} on {self.engine.cluster.name}"
             f" ({amount(self.engine.cluster.total_gpus, 'GPU')})",
-            f"  asks for {asks}; alone it would run {span(float(world.tr[L.WORK, self.job]))}"
+            f"  asks for {asks}; alone it would run {span(requested.work_s)}"
             + (f"; {who}" if who else ""),
             "",
         ]
@@ -171,7 +171,7 @@ class Chronicle:
         return f"… and {len(reasons)} more changes: {'; '.join(f'{n}× {why}' for why, n in counts.items())}"
 
     def _name(self, index: int) -> str:
-        return str(self.engine.trace.frame["job_id"][index])
+        return self.engine.job_name(index)
 
     def _moments(self) -> list[tuple[float, str, bool]]:
         """What happened to the job: when, what, and whether it waits from then on."""
@@ -196,7 +196,7 @@ class Chronicle:
         milli: dict[int, int] = {}
         for node, devices, each in part.select("node", "devices", "milli").iter_rows():
             milli[node] = milli.get(node, 0) + devices.bit_count() * each
-        shares = {node: amount(here / L.WHOLE, "GPU") if here else "no GPU" for node, here in milli.items()}
+        shares = {node: amount(here / WHOLE, "GPU") if here else "no GPU" for node, here in milli.items()}
         where = [f"{share} on {nodes[node].name}" for node, share in shares.items()]
         verb = "continues" if kind is EventKind.RESUME and was_running else OPENED[kind]
         overhead = float(part["info"][0])

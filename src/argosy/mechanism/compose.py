@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.cluster.view import View
+from argosy.cluster.view import WHOLE, View
 from argosy.errors import InvalidPlan
+from argosy.mechanism.free_nodes import Claim, FreeNodes
 from argosy.mechanism.plan import Plan, Reason, Why
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Place = Callable[[View, int, int, Ints], Mapping[int, int] | None]
-
-WHOLE = 1000  # thousandths of a device
-SLACK = 1e-6  # for sums of CPUs and memory
 
 
 def compose(
@@ -66,43 +63,6 @@ def compose(
     return walk.plan
 
 
-class Claim(NamedTuple):
-    """What a job takes on one node."""
-
-    node: int
-    gpus: int  # whole and free ones
-    cpus: float
-    memory_gib: float
-
-
-@dataclass(slots=True)
-class Books:
-    """What is free on each node."""
-
-    gpus: Ints
-    cpus: Floats
-    memory_gib: Floats
-
-    def copy(self) -> Books:
-        return Books(self.gpus.copy(), self.cpus.copy(), self.memory_gib.copy())
-
-    def take(self, claims: list[Claim], sign: int = 1) -> None:
-        for node, gpus, cpus, memory_gib in claims:
-            self.gpus[node] -= sign * gpus
-            self.cpus[node] -= sign * cpus
-            self.memory_gib[node] -= sign * memory_gib
-
-    def give(self, claims: list[Claim]) -> None:
-        self.take(claims, -1)
-
-    def lacks(self, claim: Claim) -> Why | None:
-        if self.gpus[claim.node] < claim.gpus:
-            return Why.NO_GPUS
-        if self.cpus[claim.node] < claim.cpus - SLACK:
-            return Why.NO_CPUS
-        return Why.NO_MEMORY if self.memory_gib[claim.node] < claim.memory_gib - SLACK else None
-
-
 @dataclass(slots=True)
 class Proposal:
     """Where a job should go, and what it takes there."""
@@ -119,7 +79,7 @@ class Walk:
     def __init__(self, view: View, place: Place, sizes: Ints | None) -> None:
         jobs, nodes = view.jobs, view.nodes
         self.view, self.plan, self._place = view, Plan.keep(view), place
-        self._books = Books(nodes.free.copy(), nodes.free_cpus.copy(), nodes.free_memory_gib.copy())
+        self.free = FreeNodes(nodes.free.copy(), nodes.free_cpus.copy(), nodes.free_memory_gib.copy())
         self._wanted = np.ceil(jobs.gpus).astype(np.int64)
         if sizes is not None:
             self._wanted = np.where(jobs.gpus >= 1, sizes, np.minimum(sizes, self._wanted))
@@ -153,7 +113,7 @@ class Walk:
 
     def start(self, row: int) -> bool:
         """Start a waiting job on what is free, or note why it waits."""
-        proposal, why = self._propose(row, self._books)
+        proposal, why = self._propose(row, self.free)
         if proposal is None:
             self.plan.reasons[row] = why
             return False
@@ -162,7 +122,7 @@ class Walk:
 
     def make_way(self, row: int, behind: list[int]) -> bool:
         """Start a waiting job on what is free and what jobs behind it hold."""
-        trial = self._books.copy()
+        trial = self.free.copy()
         lent: list[int] = []
         for other in reversed(behind):
             if not self.runs(other) or other in self.plan.placements or not self._is_whole(other):
@@ -176,7 +136,7 @@ class Walk:
             return False
         for other in lent:
             nodes = {claim.node for claim in self._held(other)}
-            if any(claim.node in nodes and self._books.lacks(claim) for claim in proposal.claims):
+            if any(claim.node in nodes and self.free.lacks(claim) for claim in proposal.claims):
                 self._stop(other)
         self._run(row, proposal)
         return True
@@ -185,7 +145,7 @@ class Walk:
         return bool(self.view.jobs.gpus[row] >= 1)
 
     def _run(self, row: int, proposal: Proposal) -> None:
-        self._books.take(proposal.claims)
+        self.free.take(proposal.claims)
         share = round(float(self.view.jobs.gpus[row]) * WHOLE)
         for device in proposal.devices.items():
             self._shared[device] -= share
@@ -193,7 +153,7 @@ class Walk:
         self.plan.reasons.pop(row, None)
 
     def _stop(self, row: int) -> None:
-        self._books.give(self._held(row))
+        self.free.give(self._held(row))
         if 0 < self.view.jobs.gpus[row] < 1:
             self._leave_shared(row)
         self.plan.stop(row)
@@ -206,14 +166,14 @@ class Walk:
             self._shared[device] += part.milli
             if self._shared[device] == WHOLE:
                 del self._shared[device]
-                self._books.gpus[part.node] += 1
+                self.free.gpus[part.node] += 1
 
     def _resize(self, row: int) -> None:
         held = self._held(row)
-        self._books.give(held)
-        proposal, _ = self._propose(row, self._books)
+        self.free.give(held)
+        proposal, _ = self._propose(row, self.free)
         if proposal is None:
-            self._books.take(held)
+            self.free.take(held)
         else:
             self._run(row, proposal)
 
@@ -227,12 +187,12 @@ class Walk:
             claims.append(Claim(part.node, free, units * self._cpus[row], units * self._memory_gib[row]))
         return claims
 
-    def _free_for(self, row: int, books: Books) -> tuple[Ints, dict[int, int]]:
+    def _free_for(self, row: int, free_nodes: FreeNodes) -> tuple[Ints, dict[int, int]]:
         """GPUs a job may have per node (-1: closed to it), and for a share the fullest device with room."""
         jobs, nodes = self.view.jobs, self.view.nodes
         mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[row])
         fitting = (nodes.gpus == 0) | (jobs.types[row] >> nodes.type & 1 == 1) | (jobs.gpus[row] == 0)
-        free = np.where((nodes.state == 0) & mine & fitting, books.gpus, -1)
+        free = np.where((nodes.state == 0) & mine & fitting, free_nodes.gpus, -1)
         devices: dict[int, int] = {}
         if 0 < jobs.gpus[row] < 1:
             share = round(float(jobs.gpus[row]) * WHOLE)
@@ -242,8 +202,8 @@ class Walk:
                     free[node] = max(free[node], 1)
         return free, devices
 
-    def _propose(self, row: int, books: Books) -> tuple[Proposal | None, Reason]:
-        free, shared = self._free_for(row, books)
+    def _propose(self, row: int, free_nodes: FreeNodes) -> tuple[Proposal | None, Reason]:
+        free, shared = self._free_for(row, free_nodes)
         open_to_it = np.maximum(free, 0)
         gpus, there = int(self._wanted[row]), int(open_to_it.sum())
         if there < gpus:
@@ -254,23 +214,23 @@ class Walk:
         self._check(row, gpus, answer, free)
         chosen = {int(node): int(count) for node, count in answer.items() if count or gpus == 0}
         devices = {node: shared[node] for node in chosen if node in shared}
-        servers = self._servers(row, chosen, books) if self._is_whole(row) else {}
+        servers = self._servers(row, chosen, free_nodes) if self._is_whole(row) else {}
         claims = []
         for node, count in chosen.items():
             units = count + servers.get(node, 0) if self._is_whole(row) else 1
             taken = 0 if node in devices else count
             claims.append(Claim(node, taken, units * self._cpus[row], units * self._memory_gib[row]))
         for claim in claims:
-            why = books.lacks(claim)
+            why = free_nodes.lacks(claim)
             if why is not None:
                 return None, Reason(why, f"on node {claim.node}, where the policy would put it")
         return Proposal(chosen, servers, devices, claims), Reason(Why.POLICY, "placed")
 
-    def _servers(self, row: int, chosen: dict[int, int], books: Books) -> dict[int, int]:
+    def _servers(self, row: int, chosen: dict[int, int], free_nodes: FreeNodes) -> dict[int, int]:
         """Parameter servers beside the workers, each where most CPUs are left."""
         servers = dict.fromkeys(chosen, 0)
         for _ in range(int(self.view.jobs.ps[row])):
-            node = max(chosen, key=lambda n: books.cpus[n] - (chosen[n] + servers[n]) * self._cpus[row])
+            node = max(chosen, key=lambda n: free_nodes.cpus[n] - (chosen[n] + servers[n]) * self._cpus[row])
             servers[node] += 1
         return {node: count for node, count in servers.items() if count}
 

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from argosy.mechanism.kernels import layout as L
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NOBODY, IN_PLACE, AFTERWARDS = 0, 1, 2  # who gets GPUs that those with a share leave over
-NO_ROW, NEEDS_NO_TURN = -1, -2  # in place of a row: an unknown job; one that always runs
+NOBODY, IN_PLACE, AFTERWARDS = L.NOBODY, L.IN_PLACE, L.AFTERWARDS  # who gets what those with a share leave over
 BY_JOB = ("members", "size", "queue", "alive", "has_share", "running")  # one entry a row
 BY_COLUMN = ("share", "received", "deficit", "works", "rate", "pace")  # one entry a row and column
 NONE = np.zeros(0, np.int64)
@@ -74,10 +75,10 @@ class Rounds:
         self.set_room(Room(np.zeros(0), np.zeros((0, 0)), np.zeros(0)))
 
     @cached_property
-    def _turns(self) -> ModuleType:
-        from argosy.mechanism import turns  # imports Numba: late
+    def _kernels(self) -> ModuleType:
+        from argosy.mechanism.kernels import round_selection  # imports Numba: late
 
-        return turns
+        return round_selection
 
     def _make_tables(self, capacity: int) -> None:
         columns = len(self._column_type)
@@ -118,13 +119,13 @@ class Rounds:
         if self.rows + len(index) > len(self._t["slot"]):
             self._t["slot"] = np.full(2 * (self.rows + len(index)), -1, np.int64)
             self._bind()
-        new, left, going_on = self._turns.observe(index, self.where, *self._of_observe, self.total, self.rows, span)
+        new, left, going_on = self._kernels.observe(index, self.where, *self._of_observe, self.total, self.rows, span)
         return self._t["slot"][self.rows : self.rows + new].copy() if new else NONE, left, going_on
 
     def exempt(self, index: Ints) -> None:
         """These jobs need no turn: they always run."""
         self._know(index)
-        self.where[index] = NEEDS_NO_TURN
+        self.where[index] = L.NEEDS_NO_TURN
 
     def add(self, new: Newcomers, places: Ints) -> None:
         """Take newcomers up, without a share; `places` are those in the view."""
@@ -203,7 +204,7 @@ class Rounds:
 
     def select(self, columns: Ints, *, fresh: bool) -> Chosen:
         """Choose who runs, looking at the columns in this order; those who have a turn keep it, unless all is fresh."""
-        chosen = self._turns.select(
+        chosen = self._kernels.select(
             *self._of_select, columns, self._column_type, *self._room, *self._scratch, self.rows, self._leftovers,
             self._idle_new, fresh, self.round_s,
         )  # fmt: skip
@@ -213,7 +214,7 @@ class Rounds:
         """Who runs, as a ranking, a size and a set of GPU types for each job of the view."""
         n = len(index)
         key, workers, types = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
-        self._turns.answer(index, self.where, *self._of_answer, key, workers, types, self.rows)
+        self._kernels.answer(index, self.where, *self._of_answer, key, workers, types, self.rows)
         return key, workers, types
 
     def columns_of(self) -> dict[tuple[int, int], int]:
@@ -227,7 +228,7 @@ class Rounds:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        exempt = np.flatnonzero(self.where == NEEDS_NO_TURN)
+        exempt = np.flatnonzero(self.where == L.NEEDS_NO_TURN)
         tables = {name: self._t[name][: self.rows].tolist() for name in (*BY_JOB, *BY_COLUMN)}
         tables["index"] = self.index[: self.rows].tolist()
         return tables | {"total": self.total.tolist(), "exempt": exempt.tolist()}

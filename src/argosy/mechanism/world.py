@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,12 @@ PLACERS = {
     "random": L.RANDOM,
     "rack-aware": L.RACK_AWARE,
 }
-ENDINGS = {"completed": L.ENDED_COMPLETED, "failed": L.ENDED_FAILED, "killed": L.ENDED_KILLED}
+ENDINGS = {"completed": L.ENDED_COMPLETED, "failed": L.ENDED_FAILED, "killed": L.ENDED_KILLED,
+           "cancelled": L.ENDED_CANCELLED}  # fmt: skip
+OVERHEADS = {  # columns of `World.ov`
+    "start": L.O_START, "suspend": L.O_SUSPEND, "resume": L.O_RESUME, "migrate": L.O_MIGRATE, "slice": L.O_SLICE,
+    "resize-cold": L.O_RESIZE_COLD, "resize-hot": L.O_RESIZE_HOT,
+}  # fmt: skip
 NEVER = 1e300
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -218,6 +223,17 @@ def demand_rows(
     static[L.WANT_PLACE] = -1
     drop_useless_types(rows, tables)
     return rows
+
+
+def set_owners(
+    rows: Floats, *, queue: Sequence[int] | None = None, user: Sequence[int] | None = None,
+    app: Sequence[int] | None = None,
+) -> None:  # fmt: skip
+    """Write the numbers of queues, users or applications into rows that `demand_rows` has made."""
+    static = rows[L.STATIC_F :]
+    for row, numbers in ((L.QUEUE, queue), (L.USER, user), (L.APP, app)):
+        if numbers is not None:
+            static[row] = numbers
 
 
 def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:

@@ -17,7 +17,6 @@ import numpy as np
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import INFORMATION, JOB_COLUMNS, NODE_COLUMNS
 from argosy.errors import PolicyError
-from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.world import PLACERS
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine
@@ -153,16 +152,15 @@ def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> N
 
 def check_answer(engine: Engine) -> None:
     """After a decision: one finite number a job; sizes and plans the engine has checked itself."""
-    world, policy = engine.world, engine.policy
-    n = len(engine.view.jobs)
+    policy = engine.policy
     if "plan" in policy.answers:
         return  # the mechanism has checked it already, and carried it out
 
     def refuse(row: int, problem: str) -> None:
-        job = engine.trace.frame["job_id"][int(world.ji[L.ID, row])]
+        job = engine.job_name(int(engine.jobs.index[row]))
         raise PolicyError(f"policy {policy.name!r} at t={engine.now:g}: job {job!r} {problem}")
 
-    key = world.jf[L.KEY, :n]
+    key = engine.jobs.key
     for row in np.flatnonzero(~np.isfinite(key)).tolist():
         refuse(row, f"is ranked {key[row]}, which is no finite number")
 

@@ -149,8 +149,7 @@ def as_error(problem: Exception) -> tuple[ArgosyError, str]:
 
 def compact(result: Result) -> Result:
     """Without the events that no metric or chart looks at, since results have to travel between processes."""
-    silent = [int(EventKind.SUBMIT), int(EventKind.WAIT)]
-    return replace(result, events=result.events.filter(~pl.col("kind").is_in(silent)))
+    return replace(result, events=result.events.filter(pl.col("kind") != int(EventKind.SUBMIT)))
 
 
 def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:

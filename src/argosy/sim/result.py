@@ -39,7 +39,6 @@ class EventKind(IntEnum):
     NODE_DRAIN = 32
     NODE_RESERVE = 33
     NODE_RELEASE = 34
-    WAIT = 40  # why a watched job still waits
 
 
 OPENING = (EventKind.START, EventKind.RESUME, EventKind.MIGRATE, EventKind.RESIZE)
@@ -78,7 +77,7 @@ EVENT_COLUMNS: dict[str, pl.DataType] = {
     "first": pl.Int32(),  # a multiple of 48
     "devices": pl.Int64(),  # bit d set = device first + d of the node
     "milli": pl.Int32(),  # thousandths of each of those devices
-    "info": pl.Float64(),  # s of overhead (opening), GPU-seconds held in all (end), a Reason's category (WAIT)
+    "info": pl.Float64(),  # s of overhead (opening), GPU-seconds held in all (end)
 }
 
 

@@ -30,7 +30,7 @@ from argosy.live.daemon.planner_client import Planner
 from argosy.live.daemon.service import Service
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner as EnginePlanner
 from argosy.live.store import restore
 
 ROUNDS = 6  # turns of the loop that let answers and orders arrive
@@ -92,20 +92,20 @@ class InlinePlanner:
 
     def __init__(self, setup: Setup, snapshot: Callable[[], Snapshot]) -> None:
         self._setup, self._snapshot = setup, snapshot
-        self._mirror: Mirror | None = None
+        self._inner: EnginePlanner | None = None
 
     async def plan(self, update: Update) -> Decision:
-        if self._mirror is None:
-            self._mirror = Mirror(self._setup, self._snapshot())
+        if self._inner is None:
+            self._inner = EnginePlanner(self._setup, self._snapshot())
             update = Update(update.now_s, remember=update.remember, ask=True)
         try:
-            return self._mirror.update(update)
+            return self._inner.update(update)
         except BaseException:
-            self._mirror = None
+            self._inner = None
             raise
 
     async def why(self, jobs: Any) -> dict[int, Told]:
-        return self._mirror.why(jobs) if self._mirror is not None else {}
+        return self._inner.why(jobs) if self._inner is not None else {}
 
     async def close(self) -> None:
         pass

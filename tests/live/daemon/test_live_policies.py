@@ -20,7 +20,7 @@ from argosy.live.clock import Clock
 from argosy.live.daemon.daemon import Daemon
 from argosy.live.home import Home
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.policies.base import POLICIES
 
 CLUSTER = Cluster((Node("n0", "v100", 4, 32.0), Node("n1", "p100", 4, 32.0)))
@@ -29,20 +29,20 @@ QUICK = ("fifo", "tiresias-las", "gandiva")
 
 
 class Inside:
-    """The mirror and its policy, without a process around them."""
+    """The planner and its policy, without a process around them."""
 
     def __init__(self, policy: str, snapshot: Callable[[], Snapshot]) -> None:
         self._policy, self._snapshot = policy, snapshot
-        self._mirror: Mirror | None = None
+        self._inner: Planner | None = None
 
     async def plan(self, update: Update) -> Decision:
-        if self._mirror is None:
-            self._mirror = Mirror(Setup(CLUSTER, self._policy), self._snapshot())
+        if self._inner is None:
+            self._inner = Planner(Setup(CLUSTER, self._policy), self._snapshot())
             update = Update(update.now_s, ask=True)
-        return self._mirror.update(update)
+        return self._inner.update(update)
 
     async def why(self, jobs: Sequence[int]) -> dict[int, Told]:
-        return self._mirror.why(jobs) if self._mirror is not None else {}
+        return self._inner.why(jobs) if self._inner is not None else {}
 
     async def close(self) -> None:
         pass

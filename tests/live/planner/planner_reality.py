@@ -1,6 +1,6 @@
-"""A tiny real world for a mirror: jobs work, end when their work is done, fall; nodes close and come back.
+"""A tiny real world for a planner: jobs work, end when their work is done, fall; nodes close and come back.
 
-`Reality.run` follows a mirror's decisions as a daemon would, and looks at each of them with mistrust.
+`Reality.run` follows a planner's decisions as a daemon would, and looks at each of them with mistrust.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import Active, Decision, JobFacts, NodeState, Share, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 
 HORIZON_S = 1e6
 
@@ -53,8 +53,8 @@ class Reality:
         submitted = [j for j in self.jobs.values() if j.facts.submitted_s <= self.now]
         return [j for j in submitted if j.end_s is None]
 
-    def run(self, mirror: Mirror, each: Callable[[Mirror, Decision], Mirror] | None = None) -> None:
-        """Until everybody has ended; `each` is called after every decision and may put another mirror in place."""
+    def run(self, planner: Planner, each: Callable[[Planner, Decision], Planner] | None = None) -> None:
+        """Until everybody has ended; `each` is called after every decision and may put another planner in place."""
         wake: float | None = None
         while self.coming or self.here():
             times = [self.jobs[self.coming[0]].facts.submitted_s] if self.coming else []
@@ -62,14 +62,14 @@ class Reality:
             times += [self.planned[0][0]] if self.planned else []
             times += [] if wake is None else [wake]
             assert times and min(times) < HORIZON_S, f"nothing ever happens, and {len(self.here())} jobs are left"
-            decision = mirror.update(self.step(min(times)))
+            decision = planner.update(self.step(min(times)))
             self.updates += 1
             assert not decision.refused
             assert decision.wake_at_s is None or decision.wake_at_s > self.now
             self.follow(decision)
             wake = decision.wake_at_s
             if each is not None:
-                mirror = each(mirror, decision)
+                planner = each(planner, decision)
 
     def step(self, to: float) -> Update:
         """Let time pass, and tell what happened."""

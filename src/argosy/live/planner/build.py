@@ -7,58 +7,57 @@ from typing import NamedTuple
 
 import numpy as np
 
+from argosy.live.planner.durations import Durations, Expected
 from argosy.live.planner.engine import LiveEngine
-from argosy.live.planner.expect import Durations, Expected
+from argosy.live.planner.job_index import JobIndex
+from argosy.live.planner.job_kinds import JobKinds
 from argosy.live.planner.memory import Json
 from argosy.live.planner.messages import Active, Setup
-from argosy.live.planner.register import Register
 from argosy.live.planner.takeover import put_back
-from argosy.live.planner.vocabulary import Vocabulary
-from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import create
 
 
 class Built(NamedTuple):
     engine: LiveEngine
-    register: Register
+    tracked: JobIndex
     homeless: list[int]  # jobs that can not be where the snapshot says
 
 
 def build(
-    setup: Setup, words: Vocabulary, durations: Durations, now_s: float, jobs: list[Active], memory: Json | None,
+    setup: Setup, kinds: JobKinds, durations: Durations, now_s: float, jobs: list[Active], memory: Json | None,
     former: Mapping[int, Expected], *, renumber: bool = False,
 ) -> Built:  # fmt: skip
     """`former`: what was expected of jobs so far; `renumber`: indices need not be kept."""
     if memory:
-        words.restore(memory["words"])
-    words.learn([job.facts for job in jobs])
+        kinds.restore(memory["words"])
+    kinds.learn([job.facts for job in jobs])
     by_id = {job.facts.id: job for job in jobs}
-    index, first, new = _indices(by_id, memory, renumber)
-    engine = LiveEngine(words.trace(), setup.cluster, create(setup.policy), setup.settings, first + len(new))
-    engine.world.si[L.BY_STAKE] = setup.by_stake
+    numbers, first, new = _indices(by_id, memory, renumber)
+    engine = LiveEngine(kinds.trace(), setup.cluster, create(setup.policy), setup.settings, first + len(new))
+    engine.prefer_cheap_victims(setup.by_stake)
     if memory and memory["state"]:
         engine.policy.restore(memory["state"])
     engine.pass_until(now_s)
-    register = Register(users=dict(memory["users"]), apps=dict(memory["apps"])) if memory else Register()
+    index = JobIndex(users=dict(memory["users"]), apps=dict(memory["apps"])) if memory else JobIndex()
     order = [*(id for id in memory["slots"] if id in by_id), *new] if memory else new
     facts = [by_id[id].facts for id in order]
-    where = np.array([index[id] for id in order], np.int64)
+    where = np.array([numbers[id] for id in order], np.int64)
     expected = [former.get(f.id) or durations.expect(f) for f in facts]
     if order:
-        rows = register.rows(engine, words, facts, expected)
-        register.number_apps(rows, facts, where)
+        rows = index.rows(engine, kinds, facts, expected)
+        index.number_apps(rows, facts, where)
         for i, f in zip(where.tolist(), facts):
-            engine.roll.names[i] = f"job {abs(f.id)}"
+            engine.job_names[i] = f"job {abs(f.id)}"
         engine.write(where, rows)
         engine.seat(where)
     measured = set(memory["measured"]) if memory else set()
     for f, i, e in zip(facts, where.tolist(), expected):
-        register.add(engine, f, i, e).measured = f.id in measured
+        index.add(engine, f, i, e).measured = f.id in measured
     slots = {id: slot for slot, id in enumerate(order)}
     nodes = {node.name: i for i, node in enumerate(setup.cluster.nodes)}
     homeless = put_back(engine, [by_id[id] for id in order], slots, nodes, memory)
-    _wind_up(engine, register, memory)
-    return Built(engine, register, homeless)
+    _wind_up(engine, index, memory)
+    return Built(engine, index, homeless)
 
 
 def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -> tuple[dict[int, int], int, list[int]]:
@@ -73,16 +72,14 @@ def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -
     return index | {id: first + i for i, id in enumerate(new)}, first, new
 
 
-def _wind_up(engine: LiveEngine, register: Register, memory: Json | None) -> None:
+def _wind_up(engine: LiveEngine, index: JobIndex, memory: Json | None) -> None:
     """What is not about single jobs: minimum run times, what the policy has yet to hear, and timers."""
-    w = engine.world
-    for job in register.jobs.values():
-        w.jf[L.KEEP_FOR, w.so[job.index]] = job.facts.min_runtime_s
-    told = np.array(memory["told"] if memory else []).reshape(-1, L.LG_FIELDS)
-    engine.hear(told)
-    w.si[L.DIRTY] = 1
+    for job in index.jobs.values():
+        engine.set_job(job.index, keep_for_s=job.facts.min_runtime_s)
+    engine.set_untold_events(memory["told"] if memory else [])
+    engine.request_decision()
     if memory:
-        w.si[L.TURN], w.si[L.RNG] = memory["turn"], memory["rng"]
+        engine.restore_counters(memory["turn"], memory["rng"])
         if memory["at"] == engine.now:  # nothing has happened since: nor need anybody be asked
-            w.sf[L.WAKE] = np.inf if memory["wake"] is None else memory["wake"]
-            w.si[L.DIRTY] = 0
+            engine.wake_at = np.inf if memory["wake"] is None else memory["wake"]
+            engine.request_decision(False)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from argosy.live.planner.engine import LiveEngine
-from argosy.mechanism.kernels import layout as L
 
-COSTS = {"start": L.O_START, "suspend": L.O_SUSPEND, "resume": L.O_RESUME, "migrate": L.O_MIGRATE,
-         "slice": L.O_SLICE}  # fmt: skip
+KINDS = ("start", "suspend", "resume", "migrate", "slice")
 
 
 def charge(engine: LiveEngine, seconds: Mapping[str | None, Mapping[str, float]]) -> None:
     """Charge these seconds from now on, by model; models without a table of speeds share one row, their mean."""
-    kinds = COSTS | {"resize": L.O_RESIZE_HOT if engine.settings.hot_resize else L.O_RESIZE_COLD}
+    kinds = {kind: kind for kind in KINDS} | {"resize": "resize-hot" if engine.settings.hot_resize else "resize-cold"}
     classes = [c.model for c in engine.tables.classes]
     found: dict[tuple[int, str], list[float]] = {}
     for model, costs in seconds.items():
@@ -22,4 +20,4 @@ def charge(engine: LiveEngine, seconds: Mapping[str | None, Mapping[str, float]]
             for row in rows:
                 found.setdefault((row, kind), []).append(costs[kind])
     for (row, kind), values in found.items():
-        engine.world.ov[row, kinds[kind]] = sum(values) / len(values)
+        engine.set_overhead(row, kinds[kind], sum(values) / len(values))

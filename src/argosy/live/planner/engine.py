@@ -1,31 +1,35 @@
 """The simulator's engine with another clock: time is told, and so is what becomes of jobs and nodes.
 
 Jobs come in batches of columns; their indices never change. The policy, the mechanism and all accounts are those of the
-simulator.
+simulator. This is the only module of the planner that knows the engine's matrices; the others use its methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import Losses
+from argosy.cluster.view import Losses, NodeState, Part
 from argosy.explain.pending import ExplainedEngine
 from argosy.live.planner.guard import allowed
+from argosy.mechanism import capacity, time_slicing
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
-from argosy.mechanism.world import Floats, Ints, drop_narrow_types, impossible
+from argosy.mechanism.saved_accounts import SavedAccounts, restore, save
+from argosy.mechanism.world import ENDINGS, OVERHEADS, Floats, Ints, drop_narrow_types, impossible
 from argosy.policies.base import Policy, Sizes
-from argosy.sim.engine import CHORES, Engine
+from argosy.sim.engine import Engine
+from argosy.sim.place_codes import PlaceCodes
 from argosy.sim.settings import Settings
+from argosy.sim.views import view_on_arrival
 from argosy.workload.trace import Trace
 
-NOBODY = np.zeros((0, 3), np.int64)
 WINDOW = 10  # epochs over which a loss must still fall, as in the simulator's curves
 LEAST_FALL = 0.01  # of its first value: what counts as converged where a job does not say
 GUESSED_EPOCHS = 20.0  # what a policy that reads losses expects where there are none
@@ -36,20 +40,6 @@ REAL: dict[str, Any] = {"oversized": "skip", "estimator": "oracle", "node_mtbf_h
                         "drifting": False, "until_s": np.inf}  # fmt: skip
 
 
-class Roll:
-    """What is asked of a trace once it runs: how its jobs are called."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    @property
-    def frame(self) -> dict[str, list[str]]:
-        return {"job_id": self.names}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
 class LiveEngine(ExplainedEngine):
     """An engine without an end, to which jobs may be added."""
 
@@ -57,123 +47,164 @@ class LiveEngine(ExplainedEngine):
         """Made for the kinds of jobs in a trace; indices below `jobs` are taken by jobs that are not there."""
         self.given = {}
         super().__init__(kinds, cluster, policy, replace(settings, **REAL), watch=_nothing_to_do)
-        self.tables = self._tables
-        self.roll = Roll()
-        self.roll.names += [""] * jobs
-        self.trace = cast(Trace, self.roll)
+        self.job_names = [""] * jobs  # by index
         self.protected: dict[int, float] = {}  # index → how long after a start it may not be stopped
         self.exclusive: set[int] = set()  # indices that are never packed with others
         self.losses: dict[int, dict[float, float]] = {}  # index → epoch → loss
         self.world.si[L.JOBS] = self.world.si[L.NEXT_JOB] = jobs
-        room = 2 * jobs + 1024
-        rs = np.zeros((L.RS_ROWS, room))
-        rs[L.R_FIRST_START] = rs[L.R_FINISH] = np.nan
-        rs[L.R_STATUS] = L.UNFINISHED
-        so = np.full(room, -1, np.int64)
-        self.world = self.world._replace(tr=np.zeros((L.TR_ROWS, room)), so=so, rs=rs)
-        self._never_strict = np.zeros(room, bool)
+        self.world = capacity.without_jobs(self.world, 2 * jobs + 1024)
+        self.place_codes = PlaceCodes(policy.name)
+
+    def job_name(self, index: int) -> str:
+        return self.job_names[index]
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def hopeless(self, rows: Floats) -> NDArray[np.bool_]:
-        """Which of these jobs could not even run on the empty cluster."""
+        """Say which of these jobs could not even run on the empty cluster."""
         alone = self.world._replace(tr=rows)
         drop_narrow_types(alone)
         bad = np.zeros(rows.shape[1], bool)
         bad[impossible(alone, self.settings.consolidation == "strict")] = True
         return bad
 
+    def hopeless_jobs(self, indices: Sequence[int]) -> NDArray[np.bool_]:
+        """Say the same of jobs that are there already."""
+        return self.hopeless(self.world.tr[:, indices])
+
     def append(self, rows: Floats, names: Sequence[str]) -> int:
-        """Jobs arrive; returns the index of the first."""
-        first, n = len(self.roll), rows.shape[1]
-        self.roll.names += names
+        """Let jobs arrive; return the index of the first."""
+        first, n = len(self.job_names), rows.shape[1]
+        self.job_names += names
         self.world.si[L.JOBS] = first + n
         self.write(np.arange(first, first + n), rows)
-        self.tell([(L.TOLD_CAME, 0, 0)])
+        self._tell([(L.TOLD_ARRIVED, 0, 0)])
         return first
 
     def write(self, index: Ints, rows: Floats) -> None:
         """Write jobs into the trace, from which arrivals are copied."""
         n = len(index)
-        self._make_room_for(len(self.roll))
-        w = self.world
+        self.world = w = capacity.with_room_for_jobs(self.world, len(self.job_names))
         alone = w._replace(tr=rows)
         drop_narrow_types(alone)
-        never = np.zeros(n, bool)
-        never[impossible(alone, True)] = True
-        self._never_strict[index] = never
+        self.place_codes.learn(alone, index)
         if "place" in self.policy.answers and self.settings.placer == "policy":
-            codes = np.asarray(self.policy.place(self._view_of(rows, index)))
-            rows[L.STATIC_F + L.WANT_PLACE] = self._possible_places(codes, index)
+            codes = np.asarray(self.policy.place(view_on_arrival(self, rows, index)))
+            rows[L.STATIC_F + L.WANT_PLACE] = self.place_codes.checked(codes, index, w)
         w.tr[:, index] = rows
         w.sf[L.MIN_CPU_UNIT] = min(w.sf[L.MIN_CPU_UNIT], rows[L.CPU_UNIT].min(initial=np.inf))
         w.sf[L.MIN_MEM_UNIT] = min(w.sf[L.MIN_MEM_UNIT], rows[L.MEM_UNIT].min(initial=np.inf))
         w.si[L.SHARES] |= int(((rows[L.GPUS] > 0) & (rows[L.GPUS] < 1)).any())
         while w.si[L.ACTIVE] + n >= self.world.jf.shape[1] - 1:
-            self._grow_jobs()
+            self.serve(L.GROW_JOBS)
         self._make_room(n)
 
     def seat(self, index: Ints) -> None:
-        """Give jobs of the trace slots, in this order, as if they had all just arrived; nobody may be there yet."""
-        w, n = self.world, len(index)
-        w.jf[:, :n], w.ji[:, :n] = 0.0, 0
-        w.jf[: L.STATIC_F, :n] = w.tr[: L.STATIC_F, index]
-        w.ji[: L.STATIC_I, :n] = w.tr[L.STATIC_F :, index]
-        for row in (L.LEFT, L.SAFE_LEFT, L.NOW_LEFT):
-            w.jf[row, :n] = w.jf[L.WORK, :n]
-        w.jf[L.NOW_EXPECTED_LEFT, :n] = w.jf[L.EXPECTED, :n]
-        w.jf[L.WAIT_SINCE, :n] = w.jf[L.SUBMIT, :n]
-        for row in (L.HEAD, L.FORMER, L.PEER, L.GROUP, L.WANT_TYPES):
-            w.ji[row, :n] = -1
-        w.ji[L.ID, :n] = index
-        w.ji[L.WANT, :n] = np.maximum(w.jf[L.GPUS, :n], 1.0)
-        w.ji[L.WANT_PS, :n] = w.ji[L.WANT_PS_ASKED, :n]
-        w.so[index] = np.arange(n)
-        w.si[L.ACTIVE] = n
+        """Give jobs of the trace rows, in this order, as if they had all just arrived; nobody may be there yet."""
+        self._tell((L.TOLD_SEATED, i, 0) for i in index.tolist())
 
-    def _make_room_for(self, jobs: int) -> None:
-        w, room = self.world, self.world.tr.shape[1]
-        if jobs <= room:
-            return
-        more = ((0, 0), (0, 2 * jobs - room))
-        rs = np.pad(w.rs, more)
-        rs[:, room:] = rs[:, -1:]
-        rs[L.R_FIRST_START, room:] = rs[L.R_FINISH, room:] = np.nan
-        rs[L.R_STATUS, room:] = L.UNFINISHED
-        so = np.pad(w.so, more[1:], constant_values=-1)
-        self.world = w._replace(tr=np.pad(w.tr, more), so=so, rs=rs)
-        self._never_strict = np.pad(self._never_strict, more[1:])
+    def set_job(self, index: int, **columns: float) -> None:
+        """Write values of an active job, by the names of the columns of `jobs`."""
+        w, row = self.world, self.jobs.row_of(index)
+        for name, value in columns.items():
+            if name in L.COLUMNS_F:
+                w.jf[L.COLUMNS_F[name], row] = value
+            else:
+                w.ji[L.COLUMNS_I[name], row] = value
+
+    def change_request(self, index: int, **columns: float) -> None:
+        """Change what a job asks for, and ask the policy again."""
+        self.set_job(index, **columns)
+        for name, value in columns.items():
+            self.world.tr[L.COLUMNS_F[name], index] = value
+        self.request_decision()
+
+    def saved_accounts(self, rows: Sequence[int]) -> tuple[Floats, Ints]:
+        """Return the accounts of the jobs in these rows, to be kept until another planner takes over."""
+        return save(self.world, rows)
+
+    def restore_accounts(self, index: int, accounts: SavedAccounts) -> None:
+        """Put back what `saved_accounts` returned for a job."""
+        restore(self.world, self.jobs.row_of(index), accounts)
+
+    # -- the cluster ---------------------------------------------------------------------------------------------
+
+    def node_state(self, node: int) -> NodeState:
+        """Return whether a node takes jobs."""
+        return NodeState(int(self.world.ni[L.N_STATE, node]))
+
+    def set_node_state(self, node: int, state: NodeState) -> None:
+        """Take in that a node has failed, drains or is back."""
+        self._tell([(L.TOLD_NODE, node, int(state))])
+
+    def set_overhead(self, job_class: int, kind: str, seconds: float) -> None:
+        """Charge so many seconds for a kind of change (see `argosy.mechanism.world.OVERHEADS`) to jobs of a class."""
+        self.world.ov[job_class, OVERHEADS[kind]] = seconds
+
+    def start_overhead_s(self, index: int) -> float:
+        """Return what the start of a job costs."""
+        job_class = self.world.ji[L.CLASS, self.jobs.row_of(index)]
+        return float(self.world.ov[job_class, OVERHEADS["start"]])
+
+    def prefer_cheap_victims(self, yes: bool) -> None:
+        """Where the policy ranks running jobs alike, take those first that lose least work."""
+        self.world.si[L.BY_STAKE] = yes
+
+    @contextmanager
+    def without_queue_limits(self) -> Iterator[None]:
+        """Let queues hold more than they may: what runs, runs."""
+        limits = self.world.qu[L.Q_LIMIT].copy()
+        self.world.qu[L.Q_LIMIT] = np.inf
+        try:
+            yield
+        finally:
+            self.world.qu[L.Q_LIMIT] = limits
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def pass_until(self, now: float) -> None:
-        """Let time pass. `is_asking` says whether the policy must then be asked."""
+        """Let time pass. `needs_decision` says whether the policy must then be asked."""
         self.world.sf[L.UNTIL] = max(now, self.now)
         while (code := self.kernel(L.OP_PASS)) != L.DONE:
-            CHORES[code](self)
+            self.serve(code)
 
-    def tell(self, news: Iterable[tuple[int, int, int]]) -> None:
-        """Rows of (what, job or node, value), as `argosy.mechanism.kernels.live.told` takes them."""
+    def settle(self, jobs: Iterable[int]) -> None:
+        """Bring the accounts of these jobs up to date."""
+        self._tell((L.TOLD_SETTLE, index, 0) for index in jobs)
+
+    def end(self, jobs: Mapping[int, str]) -> None:
+        """Take in that jobs are over: completed, failed, killed or cancelled."""
+        self._tell((L.TOLD_ENDED, index, ENDINGS[how]) for index, how in jobs.items())
+
+    def stop(self, jobs: Iterable[int]) -> None:
+        """Take in that jobs hold nothing any more although they should run; they wait again."""
+        self._tell((L.TOLD_STOPPED, index, 0) for index in jobs)
+
+    def _tell(self, news: Iterable[tuple[int, int, int]]) -> None:
+        """Hand the kernels rows of (what, job or node, value)."""
         rows = np.array(list(news), np.int64).reshape(-1, 3)
         if len(rows):
             self._make_room()
             self.kernel(L.OP_TOLD, rows)
 
     @property
-    def is_asking(self) -> bool:
+    def needs_decision(self) -> bool:
+        """Whether something has happened since the policy was last asked."""
         return bool(self.world.si[L.DIRTY])
 
+    def request_decision(self, yes: bool = True) -> None:
+        """Have the policy asked (or not) although nothing has happened."""
+        self.world.si[L.DIRTY] = yes
+
     def answer(self) -> int:
-        """Ask the policy and carry out what it says; its time in nanoseconds."""
+        """Ask the policy and carry out what it says; return its time in nanoseconds."""
         self._make_room()
-        self._refresh_view()
+        self.refresh_view()
         self.ask()
-        self._forget_what_was_told()
-        self.kernel(L.OP_ADMIT)
-        if self.world.si[L.BAD_KEY]:
-            self._refuse_key(int(self.world.si[L.BAD_KEY]) - 1)
-        self.world.si[L.DIRTY] = 0
-        return self._decision_ns.pop()
+        self.event_feed.forget_told(self.world)
+        self.apply()
+        self.request_decision(False)
+        return self.decision_ns.pop()
 
     def decide(
         self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None
@@ -183,50 +214,78 @@ class LiveEngine(ExplainedEngine):
         super().decide(decision, sizes, wake_at)
 
     def next_at(self) -> float:
-        """When something happens by itself, or the policy wants to be asked; inf if never."""
+        """Return when something happens by itself, or the policy wants to be asked; inf if never."""
         w = self.world
-        heap = w.hp[: w.si[L.HEAP_N]]
-        turns = heap[heap[:, L.H_KIND] == L.DUE_SLICE]
-        current = w.gq[turns[:, L.H_JOB].astype(np.int64), L.G_GEN] == turns[:, L.H_GEN]
         i = int(w.si[L.EX_NEXT])
-        outside = float(w.ex[L.X_TIME, i]) if i < w.si[L.EX_N] else np.inf
-        return min(float(w.sf[L.WAKE]), float(turns[current, L.H_TIME].min(initial=np.inf)), outside)
+        external = float(w.ex[L.X_TIME, i]) if i < w.si[L.EX_N] else np.inf
+        return min(float(w.sf[L.WAKE]), time_slicing.next_turn_at(w), external)
 
     def _make_room(self, newcomers: int = 0) -> None:
-        """For more rows in the log and on the heap than one decision can add."""
+        """Make room for more rows in the log and on the heap than one decision can add."""
         w = self.world
-        busy = 4 * (int(w.si[L.ACTIVE]) + newcomers) + 3 * self.cluster.total_gpus + 64
+        busy = capacity.busiest_instant(w, newcomers)
         while w.si[L.LOG_N] + 2 * busy > len(self.world.lg):
-            self._grow_log()
+            self.serve(L.GROW_LOG)
         if w.si[L.HEAP_N] + busy > len(w.hp):
-            self._grow_heap()
-            if w.si[L.HEAP_N] + busy > len(self.world.hp):
-                more = np.zeros((2 * busy, L.HP_FIELDS))
-                self.world = self.world._replace(hp=np.vstack([self.world.hp, more]))
+            self.world = capacity.with_larger_heap(self.world, busy)
 
-    def _forget_what_was_told(self) -> None:
-        """The log is for policies that listen; what they have heard may go."""
-        w = self.world
-        upto = self._told if self._listens else int(w.si[L.LOG_N])
-        rest = w.lg[upto : w.si[L.LOG_N]].copy()
-        w.lg[: len(rest)] = rest
-        w.si[L.LOG_N], self._told = len(rest), 0
+    # -- what another planner must know --------------------------------------------------------------------------
 
-    def hear(self, rows: Floats) -> None:
-        """The log holds these rows and no others, for a policy that listens to hear when it is next asked."""
-        self.world.si[L.LOG_N] = self._told = 0
-        while len(rows) > len(self.world.lg):
-            self._grow_log()
-        self.world.lg[: len(rows)] = rows
-        self.world.si[L.LOG_N] = len(rows)
+    def untold_events(self) -> list[list[float]]:
+        """Return the log rows that the policy has yet to hear of."""
+        rows: list[list[float]] = self.event_feed.untold(self.world).tolist()
+        return rows
+
+    def set_untold_events(self, rows: Sequence[Sequence[float]]) -> None:
+        """Let the policy hear of these log rows and no others when it is next asked."""
+        log = np.array(rows, np.float64).reshape(-1, L.LG_FIELDS)
+        while len(log) > len(self.world.lg):
+            self.serve(L.GROW_LOG)
+        self.event_feed.replace(self.world, log)
+
+    def counters(self) -> dict[str, int]:
+        """Return the number of the present turn of all groups, and the state of the kernels' random numbers."""
+        return {"turn": int(self.world.si[L.TURN]), "rng": int(self.world.si[L.RNG])}
+
+    def restore_counters(self, turn: int, rng: int) -> None:
+        """Go on counting from what `counters` returned."""
+        self.world.si[L.TURN], self.world.si[L.RNG] = turn, rng
+
+    @property
+    def wake_at(self) -> float:
+        """When the policy wants to be asked again; inf if never."""
+        return float(self.world.sf[L.WAKE])
+
+    @wake_at.setter
+    def wake_at(self, at: float) -> None:
+        self.world.sf[L.WAKE] = at
+
+    # -- groups of jobs that take turns --------------------------------------------------------------------------
+
+    def groups(self) -> list[time_slicing.Group]:
+        """Return the groups that have members now."""
+        return time_slicing.groups(self.world)
+
+    @property
+    def groups_opened(self) -> int:
+        """How many groups there have been."""
+        return int(self.world.si[L.GROUPS])
+
+    def set_turns(self, last_turns: Mapping[int, int], due: float | None) -> None:
+        """Say when the jobs of one group (by row) had their last turns, and when the present one ends."""
+        time_slicing.set_turns(self.world, last_turns, due)
+
+    def planned_parts(self, index: int) -> list[Part]:
+        """Return where a paused job will be when its turn comes."""
+        return time_slicing.planned_parts(self.world, index)
 
     # -- what jobs report ----------------------------------------------------------------------------------------
 
     def losses_of(self, row: int) -> Losses:
-        """What the job has reported; where that is nothing, an epoch is a part of what it is expected to take."""
-        w = self.world
-        reported = self.losses.get(int(w.ji[L.ID, row]), {})
-        work, progress = float(w.jf[L.WORK, row]), float(w.jf[L.NOW_PROGRESS, row])
+        """Return what the job has reported; without a report an epoch is a part of what it is expected to take."""
+        jobs = self.jobs
+        reported = self.losses.get(int(jobs.index[row]), {})
+        work, progress = float(jobs.duration_s[row]), float(jobs.progress[row])
         epochs = np.array(sorted(reported))
         losses = np.array([reported[e] for e in epochs])
         in_all = float(epochs[-1]) / progress if len(epochs) and progress > 0 else GUESSED_EPOCHS
@@ -235,5 +294,4 @@ class LiveEngine(ExplainedEngine):
 
 
 def _nothing_to_do(_: Engine) -> None:
-    """An engine that is watched takes no short-cuts past its policy."""
-
+    """Watch nothing: an engine that is watched takes no short cuts past its policy."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from argosy.mechanism.devices import free_devices
-from argosy.mechanism.kernels import layout as L
+from argosy.cluster.view import WHOLE, JobState, NodeState
+from argosy.mechanism.free_nodes import Claim, FreeNodes
 from argosy.mechanism.plan import Placement, Plan
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 def allowed(engine: LiveEngine, plan: Plan, protected: Mapping[int, float], exclusive: Set[int]) -> Plan:
     """The plan, or what may be done of it now."""
-    w = engine.world
     if exclusive and plan.packs:
-        ids = w.ji[L.ID]
+        ids = engine.jobs.index
         packs = {g: h for g, h in plan.packs.items() if not {int(ids[g]), int(ids[h])} & exclusive}
         plan = replace(plan, packs=packs)
     young = _young(engine, protected) if protected else {}
@@ -36,11 +35,12 @@ def allowed(engine: LiveEngine, plan: Plan, protected: Mapping[int, float], excl
 
 def _young(engine: LiveEngine, protected: Mapping[int, float]) -> dict[int, float]:
     """Running jobs (by row) that may not be stopped yet, and until when."""
-    w, found = engine.world, {}
+    jobs, found = engine.jobs, {}
+    state, started = jobs.state, jobs.started
     for index, span in protected.items():
-        row = int(w.so[index])
-        if row >= 0 and w.ji[L.STATE, row] == L.RUNNING and w.jf[L.STARTED, row] + span > engine.now + 1e-9:
-            found[row] = float(w.jf[L.STARTED, row] + span)
+        row = jobs.row_of(index)
+        if row >= 0 and state[row] == JobState.RUNNING and started[row] + span > engine.now + 1e-9:
+            found[row] = float(started[row] + span)
     return found
 
 
@@ -51,18 +51,19 @@ def _is_hurt(plan: Plan, row: int) -> bool:
 
 def _without(engine: LiveEngine, plan: Plan, young: set[int], until: float) -> Plan:
     """Stop whom we may, then start those for whom there is room; nothing else."""
-    w, active = engine.world, int(engine.world.si[L.ACTIVE])
-    state = w.ji[L.STATE, :active]
+    state = engine.jobs.state
     named = set(plan.placements) | set(plan.packs) | {row for rows, _ in plan.slices for row in rows}
     stops = set(plan.stops)
     if not plan.keeps:
-        stops |= {int(row) for row in np.flatnonzero(state != L.WAITING)} - named
+        stops |= {int(row) for row in np.flatnonzero(state != JobState.WAITING)} - named
     stops = {row for row in stops if row not in young}
     rooms = Rooms(engine, stops)
     starts = {
         row: placement
         for row, placement in plan.placements.items()
-        if state[row] == L.WAITING and not any(row in rows for rows, _ in plan.slices) and rooms.take(row, placement)
+        if state[row] == JobState.WAITING
+        and not any(row in rows for rows, _ in plan.slices)
+        and rooms.take(row, placement)
     }
     wake = until if plan.wake_at is None else min(until, plan.wake_at)
     return Plan(True, starts, stops, {}, [], plan.leases, plan.reasons, wake)
@@ -72,46 +73,44 @@ class Rooms:
     """What is free on each node once some jobs have stopped. Devices of those count only as numbers."""
 
     def __init__(self, engine: LiveEngine, stops: set[int]) -> None:
-        self._world = w = engine.world
-        self._free, self._devices = w.ni[L.N_FREE].copy(), free_devices(w)
-        self._cpus, self._memory = w.nf[L.CPU_FREE].copy(), w.nf[L.MEM_FREE].copy()
-        self._queue = w.qu[L.Q_HELD].copy()
+        self._engine, self._jobs, jobs = engine, engine.jobs, engine.jobs
+        self._supply, self._devices = engine.supply(), engine.free_devices()
+        self._free = FreeNodes(self._supply.whole(), self._supply.cpus.copy(), self._supply.memory.copy())
+        self._queue = engine.queues.held.copy()
         self._named: dict[int, bool] = {}  # node → whether starts there name their devices
         for row in stops:
-            if w.ji[L.STATE, row] != L.RUNNING or w.ji[L.PEER, row] >= 0:
+            if jobs.state[row] != JobState.RUNNING or jobs.peer[row] >= 0:
                 continue
-            self._queue[w.ji[L.QUEUE, row]] -= w.jf[L.HELD, row]
+            self._queue[jobs.queue[row]] -= jobs.held[row]
             for part in engine.parts_of(row):
-                whole = part.milli == L.WHOLE
-                self._free[part.node] += part.devices.bit_count() if whole else 0
-                self._devices[part.node] |= part.devices if whole else 0
-                units = part.devices.bit_count() + part.servers if w.jf[L.GPUS, row] >= 1 else 1
-                self._cpus[part.node] += units * w.jf[L.CPU_UNIT, row]
-                self._memory[part.node] += units * w.jf[L.MEM_UNIT, row]
+                whole = part.devices if part.milli == WHOLE else 0
+                self._devices[part.node] |= whole
+                units = part.devices.bit_count() + part.servers if jobs.gpus[row] >= 1 else 1
+                self._free.give([self._claim(row, part.node, whole.bit_count(), units)])
+
+    def _claim(self, row: int, node: int, gpus: int, units: int) -> Claim:
+        return Claim(node, gpus, units * float(self._jobs.cpu_unit[row]), units * float(self._jobs.memory_unit[row]))
 
     def take(self, row: int, placement: Placement) -> bool:
-        """Is there room for a start? If so it is taken."""
-        w, nodes = self._world, set(placement.gpus) | set(placement.servers)
-        asked, queue = float(w.jf[L.GPUS, row]), int(w.ji[L.QUEUE, row])
-        if 0 < asked < 1 or self._queue[queue] + asked > w.qu[L.Q_LIMIT, queue] + 1e-9:
+        """Say whether there is room for a start; if so it is taken."""
+        nodes = set(placement.gpus) | set(placement.servers)
+        asked, queue = float(self._jobs.gpus[row]), int(self._jobs.queue[row])
+        if 0 < asked < 1 or self._queue[queue] + asked > self._engine.queues.limit[queue] + 1e-9:
             return False  # a share of a device can wait, too: to follow thousandths here is not worth it
-        needs = []
+        claims = []
         for node in nodes:
             gpus, devices = placement.gpus.get(node, 0), placement.devices.get(node, 0)
             units = gpus + placement.servers.get(node, 0) if asked >= 1 else 1
-            cpus, memory = units * w.jf[L.CPU_UNIT, row], units * w.jf[L.MEM_UNIT, row]
-            fits = self._free[node] >= gpus and devices & ~self._devices[node] == 0
-            fits = fits and self._named.get(node, devices > 0) == (devices > 0)  # or one might get the other's
-            if not fits or w.ni[L.N_STATE, node] != L.NODE_UP:
+            named = self._named.get(node, devices > 0) == (devices > 0)  # or one might get the other's
+            if not named or devices & ~self._devices[node] or self._supply.state[node] != NodeState.UP:
                 return False
-            if self._cpus[node] < cpus - 1e-6 or self._memory[node] < memory - 1e-6:
-                return False
-            needs.append((node, gpus, devices, cpus, memory))
-        for node, gpus, devices, cpus, memory in needs:
-            self._free[node] -= gpus
+            claims.append(self._claim(row, node, gpus, units))
+        if any(self._free.lacks(claim) for claim in claims):
+            return False
+        self._free.take(claims)
+        for node in nodes:
+            devices = placement.devices.get(node, 0)
             self._named[node] = devices > 0
             self._devices[node] &= ~devices
-            self._cpus[node] -= cpus
-            self._memory[node] -= memory
         self._queue[queue] += asked
         return True

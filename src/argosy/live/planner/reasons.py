@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from argosy.cluster.view import JobState
 from argosy.explain.pending import Situation
 from argosy.explain.words import clock
 from argosy.live.planner.engine import LiveEngine
+from argosy.live.planner.job_index import JobIndex
 from argosy.live.planner.messages import Told
-from argosy.live.planner.register import Register
-from argosy.mechanism.kernels import layout as L
 
 
-def reasons(engine: LiveEngine, register: Register, jobs: Iterable[int]) -> dict[int, Told]:
+def reasons(engine: LiveEngine, index: JobIndex, jobs: Iterable[int]) -> dict[int, Told]:
     """Of those among these jobs that hold nothing, as of the last decision; where durations count, whose word it is."""
-    situation, told, ids = Situation(engine, from_now=True), {}, register.ids
+    situation, told, ids = Situation(engine, from_now=True), {}, index.ids
     for id in jobs:
-        job = register.jobs.get(id)
-        slot = int(engine.world.so[job.index]) if job is not None else -1
-        if job is None or engine.world.ji[L.STATE, slot] == L.RUNNING:
+        job = index.jobs.get(id)
+        row = engine.jobs.row_of(job.index) if job is not None else -1
+        if job is None or engine.jobs.state[row] == JobState.RUNNING:
             continue
-        reason = situation.reason(slot)
+        reason = situation.reason(row)
         evidence = reason.evidence
         if {"estimate", "duration"} & engine.policy.uses:
             evidence += f"; expected to take {clock(job.expected.seconds)} ({job.expected.source})"

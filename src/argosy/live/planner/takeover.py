@@ -8,26 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from argosy.cluster.view import WHOLE, JobState
 from argosy.errors import InvalidPlan
 from argosy.live.backends.base import Part
 from argosy.live.planner.engine import LiveEngine
-from argosy.live.planner.memory import OWN_F, Json, Kept, kept, recall_job
+from argosy.live.planner.memory import Json, Kept, kept
 from argosy.live.planner.messages import Active
-from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 
-HALF = L.WHOLE // 2
+HALF = WHOLE // 2
 
 
 def put_back(
     engine: LiveEngine, jobs: Sequence[Active], slots: Mapping[int, int], nodes: Mapping[str, int], memory: Json | None
 ) -> list[int]:
     """Place the jobs, which all have slots; returns the numbers of those that could not be placed."""
-    limits = engine.world.qu[L.Q_LIMIT].copy()
-    engine.world.qu[L.Q_LIMIT] = np.inf  # what runs, runs
     remembered = kept(memory)
+    with engine.without_queue_limits():
+        homeless = _place(engine, jobs, slots, nodes, memory)
+    for job in jobs:
+        known = remembered.get(job.facts.id)
+        row = slots[job.facts.id]
+        holds = engine.jobs.state[row] != JobState.WAITING
+        if known and memory and (memory["at"] == engine.now or (holds and _same(known, job, nodes))):
+            engine.restore_accounts(int(engine.jobs.index[row]), known.accounts)
+        else:
+            _account(engine, row, job, known)
+    return [id for id in homeless if engine.jobs.state[slots[id]] == JobState.WAITING]
+
+
+def _place(
+    engine: LiveEngine, jobs: Sequence[Active], slots: Mapping[int, int], nodes: Mapping[str, int], memory: Json | None
+) -> list[int]:
+    """Put the jobs where they are; return those that cannot be there."""
     takes_turns = _groups(engine, jobs, slots, nodes, memory)
     homeless: list[int] = []
     hosts: dict[tuple[tuple[int, int, int], ...], int] = {}
@@ -45,16 +58,7 @@ def put_back(
             hosts |= {key: slot} if packed else {}
         if job.paused or where is None or not _is_done(engine, plan):
             homeless.append(job.facts.id)
-    engine.world.qu[L.Q_LIMIT] = limits
-    for job in jobs:
-        known = remembered.get(job.facts.id)
-        slot = slots[job.facts.id]
-        holds = engine.world.ji[L.STATE, slot] != L.WAITING
-        if known and memory and (memory["at"] == engine.now or (holds and _same(known, job, nodes))):
-            recall_job(engine, slot, known)
-        else:
-            _account(engine, slot, job, known)
-    return [id for id in homeless if engine.world.ji[L.STATE, slots[id]] == L.WAITING]
+    return homeless
 
 
 def _entries(parts: Sequence[Part], nodes: Mapping[str, int]) -> list[tuple[int, int, int]] | None:
@@ -72,7 +76,7 @@ def _run(plan: Plan, slot: int, where: list[tuple[int, int, int]]) -> None:
 
 def _is_done(engine: LiveEngine, plan: Plan) -> bool:
     try:
-        engine._writer.carry_out(plan)
+        engine.carry_out(plan)
     except InvalidPlan:
         return False
     return True
@@ -103,7 +107,7 @@ def _groups(
         plan.slice([slots[id] for id in present], group["quantum"])
         if _is_done(engine, plan):
             members |= set(present)
-            _set_turns(engine, {slots[id]: rows[id] for id in present}, group["due"])
+            engine.set_turns({slots[id]: rows[id][0][-1] for id in present}, group["due"])
     return members
 
 
@@ -113,44 +117,32 @@ def _is_there(job: Active, rows: list[list[int]], nodes: Mapping[str, int]) -> b
     return not job.parts or sorted(_entries(job.parts, nodes) or []) == sorted(entries)
 
 
-def _set_turns(engine: LiveEngine, rows: Mapping[int, list[list[int]]], due: float | None) -> None:
-    """Who had a turn when, and when this one ends."""
-    w = engine.world
-    group = int(w.ji[L.GROUP, next(iter(rows))])
-    for i in range(int(w.si[L.GROUP_ROWS])):
-        if w.gp[i, L.G_GROUP] == group:
-            w.gp[i, L.G_TURN] = rows[int(w.so[w.gp[i, L.G_JOB]])][0][-1]
-    heap = w.hp[: w.si[L.HEAP_N]]
-    mine = (heap[:, L.H_KIND] == L.DUE_SLICE) & (heap[:, L.H_JOB] == group)
-    if due is not None and mine.any():
-        heap[mine, L.H_TIME] = max(due, engine.now)
-        heap[:] = heap[np.lexsort((heap[:, L.H_SEQ], heap[:, L.H_KIND], heap[:, L.H_TIME]))]  # sorted, so a heap
-
-
-def _account(engine: LiveEngine, slot: int, job: Active, known: Kept | None) -> None:
-    """What the daemon knows of a job; of a former planner's memory only how much work it is, and when it stopped."""
-    w, now, account = engine.world, engine.now, job.account
-    jf, ji = w.jf, w.ji
-    former = dict(zip(OWN_F, known.f.tolist())) if known else {}
-    jf[L.WORK, slot] = former.get(L.WORK, jf[L.WORK, slot])
-    jf[L.EXPECTED, slot] = former.get(L.EXPECTED, jf[L.EXPECTED, slot])
-    work = float(jf[L.WORK, slot])
+def _account(engine: LiveEngine, row: int, job: Active, known: Kept | None) -> None:
+    """Write what the daemon knows of a job; of a former planner's memory only its work, and when it stopped."""
+    jobs, now, account = engine.jobs, engine.now, job.account
+    former = known.accounts if known else None
+    work = former.value("duration_s") if former else float(jobs.duration_s[row])
+    expected = former.value("expected_s") if former else float(jobs.expected_s[row])
     left = work - account.executed_s if account.progress is None else (1.0 - account.progress) * work
     if left <= 0:  # it has outlived what was expected: as much again
         done = max(account.executed_s, 1.0)
         work, left = 2 * done, done
-    jf[L.WORK, slot], jf[L.LEFT, slot], jf[L.SAFE_LEFT, slot], jf[L.NOW_LEFT, slot] = work, left, left, left
-    jf[L.NOW_EXPECTED_LEFT, slot], jf[L.NOW_PROGRESS, slot] = left, 1.0 - left / work
-    jf[L.ATTAINED, slot] = jf[L.NOW_ATTAINED, slot] = jf[L.USEFUL, slot] = account.attained_gpu_s
-    jf[L.EXECUTED, slot] = jf[L.NOW_EXECUTED, slot] = account.executed_s
-    ji[L.PREEMPTIONS, slot], ji[L.FAULTS, slot] = account.preemptions, account.faults
-    ji[L.RUNS, slot] = max(account.runs, int(ji[L.STATE, slot] == L.RUNNING))
-    since = former.get(L.WAIT_SINCE, jf[L.SUBMIT, slot])
-    jf[L.WAIT_SINCE, slot] = since if account.waiting_since_s is None else account.waiting_since_s
-    if ji[L.STATE, slot] == L.RUNNING:
+    running = bool(jobs.state[row] == JobState.RUNNING)
+    waits_since = former.value("wait_since") if former else float(jobs.submitted[row])
+    if account.waiting_since_s is not None:
+        waits_since = account.waiting_since_s
+    attained, executed = account.attained_gpu_s, account.executed_s
+    index = int(jobs.index[row])
+    engine.set_job(
+        index, duration_s=work, expected_s=expected, settled_left_s=left, saved_left_s=left, remaining_s=left,
+        expected_left_s=left, progress=1.0 - left / work, settled_attained=attained, attained=attained,
+        settled_useful=attained, settled_executed_s=executed, executed_s=executed, preemptions=account.preemptions,
+        faults=account.faults, runs=max(account.runs, int(running)), wait_since=waits_since,
+    )  # fmt: skip
+    if running:
         started = now if job.started_s is None else job.started_s
-        jf[L.STARTED, slot] = started
-        jf[L.READY, slot] = max(now, started + w.ov[ji[L.CLASS, slot], L.O_START])
-        jf[L.SAFE_AT, slot] = started if job.checkpoint_s is None else job.checkpoint_s
+        ready = max(now, started + engine.start_overhead_s(index))
+        engine.set_job(index, started=started, ready=ready,
+                       saved_at=started if job.checkpoint_s is None else job.checkpoint_s)  # fmt: skip
     else:
-        jf[L.SAFE_AT, slot] = jf[L.WAIT_SINCE, slot]
+        engine.set_job(index, saved_at=waits_since)

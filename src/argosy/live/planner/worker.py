@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from argosy.live.planner.messages import Decision, Setup, Share, Snapshot, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.live.planner.wire import LENGTH, frame
 
 LOOK_EVERY_S = 0.5
@@ -28,16 +28,16 @@ class Answers:
     """What the parent asks, by name."""
 
     def __init__(self) -> None:
-        self._mirror: Mirror | None = None
+        self._planner: Planner | None = None
         self._known: dict[int, Share] = {}  # what the parent knows of who should be where
 
     def take_over(self, setup: Setup, snapshot: Snapshot) -> None:
-        self._mirror, self._known = Mirror(setup, snapshot), {}
+        self._planner, self._known = Planner(setup, snapshot), {}
         gc.freeze()  # or the collector looks through all of it again and again, each time for a tenth of a second
 
     def plan(self, update: Update) -> tuple[Decision, dict[int, Share | None]]:
         """A decision without its map of jobs, and what has changed in that map; None: no longer there."""
-        decision = self.mirror.update(update)
+        decision = self.planner.update(update)
         now, known = decision.running, self._known
         changed: dict[int, Share | None] = {id: share for id, share in now.items() if known.get(id) is not share}
         changed |= {id: None for id in known if id not in now}
@@ -45,19 +45,19 @@ class Answers:
         return replace(decision, running={}), changed
 
     def why(self, jobs: tuple[int, ...]) -> Any:
-        return self.mirror.why(jobs)
+        return self.planner.why(jobs)
 
     def memory(self) -> str:
-        return self.mirror.memory()
+        return self.planner.memory()
 
     @property
-    def mirror(self) -> Mirror:
-        assert self._mirror is not None  # the parent's first word is always `take_over`
-        return self._mirror
+    def planner(self) -> Planner:
+        assert self._planner is not None  # the parent's first word is always `take_over`
+        return self._planner
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until nobody asks any more; after a failure the mirror is no longer to be trusted, so it ends."""
+    """Answer until nobody asks any more; after a failure the planner is no longer to be trusted, so it ends."""
     desk = Answers()
     while len(head := questions.read(LENGTH.size)) == LENGTH.size:
         name, *arguments = pickle.loads(questions.read(LENGTH.unpack(head)[0]))

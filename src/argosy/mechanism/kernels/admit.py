@@ -10,13 +10,14 @@ ones go on.
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import old_enough_at, start
+from argosy.mechanism.kernels.accounting import old_enough_at, start
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import are_left, lowest, popcount
 from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order, smallest
 from argosy.mechanism.kernels.place import choose, holds, is_open, is_strict, largest_node
 from argosy.mechanism.kernels.resize import grow, is_on_wanted_type, shrink_all
 from argosy.mechanism.kernels.taken import forget_void, log_taken, move, preempt, put_back, take_away
+from argosy.slack import GPU_SLACK, RESOURCE_SLACK, TIME_SLACK_S
 
 REMEMBERED = 32  # failed demands kept in mind during a walk
 
@@ -68,7 +69,7 @@ def admit(w: World) -> None:
             parts == 0
             and may_reclaim
             and (si[PREEMPTIVE] or ji[GUARANTEED, s])
-            and (amount < 1.0 or si[SHARES] or behind + si[FREE_GPUS] >= amount - 1e-6)
+            and (amount < 1.0 or si[SHARES] or behind + si[FREE_GPUS] >= amount - RESOURCE_SLACK)
         ):
             if counted_at < 0:
                 count_reclaimable(w, i)
@@ -104,14 +105,14 @@ def admit(w: World) -> None:
 
 @kernel
 def is_over_limit(w: World, s: int, amount: float) -> bool:
-    """Would so many GPUs more be too much for the job's queue?"""
+    """Say whether so many GPUs more would exceed the limit of the job's queue."""
     q = w.ji[QUEUE, s]
-    return bool(w.qu[Q_HELD, q] + amount > w.qu[Q_LIMIT, q] + 1e-9)
+    return bool(w.qu[Q_HELD, q] + amount > w.qu[Q_LIMIT, q] + GPU_SLACK)
 
 
 @kernel
 def conclude(w: World, logged: int) -> None:
-    """The walk is over: whoever was taken and found no other place goes back to its own, or waits."""
+    """End the walk: a job that was taken and found no other place goes back to its own, or waits."""
     jf, ji, so = w.jf, w.ji, w.so
     for i in range(w.si[ORDER_N]):
         s = so[w.wk[W_ORDER, i]]
@@ -136,13 +137,13 @@ def remember(w: World, i: int, s: int, amount: float) -> None:
 
 @kernel
 def fewest_servers(w: World, s: int, amount: float) -> int:
-    """Parameter servers that a job needs beside the fewest GPUs with which it would start."""
+    """Return the parameter servers that a job needs beside the fewest GPUs with which it would start."""
     return min(w.ji[WANT_PS, s], int(amount)) if w.si[ELASTIC] else w.ji[WANT_PS, s]
 
 
 @kernel
 def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
-    """Has a job of the same kind that asks for no more than this one failed already?
+    """Say whether a job of the same kind that asks for no more than this one has failed already.
 
     Where consolidation is strict, more GPUs may be allowed more nodes, so that only equal numbers compare.
     """
@@ -168,7 +169,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
 
 @kernel
 def is_easiest(w: World, s: int) -> bool:
-    """No job of this size in the trace is easier to place than this one."""
+    """Say whether no job of this size in the trace is easier to place than this one."""
     jf, ji = w.jf, w.ji
     return bool(
         jf[CPU_UNIT, s] <= w.sf[MIN_CPU_UNIT]
@@ -182,7 +183,7 @@ def is_easiest(w: World, s: int) -> bool:
 
 @kernel
 def is_reclaimable(w: World, v: int) -> bool:
-    """Is this a running job that may give way to better ranked ones, unless it is too young?"""
+    """Say whether this is a running job that better ranked ones may take, unless it is too young."""
     ji = w.ji
     return bool(
         ji[STATE, v] == RUNNING
@@ -205,7 +206,7 @@ def count_one(w: World, v: int, sign: int) -> None:
 
 @kernel
 def count_reclaimable(w: World, position: int) -> None:
-    """What the jobs behind this position hold."""
+    """Return what the jobs behind this position hold."""
     for node in range(w.si[NODES]):
         w.ni[N_TAKE, node] = 0
     for j in range(position + 1, w.si[ORDER_N]):
@@ -214,7 +215,7 @@ def count_reclaimable(w: World, position: int) -> None:
 
 @kernel
 def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
-    """Might the job fit if everybody behind it gave way? Never wrongly no; looks at GPUs only."""
+    """Say whether the job might fit if everybody behind it gave way. Looks at GPUs only; a no is always right."""
     ni, si = w.ni, w.si
     types = w.ji[TYPES, s] & w.ji[WANT_TYPES, s] if amount > 0.0 else -1
     wanted = gpus if amount >= 1.0 else int(amount > 0.0)
@@ -230,7 +231,7 @@ def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
 
 
 @kernel
-def lend(w: World, v: int, sign: int) -> None:
+def mark_reclaimable(w: World, v: int, sign: int) -> None:
     """Count (or no longer count) what a running job holds as reclaimable."""
     ni, nf, en = w.ni, w.nf, w.en
     spare = 2 * w.si[DEVICES]
@@ -277,10 +278,10 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
         v = so[order[j]]
         if ji[SEEN, v] == si[STAMP] or not is_reclaimable(w, v):
             continue
-        if old_enough_at(w, v) > w.sf[NOW] + 1e-9:
+        if old_enough_at(w, v) > w.sf[NOW] + TIME_SLACK_S:
             barred_until = old_enough_at(w, v)
             break
-        lend(w, v, 1)
+        mark_reclaimable(w, v, 1)
         scan[scanned] = order[j]
         scanned += 1
         available += jf[HELD, v]
@@ -329,15 +330,15 @@ def lend_first(w: World, had: int, wanted: int) -> None:
     """Count the first `wanted` of the scanned jobs as reclaimable instead of the first `had`."""
     scan = w.wk[W_SCAN]
     for i in range(had):
-        lend(w, w.so[scan[i]], -1)
+        mark_reclaimable(w, w.so[scan[i]], -1)
     for i in range(wanted):
-        lend(w, w.so[scan[i]], 1)
+        mark_reclaimable(w, w.so[scan[i]], 1)
 
 
 @kernel
 def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
     """Take, lowest rank first, the scanned jobs on nodes that do not hold their part of the proposal yet; then leave
-    alone, highest rank first, who need not go after all."""
+    alone, highest rank first, those that need not go after all."""
     ji, wk, so = w.ji, w.wk, w.so
     for i in range(scanned):
         v = so[wk[W_SCAN, i]]
@@ -369,7 +370,7 @@ def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
 
 @kernel
 def part_fits(w: World, s: int, p: int) -> bool:
-    """Does part p of the proposal fit what is really free?"""
+    """Say whether part p of the proposal fits into what is really free."""
     jf, ni, wk = w.jf, w.ni, w.wk
     node, mask, milli = wk[W_NODE, p], wk[W_MASK, p], wk[W_MILLI, p]
     units = wk[W_COUNT, p] + wk[W_PS, p] if jf[GPUS, s] >= 1.0 else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import (
+from argosy.mechanism.kernels.accounting import (
     count_held,
     expect_end,
     finish_move,
@@ -20,6 +20,7 @@ from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import are_left, give, popcount
 from argosy.mechanism.kernels.place import holds, propose_these
 from argosy.mechanism.kernels.resize import lay_down
+from argosy.slack import GPU_SLACK
 
 
 @kernel
@@ -33,7 +34,7 @@ def load_parts(w: World, parts: I1, first: int, n: int) -> None:
 
 @kernel
 def parts_fit(w: World, s: int, n: int) -> bool:
-    """Is every part of the proposal free on a node that is up? Parts on one node follow each other."""
+    """Say whether every part of the proposal is free on a node that is up. Parts on one node follow each other."""
     jf, ni, wk = w.jf, w.ni, w.wk
     units = 0
     for i in range(n):
@@ -54,7 +55,7 @@ def parts_fit(w: World, s: int, n: int) -> bool:
 
 @kernel
 def apply_plan(w: World, ops: I1, parts: I1) -> int:
-    """Carry out the rows of a plan; returns -1, or the row that could not be."""
+    """Carry out the rows of a plan; return -1, or the first row that cannot be carried out."""
     si, ji, so = w.si, w.ji, w.so
     n = ops.shape[0]
     for i in range(n):
@@ -75,7 +76,7 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
                 return i
             if op == DO_START:
                 q = ji[QUEUE, s]
-                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + 1e-9:
+                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + GPU_SLACK:
                     return i
                 start(w, s, ops[i, P_PARTS])
             else:

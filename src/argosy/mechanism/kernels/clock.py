@@ -1,17 +1,18 @@
-"""Time: arrivals, ends, what comes from outside, and when the policy is asked."""
+"""Time: arrivals, ends, external events, and when the policy is asked."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import derive_one, expect_end, log_one, price, retire, settle, start, stop
+from argosy.mechanism.kernels.accounting import derive_one, expect_end, log_one, price, retire, settle, start, stop
 from argosy.mechanism.kernels.groups import rotate, schedule_rotation
 from argosy.mechanism.kernels.heap import pop
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import set_state
 from argosy.mechanism.kernels.place import choose
 from argosy.mechanism.kernels.queues import enqueue
+from argosy.slack import GPU_SLACK
 
 PULSE_EVERY = 20000  # events between two returns to the host, for progress bars and Ctrl-C
 
@@ -47,7 +48,7 @@ def seat(w: World, job: int) -> int:
 
 @kernel
 def is_stale(w: World) -> bool:
-    """Does the first heap entry speak of a run that is over?"""
+    """Say whether the first heap entry belongs to a run that is over."""
     if int(w.hp[0, H_KIND]) == DUE_SLICE:
         return bool(w.gq[int(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
     s = w.so[int(w.hp[0, H_JOB])]
@@ -58,7 +59,7 @@ def is_stale(w: World) -> bool:
 def advance(w: World) -> int:
     """Let time pass until the policy must be asked, the host must help, or nothing is left to come.
 
-    What happens at one instant is taken together: ends first, then what comes from outside, then arrivals.
+    What happens at one instant is taken together: ends first, then external events, then arrivals.
     """
     sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
     while True:
@@ -69,9 +70,9 @@ def advance(w: World) -> int:
         while si[HEAP_N] and is_stale(w):
             pop(hp, si)
         due = hp[0, H_TIME] if si[HEAP_N] else np.inf
-        outside = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
+        external = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
         arrival = w.tr[SUBMIT, si[NEXT_JOB]] if si[NEXT_JOB] < si[JOBS] else np.inf
-        t = min(min(due, outside), min(arrival, sf[WAKE]))
+        t = min(min(due, external), min(arrival, sf[WAKE]))
         if si[DIRTY] and t > sf[NOW]:
             si[DIRTY] = 0
             if not settled_without_policy(w):
@@ -102,15 +103,15 @@ def advance(w: World) -> int:
                 end_of(w, s)
             else:
                 crash(w, s)
-        elif t == outside:
+        elif t == external:
             i = si[EX_NEXT]
             si[EX_NEXT] += 1
             kind = int(ex[X_KIND, i])
-            if kind == OUT_TICK:
+            if kind == EXTERNAL_TICK:
                 return TICK
-            if kind == OUT_REFILL:
+            if kind == EXTERNAL_REFILL:
                 return REFILL
-            from_outside(w, kind, int(ex[X_TARGET, i]), ex[X_VALUE, i])
+            external_event(w, kind, int(ex[X_TARGET, i]), ex[X_VALUE, i])
         elif t == arrival:
             job = si[NEXT_JOB]
             si[NEXT_JOB] += 1
@@ -133,7 +134,7 @@ def advance(w: World) -> int:
 
 @kernel
 def end_of(w: World, s: int) -> None:
-    """The job ran to its end; some end as failed or killed, as the trace says."""
+    """End a job that ran to its end; some end as failed or killed, as the trace says."""
     status, group = w.ji[ENDING, s], w.ji[GROUP, s]
     settle(w.jf, w.sf, s, w.sf[NOW])
     w.jf[LEFT, s] = 0.0
@@ -144,7 +145,7 @@ def end_of(w: World, s: int) -> None:
 
 @kernel
 def crash(w: World, s: int) -> None:
-    """The job died: it is tried again from its last checkpoint, or fails for good."""
+    """Let a job crash: it is tried again from its last checkpoint, or fails for good."""
     if w.ji[FAULTS, s] >= w.si[MAX_CRASHES]:
         settle(w.jf, w.sf, s, w.sf[NOW])
         retire(w, s, K_FAIL, ENDED_FAILED)
@@ -165,35 +166,35 @@ def evict_all(w: World, node: int, orderly: bool, except_queue: int) -> None:
 
 
 @kernel
-def from_outside(w: World, kind: int, target: int, value: float) -> None:
-    """A node fails, returns, is drained or reserved; a job is cancelled."""
+def external_event(w: World, kind: int, target: int, value: float) -> None:
+    """Take in an external event: a node fails, returns, is drained or reserved; a job is cancelled."""
     ni, si, t = w.ni, w.si, w.sf[NOW]
-    if kind == OUT_CANCEL:
+    if kind == EXTERNAL_CANCEL:
         s = w.so[target]
         if s >= 0:
             retire(w, s, K_CANCEL, ENDED_CANCELLED)
         elif target >= si[NEXT_JOB]:
             w.rs[R_STATUS, target] = ENDED_CANCELLED
         return
-    if kind == OUT_DOWN:
+    if kind == EXTERNAL_DOWN:
         if ni[N_STATE, target] == NODE_DOWN:
             return
         log_one(w.lg, si, t, K_NODE_DOWN, -1, target, 0.0)
         evict_all(w, target, False, -1)
         set_state(ni, w.bk, si, target, NODE_DOWN)
-    elif kind == OUT_UP:
+    elif kind == EXTERNAL_UP:
         set_state(ni, w.bk, si, target, NODE_UP)
         log_one(w.lg, si, t, K_NODE_UP, -1, target, 0.0)
         si[RELEASED] = 1
-    elif kind == OUT_DRAIN:
+    elif kind == EXTERNAL_DRAIN:
         if ni[N_STATE, target] == NODE_UP:
             set_state(ni, w.bk, si, target, NODE_DRAINING)
         log_one(w.lg, si, t, K_NODE_DRAIN, -1, target, 0.0)
-    elif kind == OUT_RESERVE:
+    elif kind == EXTERNAL_RESERVE:
         ni[N_OWNER, target] = int(value)
         log_one(w.lg, si, t, K_NODE_RESERVE, -1, target, value)
         evict_all(w, target, True, int(value))
-    elif kind == OUT_RELEASE:
+    elif kind == EXTERNAL_RELEASE:
         ni[N_OWNER, target] = -1
         log_one(w.lg, si, t, K_NODE_RELEASE, -1, target, 0.0)
         si[RELEASED] = 1
@@ -201,7 +202,7 @@ def from_outside(w: World, kind: int, target: int, value: float) -> None:
 
 @kernel
 def settled_without_policy(w: World) -> bool:
-    """A policy that declared itself `eager` is not asked when nobody waits, or when the only one who waits fits."""
+    """Say whether an `eager` policy need not be asked: nobody waits, or the only job that waits fits."""
     ji, si = w.ji, w.si
     if not si[EAGER]:
         return False
@@ -211,7 +212,7 @@ def settled_without_policy(w: World) -> bool:
     s = si[ACTIVE] - 1  # newcomers take the last slot
     if waiting > 1 or ji[STATE, s] != WAITING or ji[RUNS, s] > 0:
         return False
-    if w.qu[Q_HELD, ji[QUEUE, s]] + w.jf[GPUS, s] > w.qu[Q_LIMIT, ji[QUEUE, s]] + 1e-9:
+    if w.qu[Q_HELD, ji[QUEUE, s]] + w.jf[GPUS, s] > w.qu[Q_LIMIT, ji[QUEUE, s]] + GPU_SLACK:
         return False
     parts = choose(w, s, ji[WANT, s], ji[WANT_PS, s], False)
     if parts:
@@ -221,7 +222,7 @@ def settled_without_policy(w: World) -> bool:
 
 @kernel
 def reprice(w: World) -> None:
-    """Machine speeds changed: settle everybody at the old rate, go on at the new one."""
+    """Take in changed machine speeds: settle every job at the old rate, go on at the new one."""
     for s in range(w.si[ACTIVE]):
         if w.ji[STATE, s] == RUNNING:
             settle(w.jf, w.sf, s, w.sf[NOW])
@@ -244,7 +245,7 @@ def derive(w: World) -> None:
 
 @kernel
 def rank_by_column(w: World) -> None:
-    """The policy declared a column as its key: what it would answer, without asking it."""
+    """Rank by the column that the policy declared as its key: its own answer, without asking it."""
     jf, si = w.jf, w.si
     row = si[KEY_ROW]
     for s in range(si[ACTIVE]):

@@ -6,7 +6,7 @@ At the end of each quantum the members that have waited longest for a turn run, 
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import begin, count_held, derive_one, hold, leave, log, make_safe, settle
+from argosy.mechanism.kernels.accounting import begin, count_held, derive_one, hold, leave, log, make_safe, settle
 from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import are_left, popcount
@@ -71,7 +71,7 @@ def take_turn(w: World, s: int, group: int) -> None:
 
 @kernel
 def rotate(w: World, group: int) -> None:
-    """The quantum of a group is over: choose who runs next, pause the others, set the next date."""
+    """End the turn of a group: choose who runs next, pause the others, and set when that turn ends."""
     gp, si, ji = w.gp, w.si, w.ji
     forget_strangers(w)
     si[TURN] += 1
@@ -118,7 +118,7 @@ def rotate(w: World, group: int) -> None:
 
 @kernel
 def overlaps(w: World, i: int) -> bool:
-    """Does somebody who runs next have a device of this row?"""
+    """Say whether a member that runs next has a device of this row."""
     gp = w.gp
     for j in range(w.si[GROUP_ROWS]):
         same_word = gp[j, G_NODE] == gp[i, G_NODE] and gp[j, G_WORD] == gp[i, G_WORD]
@@ -129,7 +129,7 @@ def overlaps(w: World, i: int) -> bool:
 
 @kernel
 def is_clear(w: World, s: int, group: int) -> bool:
-    """Are the devices, CPUs and memory of a member's placement free, and its nodes up?"""
+    """Say whether the devices, CPUs and memory of a member's placement are free, and its nodes up."""
     gp, ni, jf = w.gp, w.ni, w.jf
     at, units = -1, 0
     for i in range(w.si[GROUP_ROWS]):

@@ -41,7 +41,7 @@ class World(NamedTuple):
     ov: F1  # [class, overheads]   seconds
     wk: I1  # [rows, ..]           scratch
     sk: F1  # [rows, ..]           scratch
-    ex: F1  # [rows, events]       faults, repairs and other things that come from outside
+    ex: F1  # [rows, events]       external events: faults, repairs, reservations, …
     qu: F1  # [rows, queues]
     gp: I1  # [rows, fields]      members of time-sliced groups and their placements
     gq: F1  # [groups, fields]
@@ -75,10 +75,10 @@ JF_ROWS = 43
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE = range(9)
 STATIC_I = 9
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
- GROUP, SEEN, GUARANTEED, WHY, LEVEL,
+ GROUP, SEEN, GUARANTEED, LEVEL,
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
- FORMER_LOG) = range(9, 30)  # the log row that says so
-JI_ROWS = 30
+ FORMER_LOG) = range(9, 29)  # the log row that says so
+JI_ROWS = 29
 WAITING, RUNNING, PAUSED = range(3)  # argosy.cluster.view.JobState names them for everybody else
 
 # under which names these rows are read outside the kernels; those in argosy.cluster.view.JOB_COLUMNS reach policies
@@ -115,8 +115,8 @@ N_GPUS, N_FREE, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_TAKE = range(
 # are free as a whole, and of which others have a part
 DEVICE0 = 9
 WORD = 48  # few enough bits for the log, whose numbers are floats; many enough for all but the largest nodes
-NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)
-WHOLE = 1000  # thousandths of a device
+NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)  # argosy.cluster.view.NodeState names them for everybody else
+WHOLE = 1000  # thousandths of a device; argosy.cluster.view.WHOLE for everybody else
 
 # entries
 E_JOB, E_NODE, E_WORD, E_MASK, E_MILLI, E_PS, E_NEXT, E_NODE_PREV, E_NODE_NEXT, E_UNITS = range(10)
@@ -137,10 +137,10 @@ LG_FIELDS = 9
 SF_SIZE = 16
 (ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
- MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, WATCH, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
+ MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
  RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
  TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE, TAKEN,
- WORDS) = range(57)  # of the largest node
+ WORDS) = range(56)  # of the largest node
 SI_SIZE = 64
 
 # bits of DERIVE: which columns that change with time the policy looks at
@@ -170,10 +170,11 @@ ENDED_COMPLETED, ENDED_FAILED, ENDED_KILLED, ENDED_CANCELLED, ENDED_REFUSED, UNF
 O_START, O_SUSPEND, O_RESUME, O_MIGRATE, O_RESIZE_COLD, O_RESIZE_HOT, O_SLICE = range(7)
 OV_FIELDS = 7
 
-# outside events
+# external events
 X_TIME, X_KIND, X_TARGET, X_VALUE = range(4)
 # in the order in which they are handled at one instant
-OUT_DOWN, OUT_UP, OUT_DRAIN, OUT_RELEASE, OUT_RESERVE, OUT_CANCEL, OUT_TICK, OUT_REFILL = range(8)
+(EXTERNAL_DOWN, EXTERNAL_UP, EXTERNAL_DRAIN, EXTERNAL_RELEASE, EXTERNAL_RESERVE, EXTERNAL_CANCEL, EXTERNAL_TICK,
+ EXTERNAL_REFILL) = range(8)
 
 # queues
 Q_QUOTA, Q_LIMIT, Q_HELD, Q_SUM = range(4)
@@ -199,16 +200,19 @@ PLACE_STRICTLY = 16  # beside one of them: rather wait than use more nodes than 
 OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE, OP_PASS, OP_TOLD = range(7)
 
 # what a live cluster tells: rows of (what, job or node, value)
-TOLD_CAME, TOLD_ENDED, TOLD_FELL, TOLD_SETTLE, TOLD_NODE = range(5)
+TOLD_ARRIVED, TOLD_SEATED, TOLD_ENDED, TOLD_STOPPED, TOLD_SETTLE, TOLD_NODE = range(6)
 T_WHAT, T_TARGET, T_VALUE = range(3)
 
 # what `advance` returns
-DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_ENTRIES, GROW_HEAP, TICK, REFILL, PULSE = range(9)
+DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_HEAP, TICK, REFILL, PULSE = range(8)
 
 # kinds of log rows; argosy.sim.result.EventKind names them for people
 K_START, K_RESUME, K_MIGRATE, K_RESIZE = range(4)
 K_PREEMPT, K_PAUSE, K_EVICT, K_CRASH, K_FINISH, K_FAIL, K_KILL, K_CANCEL = range(10, 18)
 K_SUBMIT, K_REFUSE = range(20, 22)
 K_NODE_DOWN, K_NODE_UP, K_NODE_DRAIN, K_NODE_RESERVE, K_NODE_RELEASE = range(30, 35)
-K_WAIT = 40
 K_VOID = 99  # a row that the decision under way takes back
+
+# rounds: who gets GPUs that those with a share leave over; and what stands in place of a row
+NOBODY, IN_PLACE, AFTERWARDS = 0, 1, 2
+NO_ROW, NEEDS_NO_TURN = -1, -2  # an unknown job; one that always runs

@@ -1,12 +1,12 @@
-"""A live cluster: time passes by a real clock, and what becomes of jobs and nodes is told from outside."""
+"""A live cluster: time passes by a real clock, and the host tells what becomes of jobs and nodes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import log_one, retire, settle, stop
-from argosy.mechanism.kernels.clock import from_outside, is_stale, seat
+from argosy.mechanism.kernels.accounting import log_one, retire, settle, stop
+from argosy.mechanism.kernels.clock import external_event, is_stale, seat
 from argosy.mechanism.kernels.groups import rotate, schedule_rotation
 from argosy.mechanism.kernels.heap import pop
 from argosy.mechanism.kernels.layout import *
@@ -25,8 +25,8 @@ def pass_time(w: World) -> int:
         while si[HEAP_N] and (is_stale(w) or (int(hp[0, H_KIND]) != DUE_SLICE and hp[0, H_TIME] <= until)):
             pop(hp, si)  # nobody ends because we expected it
         due = hp[0, H_TIME] if si[HEAP_N] else np.inf
-        outside = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
-        t = min(due, outside)
+        external = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
+        t = min(due, external)
         if t > until:
             break
         busy = 4 * si[ACTIVE] + 3 * si[TOTAL_GPUS] + 64  # more than one instant can add
@@ -42,9 +42,9 @@ def pass_time(w: World) -> int:
             continue
         i = si[EX_NEXT]
         si[EX_NEXT] += 1
-        if int(ex[X_KIND, i]) == OUT_REFILL:
+        if int(ex[X_KIND, i]) == EXTERNAL_REFILL:
             return REFILL
-        from_outside(w, int(ex[X_KIND, i]), int(ex[X_TARGET, i]), ex[X_VALUE, i])
+        external_event(w, int(ex[X_KIND, i]), int(ex[X_TARGET, i]), ex[X_VALUE, i])
         si[DIRTY] = 1
     outlive(w, until)
     sf[NOW] = max(sf[NOW], until)
@@ -56,7 +56,7 @@ def pass_time(w: World) -> int:
 
 @kernel
 def outlive(w: World, until: float) -> None:
-    """Who works longer than was expected is expected to need as much again as it will have done by then."""
+    """Expect a job that works longer than was expected to need as much again as it will have done by then."""
     jf = w.jf
     for s in range(w.si[ACTIVE]):
         if w.ji[STATE, s] == RUNNING:
@@ -73,17 +73,19 @@ def told(w: World, news: I1) -> None:
     si = w.si
     for i in range(news.shape[0]):
         what, target, value = news[i, T_WHAT], news[i, T_TARGET], news[i, T_VALUE]
-        if what == TOLD_CAME:
+        if what == TOLD_ARRIVED:
             while si[NEXT_JOB] < si[JOBS]:
                 job = si[NEXT_JOB]
                 si[NEXT_JOB] += 1
                 log_one(w.lg, si, w.sf[NOW], K_SUBMIT, job, -1, 0.0)
                 seat(w, job)
             si[DIRTY] = 1
+        elif what == TOLD_SEATED:  # a planner takes over: the job arrived long ago
+            seat(w, target)
         elif what == TOLD_NODE:
             if w.ni[N_STATE, target] != value:
-                kind = OUT_UP if value == NODE_UP else OUT_DRAIN if value == NODE_DRAINING else OUT_DOWN
-                from_outside(w, kind, target, 0.0)
+                kind = EXTERNAL_UP if value == NODE_UP else EXTERNAL_DRAIN if value == NODE_DRAINING else EXTERNAL_DOWN
+                external_event(w, kind, target, 0.0)
                 si[DIRTY] = 1
         elif w.so[target] >= 0:
             about_job(w, what, w.so[target], value)

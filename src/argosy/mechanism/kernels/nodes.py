@@ -8,7 +8,7 @@ from argosy.mechanism.kernels.layout import *
 
 @kernel
 def popcount(mask: int) -> int:
-    """Bits set, by adding neighbours in ever wider fields."""
+    """Count the bits that are set, by adding neighbours in ever wider fields."""
     mask -= (mask >> 1) & 0x5555555555555555
     mask = (mask & 0x3333333333333333) + ((mask >> 2) & 0x3333333333333333)
     mask = (mask + (mask >> 4)) & 0x0F0F0F0F0F0F0F0F
@@ -17,7 +17,7 @@ def popcount(mask: int) -> int:
 
 @kernel
 def lowest(mask: int) -> int:
-    """Index of the lowest set bit of a non-zero mask."""
+    """Return the index of the lowest set bit of a non-zero mask."""
     bit = 0
     while not (mask >> bit) & 0xFF:
         bit += 8
@@ -27,8 +27,8 @@ def lowest(mask: int) -> int:
 
 
 @kernel
-def put_on_shelf(bk: I1, free: int, node: int, sign: int) -> None:
-    """Put an open node on the shelf of its number of free GPUs (sign 1), or take it off (-1)."""
+def put_in_bucket(bk: I1, free: int, node: int, sign: int) -> None:
+    """Put an open node into the bucket of its number of free GPUs (sign 1), or take it out (-1)."""
     bk[free, node >> 5] ^= 1 << (node & 31)
     bk[free, bk.shape[1] - 1] += sign
 
@@ -38,40 +38,40 @@ def shelve(ni: I1, bk: I1, si: I1, node: int, free: int) -> None:
     """Record that an open node now has `free` whole GPUs free."""
     if ni[N_STATE, node] == NODE_UP:
         was = ni[N_FREE, node]
-        put_on_shelf(bk, was, node, -1)
-        put_on_shelf(bk, free, node, 1)
+        put_in_bucket(bk, was, node, -1)
+        put_in_bucket(bk, free, node, 1)
         si[FREE_GPUS] += free - was
     ni[N_FREE, node] = free
 
 
 @kernel
 def set_state(ni: I1, bk: I1, si: I1, node: int, state: int) -> None:
-    """Open, drain or lose a node: only open nodes stand on the shelves and count as free."""
+    """Open, drain or lose a node: only open nodes are in the buckets and count as free."""
     was, free = ni[N_STATE, node], ni[N_FREE, node]
     if was == NODE_UP and state != NODE_UP:
-        put_on_shelf(bk, free, node, -1)
+        put_in_bucket(bk, free, node, -1)
         si[FREE_GPUS] -= free
     elif was != NODE_UP and state == NODE_UP:
-        put_on_shelf(bk, free, node, 1)
+        put_in_bucket(bk, free, node, 1)
         si[FREE_GPUS] += free
     ni[N_STATE, node] = state
 
 
 @kernel
 def free_row(si: I1, word: int) -> int:
-    """The row of `ni` with the devices of a word that are free as a whole."""
+    """Return the row of `ni` with the devices of a word that are free as a whole."""
     return DEVICE0 + 3 * si[DEVICES] + word
 
 
 @kernel
 def shared_row(si: I1, word: int) -> int:
-    """The row of `ni` with the devices of a word that jobs have parts of."""
+    """Return the row of `ni` with the devices of a word that jobs have parts of."""
     return DEVICE0 + 3 * si[DEVICES] + si[WORDS] + word
 
 
 @kernel
 def words_of(ni: I1, node: int) -> int:
-    """In how many words the devices of a node are."""
+    """Return in how many words the devices of a node are."""
     return (ni[N_GPUS, node] + WORD - 1) // WORD
 
 
@@ -107,7 +107,7 @@ def give(ni: I1, bk: I1, si: I1, node: int, word: int, mask: int, milli: int) ->
 
 @kernel
 def are_left(ni: I1, node: int, word: int, mask: int, milli: int) -> bool:
-    """Have all of these devices so many thousandths left?"""
+    """Say whether all of these devices have so many thousandths left."""
     while mask:
         if ni[DEVICE0 + word * WORD + lowest(mask), node] < milli:
             return False
@@ -175,7 +175,7 @@ def first_bits(mask: int, count: int) -> int:
 
 @kernel
 def island_of_all(ni: I1, si: I1, node: int, word: int, mask: int) -> int:
-    """The island that all of these devices are in, -1 if there is none."""
+    """Return the island that all of these devices are in, -1 if there is none."""
     if si[ISLANDS] == 0:
         return 0
     first = DEVICE0 + si[DEVICES] + word * WORD

@@ -1,4 +1,4 @@
-"""Who comes first: the active jobs in the policy's order, kept from one decision to the next."""
+"""The active jobs in the policy's order, kept from one decision to the next."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refresh_order(w: World) -> None:
 
 @kernel
 def smallest(w: World, s: int) -> float:
-    """The fewest GPUs with which a waiting job would start now."""
+    """Return the fewest GPUs with which a waiting job would start now."""
     asked, want = w.jf[GPUS, s], w.ji[WANT, s]
     if asked < 1.0:
         return asked
@@ -110,7 +110,7 @@ def guarantee(w: World) -> None:
 
 @kernel
 def at_stake(w: World, s: int) -> float:
-    """GPU-seconds that stopping a running job costs: its work since the last checkpoint, and the restart."""
+    """Return the GPU-seconds that stopping a running job costs: its work since the last checkpoint, and the restart."""
     cls = w.ji[CLASS, s]
     restart = w.ov[cls, O_SUSPEND] + w.ov[cls, O_RESUME]
     return (max(w.sf[NOW] - w.jf[SAFE_AT, s], 0.0) + restart) * w.jf[HELD, s]
@@ -118,7 +118,7 @@ def at_stake(w: World, s: int) -> float:
 
 @kernel
 def cheapest_last(w: World) -> None:
-    """Where the policy ranks running jobs alike, let those stand last, and be taken first, who lose least by it."""
+    """Where the policy ranks running jobs alike, put those last, to be taken first, that lose least by it."""
     jf, ji, so, order = w.jf, w.ji, w.so, w.wk[W_ORDER]
     n = w.si[ORDER_N]
     places, stakes = w.wk[W_SORT], w.sk[S_SORT]

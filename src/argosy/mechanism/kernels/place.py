@@ -1,4 +1,4 @@
-"""On which nodes: the built-in placers.
+"""The built-in placers: on which nodes a job goes.
 
 A placer writes a proposal into the scratch rows (node, GPUs, parameter servers) and returns its number of parts, 0
 when there is none. It looks at what is free plus what `admit` marks as reclaimable (N_REC …), and changes nothing.
@@ -12,11 +12,12 @@ import numpy as np
 from argosy._jit import kernel
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import lowest, popcount, shared_row, words_of
+from argosy.slack import RESOURCE_SLACK
 
 
 @kernel
 def is_open(ni: I1, node: int, types: int, queue: int) -> bool:
-    """May a job of this queue that accepts these GPU types start on the node?"""
+    """Say whether a job of this queue that accepts these GPU types may start on the node."""
     return (
         ni[N_STATE, node] == NODE_UP
         and (ni[N_GPUS, node] == 0 or (types >> ni[N_TYPE, node]) & 1 == 1)
@@ -26,17 +27,17 @@ def is_open(ni: I1, node: int, types: int, queue: int) -> bool:
 
 @kernel
 def holds(ni: I1, nf: F1, node: int, gpus: int, cpus: float, memory: float) -> bool:
-    """Is there room for so much, counting what may be reclaimed?"""
+    """Say whether there is room for so much, counting what may be reclaimed."""
     return bool(
         ni[N_FREE, node] + ni[N_REC, node] >= gpus
-        and nf[CPU_FREE, node] + nf[REC_CPU, node] >= cpus - 1e-6
-        and nf[MEM_FREE, node] + nf[REC_MEM, node] >= memory - 1e-6
+        and nf[CPU_FREE, node] + nf[REC_CPU, node] >= cpus - RESOURCE_SLACK
+        and nf[MEM_FREE, node] + nf[REC_MEM, node] >= memory - RESOURCE_SLACK
     )
 
 
 @kernel
 def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float) -> int:
-    """How many GPUs of a job, with their CPUs and memory, the node could host."""
+    """Return how many GPUs of a job, with their CPUs and memory, the node could host."""
     n = min(ni[N_FREE, node] + ni[N_REC, node], most)
     if n <= 0 or holds(ni, nf, node, n, n * cpu_unit, n * mem_unit):
         return max(n, 0)
@@ -51,7 +52,7 @@ def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float)
 
 @kernel
 def propose(w: World, i: int, node: int, gpus: int, milli: int) -> None:
-    """So many devices of a node, whichever are free."""
+    """Propose so many devices of a node, whichever are free."""
     propose_these(w, i, node, gpus, 0, 0, milli)
 
 
@@ -93,7 +94,7 @@ def choose(w: World, s: int, gpus: int, servers: int, reclaiming: bool) -> int:
 
 @kernel
 def is_strict(w: World, s: int) -> bool:
-    """Must this job wait rather than use more nodes than an empty cluster would need?"""
+    """Say whether this job must wait rather than use more nodes than an empty cluster would need."""
     code = w.ji[WANT_PLACE, s]
     return bool(w.si[STRICT] or (code >= 0 and code & PLACE_STRICTLY))
 
@@ -111,7 +112,7 @@ def choose_on(w: World, s: int, gpus: int, types: int, reclaiming: bool) -> int:
 
 @kernel
 def choose_cpu_node(w: World, s: int) -> int:
-    """CPU-only jobs go where fewest GPUs are free, so that they do not strand any."""
+    """Place a CPU-only job where fewest GPUs are free, so that it does not strand any."""
     best = -1
     for node in range(w.si[NODES]):
         if (
@@ -128,7 +129,7 @@ def choose_cpu_node(w: World, s: int) -> int:
 
 @kernel
 def choose_share(w: World, s: int, types: int) -> int:
-    """A share of one device: the fullest shared device that still has room, else a whole one of the fullest node."""
+    """Place a share: on the fullest shared device that still has room, else on a whole one of the fullest node."""
     ni = w.ni
     milli = int(np.round(w.jf[GPUS, s] * WHOLE))
     best, best_word, best_device, best_left = -1, -1, -1, WHOLE + 1
@@ -167,9 +168,9 @@ def is_proposed(w: World, parts: int, node: int) -> bool:
 
 @kernel
 def best_fit(w: World, s: int, gpus: int, types: int, parts: int) -> int:
-    """The open node with the fewest free GPUs that still holds them all, and is not among the first `parts` proposed.
+    """Return the open node with the fewest free GPUs that still holds all, and is not among the first `parts` proposed.
 
-    Walks the shelves, not the nodes.
+    Walks the buckets, not the nodes.
     """
     ni, nf, bk = w.ni, w.nf, w.bk
     cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
@@ -193,7 +194,7 @@ def best_fit(w: World, s: int, gpus: int, types: int, parts: int) -> int:
 
 @kernel
 def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
-    """The same when running jobs may give way: most really free GPUs first, so that few must."""
+    """Do the same when running jobs may give way: most really free GPUs first, so that few must."""
     ni = w.ni
     best = -1
     for node in range(w.si[NODES]):
@@ -208,7 +209,7 @@ def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaiming: bool) -> int:
-    """Fewest nodes. A strict job refuses more nodes than an empty cluster would need."""
+    """Use the fewest nodes. A strict job refuses more nodes than an empty cluster would need."""
     if gpus <= w.si[MAX_NODE_GPUS]:
         node = best_fit_reclaiming(w, s, gpus, types) if reclaiming else best_fit(w, s, gpus, types, 0)
         if node >= 0:
@@ -225,7 +226,7 @@ def consolidate(w: World, s: int, gpus: int, types: int, by_rack: bool, reclaimi
         if parts:
             return parts
     if not reclaiming:
-        parts = fewest_on_shelves(w, s, gpus, types)
+        parts = fewest_from_buckets(w, s, gpus, types)
         if parts >= 0:
             return parts
     return fewest_nodes(w, s, gpus, types, -1)
@@ -242,7 +243,7 @@ def largest_node(w: World, types: int) -> int:
 
 @kernel
 def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
-    """The rack with the least room that suffices."""
+    """Use the rack with the least room that suffices."""
     ni = w.ni
     racks = 0
     for node in range(w.si[NODES]):
@@ -271,7 +272,7 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def most_parts(w: World, s: int, gpus: int, types: int) -> int:
-    """On how many nodes a gang may be spread."""
+    """Return on how many nodes a gang may be spread."""
     if not is_strict(w, s):
         return 1 << 30
     largest = max(largest_node(w, types), 1)
@@ -279,8 +280,8 @@ def most_parts(w: World, s: int, gpus: int, types: int) -> int:
 
 
 @kernel
-def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
-    """What fewest_nodes proposes, from the shelves down; -1 where it must look at every node, as where CPUs bind."""
+def fewest_from_buckets(w: World, s: int, gpus: int, types: int) -> int:
+    """Propose what fewest_nodes does, from the buckets; -1 where it must look at every node, as where CPUs bind."""
     ni, nf, bk = w.ni, w.nf, w.bk
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
     limit = most_parts(w, s, gpus, types)
@@ -317,7 +318,7 @@ def fewest_on_shelves(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
-    """Fullest use of the roomiest nodes, and the tightest node for the rest."""
+    """Use the roomiest nodes to the full, and the tightest node that suffices for the rest."""
     ni, nf, si = w.ni, w.nf, w.si
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
     limit = most_parts(w, s, gpus, types)
@@ -356,7 +357,7 @@ def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
 
 @kernel
 def spread(w: World, s: int, gpus: int, types: int) -> int:
-    """One GPU at a time to the node with most room left."""
+    """Spread: give one GPU at a time to the node with most room left."""
     ni, si = w.ni, w.si
     n = si[NODES]
     rooms, given = w.wk[W_ROOM], w.wk[W_GIVEN]
@@ -385,7 +386,7 @@ def spread(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def next_random(si: I1) -> int:
-    """xorshift64*, kept in the scalars so that a run repeats exactly."""
+    """Draw from xorshift64*, whose state is in the scalars, so that a run repeats exactly."""
     x = np.uint64(si[RNG])
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -396,7 +397,7 @@ def next_random(si: I1) -> int:
 
 @kernel
 def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
-    """The first node (by index, or in random order) that holds all; else as many as it takes, in the same order."""
+    """Use the first node (by index, or in random order) that holds all; else as many as it takes, in that order."""
     ni, nf, si = w.ni, w.nf, w.si
     n = si[NODES]
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
@@ -436,7 +437,7 @@ def add_servers(w: World, s: int, parts: int, servers: int) -> int:
         for i in range(parts):
             node, units = wk[W_NODE, i], wk[W_COUNT, i] + wk[W_PS, i] + 1
             cpu = nf[CPU_FREE, node] + nf[REC_CPU, node] - units * cu
-            if cpu > best_cpu - 1e-6 and holds(w.ni, nf, node, wk[W_COUNT, i], units * cu, units * mu):
+            if cpu > best_cpu - RESOURCE_SLACK and holds(w.ni, nf, node, wk[W_COUNT, i], units * cu, units * mu):
                 best, best_cpu = i, cpu
         if best < 0:
             for node in range(w.si[NODES]):
@@ -458,7 +459,7 @@ def add_servers(w: World, s: int, parts: int, servers: int) -> int:
 
 @kernel
 def count_gpus(w: World, s: int) -> int:
-    """Whole devices the job holds."""
+    """Return how many whole devices the job holds."""
     total = 0
     e = w.ji[HEAD, s]
     while e >= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import (
+from argosy.mechanism.kernels.accounting import (
     count_held,
     drop,
     finish_move,
@@ -18,17 +18,18 @@ from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import first_bits, pick_devices, popcount, words_of
 from argosy.mechanism.kernels.place import choose, count_gpus, propose_these, room
 from argosy.mechanism.kernels.taken import log_taken, take_away
+from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 
 @kernel
 def shrink_all(w: World) -> None:
-    """Before anybody grows or starts: stop what is no longer wanted, shrink what is too large."""
+    """Stop jobs that are no longer wanted and shrink those that are too large, before anybody grows or starts."""
     jf, ji = w.jf, w.ji
     for s in range(w.si[ACTIVE]):
         if ji[STATE, s] != RUNNING:
             continue
         if ji[WANT, s] == 0 or not is_on_wanted_type(w, s, ji[HEAD, s]):
-            if old_enough_at(w, s) <= w.sf[NOW] + 1e-9:
+            if old_enough_at(w, s) <= w.sf[NOW] + TIME_SLACK_S:
                 take_away(w, s)
                 log_taken(w, s)
             else:
@@ -41,7 +42,7 @@ def shrink_all(w: World) -> None:
 
 @kernel
 def is_on_wanted_type(w: World, s: int, e: int) -> bool:
-    """Is this entry of the job on a GPU type that the job should be on now?"""
+    """Say whether this entry of the job is on a GPU type that the job should be on now."""
     if w.ji[WANT_TYPES, s] == -1 or e < 0:
         return True
     return bool(w.ji[WANT_TYPES, s] >> w.ni[N_TYPE, w.en[e, E_NODE]] & 1)
@@ -100,7 +101,7 @@ def shrink(w: World, s: int) -> None:
 
 @kernel
 def weigh(w: World, n: int) -> None:
-    """How many devices a job had on the node of each of its parts; more than any number if the node is not drained."""
+    """Count the devices that a job had on the node of each part; more than any number if the node is not drained."""
     node, worth = w.wk[W_OLD_NODE], w.wk[W_WORTH]
     for i in range(n):  # parts on one node follow each other: their sum, then the sum for all of them
         stays = 0 if w.ni[N_STATE, node[i]] != NODE_UP else w.si[DEVICES] + 1
@@ -121,7 +122,7 @@ def grow(w: World, s: int) -> None:
     extra, extra_ps = ji[WANT, s] - have, ji[WANT_PS, s] - ji[PS_HELD, s]
     if extra <= 0 and extra_ps <= 0:
         return
-    if extra > 0 and w.qu[Q_HELD, ji[QUEUE, s]] + extra > w.qu[Q_LIMIT, ji[QUEUE, s]] + 1e-9:
+    if extra > 0 and w.qu[Q_HELD, ji[QUEUE, s]] + extra > w.qu[Q_LIMIT, ji[QUEUE, s]] + GPU_SLACK:
         return
     if extra_ps <= 0:  # more devices on the nodes it is on
         here, last = 0, -1

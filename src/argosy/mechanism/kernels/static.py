@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import leave_hole, start
+from argosy.mechanism.kernels.accounting import leave_hole, start
 from argosy.mechanism.kernels.clock import seat
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.place import choose
@@ -12,7 +12,7 @@ from argosy.mechanism.kernels.queues import dequeue
 
 @kernel
 def admit_static(w: World) -> bool:
-    """Start waiting jobs in key order; False when there are no slots left to start in."""
+    """Start waiting jobs in key order; return False when there are no slots left to start in."""
     wk, si = w.wk, w.si
     if si[RELEASED]:
         si[RELEASED] = 0

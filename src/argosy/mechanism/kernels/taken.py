@@ -8,7 +8,7 @@ row that tells of its preemption can be taken back.
 from __future__ import annotations
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.book import (
+from argosy.mechanism.kernels.accounting import (
     count_held,
     derive_one,
     finish_move,
@@ -47,7 +47,7 @@ def take_away(w: World, s: int) -> None:
 
 @kernel
 def log_taken(w: World, s: int) -> None:
-    """Write the preemption down, in case it stays one."""
+    """Log the preemption, in case the job finds no other place."""
     w.ji[FORMER_LOG, s] = w.si[LOG_N]
     w.sf[LEAST] = min(w.sf[LEAST], smallest(w, s))
     log(w.lg, w.si, w.sf[NOW], K_PREEMPT, w.ji[ID, s], -1, 0, 0, 0, 0.0)
@@ -56,7 +56,7 @@ def log_taken(w: World, s: int) -> None:
 
 @kernel
 def is_free(w: World, s: int, e: int) -> bool:
-    """Can the job take back what this entry stands for?"""
+    """Say whether the job can take back what this entry stands for."""
     ni, en = w.ni, w.en
     node, units = en[e, E_NODE], en[e, E_UNITS]
     return bool(
@@ -120,7 +120,7 @@ def move(w: World, s: int, parts: int) -> None:
 
 @kernel
 def preempt(w: World, s: int) -> None:
-    """The job found no place: it waits."""
+    """Let a job that found no place wait."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     free_entries(w.en, w.si, ji[FORMER, s])
     ji[FORMER, s] = -1
@@ -134,7 +134,7 @@ def preempt(w: World, s: int) -> None:
 
 @kernel
 def forget_void(w: World, first: int) -> None:
-    """Close the gaps in the log that preemptions left which were none."""
+    """Close the gaps that preemptions which were taken back left in the log."""
     lg, si = w.lg, w.si
     n = first
     for i in range(first, si[LOG_N]):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from argosy.cluster.view import View
-from argosy.mechanism.compose import Claim, Walk
+from argosy.mechanism.compose import Walk
+from argosy.mechanism.free_nodes import Claim
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.rounds import Rounds
 from argosy.policies.base import Floats, Ints
@@ -89,7 +90,7 @@ class RoundPlanner(Walk):
             self._stop(row)
             if partner.get(row, row) in rows and row < partner.get(row, row):
                 for part in self.view.placement(row):
-                    self._books.gpus[part.node] += part.devices.bit_count()
+                    self.free.gpus[part.node] += part.devices.bit_count()
 
     def join(self, guest: int, host: int) -> None:
         """Run a job on the GPUs of another, if their nodes have CPUs and memory for it."""
@@ -99,8 +100,8 @@ class RoundPlanner(Walk):
         else:
             gpus = placement.gpus
         units = [Claim(node, 0, n * self._cpus[guest], n * self._memory_gib[guest]) for node, n in gpus.items()]
-        if not any(self._books.lacks(claim) for claim in units):
-            self._books.take(units)
+        if not any(self.free.lacks(claim) for claim in units):
+            self.free.take(units)
             self.plan.pack(guest, host)
 
 

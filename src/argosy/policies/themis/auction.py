@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from argosy._jit import entry_point
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,9 +91,8 @@ def best_totals(supply: int, sizes: Ints, gains: Floats) -> tuple[Floats, NDArra
 
 @cache
 def compiled_fill() -> Callable[[Floats, NDArray[np.int8], Ints, Floats], None]:
-    numba: Any = import_module("numba")  # heavy: not before the first auction
-    compiled: Callable[[Floats, NDArray[np.int8], Ints, Floats], None] = numba.njit(cache=True)(fill)
-    return compiled
+    """Compile `fill` at the first auction, not before: that imports Numba."""
+    return entry_point(fill, allocates=True)
 
 
 def fill(totals: Floats, chosen: NDArray[np.int8], sizes: Ints, gains: Floats) -> None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from argosy._jit import entry_point
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -58,8 +59,7 @@ class Gittins:
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that loops over jobs and samples at each decision: NumPy would take ten times as long."""
-    found: Callable[..., Any] = import_module("numba").njit(cache=True, error_model="numpy")(function)
-    return found
+    return entry_point(function, allocates=True)
 
 
 def index_within(samples: Floats, sums: Floats, ages: Floats, quanta: Floats, index: Floats) -> None:

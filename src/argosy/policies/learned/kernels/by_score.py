@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from argosy._jit import door, kernel
+from argosy._jit import entry_point, kernel
 from argosy.policies.learned.kernels.constants import KINDS, LEAST_SCORE, LOG_UNIT, SIZE_LOG, SLOTS_PER_UNIT
 from argosy.policies.learned.kernels.units import Slot, possible, serve, smallest, take
 
@@ -29,7 +29,7 @@ class Scorer(NamedTuple):
     choice: Any  # [job] what that is
 
 
-@door
+@entry_point
 def embed(
     types: Any, times: Any, gpus_per_job: float, cpus_per_job: float, w1: Any, b1: Any, w2: Any, wc: Any, b2: Any,
     encoded: Any, mean: Any, crowd: Any, embedded: Any,
@@ -72,7 +72,7 @@ def log_time(time: Any) -> Any:
     return np.float32(np.log1p(SLOTS_PER_UNIT * time) / LOG_UNIT)
 
 
-@door
+@entry_point
 def fill_by_score(
     counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any, guarded: Any,
     embedded: Any, w3: Any, w4: Any, b4: Any, w5: Any, b5: Any, hidden: Any, cap: int, score: Any, choice: Any,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from argosy._jit import door, kernel
+from argosy._jit import entry_point, kernel
 from argosy.policies.learned.kernels.constants import KINDS, SERVER, WORKER
 from argosy.policies.learned.kernels.units import Slot, possible, serve, take
 
 
-@door
+@entry_point
 def fill_by_table(
     rows: int, cap: int, counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any,
     guarded: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,

@@ -17,14 +17,12 @@ import polars as pl
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
-from argosy.mechanism.kernels import layout as L
-from argosy.mechanism.world import ASKED, Floats, demand_rows
+from argosy.mechanism.world import ASKED, Floats, demand_rows, set_owners
 from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
-FACTS = ("submitted_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "weight", "priority", "deadline_s",
-         "servers")  # of `JobFacts`, in the order of ASKED
+RENAMED = {"submit_s": "submitted_s", "ps": "servers"}  # columns of a trace that `JobFacts` calls otherwise
 Kind = tuple[str | None, float | None, int | None, tuple[str, ...]]  # network, batch, servers, GPU types
 
 
@@ -32,7 +30,7 @@ def kind_of(facts: JobFacts) -> Kind:
     return facts.model, facts.batch_size, facts.servers, facts.gpu_types
 
 
-class Vocabulary:
+class JobKinds:
     """Grows by `learn`; an engine made from `trace` understands all that was learned before."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -90,11 +88,11 @@ class Vocabulary:
         )  # fmt: skip
         accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
         asked = {
-            column: np.array([getattr(facts, name) for facts in jobs], np.float64)
-            for column, name in zip(ASKED, FACTS)
+            column: np.array([getattr(facts, RENAMED.get(column, column), None) for facts in jobs], np.float64)
+            for column in ASKED
         }
         rows = demand_rows(asked, accepted, self._cluster, own, seconds)
-        rows[L.STATIC_F + L.QUEUE] = [queues.index(facts.queue) for facts in jobs]
+        set_owners(rows, queue=[queues.index(facts.queue) for facts in jobs])
         return rows
 
 

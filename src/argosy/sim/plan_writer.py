@@ -65,7 +65,7 @@ class PlanWriter:
             return
         bad = engine.kernel(L.OP_PLAN, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, L.PART_FIELDS))
         if bad >= 0:
-            job = engine.trace.frame["job_id"][ops[bad][1]]
+            job = engine.job_name(ops[bad][1])
             raise InvalidPlan(
                 f"policy {engine.policy.name!r} at t={engine.now:g}: job {job!r} does not fit where the plan puts it"
                 f" (node, GPUs, word, devices, ‰, servers): {parts[ops[bad][2] : ops[bad][2] + ops[bad][3]]}"
@@ -85,7 +85,7 @@ class PlanWriter:
 
     def _refuse(self, row: int, what: str) -> InvalidPlan:
         engine = self._engine
-        job = engine.trace.frame["job_id"][int(engine.world.ji[L.ID, row])]
+        job = engine.job_name(int(engine.world.ji[L.ID, row]))
         return InvalidPlan(f"policy {engine.policy.name!r} at t={engine.now:g}, job {job!r}: {what}")
 
     def _check_amount(self, row: int, placement: Placement) -> None:

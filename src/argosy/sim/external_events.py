@@ -17,7 +17,7 @@ from argosy.workload.trace import Trace
 CHUNK_S = 14 * 86400.0  # random events are drawn so far ahead
 
 
-class Outside:
+class ExternalEvents:
     """Feeds the kernels with events, a stretch of time at once."""
 
     def __init__(
@@ -55,18 +55,18 @@ class Outside:
         index = {node.name: i for i, node in enumerate(cluster.nodes)}
         for r in cluster.reservations:
             for name in r.nodes:
-                events.append((r.start_s, L.OUT_RESERVE, index[name], float(queues.index(r.queue))))
-                events.append((r.end_s, L.OUT_RELEASE, index[name], 0.0))
+                events.append((r.start_s, L.EXTERNAL_RESERVE, index[name], float(queues.index(r.queue))))
+                events.append((r.end_s, L.EXTERNAL_RELEASE, index[name], 0.0))
         for d in cluster.drains:
             for name in d.nodes:
-                events.append((d.start_s, L.OUT_DRAIN, index[name], 0.0))
-                events.append((d.end_s, L.OUT_UP, index[name], 0.0))
+                events.append((d.start_s, L.EXTERNAL_DRAIN, index[name], 0.0))
+                events.append((d.end_s, L.EXTERNAL_UP, index[name], 0.0))
         if cancels:
             rows = {job: i for i, job in enumerate(trace.frame["job_id"].to_list())}
             for job, at in cancels.items():
                 if job not in rows:
                     raise InputError(f"cannot cancel {job!r}: no such job in the trace")
-                events.append((at, L.OUT_CANCEL, rows[job], 0.0))
+                events.append((at, L.EXTERNAL_CANCEL, rows[job], 0.0))
         return events
 
     def _faults(self, until: float) -> list[tuple[float, int, int, float]]:
@@ -78,7 +78,7 @@ class Outside:
             while self._next_fault[node] < until:
                 at = float(self._next_fault[node])
                 back = at + float(self._rng.exponential(self._settings.node_repair_h * 3600.0))
-                events += [(at, L.OUT_DOWN, node, 0.0), (back, L.OUT_UP, node, 0.0)]
+                events += [(at, L.EXTERNAL_DOWN, node, 0.0), (back, L.EXTERNAL_UP, node, 0.0)]
                 self._next_fault[node] = back + self._rng.exponential(self._settings.node_mtbf_h * 3600.0)
         return events
 
@@ -90,12 +90,12 @@ class Outside:
         if self._speeds is not None:
             tick = self._speeds.tick_s
             k = np.arange(np.ceil(max(begin, tick) / tick), np.ceil(end / tick))
-            self._fixed += [(float(i * tick), L.OUT_TICK, 0, 0.0) for i in k]
+            self._fixed += [(float(i * tick), L.EXTERNAL_TICK, 0, 0.0) for i in k]
         now = sorted(e for e in self._fixed if e[0] < end)
         self._fixed = [e for e in self._fixed if e[0] >= end]
         endless = self._speeds is not None or self._settings.node_mtbf_h is not None
         if endless or self._fixed:
-            now.append((end, L.OUT_REFILL, 0, 0.0))
+            now.append((end, L.EXTERNAL_REFILL, 0, 0.0))
         events = np.array(now, np.float64).reshape(-1, 4).T.copy()
         world.si[L.EX_N], world.si[L.EX_NEXT] = events.shape[1], 0
         return world._replace(ex=events)

@@ -1,4 +1,4 @@
-"""What a mirror is told, and what it makes of it."""
+"""What a planner is told, and what it makes of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.cluster.view import View
 from argosy.errors import InputError
 from argosy.live.backends.base import Part
-from argosy.live.planner import mirror as mirror_module
+from argosy.live.planner import planner as planner_module
 from argosy.live.planner.messages import Account, Active, Ended, JobFacts, Report, Setup, Share, Snapshot, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.live.spec import JobSpec
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
@@ -30,8 +30,8 @@ def job(id: int, gpus: float = 1.0, at: float = 0.0, **more: object) -> Active:
     return Active(replace(JobFacts(id, gpus, at), **more))  # type: ignore[arg-type]
 
 
-def mirror(policy: str = "fifo", cluster: Cluster = PAIR, settings: Settings = FREE, **more: bool) -> Mirror:
-    return Mirror(Setup(cluster, policy, settings, **more))
+def planner(policy: str = "fifo", cluster: Cluster = PAIR, settings: Settings = FREE, **more: bool) -> Planner:
+    return Planner(Setup(cluster, policy, settings, **more))
 
 
 class ByPriority(Policy):
@@ -62,7 +62,7 @@ BY_PRIORITY = f"{Path(__file__)}:ByPriority"
 
 
 def test_nobody_ends_because_it_was_expected() -> None:
-    made = mirror()
+    made = planner()
     made.update(Update(0.0, (job(1, expected_s=10.0),)))
     assert set(made.update(Update(1000.0, ask=True)).running) == {1}
     assert not made.update(Update(1001.0, ended={1: "completed"})).running
@@ -71,31 +71,31 @@ def test_nobody_ends_because_it_was_expected() -> None:
 @pytest.mark.parametrize("policy", ["fifo", "gandiva", "drf"])
 def test_a_large_node_is_taken_over_device_by_device(policy: str) -> None:
     cluster = Cluster.uniform(1, 130)
-    made = mirror(policy, cluster)
+    made = planner(policy, cluster)
     jobs = (job(1, 60.0), job(2, 60.0), job(3, 0.5), job(4, 60.0))
     running = made.update(Update(0.0, jobs)).running
     held = [device for id in (1, 2) for part in running[id].parts for device in part.devices]
     assert len(set(held)) == 120 and running[3].parts[0].devices[0] not in held
-    after = Mirror(Setup(cluster, policy, FREE), made.snapshot()).update(Update(1.0))
+    after = Planner(Setup(cluster, policy, FREE), made.snapshot()).update(Update(1.0))
     assert after.running == running
 
 
 def test_a_plan_for_a_large_node_is_guarded() -> None:
-    made = mirror(f"{Path(__file__)}:NewestOnly", Cluster.uniform(1, 130))
+    made = planner(f"{Path(__file__)}:NewestOnly", Cluster.uniform(1, 130))
     made.update(Update(0.0, (job(1, 100.0, min_runtime_s=50.0),)))
     both = made.update(Update(10.0, (job(2, 20.0, 10.0),))).running
     assert set(both) == {1, 2} and both[2].parts[0].devices == tuple(range(100, 120))
 
 
 def test_who_outlives_an_estimate_is_expected_to_need_as_much_again() -> None:
-    made = mirror("srtf", Cluster.uniform(1, 1))
+    made = planner("srtf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, expected_s=10.0),)))
     taken = made.update(Update(100.0, (job(2, at=100.0, expected_s=50.0),)))  # the first has another 100 s to go
     assert set(taken.running) == {2}
 
 
 def test_a_report_counts_more_than_an_estimate() -> None:
-    made = mirror("srtf", Cluster.uniform(1, 1))
+    made = planner("srtf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, expected_s=10000.0),)))
     report = Report(1, progress=0.9, rate=0.01)  # ten more seconds
     stays = made.update(Update(90.0, (job(2, at=90.0, expected_s=50.0),), reports=(report,)))
@@ -105,7 +105,7 @@ def test_a_report_counts_more_than_an_estimate() -> None:
 
 
 def test_where_estimates_come_from() -> None:
-    made = mirror("sjf", Cluster.uniform(1, 1))
+    made = planner("sjf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, name="net-1", user="ann"), job(2, name="net-2", user="ann", expected_s=7.0))))
     made.update(Update(0.0, (job(3, name="net-3", user="ann"), job(4, user="bob"))))
     assert "a guess" in made.why([3])[3].evidence
@@ -120,20 +120,20 @@ def test_where_estimates_come_from() -> None:
 
 def test_a_new_planner_learns_from_the_database() -> None:
     ended = (Ended(JobFacts(1, 1.0, 0.0, user="ann"), 60.0), Ended(JobFacts(2, 1.0, 0.0, user="ann"), 60.0))
-    made = Mirror(Setup(Cluster.uniform(1, 1), "sjf", FREE), Snapshot(5.0, (job(3), job(4, user="ann")), ended))
+    made = Planner(Setup(Cluster.uniform(1, 1), "sjf", FREE), Snapshot(5.0, (job(3), job(4, user="ann")), ended))
     assert set(made.decide().running) == {3} or "00:01:00" in made.why([4])[4].evidence
     assert "00:01:00" in (made.why([3]) | made.why([4])).popitem()[1].evidence
 
 
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "tiresias-las"])
 def test_jobs_that_wait_when_a_planner_takes_over_get_devices_of_their_own(policy: str) -> None:
-    made = Mirror(Setup(Cluster.uniform(1, 2), policy, FREE), Snapshot(5.0, (job(3), job(4), job(5))))
+    made = Planner(Setup(Cluster.uniform(1, 2), policy, FREE), Snapshot(5.0, (job(3), job(4), job(5))))
     running = made.decide().running
     assert sorted(part.devices for share in running.values() for part in share.parts) == [(0,), (1,)]
 
 
 def test_reasons_name_jobs_by_their_numbers() -> None:
-    made = mirror()
+    made = planner()
     made.update(Update(0.0, (job(41, 2.0), job(42, 1.0), job(43, 1.0))))
     told = made.why([41, 42, 43, 99])
     assert told.keys() == {42, 43}
@@ -143,7 +143,7 @@ def test_reasons_name_jobs_by_their_numbers() -> None:
 
 
 def test_what_can_never_run_is_refused_and_the_rest_arrives() -> None:
-    made = mirror(cluster=Cluster((Node("a", "v100", 4, 8.0, 16.0), Node("b", "v100", 4, 8.0, 16.0))))
+    made = planner(cluster=Cluster((Node("a", "v100", 4, 8.0, 16.0), Node("b", "v100", 4, 8.0, 16.0))))
     jobs = (job(1, 9.0), job(2, gpu_types=("h100",)), job(3, 1.0, cpus=9.0), job(4, 8.0), job(5, 1.0, memory_gib=17.0))
     decision = made.update(Update(0.0, jobs))
     assert decision.refused.keys() == {1, 2, 3, 5} and set(decision.running) == {4}
@@ -152,7 +152,7 @@ def test_what_can_never_run_is_refused_and_the_rest_arrives() -> None:
 
 
 def test_a_drained_node_gets_nobody_new_and_a_lost_one_loses_all() -> None:
-    made = mirror(cluster=Cluster.uniform(2, 1))
+    made = planner(cluster=Cluster.uniform(2, 1))
     first = made.update(Update(0.0, (job(1),)))
     node = first.running[1].parts[0].node
     other = "n1" if node == "n0" else "n0"
@@ -169,7 +169,7 @@ def test_a_drained_node_gets_nobody_new_and_a_lost_one_loses_all() -> None:
 
 
 def test_who_falls_waits_again_and_who_is_withdrawn_is_gone() -> None:
-    made = mirror(cluster=Cluster.uniform(1, 1))
+    made = planner(cluster=Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1), job(2, at=1.0))))
     assert set(made.update(Update(5.0, stopped=(1, 77))).running) == {1}  # first come, first served again
     assert set(made.update(Update(6.0, ended={1: "withdrawn"})).running) == {2}
@@ -179,13 +179,13 @@ def test_who_falls_waits_again_and_who_is_withdrawn_is_gone() -> None:
 
 
 def test_service_before_a_wait_is_not_forgotten() -> None:
-    made = mirror("las", Cluster.uniform(1, 1))
+    made = planner("las", Cluster.uniform(1, 1))
     old = replace(job(1), account=Account(attained_gpu_s=5000.0, executed_s=5000.0, runs=1, waiting_since_s=9000.0))
     assert set(made.update(Update(9000.0, (old, job(2, at=8999.0)))).running) == {2}
 
 
 def test_a_minimum_run_time_holds() -> None:
-    made = mirror(BY_PRIORITY, Cluster.uniform(1, 1))
+    made = planner(BY_PRIORITY, Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, min_runtime_s=60.0),)))
     barred = made.update(Update(10.0, (job(2, at=10.0, priority=90.0),)))
     assert set(barred.running) == {1} and barred.wake_at_s == 60.0
@@ -194,7 +194,7 @@ def test_a_minimum_run_time_holds() -> None:
 
 
 def test_a_minimum_run_time_holds_against_a_plan() -> None:
-    made = mirror(f"{Path(__file__)}:NewestOnly", Cluster.uniform(1, 3))
+    made = planner(f"{Path(__file__)}:NewestOnly", Cluster.uniform(1, 3))
     assert set(made.update(Update(0.0, (job(1, min_runtime_s=60.0),))).running) == {1}
     assert set(made.update(Update(1.0, (job(2, at=1.0),))).running) == {1, 2}  # what it may do is done
     assert set(made.update(Update(2.0, (job(3, 2.0, at=2.0),))).running) == {1, 3}
@@ -204,18 +204,18 @@ def test_a_minimum_run_time_holds_against_a_plan() -> None:
 
 
 def test_among_equals_those_who_lose_least_are_taken() -> None:
-    made = mirror(BY_PRIORITY, Cluster.uniform(1, 3))
+    made = planner(BY_PRIORITY, Cluster.uniform(1, 3))
     made.update(Update(0.0, (job(1), job(2), job(3))))
     saved = (Report(1, checkpoint_s=10.0), Report(2, checkpoint_s=95.0), Report(3, checkpoint_s=50.0))
     urgent = job(4, at=100.0, priority=90.0)
     assert set(made.update(Update(100.0, (urgent,), reports=saved)).running) == {1, 3, 4}
-    plain = mirror(BY_PRIORITY, Cluster.uniform(1, 3), by_stake=False)
+    plain = planner(BY_PRIORITY, Cluster.uniform(1, 3), by_stake=False)
     plain.update(Update(0.0, (job(1), job(2), job(3))))
     assert set(plain.update(Update(100.0, (urgent,), reports=saved)).running) == {1, 2, 4}
 
 
 def test_turns_are_taken_by_the_clock() -> None:
-    made = mirror("gandiva", Cluster.uniform(1, 1))
+    made = planner("gandiva", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1), job(2))))
     served: list[set[int]] = []
     now, wake = 0.0, made.decide().wake_at_s
@@ -231,13 +231,13 @@ def test_turns_are_taken_by_the_clock() -> None:
 
 def test_queue_limits_and_new_queues() -> None:
     cluster = Cluster(PAIR.nodes, queues=(Queue("small", limit_gpus=1.0),))
-    made = mirror(cluster=cluster)
+    made = planner(cluster=cluster)
     decision = made.update(Update(0.0, (job(1, queue="small"), job(2, queue="small"), job(3, queue="new"))))
     assert set(decision.running) == {1, 3} and made.why([2])[2].category == "quota"
 
 
 def test_new_kinds_of_jobs_change_nothing_for_the_old_ones() -> None:
-    made = mirror("fifo-backfill", Cluster.uniform(2, 4), replace(FREE, perf="auto"))
+    made = planner("fifo-backfill", Cluster.uniform(2, 4), replace(FREE, perf="auto"))
     before = made.update(Update(0.0, tuple(job(i, 1.0 + i % 3) for i in range(1, 5)))).running
     new = (job(9, 1.0, 50.0, model="resnet50"), job(10, 1.0, 50.0, model="vgg16", queue="q", batch_size=64.0))
     after = made.update(Update(50.0, new)).running
@@ -245,7 +245,7 @@ def test_new_kinds_of_jobs_change_nothing_for_the_old_ones() -> None:
 
 
 def test_measured_costs_are_charged() -> None:
-    made = mirror("fifo", Cluster.uniform(1, 1), Settings(min_run_s=0.0, perf="rigid"))
+    made = planner("fifo", Cluster.uniform(1, 1), Settings(min_run_s=0.0, perf="rigid"))
     costs = {None: {"start": 3.0, "resize": 0.5}, "mine": {"start": 5.0, "unheard-of": 1.0}}
     made.update(Update(0.0, overheads=costs))
     made.update(Update(0.0, (job(1, expected_s=100.0),)))
@@ -257,7 +257,7 @@ def test_measured_costs_are_charged() -> None:
 
 
 def test_losses_reach_policies_that_read_them() -> None:
-    made = mirror("optimus", Cluster.uniform(1, 4), replace(FREE, perf="auto"))
+    made = planner("optimus", Cluster.uniform(1, 4), replace(FREE, perf="auto"))
     made.update(Update(0.0, (job(1, 1.0, min_gpus=1.0, max_gpus=4.0), job(2, 1.0, min_gpus=1.0, max_gpus=4.0))))
     for epoch in range(1, 15):
         reports = (Report(1, progress=epoch / 20, epoch=epoch, loss=1 / epoch), Report(2, epoch=epoch, loss=5.0))
@@ -268,8 +268,8 @@ def test_losses_reach_policies_that_read_them() -> None:
 
 
 def test_ended_jobs_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror_module, "MOST_ENDED", 50)
-    made = mirror("las")
+    monkeypatch.setattr(planner_module, "MOST_ENDED", 50)
+    made = planner("las")
     for i in range(1, 200):
         decision = made.update(Update(float(i), (job(i, at=float(i)),), {i - 2: "completed"} if i > 2 else {}))
         assert set(decision.running) <= {i, i - 1}
@@ -278,9 +278,9 @@ def test_ended_jobs_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
 
 def test_a_memory_that_can_not_be_read_is_left_behind() -> None:
     policy = f"{Path(__file__).with_name('planner_policies.py')}:Forgetful"
-    made = mirror(policy)
+    made = planner(policy)
     made.update(Update(0.0, (job(1), job(2), job(3))))
-    taken_over = Mirror(made.setup, made.snapshot())
+    taken_over = Planner(made.setup, made.snapshot())
     decision = taken_over.update(Update(1.0, ask=True))
     assert set(decision.running) == {1, 2} and "starts anew" in decision.notes[0]
 
@@ -289,7 +289,7 @@ def test_who_can_not_be_where_the_snapshot_says_waits() -> None:
     here = (Part("n0", (0,)),)
     jobs = tuple(replace(job(i), parts=where, started_s=1.0) for i, where in
                  ((1, here), (2, here), (3, (Part("moon", (0,)),)), (4, (Part("n0", (1,)),))))  # fmt: skip
-    made = Mirror(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs))
+    made = Planner(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs))
     decision = made.decide()
     assert decision.running == {1: Share(here), 4: Share((Part("n0", (1,)),))}
     assert "2, 3" in decision.notes[0]
@@ -297,29 +297,29 @@ def test_who_can_not_be_where_the_snapshot_says_waits() -> None:
 
 def test_what_can_never_run_is_refused_by_a_new_planner_too() -> None:
     jobs = (job(1), job(2, 3.0), job(3, gpu_types=("h100",)), job(4, cpus=1000.0))
-    decision = Mirror(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs)).update(Update(6.0, ask=True))
+    decision = Planner(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs)).update(Update(6.0, ask=True))
     assert decision.refused.keys() == {2, 3, 4} and set(decision.running) == {1}
 
 
 def test_packed_jobs_are_found_again() -> None:
     half = (Part("n0", (0,), 500),)
     jobs = tuple(replace(job(i), parts=half, started_s=1.0) for i in (1, 2))
-    made = Mirror(Setup(PAIR, "gandiva", FREE), Snapshot(5.0, jobs))
+    made = Planner(Setup(PAIR, "gandiva", FREE), Snapshot(5.0, jobs))
     assert made.decide().running.keys() == {1, 2}
     alone = made.update(Update(6.0, ended={2: "completed"})).running[1]
     assert sum(part.milli for part in alone.parts) == 1000
 
 
 def test_a_cluster_without_gpus() -> None:
-    made = mirror(cluster=Cluster((Node("a", gpus=0, cpus=2.0),)))
+    made = planner(cluster=Cluster((Node("a", gpus=0, cpus=2.0),)))
     decision = made.update(Update(0.0, (job(1, 0.0, cpus=1.0), job(2, 0.0, cpus=2.0), job(3, 1.0))))
     assert decision.running == {1: Share((Part("a", ()),))} and decision.refused.keys() == {3}
     assert made.why([2])[2].category in ("no-cpus", "no-gpus", "behind")
-    assert Mirror(made.setup, made.snapshot()).decide().running == decision.running
+    assert Planner(made.setup, made.snapshot()).decide().running == decision.running
 
 
 def test_shares_of_a_device_and_servers_survive_a_take_over() -> None:
-    made = mirror("fifo-backfill", Cluster.uniform(2, 2), replace(FREE, perf="auto"))
+    made = planner("fifo-backfill", Cluster.uniform(2, 2), replace(FREE, perf="auto"))
     small = {"cpus": 2.0, "memory_gib": 2.0}
     jobs = (job(1, 0.4, **small), job(2, 0.6, **small), job(3, 2.0, servers=2, model="resnet50", **small),
             job(4, 1.0, **small), job(5, 1.0, **small))  # fmt: skip
@@ -327,8 +327,8 @@ def test_shares_of_a_device_and_servers_survive_a_take_over() -> None:
     assert before[1].parts == (Part(before[1].parts[0].node, before[2].parts[0].devices, 400),)
     assert sum(part.servers for part in before[3].parts) == 2
     snapshot = made.snapshot()
-    assert Mirror(made.setup, snapshot).decide().running == before
-    assert Mirror(made.setup, replace(snapshot, memory=None)).decide(ask=True).running == before
+    assert Planner(made.setup, snapshot).decide().running == before
+    assert Planner(made.setup, replace(snapshot, memory=None)).decide(ask=True).running == before
 
 
 def test_facts_of_a_job_file() -> None:
@@ -372,7 +372,7 @@ def test_numbers_of_gpus_that_make_no_sense(gpus: object, why: str) -> None:
 
 
 def test_many_jobs_grow_the_tables() -> None:
-    made = mirror("las", Cluster.uniform(4, 8))
+    made = planner("las", Cluster.uniform(4, 8))
     for batch in range(6):
         made.update(Update(float(batch), tuple(job(1000 * batch + i, at=float(batch)) for i in range(1000))))
     assert len(made.decide().running) == 32

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argosy.cluster.view import WHOLE, NodeState
 from argosy.mechanism.kernels import layout as L
 
 Floats = NDArray[np.float64]
@@ -55,7 +56,7 @@ class Demand:
             want = min(want, max(int(jf[L.MIN_GPUS, row]), 1))
         return cls(
             gpus=want if whole else 0,
-            milli=0 if whole else int(np.round(asked * L.WHOLE)),
+            milli=0 if whole else int(np.round(asked * WHOLE)),
             servers=min(int(ji[L.WANT_PS, row]), want) if whole else 0,
             cpu_unit=float(jf[L.CPU_UNIT, row]),
             memory_unit=float(jf[L.MEM_UNIT, row]),
@@ -148,19 +149,19 @@ class Supply:
     def emptied(self) -> Supply:
         """The same nodes with nobody on them."""
         numbers = np.arange(len(self.devices))[:, None]
-        devices = np.where(numbers < self.gpus, L.WHOLE, 0)
+        devices = np.where(numbers < self.gpus, WHOLE, 0)
         return replace(self, devices=devices, cpus=self.cpus_total, memory=self.memory_total)
 
     def whole(self) -> Ints:
         """Free whole devices of each node."""
-        free: Ints = (self.devices == L.WHOLE).sum(axis=0)
+        free: Ints = (self.devices == WHOLE).sum(axis=0)
         return free
 
     def usable(self, demand: Demand, rules: Rules = ALL) -> Bools:
         """Nodes on which the job may start at all."""
         yes = np.ones(len(self.cpus), bool)
         if rules.states:
-            yes &= self.state == L.NODE_UP
+            yes &= self.state == NodeState.UP
         if rules.owners:
             yes &= (self.owner < 0) | (self.owner == demand.queue)
         if rules.types and (demand.gpus or demand.milli):

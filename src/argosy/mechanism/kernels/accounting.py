@@ -18,7 +18,7 @@ from argosy.mechanism.kernels.nodes import give, island_of_all, pick_devices, po
 def log(
     lg: F1, si: I1, t: float, kind: int, job: int, node: int, first: int, devices: int, milli: int, info: float
 ) -> None:
-    """One row; the caller moves LOG_SEQ on when the event is complete."""
+    """Write one row of the log; the caller moves LOG_SEQ on when the event is complete."""
     i = si[LOG_N]
     lg[i, L_SEQ] = si[LOG_SEQ]
     lg[i, L_TIME] = t
@@ -65,7 +65,7 @@ def settle(jf: F1, sf: F1, s: int, t: float) -> None:
 
 @kernel
 def make_safe(jf: F1, s: int, t: float) -> None:
-    """A checkpoint has just been written."""
+    """Note that a checkpoint has just been written."""
     jf[SAFE_LEFT, s] = jf[LEFT, s]
     jf[SAFE_USEFUL, s] = jf[USEFUL, s]
     jf[SAFE_AT, s] = t
@@ -73,7 +73,7 @@ def make_safe(jf: F1, s: int, t: float) -> None:
 
 @kernel
 def fall_back(jf: F1, s: int) -> None:
-    """The work since the last checkpoint is gone."""
+    """Take back the work since the last checkpoint, which is lost."""
     lost = jf[USEFUL, s] - jf[SAFE_USEFUL, s]
     jf[USEFUL, s] -= lost
     jf[LOST, s] += lost
@@ -145,7 +145,7 @@ def expect_end(w: World, s: int) -> None:
 
 @kernel
 def draw_exponential(seed: int, job: int, run: int) -> float:
-    """A unit exponential that depends on nothing but its arguments (SplitMix64)."""
+    """Return a unit exponential that depends on nothing but its arguments (SplitMix64)."""
     x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(job) * np.uint64(0xBF58476D1CE4E5B9)
     x += np.uint64(run) * np.uint64(0x94D049BB133111EB) + np.uint64(0x2545F4914F6CDD1D)
     x ^= x >> np.uint64(30)
@@ -273,13 +273,13 @@ def count_held(w: World, s: int, sign: float) -> None:
 
 @kernel
 def old_enough_at(w: World, s: int) -> float:
-    """When a running job may be taken: not so soon after it started."""
+    """Return when a running job may be taken: not too soon after it started."""
     return w.jf[STARTED, s] + max(w.sf[MIN_RUN], w.jf[KEEP_FOR, s])
 
 
 @kernel
 def derive_one(w: World, s: int) -> None:
-    """The columns of one job that change while it runs, those that the policy declared."""
+    """Fill the columns of one job that change while it runs, as far as the policy declared them."""
     jf, t, which = w.jf, w.sf[NOW], w.si[DERIVE]
     span, left = 0.0, jf[LEFT, s]
     if w.ji[STATE, s] == RUNNING:
@@ -306,7 +306,7 @@ def derive_one(w: World, s: int) -> None:
 
 @kernel
 def begin(w: World, s: int, kind: int, overhead: float) -> None:
-    """The job has just got a placement: account for it, and expect its end."""
+    """Account for the placement that a job has just got, and expect its end."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     jf[MARK, s] = t
     jf[READY, s] = t + overhead
@@ -372,7 +372,7 @@ def leave(w: World, s: int) -> None:
 
 @kernel
 def unpack(w: World, s: int) -> None:
-    """The partner of a job that left has its GPUs for itself again."""
+    """Give the GPUs of a pair to the partner who stays, for itself alone."""
     ji, jf, en = w.ji, w.jf, w.en
     p = w.so[ji[PEER, s]]
     ji[PEER, s] = -1
@@ -395,7 +395,7 @@ def unpack(w: World, s: int) -> None:
 
 @kernel
 def stop(w: World, s: int, kind: int, orderly: bool) -> None:
-    """Send a running job back to waiting; in disorder it loses what it did since its last checkpoint."""
+    """Send a running job back to waiting; without order it loses what it did since its last checkpoint."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     settle(jf, w.sf, s, t)
     if orderly:
@@ -416,7 +416,7 @@ def stop(w: World, s: int, kind: int, orderly: bool) -> None:
 
 @kernel
 def retire(w: World, s: int, kind: int, status: int) -> None:
-    """The job leaves for good: note what is known of it and close the gap in the slots."""
+    """Let a job leave for good: note what is known of it and close the gap in the slots."""
     jf, ji, rs, si, t = w.jf, w.ji, w.rs, w.si, w.sf[NOW]
     job = ji[ID, s]
     if ji[STATE, s] == RUNNING:
@@ -443,7 +443,7 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
 
 @kernel
 def leave_hole(w: World, s: int) -> None:
-    """Nobody is in this slot; the next one who comes takes it."""
+    """Leave a slot empty; the next job that arrives takes it."""
     w.wk[W_HOLES, w.si[HOLES]] = s
     w.si[HOLES] += 1
 

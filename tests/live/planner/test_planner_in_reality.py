@@ -14,7 +14,7 @@ from planner_reality import Reality
 
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.live.planner.messages import Decision, JobFacts, Setup, Snapshot
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.policies.base import POLICIES
 
 CLUSTER = Cluster(
@@ -57,7 +57,7 @@ def troubles(reality: Reality) -> None:
 def test_it_serves_everybody(policy: str) -> None:
     reality = Reality(CLUSTER, work(seed=1), seed=1)
     troubles(reality)
-    reality.run(Mirror(Setup(CLUSTER, policy)))
+    reality.run(Planner(Setup(CLUSTER, policy)))
     assert all(job.end_s is not None for job in reality.jobs.values())
     assert reality.falls > 5 and reality.updates > 100
 
@@ -72,15 +72,15 @@ def test_a_planner_that_takes_over_makes_valid_decisions(policy: str) -> None:
     troubles(reality)
     memory: list[str | None] = [None]
 
-    def dies(mirror: Mirror, decision: Decision) -> Mirror:
+    def dies(planner: Planner, decision: Decision) -> Planner:
         if reality.updates % 20 == 10:
-            memory[0] = mirror.memory()
+            memory[0] = planner.memory()
         if reality.updates % 20 != 19 or reality.updates > 200:
-            return mirror
-        known = mirror.snapshot()
+            return planner
+        known = planner.snapshot()
         old = memory[0] if reality.updates % 40 == 19 else None
-        return Mirror(mirror.setup, Snapshot(known.now_s, known.jobs, (), known.nodes, known.overheads, old))
+        return Planner(planner.setup, Snapshot(known.now_s, known.jobs, (), known.nodes, known.overheads, old))
 
-    reality.run(Mirror(Setup(CLUSTER, policy)), dies)
+    reality.run(Planner(Setup(CLUSTER, policy)), dies)
     assert all(job.end_s is not None for job in reality.jobs.values())
     assert memory[0] is not None

@@ -8,26 +8,18 @@ row twice. Rows of jobs are in order of arrival. A *column* is a GPU type, or on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
-from argosy.mechanism.rounds import AFTERWARDS, IN_PLACE, NEEDS_NO_TURN, NO_ROW
+from argosy._jit import entry_point, kernel
+from argosy.mechanism.kernels.layout import AFTERWARDS, IN_PLACE, NEEDS_NO_TURN, NO_ROW
+from argosy.slack import GPU_SLACK
 
-F = TypeVar("F", bound=Callable[..., Any])
 NEW = 1e9  # who has received nothing at all comes first, in proportion to its share
-SLACK = 1e-9
 
 
-def compiled(function: F) -> F:
-    """Machine code, kept beside the source; importing this module imports Numba, so it is imported late."""
-    numba: Any = import_module("numba")
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
-
-
-@compiled
+@entry_point
 def observe(
     index: Any, where: Any, slot: Any, alive: Any, members: Any, running: Any, received: Any, total: Any,
     rows: int, span: float,
@@ -70,9 +62,9 @@ def observe(
     return new, left, going_on
 
 
-@compiled
+@kernel
 def before(a: int, b: int, priority: Any, deficit: Any, share: Any) -> bool:
-    """Does row a come before row b, which is later in the order of arrival?"""
+    """Say whether row a comes before row b, which is later in the order of arrival."""
     if priority[a] != priority[b]:
         return bool(priority[a] > priority[b])
     if deficit[a] != deficit[b]:
@@ -80,9 +72,9 @@ def before(a: int, b: int, priority: Any, deficit: Any, share: Any) -> bool:
     return bool(share[a] >= share[b])
 
 
-@compiled
+@kernel
 def sort_rows(order: Any, spare: Any, n: int, priority: Any, deficit: Any, share: Any) -> None:
-    """A stable merge sort of order[:n]."""
+    """Sort order[:n] by merging, which keeps the order of equal rows."""
     width = 1
     while width < n:
         for low in range(0, n, 2 * width):
@@ -100,12 +92,12 @@ def sort_rows(order: Any, spare: Any, n: int, priority: Any, deficit: Any, share
         width *= 2
 
 
-@compiled
+@kernel
 def take(r: int, c: int, t: int, size: Any, queue: Any, members: Any, room: Any, own: Any, allowed: Any,
          taken: Any, running: Any, has_share: Any, idle_new: bool) -> bool:  # fmt: skip
     """Let row r run on column c, if there are GPUs of type t left for it."""
     a, b, q, need = members[r, 0], members[r, 1], queue[r], size[r]
-    if need > room[t] + own[q, t] + SLACK or need > allowed[q] + SLACK:
+    if need > room[t] + own[q, t] + GPU_SLACK or need > allowed[q] + GPU_SLACK:
         return False
     reserved = min(own[q, t], need)
     own[q, t] -= reserved
@@ -117,7 +109,7 @@ def take(r: int, c: int, t: int, size: Any, queue: Any, members: Any, room: Any,
     return True
 
 
-@compiled
+@entry_point
 def select(
     members: Any, size: Any, queue: Any, share: Any, received: Any, deficit: Any, works: Any, rate: Any, alive: Any,
     has_share: Any, running: Any, pace: Any, total: Any, columns: Any, column_type: Any, common: Any, reserved: Any,
@@ -133,7 +125,12 @@ def select(
     IN_PLACE column by column behind the others; AFTERWARDS in the order of their deficits, each on the column where
     its rate is best. With `idle_new` those who are not part of any allocation yet may be chosen, but run nothing.
     """
-    room[:], own[:], allowed[:] = common, reserved, limit
+    for t in range(len(room)):
+        room[t] = common[t]
+    for q in range(len(allowed)):
+        allowed[q] = limit[q]
+        for t in range(own.shape[1]):
+            own[q, t] = reserved[q, t]
     for r in range(rows):
         taken[r] = False
         if fresh:
@@ -171,7 +168,9 @@ def select(
         n = 0
         for r in range(rows):
             if members[r, 0] == members[r, 1] and alive[r] and not taken[r]:
-                priority[r] = deficit[r].sum()
+                priority[r] = 0.0
+                for c in range(deficit.shape[1]):
+                    priority[r] += deficit[r, c]
                 order[n] = r
                 n += 1
         sort_rows(order, spare, n, priority, priority, priority)
@@ -181,7 +180,7 @@ def select(
                 best = NO_ROW
                 for c in columns:
                     t = column_type[c]
-                    fits = size[r] <= room[t] + own[queue[r], t] + SLACK
+                    fits = size[r] <= room[t] + own[queue[r], t] + GPU_SLACK
                     if fits and works[r, c] and (best < 0 or rate[r, c] > rate[r, best]):
                         best = c
                 if best < 0 or not take(r, best, column_type[best], size, queue, members, room, own, allowed, taken,
@@ -197,7 +196,7 @@ def select(
     return bool(settled), n, longest
 
 
-@compiled
+@entry_point
 def answer(
     index: Any, where: Any, slot: Any, members: Any, running: Any, size: Any, column_type: Any,
     key: Any, workers: Any, types: Any, rows: int,

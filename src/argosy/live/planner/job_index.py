@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from argosy.live.planner.durations import Expected
 from argosy.live.planner.engine import LiveEngine
-from argosy.live.planner.expect import Expected
+from argosy.live.planner.job_kinds import JobKinds
 from argosy.live.planner.messages import JobFacts
-from argosy.live.planner.vocabulary import Vocabulary
-from argosy.mechanism.kernels import layout as L
-from argosy.mechanism.world import Floats, Ints
+from argosy.mechanism.world import Floats, Ints, set_owners
 
 ALONE = 10**9  # a job without an application is one of its own: this plus its index
 
@@ -29,7 +28,7 @@ class Tracked:
 
 
 @dataclass
-class Register:
+class JobIndex:
     """Jobs by number, numbers by index, and numbers for the names of users and applications."""
 
     jobs: dict[int, Tracked] = field(default_factory=dict)
@@ -38,25 +37,26 @@ class Register:
     apps: dict[str, int] = field(default_factory=dict)
 
     def rows(
-        self, engine: LiveEngine, words: Vocabulary, facts: Sequence[JobFacts], expected: Sequence[Expected]
+        self, engine: LiveEngine, kinds: JobKinds, facts: Sequence[JobFacts], expected: Sequence[Expected]
     ) -> Floats:
         """Columns for the engine; applications are numbered when indices are known."""
         seconds = np.array([e.seconds for e in expected])
-        rows = words.rows(facts, seconds, engine.tables, engine.names.queues)
-        rows[L.STATIC_F + L.USER] = [self.users.setdefault(f.user, len(self.users)) for f in facts]
+        rows = kinds.rows(facts, seconds, engine.tables, engine.names.queues)
+        set_owners(rows, user=[self.users.setdefault(f.user, len(self.users)) for f in facts])
         return rows
 
     def number_apps(self, rows: Floats, facts: Sequence[JobFacts], index: Ints) -> None:
-        rows[L.STATIC_F + L.APP] = [
+        numbers = [
             self.apps.setdefault(f.app, len(self.apps)) if f.app else ALONE + i for f, i in zip(facts, index.tolist())
         ]
+        set_owners(rows, app=numbers)
 
     def add(self, engine: LiveEngine, facts: JobFacts, index: int, expected: Expected) -> Tracked:
         self.jobs[facts.id] = job = Tracked(facts, index, expected)
         self.ids[index] = facts.id
         if facts.min_runtime_s > 0:
             engine.protected[index] = facts.min_runtime_s
-            engine.world.jf[L.KEEP_FOR, engine.world.so[index]] = facts.min_runtime_s
+            engine.set_job(index, keep_for_s=facts.min_runtime_s)
         if facts.exclusive:
             engine.exclusive.add(index)
         return job

@@ -1,4 +1,4 @@
-"""A mirror that is told exactly what a simulation does decides as the simulation did, to the second."""
+"""A planner that is told exactly what a simulation does decides as the simulation did, to the second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.live.planner.messages import Active, Decision, JobFacts, Setup, Update
-from argosy.live.planner.mirror import Mirror
+from argosy.live.planner.planner import Planner
 from argosy.policies.base import POLICIES
 from argosy.sim.result import CLOSING, OPENING, Result
 from argosy.sim.run import simulate
@@ -48,7 +48,7 @@ def gpus_held(result: Result) -> dict[float, dict[int, int]]:
 def live(policy: str, result: Result, restart_at: int) -> dict[float, Decision]:
     """The same jobs come and end at the same moments; half-way another planner takes over."""
     setup = Setup(CLUSTER, policy, SETTINGS, by_stake=False)
-    mirror, decisions = Mirror(setup), {}
+    planner, decisions = Planner(setup), {}
     ends = dict(enumerate(result.jobs["finish_s"].to_list()))
     moments = sorted({job.submit_s for job in JOBS} | set(ends.values()))
     wake: float | None = None
@@ -56,10 +56,10 @@ def live(policy: str, result: Result, restart_at: int) -> dict[float, Decision]:
         now = moments[0] if wake is None else min(moments[0], wake)
         moments = [t for t in moments if t > now]
         arrived = tuple(Active(facts(i, job)) for i, job in enumerate(JOBS) if job.submit_s == now)
-        decision = mirror.update(Update(now, arrived, {i: "completed" for i, end in ends.items() if end == now}))
+        decision = planner.update(Update(now, arrived, {i: "completed" for i, end in ends.items() if end == now}))
         decisions[now], wake = decision, decision.wake_at_s
         if len(decisions) == restart_at:
-            mirror = Mirror(setup, mirror.snapshot())
+            planner = Planner(setup, planner.snapshot())
     return decisions
 
 

@@ -1,22 +1,22 @@
-"""The one door from Python into the kernels.
+"""The one entry point from Python into the kernels.
 
-There is one, because every door compiles all that stands behind it anew; what to do is said in OP. It takes the World
-field by field, because Numba unpacks plain arguments several times faster than a tuple.
+There is one, because every entry point compiles all that it calls anew; the scalar OP says what to do. It takes the
+World field by field, because Numba unpacks plain arguments several times faster than a tuple.
 """
 
 from __future__ import annotations
 
-from argosy._jit import door
+from argosy._jit import entry_point
+from argosy.mechanism.kernels.accounting import note, settle
 from argosy.mechanism.kernels.admit import admit
 from argosy.mechanism.kernels.apply import apply_plan
-from argosy.mechanism.kernels.book import note, settle
 from argosy.mechanism.kernels.clock import advance, derive, rank_by_column, reprice
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.live import pass_time, told
 from argosy.mechanism.kernels.static import admit_static
 
 
-@door
+@entry_point
 def enter(
     jf: F1, ji: I1, nf: F1, ni: I1, bk: I1, en: I1, hp: F1, lg: F1, sf: F1, si: I1, tr: F1, so: I1, rs: F1,
     rt: F1, ps: F1, pr: F1, ov: F1, wk: I1, sk: F1, ex: F1, qu: F1, gp: I1, gq: F1,

@@ -1,0 +1,51 @@
+"""The short cut for policies with fixed keys: all jobs of a trace are ranked once, and kernels keep their queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argosy.mechanism.kernels import layout as L
+from argosy.mechanism.world import classify
+from argosy.sim.answers import check_key
+from argosy.sim.views import view_on_arrival
+
+if TYPE_CHECKING:
+    from argosy.sim.engine import Engine
+
+MAX_CLASSES = 256  # of demands; with more of them the ordinary walk is as quick
+
+
+def prepare(engine: Engine) -> bool:
+    """Use the short cut where nothing needs the policy to be asked; return whether it is used."""
+    w, policy = engine.world, engine.policy
+    w.si[L.STATIC] = 0
+    blocked = (
+        not policy.static or policy.preemptive or engine.must_ask or engine.external.disturbs or w.si[L.QUOTAS]
+        or np.isfinite(w.qu[L.Q_LIMIT]).any()
+    )  # fmt: skip
+    if blocked:
+        return False
+    tr, jobs = w.tr, len(engine.trace)
+    demand = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
+                       tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.WANT_PLACE], tr[L.STATIC_F + L.CLASS]])
+    if len(engine.tables.gpu_types) == 1:
+        demand[-1] = 0.0  # with one GPU type, the class has no say in placement
+    inverse, representatives = classify(demand)
+    classes = len(representatives)
+    if classes > MAX_CLASSES:
+        return False
+    keys = check_key(policy.rank(view_on_arrival(engine, tr, np.arange(jobs))), jobs, policy)
+    if np.isnan(keys).any():
+        engine.refuse_key(int(np.isnan(keys).argmax()))
+    order = np.argsort(keys, kind="stable")
+    wk = np.zeros((L.WK_ROWS, max(w.wk.shape[1], jobs)), np.int64)
+    wk[L.W_CLASS, : len(inverse)] = inverse
+    wk[L.W_RANKED, : len(order)] = order
+    wk[L.W_RANK, order] = np.arange(len(order))
+    sizes = np.bincount(inverse, minlength=classes)
+    wk[L.W_OFFSET, :classes] = np.cumsum(sizes) - sizes
+    engine.world = w._replace(wk=wk)
+    w.si[L.STATIC], w.si[L.CLASSES], w.si[L.EAGER] = 1, classes, 0
+    return True

@@ -1,0 +1,83 @@
+"""Views over the engine's matrices: of the jobs that are active now, and of jobs as they will be when they arrive."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Footprint, Losses, Part, Profile, View
+from argosy.mechanism.kernels import layout as L
+from argosy.perf import footprint
+
+if TYPE_CHECKING:
+    from argosy.sim.engine import Engine
+
+NODE_ROWS_F = {
+    "free_cpus": L.CPU_FREE, "free_memory_gib": L.MEM_FREE, "cpus": L.CPU_TOTAL, "memory_gib": L.MEM_TOTAL,
+    "speed": L.SPEED,
+}  # fmt: skip
+NODE_ROWS_I = {
+    "gpus": L.N_GPUS, "free": L.N_FREE, "type": L.N_TYPE, "rack": L.N_RACK,
+    "state": L.N_STATE, "owner": L.N_OWNER,
+}  # fmt: skip
+
+
+def view_of_active(engine: Engine) -> View:
+    """Make the view that the policy is asked with; `refresh` brings it up to date before each decision."""
+    w, policy = engine.world, engine.policy
+    node_rows = {n: w.nf[r] for n, r in NODE_ROWS_F.items()} | {n: w.ni[r] for n, r in NODE_ROWS_I.items()}
+    nodes = Columns(node_rows, NODE_COLUMNS, policy.uses, policy.name)
+    nodes.refresh(len(engine.cluster.nodes))
+    jobs = Columns(job_rows(w), JOB_COLUMNS, policy.uses, policy.name)
+    return View(jobs, nodes, policy.uses, _profile(engine), *_readers(engine))
+
+
+def job_rows(w: L.World) -> dict[str, NDArray[Any]]:
+    """Return the full-length rows of the job matrices by the names of their columns."""
+    return {n: w.jf[r] for n, r in L.COLUMNS_F.items()} | {n: w.ji[r] for n, r in L.COLUMNS_I.items()}
+
+
+def refresh(view: View, w: L.World) -> None:
+    """Let the view show the present instant."""
+    active = int(w.si[L.ACTIVE])
+    view.jobs.refresh(active)
+    view.nodes.refresh(len(view.nodes))
+    view.now = float(w.sf[L.NOW])
+    view.running = int(w.si[L.RUNNING_N])
+    view.waiting = active - view.running
+    view.free_gpus = int(w.si[L.FREE_GPUS])
+
+
+def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.int64]) -> View:
+    """Show the jobs in the columns of `tr`, whose indices are given, each as it will be when it arrives."""
+    policy, n = engine.policy, tr.shape[1]
+    zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
+    rows: dict[str, NDArray[Any]] = {}
+    for name, r in L.COLUMNS_F.items():
+        rows[name] = tr[r] if r < L.STATIC_F else zeros
+    rows["remaining_s"], rows["expected_left_s"] = tr[L.WORK], tr[L.EXPECTED]
+    for name, r in L.COLUMNS_I.items():
+        rows[name] = tr[L.STATIC_F + r].astype(np.int64) if r < L.STATIC_I else izeros
+    rows["index"] = index
+    jobs = Columns(rows, JOB_COLUMNS, policy.uses, policy.name)
+    jobs.refresh(n)
+    profile = engine.view.profile if "profile" in policy.uses else None
+    return View(jobs, engine.view.nodes, policy.uses, profile, *_readers(engine))
+
+
+def _readers(engine: Engine) -> tuple[Callable[[int], list[Part]], Callable[[int], Losses]]:
+    """Return what reads placements and losses, without cycles: an engine goes when nobody needs it any more."""
+    itself = weakref.proxy(engine)
+    return lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
+
+
+def _profile(engine: Engine) -> Profile | None:
+    if "profile" not in engine.policy.uses:
+        return None
+    w = engine.world
+    utilisation, memory_gib = footprint.of([c.model for c in engine.tables.classes])
+    return Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib))
