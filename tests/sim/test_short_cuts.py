@@ -114,7 +114,7 @@ def test_places_that_are_none_are_refused(codes: list[int]) -> None:
         def place(self, view: View) -> Ints:
             return self.codes
 
-    with pytest.raises(PolicyError, match="are no places for 1 jobs"):
+    with pytest.raises(PolicyError, match="are not places for 1 jobs"):
         Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), Wrong(*codes), Settings.ideal())
 
 

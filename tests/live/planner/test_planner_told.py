@@ -262,7 +262,7 @@ def test_losses_reach_policies_that_read_them() -> None:
     for epoch in range(1, 15):
         reports = (Report(1, progress=epoch / 20, epoch=epoch, loss=1 / epoch), Report(2, epoch=epoch, loss=5.0))
         made.update(Update(60.0 * epoch, reports=reports))
-    told = made._engine.losses_of(made._slot(1))
+    told = made._engine.losses_of(made._row(1))
     assert told.epochs.tolist() == list(range(1, 15)) and told.losses[1] == 0.5
     assert set(made.update(Update(3600.0, ask=True)).running) == {1, 2}
 
@@ -273,7 +273,7 @@ def test_ended_jobs_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
     for i in range(1, 200):
         decision = made.update(Update(float(i), (job(i, at=float(i)),), {i - 2: "completed"} if i > 2 else {}))
         assert set(decision.running) <= {i, i - 1}
-    assert len(made._engine.roll) < 100
+    assert len(made._engine.job_names) < 100
 
 
 def test_a_memory_that_can_not_be_read_is_left_behind() -> None:
