@@ -72,7 +72,7 @@ def entry_point(function: F, *, allocates: bool = False) -> F:
     that it `allocates`.
     """
     compiled: Any = _compile(function, _nrt=allocates, no_cfunc_wrapper=True)
-    compiled._cache = _shared_cache(compiled.py_func)
+    compiled._cache = _shared_cache(compiled.py_func, allocates)
     return cast(F, compiled)
 
 
@@ -91,7 +91,7 @@ def _compile(function: F, **options: bool) -> F:
     return cast(F, compiled)
 
 
-def _shared_cache(function: Callable[..., Any]) -> Any:
+def _shared_cache(function: Callable[..., Any], allocates: bool) -> Any:
     """Make Numba's cache for one function, told where to look and what the code depends on."""
     caching: Any = import_module("numba.core.caching")
     sources = Path(function.__code__.co_filename).parent
@@ -125,6 +125,9 @@ def _shared_cache(function: Callable[..., Any]) -> Any:
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             # Numba would first load all that it needs to compile, which takes longer than to load what is compiled
             # already. A function that has to be compiled after all still gets it: the compiler asks for it itself.
+            # One that allocates needs Numba's run-time, which is loaded with the rest.
+            if allocates:
+                return super().load_overload(sig, target_context)
             with self._guard_against_spurious_io_errors():
                 return self._load_overload(sig, target_context)
 

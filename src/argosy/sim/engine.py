@@ -213,7 +213,7 @@ class Engine(EngineState):
     def ask(self) -> None:
         """Ask the policy, check its answer and hand it to the mechanism."""
         policy, view = self.policy, self.view
-        self.event_feed.tell(self.world)
+        self.event_feed.tell(policy, self.world)
         if self._learns:
             self._arrival_estimates.update(self.world)
         began = time.perf_counter_ns()

@@ -14,10 +14,10 @@ class EventFeed:
     """Hands log rows to `Policy.on_event`, each once, if the policy answers that."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self.is_used = policy, "on_event" in policy.answers
+        self.is_used = "on_event" in policy.answers
         self._told = 0  # log rows that the policy has heard of
 
-    def tell(self, w: L.World) -> None:
+    def tell(self, policy: Policy, w: L.World) -> None:
         """Tell the policy all that is new."""
         if not self.is_used:
             return
@@ -25,7 +25,7 @@ class EventFeed:
         for row in w.lg[self._told : n]:
             kind = EventKind(int(row[L.L_KIND])).name.lower()
             time_s, info = float(row[L.L_TIME]), float(row[L.L_INFO])
-            self._policy.on_event(Event(time_s, kind, int(row[L.L_JOB]), int(row[L.L_NODE]), info))
+            policy.on_event(Event(time_s, kind, int(row[L.L_JOB]), int(row[L.L_NODE]), info))
         self._told = n
 
     def untold(self, w: L.World) -> NDArray[np.float64]:
