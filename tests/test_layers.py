@@ -1,15 +1,19 @@
-"""The dependency rule of the design: the right may import the left, never the reverse.
+"""The dependency rules of the design.
 
-    types ← workload, cluster, perf, zoo ← mechanism, policies ← sim
+Between packages, the right may import the left, never the reverse:
+
+    errors, slack, … ← workload, cluster, perf, zoo ← mechanism, policies ← sim
           ← scenario ← explain ← report ← learn, grow ← sdk ← live ← league ← cli, dashboard
 
-Imports inside functions count too; those under TYPE_CHECKING do not, because they never run.
+Inside live, learn and grow the same holds for their own parts (`INNER`). What begins with an underscore is private to
+the package it is in. The layout of the engine's matrices is known to the mechanism, the simulator and one module of the
+planner. Imports inside functions count too; those under TYPE_CHECKING do not, because they never run.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,32 @@ TIERS = (
 )
 TIER = {name: number for number, names in enumerate(TIERS) for name in names}
 FORBIDDEN = {("mechanism", "policies")}  # same tier, but one way only: policies may use the mechanism
+INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longest name that fits a module counts
+    "live": (
+        {"errors", "states", "spec", "clock", "daemon_log", "unix_sockets", "durable_files", "sanitize"},
+        {"untrusted_files", "home"},
+        {"backends.base"},  # what daemon, planner and supervisor say about nodes and runs
+        {"store", "planner", "supervisor", "http"},
+        {"backends", "client"},
+        {"daemon"},
+        {"api"},
+        {"demo"},
+    ),
+    "learn": ({"errors", "loads", "networks"}, {"envs", "algorithms"}, {"training"}),
+    "grow": (
+        {"errors", "data", "models"},
+        {"surgery", "load_model"},
+        {"describe"},
+        {"agents.base"},
+        {"tables"},
+        {"agents"},
+        {"training"},
+        {"tables.make"},  # training runs fill tables
+        {"study", "demo"},
+    ),
+}
+LAYOUT = "mechanism.kernels.layout"
+KNOW_THE_LAYOUT = ("mechanism.", "sim.", "live.planner.engine")
 
 
 def violations(root: Path) -> list[str]:
@@ -44,15 +74,26 @@ def violations(root: Path) -> list[str]:
         if importer not in TIER:
             found.append(f"{path.name}:1: {importer} belongs to no tier: add it to TIERS")
             continue
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
         for line, imported in imports(ast.parse(path.read_text("utf-8")), parts):
-            why = verdict(importer, imported)
+            why = verdict(module, imported)
             if why:
-                found.append(f"{path.relative_to(root)}:{line}: {why}")
+                found.append(f"{Path(*parts)}.py:{line}: {why}")
     return found
 
 
-def verdict(importer: str, imported: str) -> str | None:
-    """Why the import is forbidden, or None."""
+def verdict(importer: str, path: list[str]) -> str | None:
+    """Why a module must not import the name at `path` (both below argosy), or None."""
+    imported, outer = ".".join(path), importer.split(".")[0]
+    return (
+        between_packages(outer, path[0])
+        or (inside(outer, importer, imported) if path[0] == outer else None)
+        or privacy(importer, path)
+        or layout(importer, imported)
+    )
+
+
+def between_packages(importer: str, imported: str) -> str | None:
     if imported == importer or imported == "__version__":
         return None
     if imported not in TIER:
@@ -62,8 +103,41 @@ def verdict(importer: str, imported: str) -> str | None:
     return None
 
 
-def imports(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """(line, first name below argosy) of every import of Argosy that can run, anywhere in a file."""
+def inside(package: str, importer: str, imported: str) -> str | None:
+    """The rule inside one package, whose own `__init__` is its public face and may name everything."""
+    tiers = INNER.get(package)
+    if tiers is None or importer == package or imported == package:
+        return None
+    tier_of = {f"{package}.{name}": number for number, names in enumerate(tiers) for name in names}
+    here, there = (longest(name, tier_of) for name in (importer, imported))
+    if here is None:
+        return f"{importer} belongs to no tier of {package}: add it to INNER"
+    if there is not None and tier_of[there] > tier_of[here]:
+        return f"{here} must not import {there}"
+    return None
+
+
+def longest(name: str, known: Iterable[str]) -> str | None:
+    """The longest of the known names that `name` is or lies in."""
+    return max((k for k in known if name == k or name.startswith(k + ".")), key=len, default=None)
+
+
+def privacy(importer: str, path: list[str]) -> str | None:
+    """What begins with an underscore belongs to the package it is in, and to all inside."""
+    for i, name in enumerate(path):
+        if name.startswith("_") and not name.startswith("__"):
+            return None if importer.split(".")[:i] == path[:i] else f"{'.'.join(path[: i + 1])} is private"
+    return None
+
+
+def layout(importer: str, imported: str) -> str | None:
+    if not (imported == LAYOUT or imported.startswith(LAYOUT + ".")) or importer.startswith(KNOW_THE_LAYOUT):
+        return None
+    return f"{importer} must not know the layout of the engine's matrices: use engine.jobs and its other methods"
+
+
+def imports(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+    """(line, path below argosy) of every import of Argosy that can run, anywhere in a file."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             yield from imports(ast.Module(node.orelse, []), parts)
@@ -79,9 +153,9 @@ def imports(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
             yield from imports(node, parts)
 
 
-def below_argosy(node: ast.stmt, path: list[str]) -> Iterator[tuple[int, str]]:
+def below_argosy(node: ast.stmt, path: list[str]) -> Iterator[tuple[int, list[str]]]:
     if path[0] == "argosy":
-        yield node.lineno, path[1] if len(path) > 1 else "__init__"
+        yield node.lineno, path[1:] or ["__init__"]
 
 
 def test_the_package_keeps_the_rule() -> None:
@@ -90,7 +164,8 @@ def test_the_package_keeps_the_rule() -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    for name in ("policies", "sim", "mechanism", "workload/importers"):
+    folders = ("live/store", "live/supervisor", "live/planner", "learn/envs", "grow/agents")
+    for name in ("policies", "sim", "mechanism", "workload/importers", *folders):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "errors.py").touch()
     (tmp_path / "__init__.py").write_text("from argosy.sim.engine import run\n")
@@ -114,6 +189,16 @@ def package(tmp_path: Path) -> Path:
         ("sim/s.py", "import argosy", "argosy.__init__, which belongs to no tier"),
         ("sim/s.py", "from argosy import Policy", "argosy.Policy, which belongs to no tier"),
         ("novel.py", "", "novel belongs to no tier"),
+        ("live/store/s.py", "from argosy.live.daemon import service", "live.store must not import live.daemon"),
+        ("live/supervisor/s.py", "from argosy.live.backends import local", "must not import live.backends"),
+        ("live/novel.py", "import argosy.live.spec", "live.novel belongs to no tier of live"),
+        ("learn/envs/e.py", "def f():\n    from ..training import train", "learn.envs must not import learn.training"),
+        ("grow/agents/base.py", "from argosy.grow.tables import growth_table", "must not import grow.tables"),
+        ("grow/agents/a.py", "from argosy.grow.tables.make import x", "must not import grow.tables.make"),
+        ("sim/s.py", "from argosy.policies import _shared", "policies._shared is private"),
+        ("sim/s.py", "from argosy.policies.base import _helper", "policies.base._helper is private"),
+        ("live/planner/p.py", "from argosy.mechanism.kernels import layout as L", "must not know the layout"),
+        ("live/planner/p.py", "from argosy.mechanism.kernels.layout import JOBS", "must not know the layout"),
     ],
 )
 def test_a_violation_is_found(package: Path, file: str, code: str, why: str) -> None:
@@ -132,6 +217,10 @@ def test_a_violation_is_found(package: Path, file: str, code: str, why: str) -> 
         ("policies/p.py", "if TYPE_CHECKING:\n    from argosy.sim import engine"),
         ("policies/p.py", "if typing.TYPE_CHECKING:\n    import argosy.live"),
         ("workload/importers/i.py", "from ..trace import Trace\nfrom ... import errors\nimport json"),
+        ("live/store/s.py", "from argosy.live.backends.base import Part\nfrom . import _codec"),
+        ("live/planner/engine.py", "from argosy.mechanism.kernels import layout"),
+        ("mechanism/m.py", "from argosy.mechanism.kernels.layout import *\nfrom argosy._jit import kernel"),
+        ("grow/agents/a.py", "from argosy.grow.tables.growth_table import Table"),
     ],
 )
 def test_what_is_allowed(package: Path, file: str, code: str) -> None:

@@ -166,7 +166,7 @@ class Elsewhere(Good):
     ("policy", "problem"),
     [
         (Nan, "ranked job .* as NaN|is ranked nan"),
-        (Infinite, "is ranked inf, which is no finite number"),
+        (Infinite, "is ranked inf, which is not a finite number"),
         (Short, r"shape \(1,\) for 4 jobs"),
         (Peeking, "read 'remaining_s' but does not declare 'duration'"),
         (Breaking, "ValueError"),

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from argosy.atomic import writing
 from argosy.errors import InputError, TraceError, UnknownName
+from argosy.workload.conversion import STATUS_WORDS, normal_status
 from argosy.workload.files import read_trace, read_trace_report, write_trace
-from argosy.workload.importers._build import STATUS_WORDS, normal_status
 from argosy.workload.trace import SCHEMA, Job, Trace
 
 HEADER = "job_id,submit_s,duration_s,gpus"

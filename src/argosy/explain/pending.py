@@ -85,11 +85,11 @@ class Situation:
         self._from_now = from_now
 
     def name(self, index: int) -> str:
-        """The id of a job, by its index."""
+        """Return the id of a job by its index."""
         return self.engine.job_name(index)
 
     def moment(self, word: str, t: float, about: str = "") -> str:
-        """`at`, `before` or `until` a time; or how long it is until then."""
+        """Say `at`, `before` or `until` a time; or how long it is until then."""
         if not self._from_now:
             return f"{word} {about}{clock(t)}"
         return f"{'in' if word == 'at' else 'for another'} {about}{clock(max(0.0, t - self.now))}"
@@ -104,7 +104,7 @@ class Situation:
 
     @cached_property
     def position(self) -> Floats:
-        """Place of each row in the policy's order; all equal when the policy has none."""
+        """The place of each row in the policy's order; all equal when the policy has none."""
         place = np.zeros(self.active)
         if not self.plans:
             order = self.engine.last_order()
@@ -172,11 +172,11 @@ class Situation:
         return -1
 
     def waiting(self) -> list[int]:
-        """Rows of jobs that hold nothing."""
+        """Return the rows of jobs that hold nothing."""
         return [int(row) for row in np.flatnonzero(self.state != JobState.RUNNING)]
 
     def amount(self, row: int) -> float:
-        """GPUs that count against the queue's limit."""
+        """Return the GPUs that count against the queue's limit."""
         asked, want = float(self.jobs.gpus[row]), float(self.jobs.wanted[row])
         return min(want, asked) if asked < 1.0 else want
 
@@ -185,7 +185,7 @@ class Situation:
         return bool(queues.held[q] + self.amount(row) > queues.limit[q] + 1e-9)
 
     def displaceable(self, row: int, *, pinned: bool) -> Bools:
-        """Running jobs that would have to make way for this one; with those still `pinned`, or without."""
+        """Say which running jobs would have to make way for this one; with those still `pinned`, or without."""
         rules = self.rules
         may = rules.preemptive or (rules.quotas and self.jobs.guaranteed[row])
         if self.plans or not may or rules.elastic:
@@ -194,7 +194,7 @@ class Situation:
         return lower if pinned else lower & (self.pinned_until <= self.now + 1e-9)
 
     def finding(self, row: int) -> Finding:
-        """What keeps this job waiting."""
+        """Find out what keeps this job waiting."""
         demand = self.engine.demand(row)
         displaced = self.displaceable(row, pinned=False)
         supply = self.supply.without(self.holdings, displaced)
@@ -229,14 +229,14 @@ class Situation:
         return found
 
     def release(self, row: int, finding: Finding) -> Release | None:
-        """The running jobs whose end (or end of grace, if they may be displaced) lets this one fit."""
+        """Return the running jobs whose end (or end of grace, if they may be displaced) lets this one fit."""
         free = np.where(self.displaceable(row, pinned=True), np.minimum(self.ends, self.yields_at), self.ends)
         held = (self.state == JobState.RUNNING) & ~finding.displaced
         size = self.jobs.held
         return first_release(finding.supply, self.holdings, finding.demand, held, free, size)
 
     def given(self, row: int) -> Reason | None:
-        """The policy's own reason, if its plan came with one."""
+        """Return the policy's own reason, if its plan came with one."""
         engine = self.engine
         return engine.given.get(int(self.ids[row])) if isinstance(engine, ExplainedEngine) else None
 
@@ -245,11 +245,11 @@ class Situation:
         if own is not None:
             return own
         if self.state[row] == JobState.RUNNING:
-            raise ArgosyError(f"job {self.name(int(self.ids[row]))!r} does not wait: it runs")
+            raise ArgosyError(f"job {self.name(int(self.ids[row]))!r} does not wait, it is running")
         return self.told(row, self.finding(row))
 
     def told(self, row: int, finding: Finding) -> Reason:
-        """A finding in words."""
+        """Put a finding into words."""
         if finding.why is Why.BEHIND:
             return say.behind(self, row, finding)
         if finding.why is Why.QUOTA:
@@ -263,11 +263,11 @@ class Situation:
 
 
 def reasons(engine: Engine) -> dict[int, Reason]:
-    """Why each waiting job waits, by its index in the trace; right after a decision was carried out."""
+    """Return why each waiting job waits, by its index in the trace; right after a decision was carried out."""
     situation = Situation(engine)
     return {int(situation.ids[row]): situation.reason(row) for row in situation.waiting()}
 
 
 def reason(engine: Engine, row: int) -> Reason:
-    """The same for the job in one row of the view."""
+    """Return why the job in one row of the view waits."""
     return Situation(engine).reason(row)

@@ -1,4 +1,4 @@
-"""Whose end would let a waiting job start?"""
+"""The running jobs whose end would let a waiting job start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Release:
 def first_release(
     supply: Supply, holdings: Holdings, demand: Demand, held: Bools, gone_s: Floats, gpus: Floats
 ) -> Release | None:
-    """The earliest moment at which the job fits if nobody else comes, and who must be gone by then.
+    """Return the earliest moment at which the job fits if nobody else comes, and who must be gone by then.
 
     `held` are the rows that hold what they have, `gone_s` when each is expected to let go. Rows of which
     nothing is known come last, among them those on the most promising nodes first, and large before small.
@@ -65,7 +65,7 @@ def fits_without(supply: Supply, holdings: Holdings, demand: Demand, rows: Ints,
 
 
 def touches(supply: Supply, holdings: Holdings, demand: Demand, slots: int) -> Bools:
-    """Which rows hold something on the nodes where the job would sit."""
+    """Say which rows hold something on the nodes where the job would be placed."""
     _, nodes = supply.best(demand)
     rooms = supply.rooms(demand)[nodes]
     enough = int(np.searchsorted(np.cumsum(rooms), demand.units)) + 1

@@ -59,7 +59,7 @@ def story(
 
 
 def find(trace: Trace, job_id: str) -> int:
-    """The index of a job; of many ids only the nearest are suggested."""
+    """Return the index of a job; the error for an unknown id suggests the nearest ones."""
     ids = trace.frame["job_id"].to_list()
     if job_id in ids:
         return ids.index(job_id)
@@ -93,7 +93,7 @@ class Watcher:
         self.reasons.append((engine.now, given))
 
     def _still_holds(self, situation: Situation, why: Why, head: int) -> bool:
-        """The same thing is to blame, and those named for it are still in the way."""
+        """Say whether the same thing is still to blame, and those named for it are still in the way."""
         last = self._last
         if last is None or last.why is not why:
             return False
@@ -139,7 +139,7 @@ class Chronicle:
         for i, (t, what, waits) in enumerate(moments):
             if i in cut:
                 if i == cut[0]:
-                    yield MARGIN + f"… {len(cut)} more turns of fate until {clock(moments[cut[-1]][0])}"
+                    yield MARGIN + f"… {len(cut)} more events until {clock(moments[cut[-1]][0])}"
                 continue
             yield line(t, what)
             if waits:
@@ -147,7 +147,7 @@ class Chronicle:
                 yield from self._waiting([(at, r) for at, r in self.reasons if t <= at < until])
 
     def _waiting(self, reasons: list[tuple[float, Reason]]) -> Iterator[str]:
-        """The reasons of one wait; a long list is cut in the middle."""
+        """Tell the reasons of one wait; a long list is cut in the middle."""
         half = MOST_TOLD // 2
         for i, (t, reason) in enumerate(reasons):
             if not self.whole and len(reasons) > MOST_TOLD and half <= i < len(reasons) - half:
@@ -174,7 +174,7 @@ class Chronicle:
         return self.engine.job_name(index)
 
     def _moments(self) -> list[tuple[float, str, bool]]:
-        """What happened to the job: when, what, and whether it waits from then on."""
+        """List what happened to the job: when, what, and whether it waits from then on."""
         own = self.result.events.filter(pl.col("job") == self.job)
         moments: list[tuple[float, str, bool]] = []
         placed: list[int] = []
@@ -204,7 +204,7 @@ class Chronicle:
         return f"{verb}: {listed(where)}{cost}"
 
     def _closed(self, kind: EventKind, seq: int, t: float, placed: list[int]) -> str:
-        """Why it had to leave, as far as the log shows."""
+        """Say why the job had to leave, as far as the log shows."""
         if kind is EventKind.CRASH:
             return "crashed; will be tried again from its last checkpoint"
         if kind is EventKind.PAUSE:
@@ -244,7 +244,7 @@ class Chronicle:
         return lines
 
     def _ran(self, until: float) -> float:
-        """Seconds between openings and closings."""
+        """Return the seconds between openings and closings."""
         own = self.result.events.filter(pl.col("job") == self.job).unique("seq", maintain_order=True)
         total, since = 0.0, None
         for kind, t in own.select("kind", "t").iter_rows():
@@ -256,5 +256,5 @@ class Chronicle:
 
 
 def line(t: float, what: str) -> str:
-    """Both clocks, and what happened then."""
+    """Write a line with the time on both clocks and what happened then."""
     return f"  {clock(t):>12}  {plain(t) + ' s':>16}  {what}"

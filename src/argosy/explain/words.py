@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def clock(seconds: float) -> str:
-    """A time or a span as `[d]d hh:mm:ss`; half seconds round up."""
+    """Write a time or a span as `[d]d hh:mm:ss`; half seconds round up."""
     if not math.isfinite(seconds):
         return "never"
     days, rest = divmod(int(seconds + 0.5), 86400)
@@ -16,12 +16,12 @@ def clock(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """The same with the seconds beside it, for those who compute with them."""
+    """Write a span likewise, with the seconds beside it for those who compute with them."""
     return f"{clock(seconds)} ({plain(seconds)} s)"
 
 
 def plain(number: float) -> str:
-    """Up to three decimals, none where there are none."""
+    """Write a number with up to three decimals, and none where it is whole."""
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
@@ -30,12 +30,12 @@ def amount(number: float, noun: str) -> str:
 
 
 def listed(items: Sequence[str], most: int = 4) -> str:
-    """`a, b and c`; of many only the first ones and how many more."""
+    """Join items as `a, b and c`; of many only the first ones and how many more."""
     if len(items) > most:
         return f"{', '.join(items[: most - 1])} and {len(items) - most + 1} more"
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def named(indices: Sequence[int], name: Callable[[int], str]) -> str:
-    """Jobs by their ids."""
+    """List jobs by their ids."""
     return listed([name(i) for i in indices])

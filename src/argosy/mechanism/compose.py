@@ -235,7 +235,7 @@ class Walk:
         return {node: count for node, count in servers.items() if count}
 
     def _check(self, row: int, gpus: int, answer: Mapping[int, int], free: Ints) -> None:
-        """A place that can not be is the policy's mistake, and it should hear of it."""
+        """Raise `InvalidPlan` for an impossible place: it is the mistake of the policy."""
         problem = ""
         if sum(answer.values()) != gpus or (gpus == 0 and len(answer) != 1):
             problem = f"that is not {gpus} GPUs" if gpus else "a CPU-only job goes on one node: {node: 0}"

@@ -38,7 +38,7 @@ class Newcomers:
     index: Ints
     size: Floats
     queue: Ints
-    rate: Floats  # [job, column]; 0 where it can not run
+    rate: Floats  # [job, column]; 0 where it cannot run
     pace: Floats  # [job, column]
 
 

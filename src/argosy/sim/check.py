@@ -1,4 +1,4 @@
-"""Does a policy keep the contract? One call for authors, made of small checks.
+"""Checking that a policy keeps the contract: one call for authors, made of small checks.
 
     check_policy(MyPolicy())        or        check_policy("las:quantum_s=60")
 
@@ -63,7 +63,7 @@ def check_policy(policy: Policy | str) -> Checked:
 
 
 def small_worlds() -> dict[str, tuple[Trace, Cluster]]:
-    """Tiny traces, each with one thing that policies stumble over."""
+    """Yield tiny traces, each with one thing that policies stumble over."""
     one, two = Cluster.uniform(1, 1), Cluster.uniform(2, 4)
     mixed = [
         Job("cpu-only", 0.0, 40.0, 0, cpus=4.0, memory_gib=8.0),
@@ -90,7 +90,7 @@ def small_worlds() -> dict[str, tuple[Trace, Cluster]]:
 
 
 def check_declarations(policy: Policy) -> None:
-    """Class attributes that contradict each other or name what does not exist."""
+    """Refuse class attributes that contradict each other or name what does not exist."""
     if not isinstance(policy, Policy):
         raise PolicyError(f"{policy!r} is not a Policy: derive its class from argosy.policies.base.Policy")
     name = policy.name or type(policy).__name__
@@ -117,7 +117,7 @@ def check_declarations(policy: Policy) -> None:
 
 
 def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> None:
-    """One trace: every answer is well formed, everybody finishes, and running it again gives the same."""
+    """Run one trace: every answer must be well formed, every job finish, and a second run give the same."""
 
     def run(watch: Callable[[Engine], None] | None, seed: int = 0) -> Result:
         return Engine(trace, cluster, policy, Settings.ideal().with_seed(seed), watch=watch).run()
@@ -151,7 +151,7 @@ def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> N
 
 
 def check_answer(engine: Engine) -> None:
-    """After a decision: one finite number a job; sizes and plans the engine has checked itself."""
+    """Check after a decision that each job has a finite key; the engine itself checks sizes and plans."""
     policy = engine.policy
     if "plan" in policy.answers:
         return  # the mechanism has checked it already, and carried it out
@@ -162,7 +162,7 @@ def check_answer(engine: Engine) -> None:
 
     key = engine.jobs.key
     for row in np.flatnonzero(~np.isfinite(key)).tolist():
-        refuse(row, f"is ranked {key[row]}, which is no finite number")
+        refuse(row, f"is ranked {key[row]}, which is not a finite number")
 
 
 def check_everybody_finishes(policy: Policy, result: Result) -> None:
@@ -175,7 +175,7 @@ def check_everybody_finishes(policy: Policy, result: Result) -> None:
 
 
 def check_memory(policy: Policy) -> None:
-    """What a policy remembers must survive as JSON."""
+    """Check that what a policy remembers survives as JSON."""
     state = policy.state()
     try:
         text = json.dumps(state)

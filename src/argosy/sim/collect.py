@@ -18,7 +18,7 @@ STATUS = ("completed", "failed", "killed", "cancelled", "refused", "unfinished")
 
 
 def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Result:
-    """One Result from an engine that stands still."""
+    """Return the result of an engine that stands still."""
     w, trace = engine.world, engine.trace
     rs = w.rs
     status = pl.Series(STATUS).gather(rs[L.R_STATUS].astype(np.uint32))

@@ -28,7 +28,7 @@ SMALL_JOBS = 2_000  # a run of so many is expected to take less than a second
 
 
 class Source(Protocol):
-    """Something that makes the jobs of a run, others for each seed."""
+    """Something that makes the jobs of a run, different ones for each seed."""
 
     def trace(self, seed: int) -> Trace: ...
 
@@ -94,7 +94,7 @@ class Experiment:
         return trace.at_load(task.load / offered_load(trace, self.cluster, self.settings))
 
     def run(self, task: Task) -> Outcome:
-        """One run, in this process."""
+        """Carry out one run in this process."""
         try:
             settings = self.settings.with_seed(task.seed)
             result = simulate(self.trace(task), self.cluster, task.policy, settings)
@@ -106,7 +106,7 @@ class Experiment:
             return Outcome(task, error=error, details=details)
 
     def chance(self, policies: Iterable[str]) -> bool:
-        """Whether another seed could give another result."""
+        """Say whether another seed could give another result."""
         s = self.settings
         faults = s.node_mtbf_h is not None or s.job_mtbf_h is not None
         drawn = faults or s.drifting or s.placer == "random" or s.estimator.startswith("noisy")
@@ -119,7 +119,7 @@ class Experiment:
 
 
 def tasks(policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float] = ()) -> list[Task]:
-    """Every combination; first the trace at its own load, then the sweep."""
+    """Return every combination: first the trace at its own load, then the sweep."""
     return [Task(policy, seed, load) for load in (None, *loads) for seed in seeds for policy in policies]
 
 
@@ -140,7 +140,7 @@ def run_all(
 
 
 def as_error(problem: Exception) -> tuple[ArgosyError, str]:
-    """What a run raised, as an error that can be shown, and the traceback if it is nobody's input."""
+    """Return what a run raised as an error that can be shown, and the traceback if no input is to blame."""
     if isinstance(problem, InputError):
         return problem, ""
     name = "" if isinstance(problem, ArgosyError) else f"{type(problem).__name__}: "
@@ -148,12 +148,12 @@ def as_error(problem: Exception) -> tuple[ArgosyError, str]:
 
 
 def compact(result: Result) -> Result:
-    """Without the events that no metric or chart looks at, since results have to travel between processes."""
+    """Leave out the events that no metric or chart looks at, since results have to travel between processes."""
     return replace(result, events=result.events.filter(pl.col("kind") != int(EventKind.SUBMIT)))
 
 
 def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
-    """GPU-seconds that the jobs would take undisturbed, per GPU-second there is while they arrive."""
+    """Return the GPU-seconds that the jobs would take undisturbed, per GPU-second there is while they arrive."""
     tables = compile_tables(
         trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
         ps_speeds=settings.ps_speeds,

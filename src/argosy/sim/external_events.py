@@ -1,4 +1,4 @@
-"""What comes from outside the scheduler: node failures and repairs, reservations, cancellations, changing speeds."""
+"""External events: node failures and repairs, reservations, cancellations, changing machine speeds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExternalEvents:
     def _known(
         self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]
     ) -> list[tuple[float, int, int, float]]:
-        """Events with a date: reservations, drains and cancellations."""
+        """Return the events with a date: reservations, drains and cancellations."""
         events = []
         index = {node.name: i for i, node in enumerate(cluster.nodes)}
         for r in cluster.reservations:
@@ -70,7 +70,7 @@ class ExternalEvents:
         return events
 
     def _faults(self, until: float) -> list[tuple[float, int, int, float]]:
-        """Failures and repairs of each node before `until`."""
+        """Draw the failures and repairs of each node before `until`."""
         if self._settings.node_mtbf_h is None:
             return []
         events = []
@@ -83,7 +83,7 @@ class ExternalEvents:
         return events
 
     def refill(self, world: L.World) -> L.World:
-        """A world with the next stretch of events (a repair may lie beyond it: it is kept)."""
+        """Return the world with the next stretch of events (a repair may lie beyond it: it is kept)."""
         begin, end = self._drawn_until, self._drawn_until + CHUNK_S
         self._drawn_until = end
         self._fixed += self._faults(end)
@@ -101,7 +101,7 @@ class ExternalEvents:
         return world._replace(ex=events)
 
     def tick(self) -> None:
-        """Machine speeds of the next tick."""
+        """Set the machine speeds of the next tick."""
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(self._ticks, 1)[0]
             self._ticks += 1

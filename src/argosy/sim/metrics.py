@@ -198,7 +198,7 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 def metrics(result: Result, *, window: Window | None = None) -> dict[str, float]:
-    """Every metric of a run by name, in the order of DEFINITIONS."""
+    """Return every metric of a run by name, in the order of DEFINITIONS."""
     run = Run.of(result, window)
     groups = (_outcomes, _times, _fairness, _use, _losses, _bills, _decisions)
     found = {name: float(value) for group in groups for name, value in group(run).items()}
@@ -233,15 +233,15 @@ class Run:
 
     @property
     def capacity_gpu_s(self) -> float:
-        """GPU-seconds that the cluster offers in the span."""
+        """Return the GPU-seconds that the cluster offers in the span."""
         return self.result.cluster.total_gpus * self.span_s
 
     def column(self, name: str) -> Floats:
-        """A numeric column of all jobs; 0 where it is null."""
+        """Return a numeric column of all jobs; 0 where it is null."""
         return self.result.jobs[name].fill_null(0).cast(pl.Float64).to_numpy()
 
     def having(self, *statuses: str) -> Bools:
-        """Which of the counted jobs ended in one of these ways."""
+        """Say which of the counted jobs ended in one of these ways."""
         mask: Bools = self.counted & self.result.jobs["status"].is_in(statuses).to_numpy()
         return mask
 
@@ -251,28 +251,28 @@ class Run:
 
     @cached_property
     def rated(self) -> Bools:
-        """Finished jobs that have a length: a ratio to nothing says nothing."""
+        """Say which finished jobs have a length: a ratio to nothing says nothing."""
         return self.finished & (self.column("alone_s") > 0)
 
     @cached_property
     def jct_s(self) -> Floats:
-        """Of every job: finish − submit, or its age at the end of the run."""
+        """For every job: finish − submit, or its age at the end of the run."""
         submit, end = self.timeline.life
         return end - submit
 
     @cached_property
     def queueing_s(self) -> Floats:
-        """Of every job: the part of its life in which it held nothing (never negative by rounding)."""
+        """For every job: the part of its life in which it held nothing (never negative by rounding)."""
         return np.maximum(self.jct_s - self.timeline.held_s, 0.0)
 
     @cached_property
     def slowdown(self) -> Floats:
-        """Of the rated jobs: JCT / run time alone on their own demand."""
+        """For the rated jobs: JCT / run time alone on their own demand."""
         return self.jct_s[self.rated] / self.column("alone_s")[self.rated]
 
     @cached_property
     def rho(self) -> Floats:
-        """Of the rated jobs: JCT / what it would be on the job's fair share of the cluster, all to itself.
+        """For the rated jobs: JCT / what it would be on the job's fair share of the cluster, all to itself.
 
         On a share of s GPUs a job that asked for more keeps its GPU-seconds and so takes gpus / s times as
         long; one that asked for less gains nothing. It has to be started there, too.
@@ -287,7 +287,7 @@ class Run:
 
     @cached_property
     def start_overhead_s(self) -> Floats:
-        """Of every job: what its first start cost; 0 if it never started."""
+        """For every job: what its first start cost; 0 if it never started."""
         starts = self.result.events.filter(pl.col("kind") == int(EventKind.START))
         found = np.zeros(self.result.jobs.height)
         found[starts["job"].to_numpy()] = starts["info"].to_numpy()
@@ -295,7 +295,7 @@ class Run:
 
     @cached_property
     def overlap_s(self) -> Floats:
-        """Of every row of `placements`: how much of it lies in the span."""
+        """For every row of `placements`: how much of it lies in the span."""
         rows = self.timeline.placements
         start, end = rows["start_s"].to_numpy(), rows["end_s"].to_numpy()
         inside: Floats = np.minimum(end, self.end_s) - np.maximum(start, self.start_s)
@@ -303,7 +303,7 @@ class Run:
 
     @cached_property
     def node_gpu_s(self) -> Floats:
-        """GPU-seconds held in the span on each node."""
+        """Return the GPU-seconds held in the span on each node."""
         rows = self.timeline.placements
         held = rows["gpus"].to_numpy() * self.overlap_s
         count = len(self.result.cluster.nodes)
@@ -359,7 +359,7 @@ def _fairness(run: Run) -> dict[str, float]:
 
 
 def queue_jain(run: Run) -> float:
-    """Jain's index over the mean speed (1 / slowdown) that each queue's users see."""
+    """Return Jain's index over the mean speed (1 / slowdown) that each queue's users see."""
     rows = run.result.jobs.select("queue").filter(pl.Series(run.rated, dtype=pl.Boolean))
     speeds = rows.with_columns(pl.Series("speed", 1.0 / np.maximum(run.slowdown, 1e-12)))
     x = speeds.group_by("queue").agg(pl.col("speed").mean())["speed"].to_numpy()
@@ -378,7 +378,7 @@ def _use(run: Run) -> dict[str, float]:
 
 
 def fragmentation(run: Run) -> float:
-    """Of the GPU-seconds idle while jobs waited, the share on nodes partly in use."""
+    """Return which share of the GPU-seconds idle while jobs waited was on nodes partly in use."""
     idle, on_partly_used = run.timeline.free
     waiting = run.timeline.waiting
     edges = np.sort(np.concatenate([idle.t, waiting.t, [run.start_s, run.end_s]]))
@@ -399,7 +399,7 @@ def _losses(run: Run) -> dict[str, float]:
 
 
 def _bills(run: Run) -> dict[str, float]:
-    """Money, energy, promises."""
+    """Return what the run cost in money and energy, and which deadlines it kept."""
     cost_held = cost_cluster = energy_j = 0.0
     for node, held_gpu_s in zip(run.result.cluster.nodes, run.node_gpu_s):
         busy_s = held_gpu_s / node.gpus if node.gpus else 0.0
@@ -419,7 +419,7 @@ def _bills(run: Run) -> dict[str, float]:
 
 
 def deadlines_met(run: Run) -> float:
-    """The share of deadlines kept, among those that are decided."""
+    """Return the share of deadlines kept, among those that are decided."""
     deadline = run.result.jobs["deadline_s"].fill_null(np.inf).to_numpy()
     undecided = run.having("unfinished") & (deadline > run.result.end_s)
     judged = run.counted & np.isfinite(deadline) & ~undecided & ~run.having("cancelled")

@@ -143,7 +143,7 @@ class PlanWriter:
         )
 
     def _is_given_its_own(self, row: int, placement: Placement, stops: set[int]) -> bool:
-        """A packed job whose partner stays, placed by numbers of GPUs: as many, but others, for it alone."""
+        """Say whether a packed job whose partner stays gets as many GPUs as it has, but others, for itself alone."""
         w = self._engine.world
         peer = int(w.ji[L.PEER, row])
         return peer >= 0 and not placement.devices and int(w.so[peer]) not in stops

@@ -62,7 +62,7 @@ def run_tasks(
 
 
 def _expected_s(ended: Sequence[float], tasks: int) -> float:
-    """How long the tasks after the first will take in all. The first also loads what is used for the first time."""
+    """Return how long all tasks but the first will take; the first also loads what is used for the first time."""
     return (ended[-1] - ended[0]) / (len(ended) - 1) * (tasks - 1) if len(ended) > 1 else 0.0
 
 
@@ -73,12 +73,12 @@ def _told(outcome: R, done: Callable[[R], None] | None) -> R:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def end_with_parent() -> None:
-    """In a worker process: end with the one that started it, however it ends, instead of waiting for tasks for ever.
+    """End this worker process with the one that started it, instead of waiting for tasks for ever.
 
     Ctrl-C, which a terminal sends to all of them, is the business of that one alone.
     """
@@ -95,7 +95,7 @@ def end_with_parent() -> None:
 
 @contextmanager
 def hold_ctrl_c() -> Iterator[None]:
-    """Processes that are started in here do not hear Ctrl-C, from their first instruction on; we hear it afterwards.
+    """Keep Ctrl-C from processes that are started in here, from their first instruction on; we hear it afterwards.
 
     A worker that is interrupted while it imports would print a traceback. Its parent ends it instead.
     """

@@ -1,4 +1,4 @@
-"""What a run leaves behind: one row a job, one row an event, and what the run was."""
+"""The result of a run: one row for each job, one row for each event, and what the run was."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def simulate(
 
 
 def write_log(result: Result, path: str | Path) -> None:
-    """The event log as JSON lines, atomically; the same run gives the same bytes.
+    """Write the event log as JSON lines, atomically; the same run gives the same bytes.
 
         {"seq":7,"t":30.5,"event":"start","job":"a","gpus":2,"overhead_s":12,"on":[{"node":"n0","devices":[0,1]}]}
 
@@ -47,7 +47,7 @@ def write_log(result: Result, path: str | Path) -> None:
 
 
 def log_lines(result: Result) -> pl.LazyFrame:
-    """One row an event, its text in the column `line`.
+    """Return one row for each event, with its text in the column `line`.
 
     The text is put together column by column, and a text that many rows share (of a kind of event, a node, a
     set of devices) is made once: writing nested columns as JSON is slower and spells out nulls.
@@ -73,12 +73,12 @@ def _what(kind: EventKind) -> str:
 
 
 def _taken(names: pl.Series, column: str) -> pl.Expr:
-    """The names at the places in a column; nothing where the place is negative."""
+    """Return the names at the places in a column; nothing where the place is negative."""
     return pl.lit(names).gather(pl.when(pl.col(column) >= 0).then(pl.col(column)))
 
 
 def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
-    """What an event that opens a placement says of it: one text an event, of as many parts as it has nodes."""
+    """Return what each opening event says of its placement: one text, with a part for each node."""
     first_bits = (pl.col("first") // WORD).cast(pl.Int64) * 2**WORD
     rows = rows.with_columns(key=first_bits + pl.col("devices"))  # a set of devices as one number
     sets = dict(rows.select("key", pl.struct("first", "devices")).unique("key").iter_rows())
@@ -116,18 +116,18 @@ def _members(first: int, devices: int) -> list[int]:
 
 
 def _each(value: pl.Expr, answers: Mapping[Any, Any]) -> pl.Expr:
-    """The answer to each value of a column with few distinct ones."""
+    """Apply a function to each value of a column with few distinct ones."""
     kind = pl.String if any(isinstance(a, str) for a in answers.values()) else pl.Int64
     return value.replace_strict(list(answers), list(answers.values()), return_dtype=kind) if answers else value
 
 
 def _quoted(names: pl.Series) -> pl.Series:
-    """As JSON strings."""
+    """Return the texts as JSON strings."""
     plain = '"' + names + '"'
     odd = names.str.contains(r'["\\\x00-\x1f]').arg_true()
     return plain.scatter(odd, [json.dumps(names[i], ensure_ascii=False) for i in odd]) if len(odd) else plain
 
 
 def _number(value: pl.Expr) -> pl.Expr:
-    """As short as JSON allows: 2, not 2.0."""
+    """Write a number as short as JSON allows: 2, not 2.0."""
     return value.cast(pl.String).str.strip_suffix(".0")

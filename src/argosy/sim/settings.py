@@ -1,4 +1,4 @@
-"""How a run is set up, beside its trace, cluster and policy. Every field is an option of `argosy simulate`."""
+"""The settings of a run, beside its trace, cluster and policy. Every field is an option of `argosy simulate`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Settings:
 
     @classmethod
     def ideal(cls, **changes: Any) -> Settings:
-        """No overheads, no damping, speeds as in the trace: the world of hand-computed examples."""
+        """Return settings without overheads and damping, with speeds as in the trace: for examples computed by hand."""
         return replace(cls(perf="rigid", overheads="none", locality=False, min_run_s=0.0), **changes)
 
     def with_seed(self, seed: int) -> Settings:

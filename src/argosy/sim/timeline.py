@@ -31,7 +31,7 @@ class Steps:
 
     @classmethod
     def of_changes(cls, t: ArrayLike, change: ArrayLike, *, unit: float = 1.0) -> Steps:
-        """The running sum of changes at times, in any order; changes at the same time become one step.
+        """Return the running sum of changes at times, in any order; changes at the same time become one step.
         Integer changes are summed exactly and divided by `unit` at the end."""
         times, changes = np.asarray(t, dtype=np.float64), np.asarray(change)
         if not times.size:
@@ -42,19 +42,19 @@ class Steps:
         return cls(times[last], total[last] / unit)
 
     def at(self, t: ArrayLike) -> Floats:
-        """The value at each time."""
+        """Return the value at each time."""
         place = np.searchsorted(self.t, np.asarray(t, dtype=np.float64), side="right")
         return np.append(0.0, self.value)[place]
 
     def integral(self, t: ArrayLike) -> Floats:
-        """The area under the function from its first step until each time."""
+        """Return the area under the function from its first step until each time."""
         x = np.asarray(t, dtype=np.float64)
         area = np.append(0.0, np.cumsum(self.value[:-1] * np.diff(self.t)))
         beyond = np.maximum(x - self.t[-1], 0.0) * self.value[-1]
         return np.asarray(np.interp(x, self.t, area) + beyond, dtype=np.float64)
 
     def average(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
-        """The time average over each [start, end]; over an empty stretch, the value there."""
+        """Return the time average over each [start, end]; over an empty stretch, the value there."""
         start, end = np.asarray(start_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
         length = end - start
         area = self.integral(end) - self.integral(start)
@@ -67,7 +67,7 @@ class Steps:
 
 
 def time_average(steps: Steps, start_s: float, end_s: float) -> float:
-    """The time average of a step function over [start, end]."""
+    """Return the time average of a step function over [start, end]."""
     return float(steps.average(start_s, end_s))
 
 
@@ -227,12 +227,12 @@ class Timeline:
 
 
 def weights(result: Result) -> Floats:
-    """The jobs' weights; 1 where none is given."""
+    """Return the jobs' weights; 1 where none is given."""
     return result.jobs["weight"].fill_null(1.0).to_numpy()
 
 
 def _milli(rows: pl.DataFrame) -> Ints:
-    """Thousandths of GPUs held by each row of `placements`."""
+    """Return the thousandths of GPUs held by each row of `placements`."""
     milli: Ints = np.bitwise_count(rows["devices"].to_numpy()) * rows["milli"].to_numpy().astype(np.int64)
     return milli
 
@@ -242,5 +242,5 @@ def _held(rows: pl.DataFrame) -> Steps:
 
 
 def _between(start_s: Floats, end_s: Floats, amount: Floats | Ints, *, unit: float = 1.0) -> Steps:
-    """Each amount counts from its start until its end."""
+    """Add up amounts, each of which counts from its start until its end."""
     return Steps.of_changes(np.concatenate([start_s, end_s]), np.concatenate([amount, -amount]), unit=unit)

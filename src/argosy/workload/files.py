@@ -15,9 +15,9 @@ import polars as pl
 
 from argosy.atomic import writing
 from argosy.errors import InputError, TraceError, UnknownName
+from argosy.workload.conversion import SHOWN, Kind, convert, finish
 from argosy.workload.importers import ImportReport, OnError
-from argosy.workload.importers._build import SHOWN, Kind, convert, finish
-from argosy.workload.importers._table import LINE, Table, open_binary, read_table
+from argosy.workload.text_table import LINE, Table, open_binary, read_table
 from argosy.workload.trace import SCHEMA, Trace
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")

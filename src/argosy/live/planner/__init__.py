@@ -1,1 +1,1 @@
-"""The planner: the policy, in a process of its own, deciding about a mirror of the live cluster."""
+"""The planner: the policy, in a process of its own, with an engine that follows the live cluster."""

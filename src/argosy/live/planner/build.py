@@ -1,4 +1,4 @@
-"""An engine for what a snapshot says: the jobs in their places, with their accounts, and the policy's memory."""
+"""Building an engine from a snapshot: the jobs in their places, with their accounts, and the policy's memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from argosy.policies.base import create
 class Built(NamedTuple):
     engine: LiveEngine
     tracked: JobIndex
-    homeless: list[int]  # jobs that can not be where the snapshot says
+    homeless: list[int]  # jobs that cannot be where the snapshot says
 
 
 def build(
     setup: Setup, kinds: JobKinds, durations: Durations, now_s: float, jobs: list[Active], memory: Json | None,
     former: Mapping[int, Expected], *, renumber: bool = False,
 ) -> Built:  # fmt: skip
-    """`former`: what was expected of jobs so far; `renumber`: indices need not be kept."""
+    """Build the engine. `former` is what was expected of jobs so far; with `renumber` indices need not be kept."""
     if memory:
         kinds.restore(memory["words"])
     kinds.learn([job.facts for job in jobs])
@@ -61,7 +61,7 @@ def build(
 
 
 def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -> tuple[dict[int, int], int, list[int]]:
-    """Index of each job, the first index that nobody ever had, and the jobs without a former one."""
+    """Return the index of each job, the first index that nobody ever had, and the jobs without a former one."""
     known = {int(id): i for id, i in memory["index"].items()} if memory else {}
     index = {id: known[id] for id in by_id if id in known}
     first = int(memory["next"]) if memory else 0
@@ -73,7 +73,7 @@ def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -
 
 
 def _wind_up(engine: LiveEngine, index: JobIndex, memory: Json | None) -> None:
-    """What is not about single jobs: minimum run times, what the policy has yet to hear, and timers."""
+    """Set minimum run times, what the policy has yet to hear, and timers."""
     for job in index.jobs.values():
         engine.set_job(job.index, keep_for_s=job.facts.min_runtime_s)
     engine.set_untold_events(memory["told"] if memory else [])

@@ -1,4 +1,4 @@
-"""How long will a job take? The user's word, or what jobs like it have taken.
+"""How long a job will take: the user's own estimate, or what jobs like it have taken.
 
 The first that exists of: the user's own estimate; the decayed mean over the user's jobs with a similar name and the
 same GPUs; the user's mean at that size; the queue's mean; the mean over all; an hour. This is the rolling part of
@@ -44,7 +44,7 @@ class Durations:
 
 
 def _groups(facts: JobFacts) -> list[tuple[tuple[object, ...], str]]:
-    """In which means a job counts, most specific first, and how they are called."""
+    """Return the means in which a job counts, most specific first, and what they are called."""
     user, gpus = facts.user, facts.gpus
     return [
         ((user, gpus, DIGITS.sub("#", facts.name)), "the user's jobs of this name and size"),

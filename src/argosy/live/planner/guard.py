@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def allowed(engine: LiveEngine, plan: Plan, protected: Mapping[int, float], exclusive: Set[int]) -> Plan:
-    """The plan, or what may be done of it now."""
+    """Return the plan, or the part of it that may be carried out now."""
     if exclusive and plan.packs:
         ids = engine.jobs.index
         packs = {g: h for g, h in plan.packs.items() if not {int(ids[g]), int(ids[h])} & exclusive}
@@ -34,7 +34,7 @@ def allowed(engine: LiveEngine, plan: Plan, protected: Mapping[int, float], excl
 
 
 def _young(engine: LiveEngine, protected: Mapping[int, float]) -> dict[int, float]:
-    """Running jobs (by row) that may not be stopped yet, and until when."""
+    """Return the running jobs (by row) that may not be stopped yet, and until when."""
     jobs, found = engine.jobs, {}
     state, started = jobs.state, jobs.started
     for index, span in protected.items():
@@ -45,12 +45,12 @@ def _young(engine: LiveEngine, protected: Mapping[int, float]) -> dict[int, floa
 
 
 def _is_hurt(plan: Plan, row: int) -> bool:
-    """Would the plan stop the job? (A resize, a move and turns with others are no stops.)"""
+    """Say whether the plan would stop the job. (A resize, a move or turns with others do not stop it.)"""
     return row in plan.stops or (not plan.keeps and row not in plan.placements and row not in plan.packs)
 
 
 def _without(engine: LiveEngine, plan: Plan, young: set[int], until: float) -> Plan:
-    """Stop whom we may, then start those for whom there is room; nothing else."""
+    """Stop the jobs that may be stopped, then start those for which there is room; change nothing else."""
     state = engine.jobs.state
     named = set(plan.placements) | set(plan.packs) | {row for rows, _ in plan.slices for row in rows}
     stops = set(plan.stops)

@@ -1,4 +1,4 @@
-"""Which jobs there are: the daemon's numbers, the engine's indices, and what is known of each."""
+"""The jobs that have not ended: the daemon's numbers, the engine's indices, and what is known of each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobIndex:
     def rows(
         self, engine: LiveEngine, kinds: JobKinds, facts: Sequence[JobFacts], expected: Sequence[Expected]
     ) -> Floats:
-        """Columns for the engine; applications are numbered when indices are known."""
+        """Return columns for the engine; applications are numbered later, when indices are known."""
         seconds = np.array([e.seconds for e in expected])
         rows = kinds.rows(facts, seconds, engine.tables, engine.names.queues)
         set_owners(rows, user=[self.users.setdefault(f.user, len(self.users)) for f in facts])

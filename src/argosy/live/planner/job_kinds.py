@@ -40,7 +40,7 @@ class JobKinds:
         self._size = max(1, min(cluster.total_gpus, MOST_SIZES))
 
     def learn(self, jobs: Sequence[JobFacts]) -> bool:
-        """Take up what is new in these jobs; whether anything was."""
+        """Take up what is new in these jobs; return whether anything was."""
         before = (len(self._kinds), len(self._queues), self._size)
         for facts in jobs:
             self._kinds.setdefault(kind_of(facts), len(self._kinds))
@@ -49,7 +49,7 @@ class JobKinds:
         return before != (len(self._kinds), len(self._queues), self._size)
 
     def state(self) -> dict[str, list[Any]]:
-        """The order in which things were learned numbers them, also in the policy's memory."""
+        """Return what was learned, in order: that order numbers kinds and queues, also in the policy's memory."""
         return {"kinds": [list(kind) for kind in self._kinds], "queues": list(self._queues), "size": [self._size]}
 
     def restore(self, state: dict[str, list[Any]]) -> None:
@@ -59,7 +59,7 @@ class JobKinds:
         self._size = max(self._size, *state["size"])
 
     def trace(self) -> Trace:
-        """A row for each kind and size, then one for each queue."""
+        """Return a trace with a row for each kind and size, then one for each queue."""
         gpus = float(min(1, self._cluster.total_gpus))
         rows = [
             JobFacts(0, float(size) if gpus else 0.0, 0.0, cpus=1.0, memory_gib=0.0, model=model, batch_size=batch,
@@ -74,7 +74,7 @@ class JobKinds:
     def rows(
         self, jobs: Sequence[JobFacts], seconds: Floats, tables: RateTables, queues: tuple[str, ...]
     ) -> Floats:
-        """Columns of the engine's `tr` for these jobs; users and applications are the caller's business."""
+        """Return the engine's columns for these jobs; the caller adds users and applications."""
         gpus = np.array([facts.gpus for facts in jobs])
         kinds = np.array([self._kinds[kind_of(facts)] for facts in jobs], np.int64)
         looked_up = kinds * self._size + np.maximum(np.ceil(gpus).astype(np.int64), 1) - 1
@@ -97,13 +97,13 @@ class JobKinds:
 
 
 def type_set(wanted: tuple[str, ...], types: tuple[str, ...]) -> int:
-    """Bit set of the GPU types that a job accepts: those it names, or all."""
+    """Return the bit set of the GPU types that a job accepts: those it names, or all."""
     named = [name.lower() for name in wanted]
     return sum(1 << i for i, name in enumerate(types) if not named or name.lower() in named)
 
 
 def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
-    """Jobs as rows of a trace."""
+    """Return jobs as rows of a trace."""
     columns = {
         "job_id": [str(f.id) for f in jobs], "submit_s": [f.submitted_s for f in jobs], "duration_s": seconds,
         "gpus": [float(f.gpus) for f in jobs], "user": [f.user for f in jobs], "queue": [f.queue for f in jobs],

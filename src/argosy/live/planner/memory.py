@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def remember(engine: LiveEngine, policy: str, ids: Mapping[int, int], extra: Json) -> str:
-    """`ids`: index → number of each job that is there."""
+    """Write down what the next planner needs; `ids` maps the index of each job to its number."""
     jobs = engine.jobs
     index = jobs.index.tolist()
     ran = np.flatnonzero((jobs.runs > 0) | (jobs.state != JobState.WAITING)).tolist()
@@ -60,7 +60,7 @@ def kept(memory: Json | None) -> dict[int, Kept]:
 
 
 def pack(matrix: NDArray[Any]) -> str:
-    """Exact to the bit, and many times quicker than numbers in words."""
+    """Write a matrix as text, exact to the bit and many times quicker than as decimal numbers."""
     return base64.b85encode(zlib.compress(matrix.astype(matrix.dtype.newbyteorder("<")).tobytes(), 1)).decode()
 
 
@@ -78,7 +78,7 @@ def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
 
 
 def read(text: str | None, policy: str) -> Json | None:
-    """A former planner's memory, if it is of use to this one."""
+    """Read a former planner's memory; return None if it is of no use to this one."""
     if text is None:
         return None
     memory: Json = json.loads(text)

@@ -24,7 +24,8 @@ NodeState = Literal["up", "draining", "down"]
 class JobFacts:
     """What is known of a job when it is submitted.
 
-    A negative number is no job, but what job -id still holds although it was to leave: nobody can have that for now.
+    A negative number does not stand for a job, but for what job -id still holds although it was to leave: nobody can
+    have that for now.
     """
 
     id: int
@@ -54,7 +55,7 @@ class JobFacts:
         cls, spec: JobSpec, id: int, *, submitted_s: float, user: str = "", deadline_s: float | None = None,
         app: str | None = None,
     ) -> JobFacts:  # fmt: skip
-        """From a job file."""
+        """Gather the facts from a job file."""
         asks, gpus = spec.resources, spec.resources.gpus
         low, asked, high = gpus.low, gpus.asked, gpus.high
         if spec.exclusive and 0 < low < 1:  # a share would be shared

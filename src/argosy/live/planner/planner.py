@@ -1,6 +1,6 @@
-"""A mirror of the live cluster, in which a policy decides as it does in the simulator.
+"""The planner of a live cluster: a policy decides here as it does in the simulator.
 
-The mirror holds the simulator's engine. Between two decisions it is told what time it is and what has happened; a
+The planner holds the simulator's engine. Between two decisions it is told what time it is and what has happened; a
 decision then says who should run where. What it decides it takes for done: if a job does not start, or falls, it is
 told so like anything else.
 """
@@ -73,11 +73,11 @@ class Planner:
     # -- what is told --------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float) -> None:
-        """Time passes: groups take turns, nobody ends."""
+        """Let time pass: groups take turns, no job ends."""
         self._engine.pass_until(now_s)
 
     def arrive(self, jobs: Sequence[Active]) -> dict[int, str]:
-        """Jobs that wait; returns those that can never run here, and why. Known ones are left as they are."""
+        """Take in jobs that wait; return those that can never run here, and why. Known ones are left as they are."""
         refused, new = {}, []
         for job in {job.facts.id: job for job in jobs if job.facts.id not in self._index.jobs}.values():
             text = self._refusal(job.facts)
@@ -110,11 +110,11 @@ class Planner:
         return refused
 
     def _drop_remnants(self, homeless: Iterable[int]) -> None:
-        """What a leaving job holds and somebody else has in the plan is not to be placed anywhere else."""
+        """Forget what leaving jobs hold where the plan gives it to somebody else: it must not be placed elsewhere."""
         self.end({id: "withdrawn" for id in homeless if id < 0})
 
     def end(self, jobs: Mapping[int, How]) -> None:
-        """Jobs are over. How long those that completed took is learned."""
+        """Take in that jobs are over, and learn how long those that completed took."""
         known = {id: how for id, how in jobs.items() if id in self._index.jobs}
         tracked, engine = self._index.jobs, self._engine
         engine.settle(tracked[id].index for id in known)
@@ -129,7 +129,7 @@ class Planner:
             self._shares.now.pop(id, None)
 
     def stop(self, jobs: Iterable[int]) -> None:
-        """Jobs hold nothing any more, against the plan: failed, lost, or never launched. They wait again."""
+        """Take in that jobs hold nothing any more, against the plan (failed, lost, never launched); they wait again."""
         known = [id for id in jobs if id in self._index.jobs]
         self._engine.stop(self._index.jobs[id].index for id in known)
         for id in known:
@@ -146,7 +146,7 @@ class Planner:
             self._states[name] = state
 
     def report(self, reports: Iterable[Report]) -> None:
-        """What jobs say of themselves counts more than what the models assume."""
+        """Take in what jobs report, which counts more than what the models assume."""
         here = [r for r in reports if r.job in self._index.jobs]
         self._engine.settle(self._index.jobs[r.job].index for r in here)
         for r in here:
@@ -173,7 +173,7 @@ class Planner:
                                  saved_useful=float(jobs.settled_useful[row]))  # fmt: skip
 
     def overheads(self, seconds: Mapping[str | None, Mapping[str, float]]) -> None:
-        """Measured costs by model: start, suspend, resume, migrate, resize, slice."""
+        """Take in measured costs by model: start, suspend, resume, migrate, resize, slice."""
         for model, costs in seconds.items():
             self._overheads.setdefault(model, {}).update(costs)
         charge(self._engine, self._overheads)
@@ -186,7 +186,7 @@ class Planner:
                 self._engine.change_request(job.index, priority=priority)
 
     def most_gpus(self, most: Mapping[int, float]) -> None:
-        """Some jobs may be given more GPUs than before, or only fewer, by the limits of their owners."""
+        """Let jobs have more GPUs than before, or only fewer, by the limits of their owners."""
         for id, gpus in most.items():
             if id in self._index.jobs:
                 job = self._index.jobs[id]
@@ -233,16 +233,16 @@ class Planner:
         )  # fmt: skip
 
     def why(self, jobs: Iterable[int]) -> dict[int, Told]:
-        """Why these jobs wait, as of the last decision."""
+        """Return why these jobs wait, as of the last decision."""
         return reasons(self._engine, self._index, jobs)
 
     def memory(self) -> str:
-        """What the next planner should know beside the database."""
+        """Return what the next planner should know beside the database."""
         extra = self._index.state() | {"words": self._kinds.state()}
         return remembering.remember(self._engine, self.setup.policy, self._index.ids, extra)
 
     def snapshot(self) -> Snapshot:
-        """All that a new mirror needs to go on exactly from here (beside what was learned from ended jobs)."""
+        """Return all that a new planner needs to go on exactly from here (beside what was learned from ended jobs)."""
         table, now, jobs = self._engine.jobs, self.now, []
         for id, job in self._index.jobs.items():
             row, share = self._row(id), self._shares.now.get(id)
@@ -258,7 +258,7 @@ class Planner:
     # -- taking over ---------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        """A new engine with all that is known: new kinds of jobs have come, or too much of the old one is past."""
+        """Make a new engine with all that is known: new kinds of jobs have come, or too many jobs have ended."""
         self._shares.read(self._engine, self._index.ids)
         asking = self._engine.needs_decision
         self._take_over(self.snapshot(), renumber=not self._engine.policy.state())
@@ -291,7 +291,7 @@ class Planner:
         self.node_states(snapshot.nodes)
 
     def _refuse_hopeless(self) -> None:
-        """Those who wait, and could not even run on the empty cluster."""
+        """Refuse jobs that wait and could not even run on the empty cluster."""
         jobs = [job for id, job in self._index.jobs.items() if id not in self._shares.now]
         hopeless = self._engine.hopeless_jobs([job.index for job in jobs])
         ids = [jobs[i].facts.id for i in np.flatnonzero(hopeless).tolist()]
@@ -299,7 +299,7 @@ class Planner:
         self.end(dict.fromkeys(ids, "withdrawn"))
 
     def _tidy_up(self) -> None:
-        """Rows of ended jobs go where nobody remembers their indices."""
+        """Drop the rows of ended jobs where nobody remembers their indices."""
         engine = self._engine
         past, here = len(engine.job_names) - len(self._index.jobs), len(self._index.jobs)
         over = engine.groups_opened > MOST_ENDED

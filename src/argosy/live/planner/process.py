@@ -1,4 +1,4 @@
-"""The daemon's door to its planner: a process that may be slow, fail or die without harm to anybody.
+"""The planner's process as the daemon sees it: it may be slow, fail or die without harm to anybody.
 
 A plan that takes too long, an error of the policy and the death of the process are one thing to the daemon:
 `PlannerFailed`. What runs goes on. The process is then started anew, after a wait that doubles each time, from a full
@@ -27,7 +27,7 @@ LARGEST_LINE = 1 << 20
 
 
 class PlannerFailed(ArgosyError):
-    """There is no decision now."""
+    """The planner cannot make a decision now."""
 
     def __init__(self, what: str, details: str = "") -> None:
         super().__init__(what)
@@ -81,7 +81,7 @@ class PlannerProcess:
         return replace(decision, running=dict(self._running))
 
     async def why(self, jobs: Sequence[int]) -> dict[int, Told]:
-        """Why these jobs wait, as of the last decision."""
+        """Return why these jobs wait, as of the last decision."""
         async with self._lock:
             if self._process is None:
                 raise self.problem or PlannerFailed("the policy has not been asked yet")
@@ -89,7 +89,7 @@ class PlannerProcess:
             return told
 
     async def memory(self) -> str | None:
-        """What the next planner should know; None if there is no process now."""
+        """Return what the next planner should know; None if there is no process now."""
         async with self._lock:
             if self._process is None:
                 return None
@@ -121,7 +121,7 @@ class PlannerProcess:
         await self._ask("take_over", self._setup, snapshot)
 
     async def _ask(self, name: str, *arguments: Any) -> Any:
-        """One question and its answer; whatever goes wrong ends the process."""
+        """Ask one question and return its answer; whatever goes wrong ends the process."""
         limit = self._start_limit_s if self._is_new else self._time_limit_s
         try:
             async with asyncio.timeout(limit):

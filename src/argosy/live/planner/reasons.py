@@ -13,7 +13,7 @@ from argosy.live.planner.messages import Told
 
 
 def reasons(engine: LiveEngine, index: JobIndex, jobs: Iterable[int]) -> dict[int, Told]:
-    """Of those among these jobs that hold nothing, as of the last decision; where durations count, whose word it is."""
+    """Say why those of these jobs that hold nothing wait; where durations count, also who estimated them."""
     situation, told, ids = Situation(engine, from_now=True), {}, index.ids
     for id in jobs:
         job = index.jobs.get(id)

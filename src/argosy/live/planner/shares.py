@@ -1,4 +1,4 @@
-"""Who should be where, read from the engine in the daemon's terms; only what has changed is looked at again."""
+"""Where jobs should be, read from the engine in the daemon's terms; only what has changed is looked at again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Putting running jobs where they are: a mirror that takes over from a snapshot.
+"""Putting running jobs where they are, when a planner takes over from a snapshot.
 
-Nothing is decided here. A job that can not be where the snapshot says (two on one device, a node that is gone) is left
+Nothing is decided here. A job that cannot be where the snapshot says (two on one device, a node that is gone) is left
 waiting, and the next decision then does not name it there.
 """
 
@@ -22,7 +22,7 @@ HALF = WHOLE // 2
 def put_back(
     engine: LiveEngine, jobs: Sequence[Active], slots: Mapping[int, int], nodes: Mapping[str, int], memory: Json | None
 ) -> list[int]:
-    """Place the jobs, which all have slots; returns the numbers of those that could not be placed."""
+    """Place the jobs, which all have rows; return the numbers of those that cannot be placed."""
     remembered = kept(memory)
     with engine.without_queue_limits():
         homeless = _place(engine, jobs, slots, nodes, memory)
@@ -62,7 +62,7 @@ def _place(
 
 
 def _entries(parts: Sequence[Part], nodes: Mapping[str, int]) -> list[tuple[int, int, int]] | None:
-    """(node, devices as bits, servers) of each part; None if a node is unknown."""
+    """Return (node, devices as bits, servers) of each part; None if a node is unknown."""
     if any(part.node not in nodes for part in parts):
         return None
     return [(nodes[p.node], sum(1 << d for d in p.devices), p.servers) for p in parts]
@@ -83,7 +83,7 @@ def _is_done(engine: LiveEngine, plan: Plan) -> bool:
 
 
 def _same(known: Kept, job: Active, nodes: Mapping[str, int]) -> bool:
-    """Is the job still in the place that is remembered?"""
+    """Say whether the job is still in the place that is remembered."""
     there = [(node, bits, servers) for node, bits, _, servers in known.parts]
     return there == _entries(job.parts, nodes) or job.paused
 
@@ -91,7 +91,7 @@ def _same(known: Kept, job: Active, nodes: Mapping[str, int]) -> bool:
 def _groups(
     engine: LiveEngine, jobs: Sequence[Active], slots: Mapping[int, int], nodes: Mapping[str, int], memory: Json | None
 ) -> set[int]:
-    """Form the groups again whose members are all where they were; returns the members."""
+    """Form the groups again whose members are all where they were; return the members."""
     active, members = {job.facts.id: job for job in jobs}, set()
     for group in memory["groups"] if memory else ():
         rows: dict[int, list[list[int]]] = {}
@@ -112,7 +112,7 @@ def _groups(
 
 
 def _is_there(job: Active, rows: list[list[int]], nodes: Mapping[str, int]) -> bool:
-    """A member holds its place, or waits for its first turn in it."""
+    """Say whether a member holds its place, or waits for its first turn in it."""
     entries = [(node, bits, servers) for node, bits, servers, _ in rows]
     return not job.parts or sorted(_entries(job.parts, nodes) or []) == sorted(entries)
 

@@ -36,7 +36,7 @@ class Answers:
         gc.freeze()  # or the collector looks through all of it again and again, each time for a tenth of a second
 
     def plan(self, update: Update) -> tuple[Decision, dict[int, Share | None]]:
-        """A decision without its map of jobs, and what has changed in that map; None: no longer there."""
+        """Return a decision without its map of jobs, and what has changed in that map (None: no longer there)."""
         decision = self.planner.update(update)
         now, known = decision.running, self._known
         changed: dict[int, Share | None] = {id: share for id, share in now.items() if known.get(id) is not share}
@@ -72,7 +72,7 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Leave when the parent has died, also in the middle of a long plan."""
+    """End this process when the parent has died, also in the middle of a long plan."""
     while os.getppid() == parent:
         time.sleep(LOOK_EVERY_S)
     os._exit(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from argosy.workload.importers._build import Kind, convert, need
-from argosy.workload.importers._table import LINE, Table, read_table
+from argosy.workload.conversion import Kind, convert, need
+from argosy.workload.text_table import LINE, Table, read_table
 
 NOT_STARTED = "the job never started"
 NOT_ENDED = "the job had not ended when the log was written"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
+from argosy.workload.conversion import Kind, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, finish
 from argosy.workload.importers._slurm import read_cluster_log
-from argosy.workload.importers._table import Table
+from argosy.workload.text_table import Table
 
 COLUMNS = {
     "job_id": Kind.TEXT,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from argosy.workload.conversion import Kind, finish
 from argosy.workload.files import COLUMN_KINDS, read_rows
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, finish
 
 _KINDS = COLUMN_KINDS | {"submit_s": Kind.TIME, "deadline_s": Kind.TIME}
 

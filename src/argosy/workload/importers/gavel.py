@@ -16,9 +16,9 @@ from pathlib import Path
 import polars as pl
 
 from argosy.errors import TraceError
+from argosy.workload.conversion import Kind, convert, finish, need
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish, need
-from argosy.workload.importers._table import LINE, Table, load, parse_table
+from argosy.workload.text_table import LINE, Table, load, parse_table
 
 _STEPS = "num_steps_arg needs_data_dir total_steps"
 _LAYOUTS = (  # from the oldest to Shockwave's; the fourth is Gavel's last

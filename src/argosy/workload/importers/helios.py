@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from argosy.workload.conversion import Kind, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, finish
 from argosy.workload.importers._slurm import read_cluster_log
-from argosy.workload.importers._table import Table
+from argosy.workload.text_table import Table
 
 COLUMNS = {
     "job_id": Kind.TEXT,

@@ -16,10 +16,10 @@ from pathlib import Path
 import polars as pl
 
 from argosy.errors import TraceError
+from argosy.workload.conversion import Kind, convert, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish
 from argosy.workload.importers._slurm import ran
-from argosy.workload.importers._table import LINE, Table, load, parse_table
+from argosy.workload.text_table import LINE, Table, load, parse_table
 
 TASKS = {
     "job_name": Kind.TEXT,

@@ -18,9 +18,9 @@ from typing import Any
 import polars as pl
 
 from argosy.errors import TraceError
+from argosy.workload.conversion import STATUS_WORDS, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import STATUS_WORDS, finish
-from argosy.workload.importers._table import LINE, MAX_JSON_BYTES, Bad, Table, load
+from argosy.workload.text_table import LINE, MAX_JSON_BYTES, Bad, Table, load
 
 MAX_JOB_BYTES = 2**20  # how far to look for the next job's id
 ABSENT = (None, "", "None")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
+from argosy.workload.conversion import Kind, convert, finish, need
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish, need
-from argosy.workload.importers._table import LINE, Table, read_table
+from argosy.workload.text_table import LINE, Table, read_table
 
 COLUMNS = {
     "name": Kind.TEXT,

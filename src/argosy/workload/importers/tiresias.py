@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
+from argosy.workload.conversion import Kind, convert, finish, need
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._build import Kind, convert, finish, need
-from argosy.workload.importers._table import LINE, Table, read_table
+from argosy.workload.text_table import LINE, Table, read_table
 
 REQUIRED = {"job_id": Kind.TEXT, "num_gpu": Kind.NUMBER, "submit_time": Kind.NUMBER, "duration": Kind.NUMBER}
 OPTIONAL = {"iterations": Kind.NUMBER, "model_name": Kind.TEXT}

@@ -10,7 +10,7 @@ import polars as pl
 
 from argosy.errors import TraceError
 from argosy.workload.importers import ImportReport, OnError
-from argosy.workload.importers._table import LINE, Bad, Table
+from argosy.workload.text_table import LINE, Bad, Table
 from argosy.workload.trace import SCHEMA, Trace, conform, find_problems
 
 SHOWN = 5  # bad rows that an error lists before it only counts
