@@ -13,17 +13,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
-from subprocess import DEVNULL, Popen, TimeoutExpired
-from sys import executable
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import ArgosyError
-from argosy.live.client import Client, ClientError, find_address
+from argosy.live.client import Client, find_address
 from argosy.live.daemon.service import Service
 from argosy.live.home import Home
 from argosy.live.spec import JobSpec
 from argosy.live.store import Store
 from benchmarks.harness import Json, Options
+from benchmarks.live_serving import serving
 from benchmarks.live_yard import typical
 
 CLIENTS = 4
@@ -32,18 +31,9 @@ CLIENTS = 4
 def daemon(options: Options) -> Json:
     queued, running = (500, 50) if options.quick else (10_000, 1000)
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
-        words = [executable, "-m", "argosy.cli.main", "serve", "--home", folder, "--policy", "fifo"]
-        words += ["--cluster", "fake", "--nodes", str(running // 8 + 1), "--slots", "8"]
-        process = Popen(words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
-        try:
-            return _measure(_client(Path(folder), process), Path(folder), queued, running, options)
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except TimeoutExpired:
-                process.kill()
-                process.wait()
+        words = ["--policy", "fifo", "--cluster", "fake", "--nodes", str(running // 8 + 1), "--slots", "8"]
+        with serving(Path(folder), words) as (_, client):
+            return _measure(client, Path(folder), queued, running, options)
 
 
 def _measure(client: Client, home: Path, queued: int, running: int, options: Options) -> Json:
@@ -154,18 +144,6 @@ def _timed(call: Callable[[], object]) -> float:
 def _spread(values: list[float]) -> Json:
     ordered = sorted(values)
     return {"median": typical(values), "p99": ordered[int(0.99 * (len(ordered) - 1))], "max": ordered[-1]}
-
-
-def _client(home: Path, process: Popen[bytes]) -> Client:
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            client = Client(find_address(home=home))
-            client.get("/v1/health")
-            return client
-        except ClientError:
-            time.sleep(0.2)
-    raise ArgosyError("the daemon does not start")
 
 
 def _wait(true: Callable[[], object], what: str) -> None:

@@ -16,15 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL, Popen, TimeoutExpired
 
-from argosy.errors import ArgosyError
 from argosy.live.client import Client, ClientError, find_address
 from benchmarks.harness import HERE, Json, Options
+from benchmarks.live_serving import serving
 
 MINUTES, QUICK_MINUTES = 30.0, 1.0
 EVERY_S, QUICK_EVERY_S = 30.0, 3.0
@@ -55,7 +54,10 @@ def soak(options: Options) -> Json:
     """Run the mix for so many minutes: all samples, and the trend of each quantity."""
     minutes = options.minutes or (QUICK_MINUTES if options.quick else MINUTES)
     every_s = QUICK_EVERY_S if options.quick else EVERY_S
-    with tempfile.TemporaryDirectory(prefix="argosy-soak-") as folder, serving(Path(folder)) as (process, client):
+    with (
+        tempfile.TemporaryDirectory(prefix="argosy-soak-") as folder,
+        serving(Path(folder) / "home", **options_in(Path(folder))) as (process, client),
+    ):
         mix = Mix(Path(folder), client)
         samples: list[dict[str, float]] = []
         try:
@@ -101,35 +103,11 @@ def trend(times: Sequence[float], values: Sequence[float]) -> Trend:
 # -- the daemon, and what is there of it
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[Popen[bytes], Client]]:
-    """A daemon that gives elastic jobs as much as there is; what it puts aside goes to a folder of its own."""
+def options_in(folder: Path) -> Json:
+    """A daemon that gives elastic jobs as much as there is; its temporary files go to a folder of their own."""
     (folder / "tmp").mkdir()
-    words = [sys.executable, "-m", "argosy.cli.main", "serve", "--home", str(folder / "home"), "--policy", "drf"]
-    words += ["--nodes", "2", "--slots", "2"]
-    env = {**os.environ, "TMPDIR": str(folder / "tmp")}
-    process = Popen(words, env=env, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
-    try:
-        yield process, _client(folder / "home", process)
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _client(home: Path, process: Popen[bytes]) -> Client:
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            client = Client(find_address(home=home))
-            client.get("/v1/health")
-            return client
-        except ClientError:
-            time.sleep(0.1)
-    raise ArgosyError("the daemon does not start")
+    return {"options": ["--policy", "drf", "--nodes", "2", "--slots", "2"],
+            "env": {**os.environ, "TMPDIR": str(folder / "tmp")}}  # fmt: skip
 
 
 def measure(folder: Path, daemon: int) -> dict[str, float]:

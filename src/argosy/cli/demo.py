@@ -36,19 +36,20 @@ def demo(
     check_writable(report)
     from argosy.live.demo.outcome import HEAD, exactness
     from argosy.live.demo.page import overheads, write_page
-    from argosy.live.demo.runner import ACTS, REPAIRS, Act, play
-    from argosy.live.demo.workload import usual
+    from argosy.live.demo.runner import PERIODS, REPAIRS, PolicyPeriod, run_demo
+    from argosy.live.demo.workload import default_jobs
     from argosy.policies.base import create
 
-    acts = ACTS if policy is None else [Act(policy)]
-    for act in acts:
-        create(act.policy)
+    periods = PERIODS if policy is None else [PolicyPeriod(policy)]
+    for period in periods:
+        create(period.policy)
     if home is not None and home.exists() and any(home.iterdir()):
         raise InputError("the folder is not empty", where=str(home), hint="name a new one")
     with tempfile.TemporaryDirectory(prefix="argosy-demo-") as folder:
         repairs = REPAIRS if repair else ()
-        record, outcomes = play(home or Path(folder) / "demo", acts, usual, say, repairs=repairs, moving=progress)
-    write_page(report, record, outcomes, [act.policy for act in acts], slots=4)
+        place = home or Path(folder) / "demo"
+        record, outcomes = run_demo(place, periods, default_jobs, say, repairs=repairs, moving=progress)
+    write_page(report, record, outcomes, [period.policy for period in periods], slots=4)
     show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
     show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")
     say("\n".join([*filter(None, [exactness(outcomes)]), f"the page: {report}"]))

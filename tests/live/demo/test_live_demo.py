@@ -1,4 +1,4 @@
-"""The demonstration: a short play with real jobs, a daemon that is killed in between, and nothing left behind."""
+"""The demonstration: a short run_demo with real jobs, a daemon that is killed in between, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from argosy.live.demo.display import Screen
 from argosy.live.demo.outcome import Outcome, exactness, outcome
 from argosy.live.demo.page import overheads, page
 from argosy.live.demo.record import Line, Record, Stay, slots
-from argosy.live.demo.runner import Act, play
-from argosy.live.demo.workload import Cue, Role, job
+from argosy.live.demo.runner import PolicyPeriod, run_demo
+from argosy.live.demo.workload import DemoJob, Moment, job
 from argosy.live.spec import read_job_file
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "live"
 
 
-def short(folder: Path) -> list[Role]:
+def short(folder: Path) -> list[DemoJob]:
     return [
-        Role(Cue(0), job("exact", "elastic", "--exact", "--epochs", 3, gpus="1..2", folder=folder), "elastic"),
-        Role(Cue(0), job("exact-twin", "elastic", "--exact", "--epochs", 3, gpus="1", folder=folder), "in one size"),
-        Role(Cue(2), job("plain", "plain", "--epochs", 1, gpus="1", folder=folder), "no SDK"),
+        DemoJob(Moment(0), job("exact", "elastic", "--exact", "--epochs", 3, gpus="1..2", folder=folder), "elastic"),
+        DemoJob(Moment(0), job("exact-twin", "elastic", "--exact", "--epochs", 3, gpus="1", folder=folder), "one size"),
+        DemoJob(Moment(2), job("plain", "plain", "--epochs", 1, gpus="1", folder=folder), "no SDK"),
     ]
 
 
 @pytest.mark.slow
 def test_a_short_play(tmp_path: Path) -> None:
     said: list[str] = []
-    acts = [Act("drf"), Act("tiresias-las:limits=15,60", Cue(5))]
-    record, outcomes = play(tmp_path / "demo", acts, short, said.append, nodes=1, slots=3, moving=False)
+    acts = [PolicyPeriod("drf"), PolicyPeriod("tiresias-las:limits=15,60", Moment(5))]
+    record, outcomes = run_demo(tmp_path / "demo", acts, short, said.append, nodes=1, slots=3, moving=False)
     assert [found.state for found in outcomes] == ["succeeded"] * 3
     exact, twin, plain = outcomes
     assert exact.steps == twin.steps == 75 and plain.steps == 25 and plain.loss is not None
@@ -125,9 +125,9 @@ def test_a_job_that_has_ended_is_not_asked_for_again() -> None:
 
 def test_cues() -> None:
     record = Record(began=0.0)
-    assert Cue(1).is_there(record) and not Cue(0, after="job1").is_there(record)
+    assert Moment(1).has_come(record) and not Moment(0, after="job1").has_come(record)
     record.jobs[1] = told(ended_at=5.0)
-    assert Cue(3, after="job1").is_there(record) and not Cue(1e12, after="job1").is_there(record)
+    assert Moment(3, after="job1").has_come(record) and not Moment(1e12, after="job1").has_come(record)
 
 
 def test_what_a_script_tells_nobody_is_read_from_its_log() -> None:

@@ -1,4 +1,4 @@
-"""The course of the demonstration: acts with a policy each, jobs that come in time, and the end of it all."""
+"""Runs the demonstration: one policy after the other, jobs that are submitted at their times, and the cleanup."""
 
 from __future__ import annotations
 
@@ -13,107 +13,107 @@ from argosy.live.demo.display import Screen, screen
 from argosy.live.demo.outcome import Outcome, outcome
 from argosy.live.demo.record import Record
 from argosy.live.demo.scripts.digits import write_digits
-from argosy.live.demo.workload import Cue, Role, opening
+from argosy.live.demo.workload import DemoJob, Moment, warm_up_job
 
 LOOK_S = 0.25
 LIMIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """The reign of a policy. The daemon of the one before is killed, not ended."""
+class PolicyPeriod:
+    """A period with one policy. The daemon of the period before is killed, not ended in order."""
 
     policy: str
-    when: Cue = field(default_factory=Cue)
+    when: Moment = field(default_factory=Moment)
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
-    """The node on which a job runs is to be emptied for a while: whoever is there has to move, or to make do."""
+class NodeRepair:
+    """A repair of the node on which a job runs: it is emptied for a while, and its jobs move away or wait."""
 
     of: str
-    when: Cue
+    when: Moment
     lasts_s: float = 8.0
 
 
-ACTS = (
-    Act("drf"),  # everybody gets an equal share: elastic jobs shrink as others come
-    Act("tiresias-las:limits=15,60", Cue(17)),  # who has had much leaves its place to one in a hurry
-    Act("drf", Cue(0, after="urgent")),  # and grow again when there is room
+PERIODS = (
+    PolicyPeriod("drf"),  # equal shares: elastic jobs shrink as others come
+    PolicyPeriod("tiresias-las:limits=15,60", Moment(17)),  # jobs that have had much service make room for a short one
+    PolicyPeriod("drf", Moment(0, after="urgent")),  # and grow again when there is room
 )
-REPAIRS = (Repair("exact-twin", Cue(6, after="urgent")),)
+REPAIRS = (NodeRepair("exact-twin", Moment(6, after="urgent")),)
 
 
-def play(home: Path, acts: Sequence[Act], cast: Callable[[Path], Sequence[Role]], say: Callable[[str], None], *,
-         repairs: Sequence[Repair] = (), nodes: int = 2, slots: int = 2,
-         moving: bool | None = None) -> tuple[Record, list[Outcome]]:
-    """All of it, in the folder `home`; no process is left at the end, whatever happens."""
+def run_demo(home: Path, periods: Sequence[PolicyPeriod], make_jobs: Callable[[Path], Sequence[DemoJob]],
+             say: Callable[[str], None], *, repairs: Sequence[NodeRepair] = (), nodes: int = 2, slots: int = 2,
+             moving: bool | None = None) -> tuple[Record, list[Outcome]]:
+    """Run the whole demonstration in the folder `home`; no process is left at the end, whatever happens."""
     folder = home / "work"
     folder.mkdir(parents=True)
     names = [f"n{n + 1}:{s}" for n in range(nodes) for s in range(slots)]
-    with DemoCluster(home / "home", nodes, slots) as stage:
-        say(f"starts a daemon: {nodes} nodes with {slots} slots each, policy {acts[0].policy}")
-        stage.serve(acts[0].policy)
+    with DemoCluster(home / "home", nodes, slots) as cluster:
+        say(f"starts a daemon: {nodes} nodes with {slots} slots each, policy {periods[0].policy}")
+        cluster.serve(periods[0].policy)
         say("warms up an interpreter: later workers are forked from it")
         write_digits(folder / "digits.pt")
-        record = Record(ignored={_warm_up(stage, folder)})
-        roles = cast(folder)
+        record = Record(ignored={_warm_up(cluster, folder)})
+        jobs = make_jobs(folder)
         record.began = time.time()
-        record.mark(_name(acts[0]))
+        record.mark(_name(periods[0]))
         with screen(names, say, moving) as shown:
-            numbers = _run(stage, record, roles, list(acts[1:]), list(repairs), shown)
-        return record, [_outcome(stage, record, number, role) for number, role in zip(numbers, roles)]
+            numbers = _run(cluster, record, jobs, list(periods[1:]), list(repairs), shown)
+        return record, [_outcome(cluster, record, number, job) for number, job in zip(numbers, jobs)]
 
 
-def _warm_up(stage: DemoCluster, folder: Path) -> int:
-    number = stage.submit(opening(folder))
+def _warm_up(cluster: DemoCluster, folder: Path) -> int:
+    number = cluster.submit(warm_up_job(folder))
     until = time.monotonic() + LIMIT_S
-    while (state := stage.client.get(f"/v1/jobs/{number}")["state"]) not in ENDED:
+    while (state := cluster.client.get(f"/v1/jobs/{number}")["state"]) not in ENDED:
         if time.monotonic() > until:
-            raise DemoError("not even an empty job ends; try argosy serve, and see its log")
+            raise DemoError("an empty job does not end; try argosy serve, and see its log")
         time.sleep(LOOK_S)
     if state != "succeeded":
-        raise DemoError(f"an empty job has {state}: {stage.client.get(f'/v1/jobs/{number}')['message']}")
+        raise DemoError(f"an empty job has {state}: {cluster.client.get(f'/v1/jobs/{number}')['message']}")
     return number
 
 
-def _run(stage: DemoCluster, record: Record, roles: Sequence[Role], acts: list[Act], repairs: list[Repair],
-         shown: Screen) -> list[int]:
+def _run(cluster: DemoCluster, record: Record, jobs: Sequence[DemoJob], periods: list[PolicyPeriod],
+         repairs: list[NodeRepair], shown: Screen) -> list[int]:
     numbers: list[int] = []
     drained: dict[str, float] = {}  # nodes, and until when
-    while len(numbers) < len(roles) or not record.all_ended:
+    while len(numbers) < len(jobs) or not record.all_ended:
         if record.now_s > LIMIT_S:
             left = [str(job["name"]) for job in record.jobs.values() if job["state"] not in ENDED]
             raise DemoError(f"{', '.join(left)} still run after {LIMIT_S:.0f} s; the demonstration is given up")
-        if acts and acts[0].when.is_there(record):
-            _change_policy(stage, record, acts.pop(0), shown)
-        if repairs and repairs[0].when.is_there(record):
-            drained |= _drain(stage, record, repairs.pop(0), shown)
+        if periods and periods[0].when.has_come(record):
+            _change_policy(cluster, record, periods.pop(0), shown)
+        if repairs and repairs[0].when.has_come(record):
+            drained |= _drain(cluster, record, repairs.pop(0), shown)
         for node in [node for node, until_s in drained.items() if record.now_s >= until_s]:
             del drained[node]
-            stage.client.post(f"/v1/nodes/{node}/undrain")
+            cluster.client.post(f"/v1/nodes/{node}/undrain")
             shown.tell(record.now_s, f"{node} is in use again")
-        while len(numbers) < len(roles) and roles[len(numbers)].when.is_there(record):
-            role = roles[len(numbers)]
-            shown.tell(record.now_s, f"{role.name} is submitted: {role.about}")
-            numbers.append(stage.submit(role.job))
-        shown.show(record, record.look(stage.client))
+        while len(numbers) < len(jobs) and jobs[len(numbers)].when.has_come(record):
+            job = jobs[len(numbers)]
+            shown.tell(record.now_s, f"{job.name} is submitted: {job.about}")
+            numbers.append(cluster.submit(job.job))
+        shown.show(record, record.look(cluster.client))
         time.sleep(LOOK_S)
     record.close()
     return numbers
 
 
-def _change_policy(stage: DemoCluster, record: Record, act: Act, shown: Screen) -> None:
+def _change_policy(cluster: DemoCluster, record: Record, period: PolicyPeriod, shown: Screen) -> None:
     running = sum(job["state"] == "running" for job in record.jobs.values())
     shown.tell(record.now_s, f"kill -9 of the daemon; {running} jobs go on without it")
     record.mark("killed")
-    stage.kill()
-    stage.serve(act.policy)
-    record.mark(_name(act))
-    shown.tell(record.now_s, f"a new daemon, with policy {act.policy}, finds them again")
+    cluster.kill()
+    cluster.serve(period.policy)
+    record.mark(_name(period))
+    shown.tell(record.now_s, f"a new daemon, with policy {period.policy}, finds them again")
 
 
-def _drain(stage: DemoCluster, record: Record, repair: Repair, shown: Screen) -> dict[str, float]:
+def _drain(cluster: DemoCluster, record: Record, repair: NodeRepair, shown: Screen) -> dict[str, float]:
     running = [job for job in record.jobs.values() if job["state"] == "running" and job["places"]]
     chosen = [job for job in running if job["name"] == repair.of] or running  # on a fast machine it may be done
     if not chosen:
@@ -121,18 +121,18 @@ def _drain(stage: DemoCluster, record: Record, repair: Repair, shown: Screen) ->
     node = str(chosen[0]["places"][0]).partition(":")[0]
     shown.tell(record.now_s, f"{node} is to be repaired: its jobs have to leave")
     record.mark(f"{node} emptied")
-    stage.client.post(f"/v1/nodes/{node}/drain", now=True)
+    cluster.client.post(f"/v1/nodes/{node}/drain", now=True)
     return {node: record.now_s + repair.lasts_s}
 
 
-def _name(act: Act) -> str:
-    return act.policy.partition(":")[0]
+def _name(period: PolicyPeriod) -> str:
+    return period.policy.partition(":")[0]
 
 
-def _outcome(stage: DemoCluster, record: Record, number: int, role: Role) -> Outcome:
+def _outcome(cluster: DemoCluster, record: Record, number: int, job: DemoJob) -> Outcome:
     try:
-        with stage.client.stream(f"/v1/jobs/{number}/log") as (_, content):
+        with cluster.client.stream(f"/v1/jobs/{number}/log") as (_, content):
             log = b"".join(content).decode("utf-8", "replace")
     except ClientError:
         log = ""
-    return outcome(record.jobs[number], role.about, record, log)
+    return outcome(record.jobs[number], job.about, record, log)

@@ -1,4 +1,4 @@
-"""The jobs of the demonstration, and when they come."""
+"""The jobs of the demonstration, and when they are submitted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SCRIPTS = Path(__file__).with_name("scripts")
 
 
 @dataclass(frozen=True, slots=True)
-class Cue:
-    """A moment: so many seconds after the beginning, or after the end of a job."""
+class Moment:
+    """A time in the demonstration: seconds after its beginning, or after the end of a job."""
 
     at_s: float = 0.0
     after: str = ""
 
-    def is_there(self, record: Record) -> bool:
+    def has_come(self, record: Record) -> bool:
         if not self.after:
             return record.now_s >= self.at_s
         ends = [job["ended_at"] for job in record.jobs.values() if job["name"] == self.after]
@@ -27,10 +27,10 @@ class Cue:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """One job: when it is submitted, its job file, and what a spectator should know of it."""
+class DemoJob:
+    """One job: when it is submitted, its job file, and a description for the spectator."""
 
-    when: Cue
+    when: Moment
     job: dict[str, Any]
     about: str
 
@@ -47,23 +47,23 @@ def job(name: str, script: str, *arguments: object, gpus: str, folder: Path, **m
             "env": {"DIGITS": str(folder / "digits.pt")}, **more}  # fmt: skip
 
 
-def opening(folder: Path) -> dict[str, Any]:
-    """A job that does nothing, so that an interpreter is warm when the others come."""
+def warm_up_job(folder: Path) -> dict[str, Any]:
+    """Return a job that does nothing, so that an interpreter is warm when the others come."""
     return {"name": "warm-up", "run": [sys.executable, "-c", "pass"], "workdir": str(folder), "resources": {"gpus": 1}}
 
 
-def usual(folder: Path) -> list[Role]:
-    """An ordinary script, two in exact mode, one that may grow, one in a hurry, one that comes late; in this order."""
+def default_jobs(folder: Path) -> list[DemoJob]:
+    """Return the jobs: an ordinary script, two in exact mode, one that may grow, a short one, and a late one."""
     log = {"pattern": r"step (\d+)", "total": 125}
     exact = ("--exact", "--epochs", 8)
     return [
-        Role(Cue(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
+        DemoJob(Moment(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
              "an ordinary script, unchanged"),
-        Role(Cue(0), job("exact", "elastic", *exact, gpus="1..3", folder=folder), "elastic, in exact mode"),
-        Role(Cue(4), job("grower", "elastic", "--grow", "--epochs", 20, gpus="1..3", folder=folder,
+        DemoJob(Moment(0), job("exact", "elastic", *exact, gpus="1..3", folder=folder), "elastic, in exact mode"),
+        DemoJob(Moment(4), job("grower", "elastic", "--grow", "--epochs", 20, gpus="1..3", folder=folder,
                          grow={"allowed": True}), "elastic, may grow"),
-        Role(Cue(8), job("exact-twin", "elastic", *exact, gpus="1", folder=folder), "exact's twin, in one size"),
-        Role(Cue(16), job("urgent", "elastic", "--epochs", 3, gpus="2", folder=folder), "short, in a hurry"),
-        Role(Cue(18, after="urgent"), job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
+        DemoJob(Moment(8), job("exact-twin", "elastic", *exact, gpus="1", folder=folder), "exact's twin, in one size"),
+        DemoJob(Moment(16), job("urgent", "elastic", "--epochs", 3, gpus="2", folder=folder), "short, in a hurry"),
+        DemoJob(Moment(18, after="urgent"), job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
              "wants what the grower has"),
     ]  # fmt: skip
