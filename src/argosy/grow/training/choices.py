@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from argosy.errors import UnknownName
-from argosy.grow.agents.base import Agent
+from argosy.grow.agents.base import Agent, Situation
+from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import OPERATIONS, Surgery
 from argosy.grow.surgery.sites import sites
@@ -27,6 +28,37 @@ def agent_of(agent: Agent | str | Path | None) -> Agent | None:
     if not callable(getattr(agent, "decide", None)):
         raise GrowError(f"{type(agent).__name__} is not an agent", hint="it needs a method decide(situation)")
     return agent
+
+
+def ask(agent: Agent, situation: Situation) -> tuple[tuple[Surgery, ...], str]:
+    """Return what the agent decides in this situation, and why in words."""
+    chosen = tuple(agent.decide(situation))
+    why = str(getattr(agent, "why", "") or "")
+    return chosen, why or f"{type(agent).__name__}, {len(situation.options)} options"
+
+
+def situation_of(
+    original: nn.Module,
+    example: Any,
+    options: tuple[Surgery, ...],
+    time_left: float,
+    time_budget: float,
+    done: Iterable[tuple[float, Surgery]],
+    *,
+    decisions_left: int = 1,
+    epoch_s: float | None = None,
+    gpus_gained: float | None = None,
+    utilisation: float | None = None,
+) -> Situation:
+    """Describe spare GPUs to an agent, for the trainer and for live jobs alike.
+
+    `original` is the network as its author wrote it; `done` is what was grown since, with the time left at each.
+    """
+    return Situation(
+        graph=describe(original, example), options=options, time_left=time_left, time_budget=time_budget,
+        done=tuple(done), decisions_left=decisions_left, epoch_s=epoch_s, gpus_gained=gpus_gained,
+        utilisation=utilisation,
+    )  # fmt: skip
 
 
 def options_of(

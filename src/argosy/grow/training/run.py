@@ -19,11 +19,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
-from argosy.grow.surgery.apply import apply
 from argosy.grow.surgery.history import surgeries_of
-from argosy.grow.surgery.optimizer import carry
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.surgery.trace import run
+from argosy.grow.surgery.with_optimizer import apply_and_carry
 from argosy.grow.training import feed, workers
 from argosy.grow.training.clock import Clock, VirtualClock
 from argosy.grow.training.passes import evaluating, first, forward, threads
@@ -207,14 +206,11 @@ class Run:
         The learning rate is reset as the recipe says; `reset` overrides it. Without surgeries the network and, by
         default, its learning rate are left alone.
         """
-        model, optimizer = self.model, self.optimizer
-        optimizer.zero_grad()
-        for surgery in surgeries:
-            grown = apply(model, surgery, self.example)
-            if self.recipe.carry_optimizer:
-                optimizer = carry(optimizer, model, grown)
-            model = grown
-        if surgeries and not self.recipe.carry_optimizer:
+        self.optimizer.zero_grad()
+        if self.recipe.carry_optimizer or not surgeries:
+            model, optimizer = apply_and_carry(self.model, self.optimizer, surgeries, self.example)
+        else:
+            model, _ = apply_and_carry(self.model, None, surgeries, self.example)
             optimizer = self.recipe.build(model.parameters())
         self.model, self.optimizer = model, optimizer
         self.surgeries += tuple(surgeries)

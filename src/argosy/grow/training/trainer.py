@@ -18,13 +18,12 @@ from torch import nn
 
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.data import Data
-from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.history import surgeries_of
 from argosy.grow.surgery.record import Operation, Surgery
 from argosy.grow.training import checkpoint as checkpoints
 from argosy.grow.training import feed, workers
-from argosy.grow.training.choices import agent_of, options_of
+from argosy.grow.training.choices import agent_of, ask, options_of, situation_of
 from argosy.grow.training.clock import Clock, RealClock
 from argosy.grow.training.journal import Decision, History, Line, progress_bar
 from argosy.grow.training.passes import threads
@@ -151,10 +150,7 @@ class Trainer:
         """Ask the agent on the first worker, and do on every worker what it says."""
         answer: dict[str, Any] = {}
         if workers.rank() == 0 and self.agent is not None:
-            situation = self._situation(left)
-            chosen = tuple(self.agent.decide(situation))
-            why = str(getattr(self.agent, "why", "") or "")
-            why = why or f"{type(self.agent).__name__}, {len(situation.options)} options"
+            chosen, why = ask(self.agent, self._situation(left))
             answer = {"surgeries": [s.to_dict() for s in chosen], "why": why}
         answer = workers.agree(answer)
         surgeries = tuple(Surgery.from_dict(s) for s in answer.get("surgeries", ()))
@@ -216,12 +212,13 @@ class Trainer:
     def _situation(self, left: float) -> Situation:
         scheduler, lines = self.scheduler, self.history.lines
         more = _optional(scheduler, "decisions_left")
-        return Situation(
-            graph=describe(self._original, self.run.example),
-            options=self.options(),
-            time_left=left,
-            time_budget=float(scheduler.time_budget()),
-            done=tuple(self._done),
+        return situation_of(
+            self._original,
+            self.run.example,
+            self.options(),
+            left,
+            float(scheduler.time_budget()),
+            self._done,
             decisions_left=1 + int(more) if more is not None else 1,
             epoch_s=lines[-1].seconds if lines else self.run.clock.epoch_time(),
             gpus_gained=_optional(scheduler, "gpus_gained"),

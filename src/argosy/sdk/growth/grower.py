@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from argosy.grow import Agent, GrowError, Situation, Surgery, sites
-from argosy.grow.describe import describe
-from argosy.grow.training.choices import agent_of, options_of
+from argosy.grow import Agent, GrowError, Surgery, sites
+from argosy.grow.training.choices import agent_of, ask, options_of, situation_of
 from argosy.sdk.data.seeds import untouched
 from argosy.sdk.growth.in_place_model import InPlaceModel
 from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
@@ -107,17 +106,10 @@ class Grower:
             raise GrowError("no time is left of its budget")
         self._agent = self._agent or agent_of("pretrained")
         assert self._agent is not None
-        situation = Situation(
-            graph=describe(self._network.original, example),
-            options=options_of(self._network.model, example),
-            time_left=times.left,
-            time_budget=times.budget,
-            done=tuple(zip(self._left, self._network.surgeries, strict=True)),
-            epoch_s=times.epoch,
-            gpus_gained=float(gained),
-        )
-        chosen = tuple(self._agent.decide(situation))
-        return chosen, str(getattr(self._agent, "why", "")) or f"it had {len(situation.options)} options"
+        network, done = self._network, zip(self._left, self._network.surgeries, strict=True)
+        options = options_of(network.model, example)
+        return ask(self._agent, situation_of(network.original, example, options, times.left, times.budget, done,
+                                             epoch_s=times.epoch, gpus_gained=float(gained)))  # fmt: skip
 
     @contextmanager
     def _in_private(self) -> Iterator[None]:

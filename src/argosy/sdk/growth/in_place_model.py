@@ -13,9 +13,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from argosy.grow import Surgery, apply, carry, surgeries_of
+from argosy.grow import Surgery, surgeries_of
 from argosy.grow.surgery.grown import duplicate
 from argosy.grow.surgery.history import origins_of
+from argosy.grow.surgery.with_optimizer import apply_and_carry
 
 CONTENT = ("_modules", "_parameters", "_buffers")  # of an nn.Module: all that surgery replaces
 
@@ -54,11 +55,7 @@ class InPlaceModel:
 
     def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
         """Return the network after all these surgeries; it computes the same. Raises GrowError if one is refused."""
-        model, optimizer = self.model, self.optimizer
-        for surgery in surgeries:
-            grown = apply(model, surgery, example)
-            optimizer = carry(optimizer, model, grown)
-            model = grown
+        model, optimizer = apply_and_carry(self.model, self.optimizer, surgeries, example)
         return Next(model, [list(group["params"]) for group in optimizer.param_groups], dict(optimizer.state))
 
     def small(self, small: nn.Module) -> Next:
