@@ -18,7 +18,9 @@ def test_json_lists_every_policy(argosy: Argosy) -> None:
 
 
 def test_what_is_listed_can_be_created(argosy: Argosy) -> None:
-    for policy in json.loads(argosy("policies", "-o", "json").out):
+    listed = json.loads(argosy("policies", "-o", "json").out)
+    assert {policy["name"] for policy in listed} == set(POLICIES)
+    for policy in listed:
         pairs = [f"{name}={value}" for name, value in policy["parameters"].items()]
         assert create(":".join([policy["name"], *pairs])).name == policy["name"]
 

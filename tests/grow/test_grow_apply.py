@@ -73,6 +73,7 @@ def test_deepening_and_widening_the_same_place_in_turn(name: str, first: str) ->
     model, example = FAMILIES[name].build()
     places = [site.name for site in sites(model, example) if site.can_deepen and site.can_widen]
     second = {"deepen": "widen", "widen": "deepen"}[first]
+    assert len(places) > 1
     for place in places[1:4]:
         grown = model
         for operation in (first, second, first, second):

@@ -120,6 +120,7 @@ def test_heat_map_shows_shares_held() -> None:
 
 def test_winners_show_the_ratio_in_words(comparison: Comparison) -> None:
     bars = data(plots.winners_and_losers(comparison, "size"))[0]
+    assert bars
     for bar in bars:
         sign = "+" if bar["ratio"] > 1.005 else "−" if bar["ratio"] < 0.995 else ""
         assert bar["text"].startswith(sign) and bar["text"].endswith(" %")
