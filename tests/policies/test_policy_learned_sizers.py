@@ -277,7 +277,7 @@ def test_arrays_of_other_shapes_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError):
             create(f"dl2+:weights={file}")
     write(Weights({k: v for k, v in network.arrays.items() if k != "wc"}, about(network)), file)
-    with pytest.raises(InputError, match="no array 'wc'"):
+    with pytest.raises(InputError, match="no fitting array 'wc'"):
         create(f"dl2+:weights={file}")
 
 

@@ -12,7 +12,7 @@ from argosy.cli._shared import Output, OutputOption, emit
 
 def zoo(
     *,
-    show: Annotated[str | None, typer.Option(help="all about one of them, or about a file of weights")] = None,
+    show: Annotated[str | None, typer.Option(help="the whole header of one of them, or of a file of weights")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the trained weights that ship.
@@ -45,11 +45,11 @@ def zoo(
         )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
-    console.print("\nUse some as dl2:weights=NAME, or files of your own as dl2@FILE.safetensors.", soft_wrap=True)
+    console.print("\nUse them as dl2:weights=NAME, and files of your own as dl2@FILE.safetensors.", soft_wrap=True)
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What the table shows of shipped weights."""
+    """Return what the table shows of shipped weights."""
     from argosy.zoo import find
     from argosy.zoo.weights import FOLDER, SUFFIX
 
@@ -81,4 +81,4 @@ def _window(window: dict[str, Any]) -> str:
     if "training_seeds" not in window:
         return "?"
     (low, high), (first, end) = window["training_seeds"], window["validation_seeds"]
-    return f"seeds {low:,}…{high - 1:,}; judged on {first:,}…{end - 1:,}"
+    return f"seeds {low:,}…{high - 1:,}; validated on {first:,}…{end - 1:,}"

@@ -41,7 +41,7 @@ OPTIONS = ("trace_seed",)
 
 
 class ClusterEnv(gymnasium.Env[Observation, np.int64]):
-    """One decision maker for a whole cluster."""
+    """An environment in which one agent decides for a whole cluster."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium declares it
 
@@ -152,7 +152,7 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         return self._observe(), reward, terminated, truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are possible now: the environment's own array, which the next step changes."""
+        """Return which actions are possible now: the environment's own array, which the next step changes."""
         return self.action_table.mask
 
     def _observe(self) -> Observation:
@@ -162,21 +162,21 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
     # -- beside Gymnasium ------------------------------------------------------------------------------------------
 
     def advice(self) -> int:
-        """What to do now in order to do as the policy under the learner would: for imitation."""
+        """Return the action that leads to what the policy under the learner would do: for imitation."""
         if self._over:
             raise InputError("the episode is over, or has not begun", hint="call reset()")
         return self.action_table.end if self._autopilot else self.action_table.advice()
 
     @property
     def faithful(self) -> bool:
-        """Were all decisions of this episode what the policy under the learner wanted?"""
+        """Return whether all decisions of this episode were those of the policy under the learner."""
         return self.action_table.faithful
 
     @property
     def decisions(self) -> int:
-        """Of this episode, so far."""
+        """Return the number of decisions of this episode so far."""
         return self.episodes.decisions
 
     def result(self) -> Result:
-        """The run so far."""
+        """Return the result of the run so far."""
         return self.episodes.host.result()

@@ -97,7 +97,7 @@ class Host:
         return gained
 
     def _present(self) -> NDArray[np.bool_]:
-        """Which slots hold a job; one that has just ended may still have its slot."""
+        """Return which rows of the engine's table hold a job; one that has just ended may still have its row."""
         return self.engine.jobs.present()
 
     def result(self) -> Result:

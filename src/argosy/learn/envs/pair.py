@@ -86,7 +86,7 @@ class Pair:
         return {"action_mask": self.masks[agent].astype(np.int8), **self._news}
 
     def result(self) -> Result:
-        """The run so far."""
+        """Return the result of the run so far."""
         return self.episodes.host.result()
 
 

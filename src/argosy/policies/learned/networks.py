@@ -89,14 +89,16 @@ class Network:
         for name, letters in cls.shapes.items():
             array = weights.arrays.get(name)
             if array is None or array.ndim != len(letters):
-                raise InputError(f"the weights have no array {name!r} that fits", where=weights.source, hint=hint)
+                raise InputError(f"the weights have no fitting array {name!r}", where=weights.source, hint=hint)
             for letter, size in zip(letters, array.shape):
                 if sizes.setdefault(letter, size) != size:
-                    raise InputError(f"the array {name!r} has {array.shape}", where=weights.source, hint=hint)
+                    what = f"the array {name!r} has the shape {array.shape}, which does not fit the others"
+                    raise InputError(what, where=weights.source, hint=hint)
         types, cap = weights.about.get("types"), weights.about.get("cap")
         good_types = isinstance(types, list) and types and all(isinstance(t, str) for t in types)
         if not good_types or not isinstance(cap, int) or not 1 <= cap <= 1024:
-            raise InputError("the weights do not say for which networks and sizes", where=weights.source, hint=hint)
+            what = "the weights do not say for which types and sizes they were trained"
+            raise InputError(what, where=weights.source, hint=hint)
         return sizes
 
 
@@ -156,7 +158,7 @@ class ScoreNetwork(Network):
         return cls(weights.arrays, types, weights.about["cap"])
 
     def embed(self, features: JobFeatures) -> Matrix:
-        """What does not change within a slot, up to the first layer that sees the size: [job, hidden]."""
+        """Return what does not change within a time slot, up to the first layer that sees the size: [job, hidden]."""
         from argosy.policies.learned.kernels.by_score import embed
 
         a, n = self.arrays, len(features.types)

@@ -1,1 +1,1 @@
-"""Compiled parts of policies; imported late, because they need Numba."""
+"""Compiled parts of the learned policies; they are imported late, because they need Numba."""

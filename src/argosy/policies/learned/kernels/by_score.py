@@ -1,6 +1,6 @@
-"""One network for each job: units go to the highest score, while one is above 0.
+"""Grants by the score network: units go to the highest score, while one is above 0.
 
-A grant changes the score of one job only, so the jobs wait in a heap.
+A grant changes the score of one job only, so the jobs are kept in a heap.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 
 from argosy._jit import entry_point, kernel
 from argosy.policies.learned.kernels.constants import KINDS, LEAST_SCORE, LOG_UNIT, SIZE_LOG, SLOTS_PER_UNIT
-from argosy.policies.learned.kernels.units import Slot, possible, serve, smallest, take
+from argosy.policies.learned.kernels.units import Division, possible, serve, smallest, take
 
 
 class Scorer(NamedTuple):
-    """The network behind what does not change in a slot, its scratch, and what came of it."""
+    """The layers of the network after the embedding, scratch arrays, and the best score of each job."""
 
     embedded: Any  # [job, H]
     w3: Any
@@ -34,7 +34,7 @@ def embed(
     types: Any, times: Any, gpus_per_job: float, cpus_per_job: float, w1: Any, b1: Any, w2: Any, wc: Any, b2: Any,
     encoded: Any, mean: Any, crowd: Any, embedded: Any,
 ) -> None:  # fmt: skip
-    """What does not change within a slot, up to the first layer that sees the size.
+    """Compute what does not change within a time slot, up to the first layer that sees the size.
 
     h = relu(W1 x + b1);  embedded = W2 h + Wc mean(h) + b2. `encoded`, `mean` and `crowd` are scratch.
     """
@@ -74,31 +74,34 @@ def log_time(time: Any) -> Any:
 
 @entry_point
 def fill_by_score(
-    counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any, guarded: Any,
+    counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any, first: Any,
     embedded: Any, w3: Any, w4: Any, b4: Any, w5: Any, b5: Any, hidden: Any, cap: int, score: Any, choice: Any,
     heap: Any,
 ) -> int:  # fmt: skip
-    """How many units were granted. `hidden`, `score`, `choice` and `heap` are scratch."""
-    slot = Slot(counts, amounts, free, used, workers, servers, order)
+    """Divide a time slot, and return how many units were granted.
+
+    `hidden`, `score`, `choice` and `heap` are scratch.
+    """
+    division = Division(counts, amounts, free, used, workers, servers, order)
     net = Scorer(embedded, w3, w4, b4, w5, b5, hidden, cap, score, choice)
     n, count, steps = len(counts), 0, 0
-    turn = serve(slot, guarded)
+    turn = serve(division, first)
     for j in range(n):
-        rate(slot, net, j)
+        rate(division, net, j)
         if score[j] > 0.0:
             heap[count] = j
             count += 1
             rise(heap, score, count - 1)
     while count > 0:
         j = heap[0]
-        if possible(slot, j, choice[j]):
-            take(slot, j, choice[j])
+        if possible(division, j, choice[j]):
+            take(division, j, choice[j])
             steps += 1
             if order[j] == n:
                 order[j] = turn
                 turn += 1
-        # what did not fit is no longer possible, now and later: the next rating leaves it out
-        rate(slot, net, j)
+        # a unit that does not fit will not fit later either: the next rating leaves it out
+        rate(division, net, j)
         if score[j] <= 0.0:
             count -= 1
             heap[0] = heap[count]
@@ -107,9 +110,9 @@ def fill_by_score(
 
 
 @kernel
-def rate(slot: Slot, net: Scorer, j: int) -> None:
-    """The best of what job j can still have, and its score; to run at all is always worth something."""
-    workers, servers, w3 = slot.workers[j], slot.servers[j], net.w3
+def rate(division: Division, net: Scorer, j: int) -> None:
+    """Set the best unit that job j can still have, and its score; the unit that makes it run has a least score."""
+    workers, servers, w3 = division.workers[j], division.servers[j], net.w3
     w, u = np.float32(workers / net.cap), np.float32(servers / net.cap)
     some_w, some_u = np.float32(workers > 0), np.float32(servers > 0)
     log_w, log_u = np.float32(np.log2(1.0 + workers) * SIZE_LOG), np.float32(np.log2(1.0 + servers) * SIZE_LOG)
@@ -125,7 +128,7 @@ def rate(slot: Slot, net: Scorer, j: int) -> None:
                 net.hidden[k] += x * net.w4[i, k]
     net.score[j], net.choice[j] = 0.0, -1
     for what in range(KINDS):
-        if (workers == 0 and what != smallest(slot, j)) or not possible(slot, j, what):
+        if (workers == 0 and what != smallest(division, j)) or not possible(division, j, what):
             continue
         value = net.b5[what]
         for k in range(len(net.hidden)):
@@ -139,7 +142,7 @@ def rate(slot: Slot, net: Scorer, j: int) -> None:
 
 @kernel
 def before(a: int, b: int, score: Any) -> bool:
-    """The higher score first, then the earlier row."""
+    """Return whether job a goes before job b: the higher score first, then the earlier row."""
     return score[a] > score[b] or (score[a] == score[b] and a < b)
 
 

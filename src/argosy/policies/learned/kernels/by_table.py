@@ -1,6 +1,6 @@
-"""DL2's network, which sees J jobs at once: one grant after the other until it says that it is enough.
+"""Grants by DL2's network, which sees J jobs at once and grants one unit after the other until it stops.
 
-A grant changes three inputs, so the first layer is brought up to date instead of computed anew.
+A grant changes three inputs, so the first layer is updated instead of computed anew.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ import numpy as np
 
 from argosy._jit import entry_point, kernel
 from argosy.policies.learned.kernels.constants import KINDS, SERVER, WORKER
-from argosy.policies.learned.kernels.units import Slot, possible, serve, take
+from argosy.policies.learned.kernels.units import Division, possible, serve, take
 
 
 @entry_point
 def fill_by_table(
     rows: int, cap: int, counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any,
-    guarded: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,
+    first: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,
     h1: Any, h2: Any, logits: Any, found: Any,
 ) -> int:  # fmt: skip
-    """Batches of `rows` jobs in the given order; how many units were granted.
+    """Divide a time slot among batches of `rows` jobs in the given order, and return how many units were granted.
 
-    `static` are the columns of a job that stay during a slot; three more follow: share × rows, workers / cap and
-    servers / cap. Weights are [inputs, outputs]; `h1`, `h2`, `logits` and `found` are scratch.
+    `static` are the columns of a job that do not change within a time slot; three more follow: share × rows,
+    workers / cap and servers / cap. Weights are [inputs, outputs]; `h1`, `h2`, `logits` and `found` are scratch.
     """
-    slot = Slot(counts, amounts, free, used, workers, servers, order)
+    division = Division(counts, amounts, free, used, workers, servers, order)
     n, last, steps = len(static), rows * KINDS, 0
     width = static.shape[1] + 3
-    serve(slot, guarded)
+    serve(division, first)
     for start in range(0, n, rows):
         stop = min(start + rows, n)
-        if not any_possible(slot, start, stop):
+        if not any_possible(division, start, stop):
             continue
         for k in range(len(h1)):
             h1[k] = b1[k]
         for j in range(start, stop):
-            show(slot, j, (j - start) * width, rows, cap, per_share, static, w1, h1)
-        while any_possible(slot, start, stop):
+            show(division, j, (j - start) * width, rows, cap, per_share, static, w1, h1)
+        while any_possible(division, start, stop):
             forward(h1, w2, b2, w3, b3, h2, logits, found)
-            action = best_action(slot, start, stop, logits, last)
+            action = best_action(division, start, stop, logits, last)
             if action == last:
                 break
             steps += 1
             j = start + action // KINDS
             w, u, share = workers[j], servers[j], share_of(used[j], per_share)
-            take(slot, j, action % KINDS)
+            take(division, j, action % KINDS)
             base = (j - start) * width + static.shape[1]
             by_share = np.float32((share_of(used[j], per_share) - share) * rows)
             by_w, by_u = np.float32((workers[j] - w) / cap), np.float32((servers[j] - u) / cap)
@@ -55,18 +55,20 @@ def fill_by_table(
 
 
 @kernel
-def show(slot: Slot, j: int, base: int, rows: int, cap: int, per_share: Any, static: Any, w1: Any, h1: Any) -> None:
-    """Add what is known of a job to the first layer."""
+def show(
+    division: Division, j: int, base: int, rows: int, cap: int, per_share: Any, static: Any, w1: Any, h1: Any
+) -> None:
+    """Add the features of a job to the first layer."""
     fixed = static.shape[1]
     for f in range(fixed + 3):
         if f < fixed:
             x = static[j, f]
         elif f == fixed:
-            x = np.float32(share_of(slot.used[j], per_share) * rows)
+            x = np.float32(share_of(division.used[j], per_share) * rows)
         elif f == fixed + 1:
-            x = np.float32(slot.workers[j] / cap)
+            x = np.float32(division.workers[j] / cap)
         else:
-            x = np.float32(slot.servers[j] / cap)
+            x = np.float32(division.servers[j] / cap)
         if x != 0.0:
             for k in range(len(h1)):
                 h1[k] += x * w1[base + f, k]
@@ -84,7 +86,7 @@ def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, f
 
 @kernel
 def add_positive(h: Any, w: Any, out: Any, found: Any) -> None:
-    """out += max(h, 0) · w. What takes time is guessing signs and reading `out`: both are done for eight at once."""
+    """Compute out += max(h, 0) · w, for eight units at once: signs and reading `out` take most of the time."""
     count, q = 0, 0
     for i in range(len(h)):
         found[count] = i
@@ -105,26 +107,26 @@ def add_positive(h: Any, w: Any, out: Any, found: Any) -> None:
 
 
 @kernel
-def any_possible(slot: Slot, start: int, stop: int) -> bool:
+def any_possible(division: Division, start: int, stop: int) -> bool:
     for j in range(start, stop):
-        if possible(slot, j, WORKER) or possible(slot, j, SERVER):
+        if possible(division, j, WORKER) or possible(division, j, SERVER):
             return True
     return False
 
 
 @kernel
-def best_action(slot: Slot, start: int, stop: int, logits: Any, last: int) -> int:
-    """The likeliest that is possible."""
+def best_action(division: Division, start: int, stop: int, logits: Any, last: int) -> int:
+    """Return the likeliest possible action."""
     best, action = logits[last], last
     for j in range(start, stop):
         for what in range(KINDS):
             a = (j - start) * KINDS + what
-            if logits[a] > best and possible(slot, j, what):
+            if logits[a] > best and possible(division, j, what):
                 best, action = logits[a], a
     return action
 
 
 @kernel
 def share_of(used: Any, per_share: Any) -> float:
-    """Of the resource that it has most of."""
+    """Return the share of the resource of which a job has most."""
     return max(used[0] * per_share[0], used[1] * per_share[1], used[2] * per_share[2])

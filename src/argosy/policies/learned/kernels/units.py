@@ -1,4 +1,4 @@
-"""Granting workers and servers one by one: what is possible, and what granting it does.
+"""Grant workers and servers one by one: which units are possible, and what a grant changes.
 
 A unit is one more worker, one more server or one of both for a job; the first worker of a job is its smallest size.
 """
@@ -15,8 +15,8 @@ FIRST, ONE_MORE, ONE_SERVER = 0, 3, 6  # and of amounts, where three resources o
 RESOURCES = 3
 
 
-class Slot(NamedTuple):
-    """What is divided among the jobs (rows), and how far that has got."""
+class Division(NamedTuple):
+    """A time slot that is being divided among jobs (rows): what is free, and what each job has got so far."""
 
     counts: Any  # [job, 4]
     amounts: Any  # [job, 9]
@@ -28,58 +28,58 @@ class Slot(NamedTuple):
 
 
 @kernel
-def possible(slot: Slot, j: int, what: int) -> bool:
-    """May job j have this, and is it there?"""
-    more = slot.workers[j] > 0
-    if what != SERVER and slot.workers[j] >= slot.counts[j, HIGH]:
+def possible(division: Division, j: int, what: int) -> bool:
+    """Return whether job j may have this unit, and whether there is room for it."""
+    more = division.workers[j] > 0
+    if what != SERVER and division.workers[j] >= division.counts[j, HIGH]:
         return False
-    if what != WORKER and slot.servers[j] >= slot.counts[j, MOST]:
+    if what != WORKER and division.servers[j] >= division.counts[j, MOST]:
         return False
     at = ONE_MORE if more else FIRST
     for r in range(RESOURCES):
         need = 0.0
         if what != SERVER:
-            need += slot.amounts[j, at + r]
+            need += division.amounts[j, at + r]
         if what != WORKER:
-            need += slot.amounts[j, ONE_SERVER + r]
-        if need > slot.free[r]:
+            need += division.amounts[j, ONE_SERVER + r]
+        if need > division.free[r]:
             return False
     return True
 
 
 @kernel
-def take(slot: Slot, j: int, what: int) -> None:
-    """Grant it."""
-    amounts, free, used, workers = slot.amounts, slot.free, slot.used, slot.workers
+def take(division: Division, j: int, what: int) -> None:
+    """Grant job j a unit."""
+    amounts, free, used, workers = division.amounts, division.free, division.used, division.workers
     if what != SERVER:
         at = ONE_MORE if workers[j] > 0 else FIRST
         for r in range(RESOURCES):
             free[r] -= amounts[j, at + r]
             used[j, r] += amounts[j, at + r]
-        workers[j] = workers[j] + 1 if workers[j] > 0 else slot.counts[j, LOW]
+        workers[j] = workers[j] + 1 if workers[j] > 0 else division.counts[j, LOW]
     if what != WORKER:
         for r in range(RESOURCES):
             free[r] -= amounts[j, ONE_SERVER + r]
             used[j, r] += amounts[j, ONE_SERVER + r]
-        slot.servers[j] += 1
+        division.servers[j] += 1
 
 
 @kernel
-def smallest(slot: Slot, j: int) -> int:
-    """What makes a job run that has nothing."""
-    return BOTH if slot.counts[j, MOST] > 0 else WORKER
+def smallest(division: Division, j: int) -> int:
+    """Return the unit that makes a job run that has nothing."""
+    return BOTH if division.counts[j, MOST] > 0 else WORKER
 
 
 @kernel
-def serve(slot: Slot, guarded: Any) -> int:
-    """Those who must not wait any longer get their smallest size, in the order of the rows; how many they are."""
-    turn, n = 0, len(slot.order)
+def serve(division: Division, first: Any) -> int:
+    """Grant the jobs that go first their smallest size, in the order of the rows; return how many got it."""
+    turn, n = 0, len(division.order)
     for j in range(n):
-        slot.order[j] = n
-        if guarded[j]:
-            what = smallest(slot, j)
-            if possible(slot, j, what):
-                take(slot, j, what)
-                slot.order[j] = turn
+        division.order[j] = n
+        if first[j]:
+            what = smallest(division, j)
+            if possible(division, j, what):
+                take(division, j, what)
+                division.order[j] = turn
                 turn += 1
     return turn
