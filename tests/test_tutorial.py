@@ -101,3 +101,13 @@ def test_the_index_names_every_page() -> None:
     index = (DOCS / "index.md").read_text("utf-8")
     missing = [page.name for page in DOCS.glob("*.md") if f"]({page.name})" not in index]
     assert missing in ([], ["index.md"])
+
+
+def test_the_design_names_files_that_exist() -> None:
+    source = Path(__file__).parents[1] / "src" / "argosy"
+    there = [path.relative_to(source).as_posix() for path in source.rglob("*.py")]
+    named = re.findall(r"`([\w/]+\.py)`", (DOCS / "design.md").read_text("utf-8"))
+    assert len(named) > 50
+    others = ("tests/", "benchmarks/")
+    missing = [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)]
+    assert [name for name in missing if not name.startswith(others)] == []
