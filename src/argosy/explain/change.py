@@ -10,6 +10,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import WHOLE
 from argosy.explain.words import amount, listed, plain
 from argosy.mechanism.supply import ALL, Demand, Ints, Rules, Supply
+from argosy.slack import RESOURCE_SLACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +154,5 @@ def missing_beside(
     """CPUs and memory that these nodes lack for so many units."""
     cpus = {n: k * demand.cpu_unit - float(supply.cpus[n]) for n, k in units.items()}
     memory = {n: k * demand.memory_unit - float(supply.memory[n]) for n, k in units.items()}
-    return {n: x for n, x in cpus.items() if x > 1e-6}, {n: x for n, x in memory.items() if x > 1e-6}
+    lacking = [{n: x for n, x in amounts.items() if x > RESOURCE_SLACK} for amounts in (cpus, memory)]
+    return lacking[0], lacking[1]

@@ -23,6 +23,7 @@ from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.mechanism.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
 from argosy.policies.base import Sizes
 from argosy.sim.engine import Engine
+from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 SUSPECTS: tuple[tuple[Why, Rules], ...] = (
     (Why.NO_CPUS, Rules(cpus=False)),
@@ -115,7 +116,7 @@ class Situation:
     def barrier(self) -> int:
         """The lowest ranked job that is too young to be preempted, or -1: nobody before it is taken in its place."""
         jobs = self.jobs
-        young = jobs.started + np.maximum(self.rules.min_run_s, jobs.keep_for_s) > self.now + 1e-9
+        young = jobs.started + np.maximum(self.rules.min_run_s, jobs.keep_for_s) > self.now + TIME_SLACK_S
         rows = np.flatnonzero(young & self.yielding & (jobs.lease <= self.now))
         return int(rows[np.argmax(self.position[rows])]) if len(rows) and not self.plans else -1
 
@@ -182,7 +183,7 @@ class Situation:
 
     def is_over_limit(self, row: int) -> bool:
         q, queues = int(self.jobs.queue[row]), self.engine.queues
-        return bool(queues.held[q] + self.amount(row) > queues.limit[q] + 1e-9)
+        return bool(queues.held[q] + self.amount(row) > queues.limit[q] + GPU_SLACK)
 
     def displaceable(self, row: int, *, pinned: bool) -> Bools:
         """Say which running jobs would have to make way for this one; with those still `pinned`, or without."""
@@ -191,7 +192,7 @@ class Situation:
         if self.plans or not may or rules.elastic:
             return np.zeros(self.active, bool)
         lower: Bools = self.yielding & (self.position > self.position[row])
-        return lower if pinned else lower & (self.pinned_until <= self.now + 1e-9)
+        return lower if pinned else lower & (self.pinned_until <= self.now + TIME_SLACK_S)
 
     def finding(self, row: int) -> Finding:
         """Find out what keeps this job waiting."""

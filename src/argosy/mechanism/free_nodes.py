@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.mechanism.plan import Why
+from argosy.slack import RESOURCE_SLACK
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SLACK = 1e-6  # for sums of CPUs and memory
 
 
 class Claim(NamedTuple):
@@ -54,6 +54,6 @@ class FreeNodes:
         """Return what a node has too little of for a claim, or None."""
         if self.gpus[claim.node] < claim.gpus:
             return Why.NO_GPUS
-        if self.cpus[claim.node] < claim.cpus - SLACK:
+        if self.cpus[claim.node] < claim.cpus - RESOURCE_SLACK:
             return Why.NO_CPUS
-        return Why.NO_MEMORY if self.memory_gib[claim.node] < claim.memory_gib - SLACK else None
+        return Why.NO_MEMORY if self.memory_gib[claim.node] < claim.memory_gib - RESOURCE_SLACK else None

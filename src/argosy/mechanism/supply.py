@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import WHOLE, NodeState
 from argosy.mechanism.kernels import layout as L
+from argosy.slack import RESOURCE_SLACK
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-SLACK = 1e-6  # the kernels' allowance for sums of floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Supply:
             (self.cpus, demand.cpu_unit, rules.cpus), (self.memory, demand.memory_unit, rules.memory),
         ):  # fmt: skip
             if counts and unit > 0:
-                room = np.minimum(room, np.floor((free + SLACK) / unit))
+                room = np.minimum(room, np.floor((free + RESOURCE_SLACK) / unit))
         np.maximum(room, 0.0, out=room)
         return room
 

@@ -16,6 +16,7 @@ from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import RateTables
+from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 PLACERS = {
     "consolidate": L.CONSOLIDATE,
@@ -294,7 +295,7 @@ def drop_narrow_types(world: L.World) -> None:
 
 def empty_rooms(world: L.World, gpus: float, cpu: float, mem: float) -> Floats:
     """How many GPUs of a job each node could host if it were empty; 1 for a share of a device."""
-    cpus, memory = world.nf[L.CPU_TOTAL] + 1e-6, world.nf[L.MEM_TOTAL] + 1e-6
+    cpus, memory = world.nf[L.CPU_TOTAL] + RESOURCE_SLACK, world.nf[L.MEM_TOTAL] + RESOURCE_SLACK
     rooms = np.where((cpus >= cpu) & (memory >= mem), world.ni[L.N_GPUS], 0).astype(float)
     for free, unit in ((cpus, cpu), (memory, mem)):
         if gpus >= 1 and unit > 0:
@@ -321,7 +322,7 @@ def impossible(world: L.World, strict: bool) -> Ints:
     demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
                         tr[L.STATIC_F + L.WANT_PS_ASKED], limit])
     inverse, first = classify(demands)
-    cpus, memory = nf[L.CPU_TOTAL] + 1e-6, nf[L.MEM_TOTAL] + 1e-6
+    cpus, memory = nf[L.CPU_TOTAL] + RESOURCE_SLACK, nf[L.MEM_TOTAL] + RESOURCE_SLACK
     bad = np.zeros(len(first), bool)
     for i, (gpus, cpu, mem, types, servers, most) in enumerate(demands[:, first].T):
         fits = (cpus >= cpu) & (memory >= mem)
@@ -329,7 +330,7 @@ def impossible(world: L.World, strict: bool) -> Ints:
             bad[i] = not fits.any()
             continue
         rooms = empty_rooms(world, gpus, cpu, mem)
-        if gpus > most + 1e-9 or not holds_units(cpus, memory, cpu, mem, gpus + servers):
+        if gpus > most + GPU_SLACK or not holds_units(cpus, memory, cpu, mem, gpus + servers):
             bad[i] = True
             continue
         bad[i] = not any(

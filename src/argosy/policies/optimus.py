@@ -42,12 +42,12 @@ from argosy.perf.loss_fit import fit_losses, last_epoch
 from argosy.policies.base import Floats, Ints, Policy, Sizes, register
 from argosy.policies.common.demands import Units, cluster_totals, free, installed, size_range
 from argosy.policies.common.estimates import longest_where_unknown
-from argosy.policies.common.filling import SLACK
 from argosy.policies.common.marginal_gain import Bidder, Times, first_units, grant
 from argosy.policies.common.node_shapes import NodeShapes, largest_node_gpus
 from argosy.policies.common.sizes import current_sizes
 from argosy.policies.common.speeds import AllReduceSpeeds, Form, SpeedFits, profiled_times
 from argosy.policies.common.time_slots import slot_at
+from argosy.slack import GPU_SLACK
 
 CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
            "newcomers": ("start", "wait")}  # fmt: skip
@@ -128,7 +128,7 @@ class Optimus(Policy):
         first = units.amounts(low, servers)
         high = np.where(both, np.minimum(high, self.cap), high)
         high = np.maximum(np.minimum(high, self._shapes.largest_gang(view, units.worker)), low)
-        room = (installed(view) if asks.all() else free(view)) + SLACK * self._capacity
+        room = (installed(view) if asks.all() else free(view)) + GPU_SLACK * self._capacity
         order = np.argsort(jobs.index)
         order = order[asks[order]]
         served, room = first_units(first[:, order], room)

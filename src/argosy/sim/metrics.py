@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from argosy.errors import InputError
 from argosy.sim.result import EventKind, Result
 from argosy.sim.timeline import FINISHED, Floats, Timeline, weights
+from argosy.slack import TIME_SLACK_S
 
 Window = tuple[float, float]
 Bools = NDArray[np.bool_]
@@ -423,7 +424,7 @@ def deadlines_met(run: Run) -> float:
     deadline = run.result.jobs["deadline_s"].fill_null(np.inf).to_numpy()
     undecided = run.having("unfinished") & (deadline > run.result.end_s)
     judged = run.counted & np.isfinite(deadline) & ~undecided & ~run.having("cancelled")
-    met = judged & run.finished & (run.timeline.life[1] <= deadline + 1e-9)
+    met = judged & run.finished & (run.timeline.life[1] <= deadline + TIME_SLACK_S)
     return _ratio(float(met.sum()), float(judged.sum()))
 
 

@@ -23,8 +23,8 @@ from argosy.learn.envs.host import Host
 from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, PickingTable
 from argosy.mechanism.plan import Plan
 from argosy.policies.base import Floats, Ints
-from argosy.policies.common.filling import SLACK
 from argosy.policies.learned.features import MOST, JobTypes
+from argosy.slack import GPU_SLACK
 
 NODE_COLUMNS = 8  # beside the one-hot type
 
@@ -64,7 +64,7 @@ class PlacingTable(PickingTable):
         room = np.where(gpus > 0, nodes.free, MOST)
         for there, need in ((nodes.free_cpus, jobs.cpus), (nodes.free_memory_gib, jobs.memory_gib)):
             per_gpu = np.maximum(need[rows, None] / np.maximum(gpus, 1), 1e-9)
-            room = np.minimum(room, np.floor(there / per_gpu + SLACK))
+            room = np.minimum(room, np.floor(there / per_gpu + GPU_SLACK))
         mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[rows, None])
         accepted = (jobs.types[rows, None] >> nodes.type & 1 > 0) | (gpus == 0)
         self._gives = np.zeros((len(self._waiting), self.nodes), np.int64)

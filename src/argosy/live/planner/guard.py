@@ -15,6 +15,7 @@ import numpy as np
 from argosy.cluster.view import WHOLE, JobState, NodeState
 from argosy.mechanism.free_nodes import Claim, FreeNodes
 from argosy.mechanism.plan import Placement, Plan
+from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 if TYPE_CHECKING:
     from argosy.live.planner.engine import LiveEngine
@@ -39,7 +40,7 @@ def _young(engine: LiveEngine, protected: Mapping[int, float]) -> dict[int, floa
     state, started = jobs.state, jobs.started
     for index, span in protected.items():
         row = jobs.row_of(index)
-        if row >= 0 and state[row] == JobState.RUNNING and started[row] + span > engine.now + 1e-9:
+        if row >= 0 and state[row] == JobState.RUNNING and started[row] + span > engine.now + TIME_SLACK_S:
             found[row] = float(started[row] + span)
     return found
 
@@ -95,7 +96,7 @@ class Rooms:
         """Say whether there is room for a start; if so it is taken."""
         nodes = set(placement.gpus) | set(placement.servers)
         asked, queue = float(self._jobs.gpus[row]), int(self._jobs.queue[row])
-        if 0 < asked < 1 or self._queue[queue] + asked > self._engine.queues.limit[queue] + 1e-9:
+        if 0 < asked < 1 or self._queue[queue] + asked > self._engine.queues.limit[queue] + GPU_SLACK:
             return False  # a share of a device can wait, too: to follow thousandths here is not worth it
         claims = []
         for node in nodes:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import Context, View
 from argosy.policies.base import Floats, Ints
-from argosy.policies.common.filling import SLACK
 from argosy.policies.common.node_shapes import NodeShapes
+from argosy.slack import GPU_SLACK
 
 NO_GPU = np.array([[0.0], [1.0], [1.0]])  # turns what a worker takes into what a parameter server takes
 
@@ -156,7 +156,7 @@ class DemandReader:
 
     def free(self, view: View) -> Floats:
         """Return what no job holds of that, with some slack for rounding."""
-        return free(view) + SLACK * self.capacity
+        return free(view) + GPU_SLACK * self.capacity
 
     def _forget(self) -> None:
         self._counts = np.zeros((64, 4), np.int64)  # a job that is not known has 0 workers at least
@@ -165,7 +165,7 @@ class DemandReader:
     def _look_at_nodes(self, view: View) -> None:
         seen = view.nodes.state.tobytes()
         if seen != self._nodes:
-            self._nodes, self._there = seen, installed(view) + SLACK * self.capacity
+            self._nodes, self._there = seen, installed(view) + GPU_SLACK * self.capacity
             self._forget()
 
     def _compute(self, view: View) -> None:

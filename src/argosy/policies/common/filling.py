@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heapreplace
 import numpy as np
 
 from argosy.policies.base import Floats, Ints
+from argosy.slack import GPU_SLACK
 
-SLACK = 1e-9  # of the capacity, for sums of fractions
 HALVINGS = 30
 DIGITS = 12  # to which shares are compared: 3 · 1/9 and 1/3 are equal, and go by arrival
 
@@ -30,7 +30,7 @@ def fill(
     """
     per_share = np.divide(1.0, capacity, out=np.zeros(3), where=capacity > 0)[:, None] / weight
     start, rise = first * per_share, step * per_share  # share after the first grant; what a further one adds
-    a, b, c = (there + SLACK * capacity).tolist()
+    a, b, c = (there + GPU_SLACK * capacity).tolist()
     grants = np.zeros(len(most), np.int64)
     for j, (x, y, z) in enumerate(zip(*first.tolist())):  # at first all shares are 0
         if x <= a and y <= b and z <= c:
@@ -65,7 +65,7 @@ def fill_together(free: Floats, start: Floats, rise: Floats, step: Floats, limit
             low = middle
         else:
             high = middle
-    return grants_below(low * (1.0 - SLACK))
+    return grants_below(low * (1.0 - GPU_SLACK))
 
 
 def fill_singly(

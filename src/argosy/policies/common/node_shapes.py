@@ -6,7 +6,7 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.policies.base import Floats, Ints
-from argosy.policies.common.filling import SLACK
+from argosy.slack import GPU_SLACK
 
 
 def largest_node_gpus(context: Context, least: int = 0) -> Ints:
@@ -37,6 +37,6 @@ class NodeShapes:
         for (gpu_type, *amounts), count in zip(*self._shapes):
             room = np.full(unit.shape, np.inf)
             np.divide(np.array(amounts)[:, None], unit, out=room, where=unit > 0)
-            fit[int(gpu_type)] += count * np.floor(room.min(axis=0) + SLACK).astype(np.int64)
+            fit[int(gpu_type)] += count * np.floor(room.min(axis=0) + GPU_SLACK).astype(np.int64)
         accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
         return np.asarray((fit * accepted).max(axis=0, initial=0))

@@ -17,8 +17,8 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError, PolicyError
 from argosy.mechanism.rounds import AFTERWARDS, IN_PLACE, NOBODY, Newcomers, Room, Rounds
 from argosy.policies.base import Floats, Ints, Policy, Sizes
+from argosy.slack import TIMER_SLACK_S
 
-SLACK_S = 1e-6
 NEVER = -math.inf
 NO_SHARE = 1e-7  # smaller shares are a solver's rounding errors
 
@@ -86,7 +86,7 @@ class SharePolicy(Policy):
             changed = self._take_up(view, newcomers) or changed
         self._changed = self._changed or changed
         self._skip_rounds(now)
-        over = now >= self._until - SLACK_S or going_on == 0 or (self.is_queue and changed and not self.authors)
+        over = now >= self._until - TIMER_SLACK_S or going_on == 0 or (self.is_queue and changed and not self.authors)
         if over and rounds.rows:
             self._begin_round(view)
         elif changed and not self.authors:
@@ -105,7 +105,7 @@ class SharePolicy(Policy):
         if not self._changed:
             return None  # until something happens, every round is like this one
         wait = max(self._earliest_sharing() - self._until, 0.0)
-        return self._until + math.ceil(wait / self._length - SLACK_S) * self._length
+        return self._until + math.ceil(wait / self._length - TIMER_SLACK_S) * self._length
 
     def _take_up(self, view: View, places: Ints) -> bool:
         jobs = view.jobs
@@ -139,15 +139,15 @@ class SharePolicy(Policy):
     def _skip_rounds(self, now: float) -> None:
         """Skip rounds that passed without a decision, because nothing could change, up to the one that `now` is in."""
         late = now - self._until
-        if self._settled and late > SLACK_S and math.isfinite(late):
-            passed = math.floor(late / self._length + SLACK_S)
+        if self._settled and late > TIMER_SLACK_S and math.isfinite(late):
+            passed = math.floor(late / self._length + TIMER_SLACK_S)
             self._until += passed * self._length
-            if now - self._until > SLACK_S:
+            if now - self._until > TIMER_SLACK_S:
                 self._until += self._length
 
     def _begin_round(self, view: View) -> None:
         now, rounds = view.now, self.rounds
-        if self._changed and now >= self._earliest_sharing() - SLACK_S:
+        if self._changed and now >= self._earliest_sharing() - TIMER_SLACK_S:
             self._divide_time(view)
         columns = self._shuffle() if self.shuffles else self._columns
         chosen = rounds.select(columns, fresh=True)

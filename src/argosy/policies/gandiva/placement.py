@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from argosy.cluster.view import WHOLE
 from argosy.mechanism.plan import Reason, Why
-from argosy.policies.gandiva.usage import WHOLE, Allocation, Usage
+from argosy.policies.gandiva.usage import Allocation, Usage
 
 
 def find_free(usage: Usage, row: int, *, may_split: bool, apart_from: Collection[int] = ()) -> Allocation | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from argosy.cluster.view import Context, View
+from argosy.cluster.view import WHOLE, Context, View
 from argosy.mechanism.plan import Plan
+from argosy.slack import GPU_SLACK
 
-WHOLE = 1000  # thousandths of a device
 SLACK = 1e-7  # for sums of CPUs and memory
 
 
@@ -122,7 +122,7 @@ class Usage:
     def may_hold(self, row: int, more: float) -> bool:
         """Return whether the limit of its queue allows the job so many more GPUs."""
         queue = self.queue[row]
-        return bool(self.used[queue] + more <= self.limit[queue] + 1e-9)
+        return bool(self.used[queue] + more <= self.limit[queue] + GPU_SLACK)
 
     def has_free_gpus(self) -> bool:
         """Return whether any open node has free devices."""

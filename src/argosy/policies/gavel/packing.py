@@ -15,6 +15,7 @@ from argosy.policies.base import Floats, Ints
 from argosy.policies.gavel.allocation import Gavel
 from argosy.policies.gavel.pairs import JobPairs, plan_of_round
 from argosy.seeding import stream
+from argosy.slack import GPU_SLACK
 
 ESTIMATORS = ("oracle", "completion")  # how it is known what packed jobs lose: exactly, or from some trials
 
@@ -68,7 +69,7 @@ class PackingGavel(Gavel):
         can = (jobs.gpus[places] >= 1) & (jobs.ps[places] == 0)
         for wanted, there in ((jobs.cpus, nodes.cpus), (jobs.memory_gib, nodes.memory_gib)):
             most = float((there / devices)[nodes.gpus > 0].max(initial=0.0))
-            can &= 2 * wanted[places] <= most * jobs.gpus[places] + 1e-9
+            can &= 2 * wanted[places] <= most * jobs.gpus[places] + GPU_SLACK
         return np.asarray(can)
 
     def _divide_time(self, view: View) -> None:

@@ -29,8 +29,8 @@ from argosy.policies.base import Floats, Ints, register
 from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem, TimedGavel
 from argosy.policies.gavel.fairness import isolated
 from argosy.seeding import stream
+from argosy.slack import GPU_SLACK
 
-SLACK = 1e-9
 LOOK_AT = 300  # waiting jobs, unless more GPUs are free: the time of an assignment grows with their cube
 
 
@@ -43,7 +43,7 @@ class Fifo(Gavel):
         room, types = problem.capacity.tolist(), problem.column_type.tolist()
         gpus = problem.gpus.tolist()
         for m, speeds in enumerate(problem.speed.tolist()):
-            fitting = [c for c, t in enumerate(types) if speeds[c] > 0 and room[t] + SLACK >= gpus[m]]
+            fitting = [c for c, t in enumerate(types) if speeds[c] > 0 and room[t] + GPU_SLACK >= gpus[m]]
             if not fitting:
                 if max(speeds) > 0:
                     break
@@ -69,7 +69,7 @@ class Sticky(Gavel):
         there = {}
         for m, job in enumerate(problem.index.tolist()):
             column = self.given.get(job, -1)
-            if column >= 0 and room[problem.column_type[column]] + SLACK >= problem.gpus[m]:
+            if column >= 0 and room[problem.column_type[column]] + GPU_SLACK >= problem.gpus[m]:
                 there[job] = column
                 share[m, column] = 1.0
                 room[problem.column_type[column]] -= problem.gpus[m]
@@ -101,7 +101,8 @@ class FifoAgnostic(Sticky):
         for m, job in enumerate(problem.index.tolist()):
             if job in self.given:
                 continue
-            fitting = np.flatnonzero((problem.speed[m] > 0) & (room[problem.column_type] + SLACK >= problem.gpus[m]))
+            is_room = room[problem.column_type] + GPU_SLACK >= problem.gpus[m]
+            fitting = np.flatnonzero((problem.speed[m] > 0) & is_room)
             if not len(fitting):
                 if problem.speed[m].any():
                     break
@@ -129,13 +130,13 @@ class AlloX(Sticky, TimedGavel):
         share, room = self.keep(problem)
         types = problem.column_type
         waiting = [m for m, job in enumerate(problem.index.tolist()) if job not in self.given]
-        free = np.floor(room + SLACK).astype(np.int64)
+        free = np.floor(room + GPU_SLACK).astype(np.int64)
         able = [m for m in waiting if (problem.speed[m] * (free[types] > 0)).any()]
         able = able[: max(min(int(self.alpha * len(able)), LOOK_AT), int(free.sum()))]
         if not able:
             return share
         for m, column in self._assign(problem, np.array(able), free):
-            if room[types[column]] + SLACK >= problem.gpus[m]:
+            if room[types[column]] + GPU_SLACK >= problem.gpus[m]:
                 share[m, column] = 1.0
                 room[types[column]] -= problem.gpus[m]
                 self.given[int(problem.index[m])] = column

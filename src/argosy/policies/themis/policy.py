@@ -40,10 +40,10 @@ from argosy.policies.base import Floats, Ints, Policy, Sizes, register
 from argosy.policies.themis.auction import partial_allocation
 from argosy.policies.themis.finish_time import Bools, Claims, Pool, looked_up, options, speed, time_shared
 from argosy.seeding import stream
+from argosy.slack import RESOURCE_SLACK
 
 FINISHES = ("first", "last")
 BID_SIZES = 8
-SLACK = 1e-6
 PROMISED, WINNER, STAYS, OUTSIDE, LOSER = 0.5, 1.0, 2.0, 3.0, 4.0  # ranks; a job with a running lease has 0
 NOBODY = -1
 MEMORY = {"auctions": int, "seen_s": float, "app_s": float, "apps": np.int64, "since_s": float, "since_app_s": float,
@@ -104,7 +104,7 @@ class Themis(Policy):
             for row, gpu_type, gpus, part in self._auction(view, claims, pool, left, bidders, have):
                 key[row] = WINNER + key[row] / (LOSER + len(apps))
                 kept = part * gpus
-                self._workers[row] = max(int(kept + SLACK), int(claims.low[row]))
+                self._workers[row] = max(int(kept + RESOURCE_SLACK), int(claims.low[row]))
                 lease_s[row] = self.lease_s * min(kept / claims.low[row], 1.0)
                 if not runs[row]:
                     self._wanted[row] = 1 << gpu_type
@@ -156,7 +156,7 @@ class Themis(Policy):
         if self.finish == "first":
             np.minimum.at(have, app[~open_], rho[~open_])
         worst_first = np.argsort(-np.minimum(rho[rows], have[app[rows]]), kind="stable")
-        count = max(int(np.ceil((1 - self.f) * len(rows) - SLACK)), 1)
+        count = max(int(np.ceil((1 - self.f) * len(rows) - RESOURCE_SLACK)), 1)
         chosen = rows[worst_first[:count]]
         return chosen, have[app[chosen]]
 

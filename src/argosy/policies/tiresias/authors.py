@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.view import View
+from argosy.slack import RESOURCE_SLACK, TIMER_SLACK_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 GITTINS_QUANTUM = 3250
-SLACK = 1e-6  # against rounding, in GPUs and seconds
 
 
 class KeptList:
@@ -119,13 +119,13 @@ def authors_index(samples: Floats) -> tuple[Floats, Floats]:
 
 def seconds(executed_s: Floats) -> Floats:
     """Return whole seconds, as the authors' simulator counts them."""
-    return np.asarray(np.floor(executed_s + SLACK))
+    return np.asarray(np.floor(executed_s + TIMER_SLACK_S))
 
 
 def who_runs(view: View, order: Ints) -> NDArray[np.bool_]:
     """Return which jobs run: every one, in this order, for which enough GPUs are left."""
     gpus = view.jobs.gpus[order].tolist()
-    left = view.free_gpus + float(view.jobs.held.sum()) + SLACK
+    left = view.free_gpus + float(view.jobs.held.sum()) + RESOURCE_SLACK
     runs = np.zeros(len(order), np.bool_)
     for row, wanted in zip(order.tolist(), gpus):
         if wanted <= left:

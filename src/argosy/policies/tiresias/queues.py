@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.policies.tiresias.gittins import compiled
+from argosy.slack import TIMER_SLACK_S
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +26,6 @@ INDEX, SUBMITTED, GPUS, ATTAINED, EXECUTED_S, STARTED, STATE = range(7)  # colum
 KEY, GROUP, AGE = range(7, 10)  # columns that are filled in
 COLUMNS = 10
 SLACK_GPU_S = 1e-4  # a limit counts as reached this far before it, against rounding
-SLACK_S = 1e-6
 LEAST_LOOK_S = 1.0  # how soon a job that still runs is looked at again, lest it starve
 
 
@@ -128,7 +128,7 @@ def arrange(
             left_s = promote * run_s - waited_s
             if running:
                 wake = min(wake, now + max(left_s, LEAST_LOOK_S))
-            elif left_s > SLACK_S:
+            elif left_s > TIMER_SLACK_S:
                 wake = min(wake, now + left_s)
             else:
                 memory[ENTERED, job], memory[BEGAN, job] = now, -1.0
