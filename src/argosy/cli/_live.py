@@ -37,7 +37,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
 
 
 def connect(api: str | None, home: Path | None) -> Client:
-    """The daemon that a person means."""
+    """Connect to the daemon that the options name, or else to that of the home."""
     needs_live("httpx")
     from argosy.live.client import Client
 
@@ -46,12 +46,12 @@ def connect(api: str | None, home: Path | None) -> Client:
 
 @cache
 def _warn_once(text: str) -> None:
-    """A command may connect several times; its caller reads this once."""
+    """Print a warning once, although a command may connect several times."""
     say(text)
 
 
 def needs_live(*libraries: str) -> None:
-    """Live scheduling has libraries of its own; those who only simulate need not install them."""
+    """Raise an InputError if libraries of live scheduling are missing; simulation does not need them."""
     from importlib.util import find_spec
 
     missing = [library for library in libraries if find_spec(library) is None]
@@ -62,7 +62,7 @@ def needs_live(*libraries: str) -> None:
 
 
 class Patient:
-    """A daemon that may go away for a while, as when it is restarted; then it is looked for anew."""
+    """A connection to a daemon that may be away for a while, as during a restart; then it is looked for again."""
 
     def __init__(self, api: str | None, home: Path | None) -> None:
         self._where = api, home
@@ -77,7 +77,7 @@ class Patient:
 
     @contextmanager
     def bearing(self) -> Iterator[Client]:
-        """Do something that can be repeated. If nobody answers, wait a second; after a minute give up."""
+        """Yield a client for something that can be repeated. If no daemon answers, wait; after a minute give up."""
         from argosy.live.client import NoDaemon
 
         try:
@@ -98,18 +98,18 @@ class Patient:
         try:
             fresh = connect(*self._where)
         except NoDaemon:
-            return  # its address is not there at the moment
+            return  # it has no address at the moment
         self._client.__exit__()
         self._client = fresh
 
 
 def safe(value: object) -> str:
-    """Text of a job, which may try to command the terminal, as text that only shows."""
+    """Return text without control characters: a job's text may contain commands for the terminal."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
 
 
 def safe_log(text: str) -> str:
-    """Lines of a log for a terminal: colours stay, everything else that commands it is shown instead."""
+    """Return a log for a terminal: colours stay, all other control characters are shown as text."""
     shown, end = [], 0
     for colour in _COLOUR.finditer(text):
         shown += [_lines_only(text[end : colour.start()]), colour.group()]
@@ -122,7 +122,7 @@ def _lines_only(text: str) -> str:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> Table:
-    """A plain table; what is in it is text, never markup."""
+    """Return a plain table; its cells are text, never markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -145,7 +145,7 @@ def show(*parts: Any) -> None:
 
 
 def span(seconds: float | None) -> str:
-    """2d3h, 4h05m, 3m20s, 12s."""
+    """Format a duration as 2d3h, 4h05m, 3m20s or 12s."""
     if seconds is None:
         return ""
     whole = max(0, round(seconds))
@@ -158,7 +158,7 @@ def span(seconds: float | None) -> str:
 
 
 def moment(unix_s: float | None) -> str:
-    """A point in time as people of this place write it."""
+    """Format a time in the local time zone."""
     if unix_s is None:
         return ""
     from datetime import datetime

@@ -112,7 +112,7 @@ def explain(
 
 
 def _told(reason: dict[str, Any]) -> list[Any]:
-    """First the reason itself, then what it rests on and the reason does not say."""
+    """Return the reason itself, then the evidence that it does not already contain."""
     lines = "\n".join(map(safe, reason["text"].splitlines()))
     parts: list[Any] = [f"job {reason['job']} ({reason['state']}): {lines}"]
     evidence = reason["evidence"]

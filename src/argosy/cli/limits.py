@@ -96,12 +96,12 @@ def _value(name: str, text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise InputError(f"--{name} {text!r} is no number", hint="write a number, or none for no limit") from None
+        raise InputError(f"--{name} {text!r} is not a number", hint="write a number, or none for no limit") from None
     return int(number) if number.is_integer() else number
 
 
 def _of(one: dict[str, Any], name: str) -> str:
-    """How much of how much."""
+    """Format how much of a limit is used."""
     return f"{one[f'{name}_now']:g} of {_number(one[name])}"
 
 

@@ -1,4 +1,4 @@
-"""`argosy logs`: what a job wrote, and on as it writes."""
+"""`argosy logs`: what a job wrote, also while it writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def logs(
     argosy logs -f 7
     argosy logs 7 --run 1 -n 50
 
-    On a terminal, characters that would command it are shown instead of obeyed; --raw lets them through.
+    On a terminal, control characters are shown as text; --raw passes them through.
     """
     at_least("--lines", 0, lines)
     write = Writer(raw=raw or not sys.stdout.isatty())
@@ -51,7 +51,7 @@ def logs(
 
 
 def _follow(api: str | None, home: Path | None, job: int, run: int | None, lines: int | None, write: Writer) -> None:
-    """One run after the other, until the job has ended (or the run that was asked for)."""
+    """Follow one run after the other, until the job (or the run that was asked for) has ended."""
     current, told = run, False
     with Patient(api, home) as patient:
         while True:
@@ -84,7 +84,7 @@ def _runs(daemon: Client, job: int, run: int) -> bool:
 
 
 def _print(daemon: Client, job: int, run: int | None, write: Writer, *, follow: bool = False) -> None:
-    """Print a log from where the writer is. A run that is over and wrote nothing has none."""
+    """Print a log from the writer's position. A run that has ended and wrote nothing has no log."""
     from argosy.live.client import Refused
 
     try:
@@ -97,7 +97,7 @@ def _print(daemon: Client, job: int, run: int | None, write: Writer, *, follow: 
 
 
 def _start_of_last(daemon: Client, job: int, run: int | None, lines: int | None) -> int:
-    """Where the last so many lines of a log begin."""
+    """Return where the last lines of a log begin."""
     if lines is None:
         return 0
     size = max(1, lines) * TAIL_BYTES_A_LINE
@@ -115,7 +115,7 @@ def _start_of_last(daemon: Client, job: int, run: int | None, lines: int | None)
 
 
 class Writer:
-    """Bytes of a log to stdout: as they are, or for a terminal."""
+    """Writes a log to stdout: unchanged, or made safe for a terminal."""
 
     def __init__(self, *, raw: bool) -> None:
         self._raw = raw

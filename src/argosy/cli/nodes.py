@@ -42,7 +42,7 @@ def nodes(
     used, total = sum(node["used_gpus"] for node in found), sum(node["gpus"] for node in found)
     show(f"\n{used:g} of {total} GPUs held; policy {health['policy'] or 'unknown'}, backend {health['backend'] or '?'}")
     for problem in health["problems"]:
-        say(f"trouble: {problem}")
+        say(f"problem: {problem}")
 
 
 def _table(found: list[dict[str, Any]]) -> Any:

@@ -62,9 +62,9 @@ def queue(
 
 
 def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], limit: int) -> dict[str, Any]:
-    """What runs, then what waits in the order it came, then what has ended most recently: `limit` jobs at most.
+    """Return jobs that run, then those that wait in order of arrival, then the latest that ended; `limit` at most.
 
-    A job that changes its state between two questions is shown once, as it was told last.
+    A job that changes its state between two requests is shown once, in its last state.
     """
     jobs: dict[int, dict[str, Any]] = {}
     more, counts = False, {}
@@ -111,7 +111,7 @@ def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Se
 
 
 def _parts(answer: dict[str, Any]) -> list[Any]:
-    """The table and the line below it."""
+    """Return the table, and the line below it."""
     jobs = answer["jobs"]
     owners = len({job["owner"] for job in jobs}) > 1
     columns = ["job", "name", *(["user"] if owners else []), "queue", "state", "GPUs", "done", "age", "where or why"]
@@ -131,7 +131,7 @@ def _row(job: dict[str, Any], owners: bool) -> list[Any]:
 
 
 def gpus(job: dict[str, Any]) -> str:
-    """`2` held, or `2 of 1..4`, or `1..4` asked for."""
+    """Format the GPUs of a job: `2` held, or `2 of 1..4`, or `1..4` asked for."""
     low, high = job["gpus_low"], job["gpus_high"]
     asked = f"{low:g}" if low == high else f"{low:g}..{high:g}"
     if not job["places"] or asked == f"{job['gpus']:g}":

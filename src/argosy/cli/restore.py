@@ -82,7 +82,8 @@ def _some(count: int, what: str) -> str:
 
 def _ask(folder: Path) -> None:
     if not sys.stdin.isatty():
-        raise InputError("nobody is there to be asked; nothing was changed", hint="add --yes if you are sure")
+        what = "this is not a terminal, so you cannot be asked; nothing was changed"
+        raise InputError(what, hint="add --yes if you are sure")
     if not typer.confirm(f"replace the database of {folder}?", err=True):
         raise InputError("nothing was changed")
 

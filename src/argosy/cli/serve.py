@@ -107,7 +107,7 @@ def serve(
     from argosy.policies.base import create
 
     most_s = parse_duration(max_grace)
-    create(policy)  # a wrong name is told now, not by a process far away
+    create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
     kind = backend or ("fake" if cluster == "fake" else "local")
@@ -118,7 +118,7 @@ def serve(
     names = [*(allow_host or []), host]
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
-        say("take care: this is plain HTTP, so that others on the network can read tokens; encrypt it with --tls")
+        say("warning: this is plain HTTP, so that others on the network can read tokens; encrypt it with --tls")
     app = partial(create_app, hosts=names, origins=allow_origin or [], user_rate=Rate(user_rate, 5 * user_rate))
     bounds = ConnectionLimits(max_connections, max_connections_per_address, head_timeout)
     daemon = Daemon(
@@ -129,12 +129,12 @@ def serve(
     import gc
 
     gc.collect()
-    gc.freeze()  # what was imported stays: looking through it again would hold up everybody for a tenth of a second
+    gc.freeze()  # imported objects stay: collecting them again would hold up all requests for a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
 
 
 def _warm_up() -> None:
-    """What the policy's process would otherwise compile while the first jobs wait."""
+    """Compile now what the policy's process would otherwise compile while the first jobs wait."""
     from argosy._jit import OF_POLICIES, is_warm
 
     if not (is_warm() and is_warm(OF_POLICIES)):
@@ -144,7 +144,7 @@ def _warm_up() -> None:
 
 
 def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> Cluster:
-    """The machines, by name or file."""
+    """Return the cluster, by name or from a file."""
     from argosy.cluster.cluster import Cluster
     from argosy.errors import UnknownName
 
@@ -162,7 +162,7 @@ def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> C
     found, real = default_nodes(nodes or 2, slots or 2)
     if real and (nodes is not None or slots is not None):
         hint = "leave --nodes and --slots out, or describe the nodes in a cluster file"
-        raise InputError("this machine has GPUs: its nodes are what they are", hint=hint)
+        raise InputError("this machine has GPUs, so its nodes cannot be chosen", hint=hint)
     return Cluster(found, "local")
 
 
@@ -184,7 +184,7 @@ def _tls(
     if cert is not None or key is not None:
         if cert is None or key is None or own:
             hint = "give both --tls-cert and --tls-key; or --tls alone, for certificates of its own"
-            raise InputError("not one way to encrypt", hint=hint)
+            raise InputError("the options for encryption do not fit together", hint=hint)
         return ServerTls(cert, key)
     return own_tls(home, host, names) if own else None
 

@@ -56,7 +56,7 @@ def submit(
     generate-a-job | argosy submit - --wait
 
     \b
-    A job file needs one line, the command; docs/live.md has them all:
+    A job file needs only one line, the command; docs/live.md describes all keys:
       run: python train.py
       resources: {gpus: 1..4}
     """
@@ -98,7 +98,7 @@ def _seconds(text: str) -> float:
 
 
 def _refuse_programs(files: list[str]) -> None:
-    """Whoever names a program, or a whole command, instead of a job file is told how a command is submitted."""
+    """Refuse a program or a command given instead of a job file, and say how a command is submitted."""
     if not files or files[0] == "-":
         return
     first, path = files[0], Path(files[0])
@@ -117,11 +117,11 @@ def _is_program(path: Path) -> bool:
         with path.open("rb") as file:
             return path.suffix in (".py", ".sh") or file.read(4).startswith((b"#!", b"\x7fELF"))
     except OSError:
-        return False  # told where it is read
+        return False  # reported when it is read
 
 
 def _read(file: str, changes: dict[str, Any]) -> JobSpec:
-    """A job file with what the command line changes."""
+    """Read a job file, with the changes of the command line."""
     from argosy.config import load_yaml, read_text
     from argosy.live.spec import JobSpec
 
@@ -149,7 +149,7 @@ def _as_sent(spec: JobSpec, here: bool) -> dict[str, Any]:
 
 
 def _batches(specs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Few enough, and small enough, for one request each."""
+    """Split jobs into batches that are small enough for one request each."""
     import json
 
     batch: list[dict[str, Any]] = []
