@@ -179,7 +179,9 @@ def from_scenario(
     settings: Settings,
     window: tuple[float, float] | None,
 ) -> tuple[Experiment, list[str], str | None]:
-    """Return a scenario fixes jobs, cluster, settings, and what its policies leave open; seeds and window are free."""
+    """Read a scenario, which fixes jobs, cluster, settings, and what its policies leave open; seeds and window are
+    free.
+    """
     from argosy.policies.base import create
     from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
@@ -267,7 +269,7 @@ def parse_policies(text: str) -> list[str]:
 
 
 def every_policy() -> list[str]:
-    """Return the registered ones, fifo first: comparisons are with the first."""
+    """Return the registered policies, fifo first: comparisons are with the first."""
     from argosy.policies.base import POLICIES
 
     return sorted(POLICIES, key=lambda name: (name != "fifo", name))

@@ -102,7 +102,7 @@ def gantt(timeline: Timeline, *, end_s: float) -> Chart:
 
 
 def heat_map(timeline: Timeline, *, end_s: float) -> Chart:
-    """Return the share of GPUs held in bins of time and groups of neighbouring nodes."""
+    """Draw the share of GPUs held in bins of time and groups of neighbouring nodes."""
     nodes = timeline.result.cluster.nodes
     unit, seconds = time_unit(end_s)
     with_gpus = np.flatnonzero([node.gpus > 0 for node in nodes])

@@ -135,13 +135,13 @@ def queue_length(comparison: Comparison) -> Chart:
 
 
 def gpu_use(comparison: Comparison) -> Chart:
-    """Return the share of the cluster's GPUs that jobs hold, over time."""
+    """Draw the share of the cluster's GPUs that jobs hold, over time."""
     total = max(comparison.results[0].cluster.total_gpus, 1)
     return _over_time(comparison, lambda timeline: timeline.gpus_held, "GPUs held", 1.0 / total, ".0%")
 
 
 def winners_and_losers(comparison: Comparison, kind: str) -> Chart:
-    """Return mean JCT against the baseline's, by job size or by queue: bars to the left are faster."""
+    """Draw mean JCT against the baseline's, by job size or by queue: bars to the left are faster."""
     data = comparison.winners.filter(pl.col("kind") == kind)
     if kind == "size":
         order = [name for name in SIZE_NAMES if name in set(data["class"])]
@@ -221,7 +221,7 @@ def paired_differences(comparison: Comparison) -> Chart:
 
 
 def losses(comparison: Comparison) -> Chart:
-    """Return what GPU-hours held by jobs were lost to, by policy."""
+    """Draw what GPU-hours held by jobs were lost to, by policy."""
     names = {"overhead": "overhead", "interference": "interference", "lost": "redone after faults"}
     data = pl.DataFrame(
         [
@@ -260,7 +260,7 @@ def losses(comparison: Comparison) -> Chart:
 
 
 def load_sweep(comparison: Comparison) -> Chart:
-    """Return mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
+    """Draw mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
     values: dict[tuple[str, float], list[float]] = {}
     for point in comparison.sweep:
         values.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
@@ -330,7 +330,7 @@ def _lines(
     interpolate: Literal["linear", "step-after"],
     tips: list[Any],
 ) -> Chart:
-    """Return lines by policy. A click in the legend singles one out; invisible points carry the tooltips."""
+    """Draw lines by policy. A click in the legend singles one out; invisible points carry the tooltips."""
     chosen = alt.selection_point(fields=["policy"], bind="legend")
     base = alt.Chart(data).encode(x=x, y=y, color=colours(comparison))
     faint = alt.condition(chosen, alt.value(0.95), alt.value(0.12))

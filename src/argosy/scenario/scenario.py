@@ -110,7 +110,7 @@ def _real_trace(path: Path, format_: str) -> Trace:
 
 
 def scenario_names() -> list[str]:
-    """Return those that ship."""
+    """Return the scenarios that ship."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 

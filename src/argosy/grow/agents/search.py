@@ -140,7 +140,7 @@ def _alike(asked: Observed) -> Floats:
 
 
 def _update(prior: Prior, tried: Sequence[int], results: Floats, spread: float) -> Belief:
-    """Return the task's own mean and spread are unknown: the mean is free, the spread is drawn to the usual one."""
+    """Predict results of a task whose mean is free and whose spread is unknown but drawn to the usual one."""
     rows = list(tried)
     covariance, one = prior.covariance, np.ones(len(rows))
     factor = cho_factor(covariance[np.ix_(rows, rows)] + prior.noise * np.eye(len(rows)))

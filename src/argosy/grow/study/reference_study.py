@@ -46,7 +46,7 @@ class Plan:
 
 
 def from_scratch(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Return a new agent on each scenario alone."""
+    """Train a new agent on each scenario alone."""
     rows = []
     for key, (accuracy, rank) in published.FROM_SCRATCH.items():
         for temperature in plan.scratch_temperatures:
@@ -88,7 +88,7 @@ def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def curricula(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Return three scenarios of CNN#1 one after another; then all five, of which two were never seen."""
+    """Learn on three scenarios of CNN#1 one after another; then all five, of which two were never seen."""
     rows = []
     for order in published.CURRICULA:
         agent = _curriculum(tables, order, seed, plan)
@@ -102,7 +102,7 @@ def curricula(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def other_model(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Return the two best curricula of CNN#1 on CNN#2."""
+    """Try the two best curricula of CNN#1 on CNN#2."""
     rows = []
     for order in published.BEST_CURRICULA:
         agent = _curriculum(tables, order, seed, plan)

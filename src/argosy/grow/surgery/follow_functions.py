@@ -65,7 +65,7 @@ def _try(rule: Callable[[Any, fx.Node, Any], Any], walk: Follower, node: fx.Node
 
 
 def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
-    """Return one of several results: the values of a maximum, a chunk …"""
+    """Follow one of several results: the values of a maximum, a chunk …"""
     parts: Any = walk.values[source]
     index = {"values": 0, "indices": 1}.get(which, which)
     if isinstance(index, int) and -len(parts) <= index < len(parts):
@@ -76,7 +76,7 @@ def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
 
 
 def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
-    """Return a parameter that is repeated for every example of a batch, for instance the class token of a transformer.
+    """Follow a parameter that is repeated for every example of a batch, for instance the class token of a transformer.
     """
     loose = walk.values[source]
     sizes = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], list | tuple) else node.args[1:]
@@ -87,7 +87,7 @@ def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
 
 
 def _weighted(walk: Follower, node: fx.Node, kind: str) -> bool:
-    """Return a PReLU as a function has weights along axis 1, not along the last axes."""
+    """Follow PReLU as a function: it has weights along axis 1, not along the last axes."""
     return kind == "prelu" and any(max(walk.shapes.get(n, ()), default=1) > 1 for n in node.all_input_nodes[1:])
 
 

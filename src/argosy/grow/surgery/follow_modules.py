@@ -85,7 +85,7 @@ def _carry(walk: Follower, node: fx.Node, name: str, module: nn.Module, value: V
 
 
 def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axis: int) -> Value:
-    """Return a layer makes new channels; its bias, if any, goes with them."""
+    """Note that a layer makes new channels; its bias, if any, goes with them."""
     made = new_layout(size)
     walk.use(name, "weight", dim, made, "out")
     walk.use(name, "bias", 0, made, "out")
@@ -95,7 +95,7 @@ def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axi
 
 
 def _linear(walk: Follower, node: fx.Node, name: str, module: nn.Linear, source: Any) -> Value:
-    """Return a linear layer reads and makes the last axis."""
+    """Follow a linear layer, which reads and makes the last axis."""
     axis = len(walk.shapes[node]) - 1
     _consume(walk, name, "weight", 1, walk.read(node, source, axis, f"linear layer {name}"), "in_features")
     return _produce(walk, name, module.out_features, "out_features", 0, axis)
@@ -174,7 +174,7 @@ def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> V
 def _layer_norm(
     walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, value: Value, depth: int
 ) -> Value | None:
-    """Return mean and variance over the channels stay the same if each is copied equally often."""
+    """Follow a layer norm: mean and variance over the channels stay the same if each is copied equally often."""
     if value.axis != depth - 1 or len(module.normalized_shape) != 1:
         return value if value.axis < depth - len(module.normalized_shape) else None
     walk.use(name, "weight", 0, value.layout, "out")

@@ -151,7 +151,7 @@ def _getitem(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def _is_index(walk: Follower, item: object) -> bool:
-    """Return a place that is computed when the network runs."""
+    """Return whether this item is a place that is computed when the network runs."""
     return isinstance(item, fx.Node) and item not in walk.shapes and walk.values.get(item) is None
 
 

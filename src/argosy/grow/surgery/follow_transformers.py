@@ -118,7 +118,7 @@ def _stream(walk: Follower, node: fx.Node, name: str, source: Any) -> Layout:
 
 
 def _stack(walk: Follower, name: str, module: Any, stream: Layout, memory: Layout | None) -> Layout:
-    """Return a layer, or a stack of layers with a norm behind."""
+    """Follow a layer, or a stack of layers with a norm behind."""
     if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
         return _layer(walk, name, module, stream, memory)
     for i, layer in enumerate(module.layers):

@@ -51,7 +51,7 @@ def why_not_touch(model: nn.Module, region: Region, path: str) -> str | None:
 
 
 def _computed(layer: nn.Module) -> str | None:
-    """Return weights that are not plain parameters."""
+    """Return why weights that are not plain parameters cannot grow."""
     if type(layer).__module__.startswith(("torch.ao", "torch.nn.quantized", "torch.nn.intrinsic")):
         return "it is quantised; grow the network before quantising it"
     if parametrize.is_parametrized(layer):

@@ -97,7 +97,7 @@ def _request(name: Any, factor: Any, init: str, noise: float, seed: int) -> Surg
 
 
 def _only_here(model: nn.Module, region: Region) -> str | None:
-    """Return a marked block that runs several times, or shares weights with the rest of the network, has to stay."""
+    """Return why a marked block has to stay: it runs several times, or shares weights with the rest of the network."""
     if region.calls > 1:
         return f"the marked block {region.prefix.removesuffix('.inner.')} is called {region.calls} times"
     inside = {id(parameter) for parameter in region.traced.model.parameters()}

@@ -120,7 +120,7 @@ class Trainer:
         return self.history
 
     def _ask(self) -> tuple[float, str]:
-        """Return the first worker's scheduler speaks for all."""
+        """Ask the first worker's scheduler, which speaks for all."""
         answer: list[Any] = []
         if workers.rank() == 0:
             left = float(self.scheduler.time_left())
@@ -264,7 +264,7 @@ class Trainer:
 
 
 def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
-    """Return the trainer and its scheduler go by one clock."""
+    """Return the one clock by which the trainer and its scheduler go."""
     theirs: Clock | None = getattr(scheduler, "clock", None)
     if clock is not None and theirs is not None and clock is not theirs:
         raise GrowError("the trainer and its scheduler have different clocks", hint="give one of them only")
