@@ -229,17 +229,17 @@ class Profile:
         return int(self._ps.shape[1]) - 1
 
     def rate(self, kind: Any, gpu_type: Any, gpus: Any, level: Any = 1) -> Any:
-        """Samples (or steps) per second of an all-reduce job."""
+        """Return the samples (or steps) per second of an all-reduce job."""
         k = np.minimum(gpus, self.largest)
         return self._rate[kind, gpu_type, k, level] * (np.maximum(gpus, 1) / np.maximum(k, 1))
 
     def ps_rate(self, ps_kind: Any, servers: Any, workers: Any) -> Any:
-        """Samples per second of a parameter-server job; sizes beyond the table count as its largest."""
+        """Return the samples per second of a parameter-server job; sizes beyond the table count as its largest."""
         table = self._ps
         return table[ps_kind, np.minimum(servers, table.shape[1] - 1), np.minimum(workers, table.shape[2] - 1)]
 
     def beside(self, kind: Any, other: Any) -> Any:
-        """Speed of a job of one kind packed with one of the other, relative to running alone."""
+        """Return the speed of a job of one kind packed with one of the other, relative to running alone."""
         return self._pair[kind, other]
 
 
@@ -266,13 +266,13 @@ class View:
         return self._profile
 
     def placement(self, row: int) -> list[Part]:
-        """Where the job in this row runs."""
+        """Return where the job in this row runs."""
         if "placement" not in self._uses:
             raise UndeclaredInformation("a policy read a placement but does not declare 'placement' in `uses`")
         return self._parts(row)
 
     def losses(self, row: int) -> Losses:
-        """What the job in this row has reported of its training."""
+        """Return what the job in this row has reported of its training."""
         if "loss" not in self._uses:
             raise UndeclaredInformation("a policy read losses but does not declare 'loss' in `uses`")
         return self._losses(row)

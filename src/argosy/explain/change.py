@@ -41,7 +41,7 @@ class Change:
         return f"{text} on {listed([cluster.nodes[n].name for n in nodes])}"
 
     def applied(self, supply: Supply) -> Supply:
-        """The supply after the change: what the promise is checked against."""
+        """Return the supply after the change: the promise is checked against it."""
         devices, cpus, memory = supply.devices.copy(), supply.cpus.copy(), supply.memory.copy()
         for node, count in self.gpus.items():
             taken = np.flatnonzero(devices[: supply.gpus[node], node] < WHOLE)
@@ -72,7 +72,7 @@ def smallest_change(supply: Supply, demand: Demand, rules: Rules = ALL) -> Chang
 
 
 def for_one_place(supply: Supply, demand: Demand, rules: Rules) -> Change:
-    """A share of a device, or CPUs only: the node where least is missing."""
+    """For a share of a device, or CPUs only: find the node where least is missing."""
     possible = supply.emptied().rooms(demand) > 0
     lack = np.maximum(demand.milli - supply.devices.max(axis=0), 0) / WHOLE
     beside = np.zeros(len(lack))
@@ -88,7 +88,7 @@ def for_one_place(supply: Supply, demand: Demand, rules: Rules) -> Change:
 
 
 def allot(supply: Supply, demand: Demand, rules: Rules) -> dict[int, int]:
-    """GPUs by node for the gang, with the fewest beyond what is free now."""
+    """Allot GPUs by node to the gang, with the fewest beyond what is free now."""
     capacity = supply.emptied().rooms(demand)
     rooms = np.minimum(supply.rooms(demand, rules), capacity)
     best: dict[int, int] = {}
@@ -103,7 +103,7 @@ def allot(supply: Supply, demand: Demand, rules: Rules) -> dict[int, int]:
 
 
 def roomiest(rooms: Ints, capacity: Ints, nodes: Ints, limit: int, gpus: int) -> Ints:
-    """The `limit` nodes with most room now that together, empty, would hold so many GPUs."""
+    """Return the `limit` nodes with most room now that together, empty, would hold so many GPUs."""
     by_room = nodes[np.argsort(-rooms[nodes], kind="stable")]
     if capacity[by_room[:limit]].sum() >= gpus:
         return by_room[:limit]
@@ -118,7 +118,7 @@ def roomiest(rooms: Ints, capacity: Ints, nodes: Ints, limit: int, gpus: int) ->
 
 
 def fill(rooms: Ints, capacity: Ints, nodes: Ints, gpus: int) -> tuple[dict[int, int], int]:
-    """GPUs by node: first what there is room for, then what would have to be freed; and how much that is."""
+    """Return GPUs by node (first what has room, then what would have to be freed), and how many must be freed."""
     given: dict[int, int] = {}
     rest = gpus
     for node in (int(n) for n in nodes):
@@ -133,7 +133,7 @@ def fill(rooms: Ints, capacity: Ints, nodes: Ints, gpus: int) -> tuple[dict[int,
 
 
 def seat_servers(supply: Supply, demand: Demand, allotted: dict[int, int]) -> dict[int, int]:
-    """Workers and servers by node: servers where CPUs and memory are free, then where there are any."""
+    """Return workers and servers by node: servers where CPUs and memory are free, then where there are any."""
     units = dict(allotted)
     if not demand.servers or not allotted:
         return units
@@ -151,7 +151,7 @@ def seat_servers(supply: Supply, demand: Demand, allotted: dict[int, int]) -> di
 def missing_beside(
     supply: Supply, demand: Demand, units: dict[int, int]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """CPUs and memory that these nodes lack for so many units."""
+    """Return the CPUs and memory that these nodes lack for so many units."""
     cpus = {n: k * demand.cpu_unit - float(supply.cpus[n]) for n, k in units.items()}
     memory = {n: k * demand.memory_unit - float(supply.memory[n]) for n, k in units.items()}
     lacking = [{n: x for n, x in amounts.items() if x > RESOURCE_SLACK} for amounts in (cpus, memory)]

@@ -20,7 +20,7 @@ STATES = {int(NodeState.DRAINING): "draining", int(NodeState.DOWN): "down"}
 
 
 def behind(s: Situation, row: int, finding: Finding) -> Reason:
-    """A strict queue: what matters is the job at which it stopped."""
+    """Explain a strict queue: what matters is the job at which it stopped."""
     head = s.told(finding.head, s.finding(finding.head))
     first = int(s.ids[finding.head])
     itself = "would" if finding.supply.fits(finding.demand) else "would not"
@@ -44,7 +44,7 @@ def limit(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def policy(s: Situation, row: int, finding: Finding) -> Reason:
-    """It is not the cluster that keeps the job waiting."""
+    """Explain a wait that the policy causes, not the cluster."""
     name = s.engine.policy.name
     if s.state[row] == JobState.PAUSED:
         group = s.jobs.group
@@ -63,7 +63,7 @@ def policy(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def passed_over(s: Situation, row: int) -> Reason:
-    """It fits now, but did not when the walk came by: one walk a decision, and what lies behind is not retried."""
+    """Explain why a job that fits now waits: it did not fit when the walk came to it, and nobody is tried twice."""
     queue = int(s.jobs.queue[row])
     if np.isfinite(s.engine.queues.limit[queue]):
         evidence = f"queue {s.engine.names.queues[queue]!r} was at its limit when the turn of this job came"
@@ -72,7 +72,7 @@ def passed_over(s: Situation, row: int) -> Reason:
 
 
 def closed(s: Situation, row: int, finding: Finding) -> Reason:
-    """Not even the empty cluster would do, with the nodes that are closed."""
+    """Explain a wait for closed nodes: without them not even the empty cluster would do."""
     supply, demand = finding.supply, finding.demand
     shut = np.flatnonzero(~supply.usable(demand) & supply.usable(demand, finding.rules))
     total = int(supply.gpus[supply.usable(demand)].sum())
@@ -81,7 +81,7 @@ def closed(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def short(s: Situation, row: int, finding: Finding, change: Change, release: Release | None) -> Reason:
-    """Something is missing: what, how much, and who has it."""
+    """Explain a shortage: what is missing, how much, and who has it."""
     supply, demand = finding.supply, finding.demand
     parts = [need_text(s, supply, demand), shortage_text(s, row, finding)]
     parts += [text for text in (pinned_text(s, row, finding.displaced), queue_text(s, row)) if text]
@@ -117,7 +117,7 @@ def free_text(supply: Supply, demand: Demand) -> str:
 
 
 def shortage_text(s: Situation, row: int, finding: Finding) -> str:
-    """What there is, seen from the side that is to blame."""
+    """Say what there is, seen from the side that is to blame."""
     supply, demand, why = finding.supply, finding.demand, finding.why
     usable = supply.usable(demand)
     whole = np.where(usable, supply.whole(), 0)
@@ -148,7 +148,7 @@ def shortage_text(s: Situation, row: int, finding: Finding) -> str:
 
 
 def beside_text(supply: Supply, demand: Demand, rules: Rules, usable: Bools) -> str:
-    """CPUs and memory beside free devices."""
+    """Say what CPUs and memory are short beside free devices."""
     lacking = []
     if not rules.cpus:
         lacking.append(f"{plain(demand.cpu_unit)} CPUs")
@@ -164,7 +164,7 @@ def beside_text(supply: Supply, demand: Demand, rules: Rules, usable: Bools) -> 
 
 
 def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: str) -> str:
-    """Enough, but not together."""
+    """Say how enough free GPUs are scattered."""
     if demand.milli:
         most = int(supply.devices[:, supply.usable(demand)].max(initial=0))
         return f"at most {plain(most / WHOLE)} is free on one device"
@@ -179,7 +179,7 @@ def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: 
 
 
 def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
-    """Lower ranked jobs that may not be taken yet."""
+    """Name the lower ranked jobs that may not be taken yet."""
     pinned = s.displaceable(row, pinned=True) & ~displaced
     if not pinned.any():
         return ""
@@ -205,7 +205,7 @@ def ordinal(s: Situation, row: int) -> str:
 
 
 def relaxed_text(s: Situation, finding: Finding) -> str:
-    """The limit without which the job would start at once."""
+    """Name the limit without which the job would start at once."""
     supply, demand, rules = finding.supply, finding.demand, finding.rules
     if finding.why is Why.GPU_TYPE:
         enough = [1 << t for t in range(supply.types) if supply.fits_on(demand, t)]
@@ -218,7 +218,7 @@ def relaxed_text(s: Situation, finding: Finding) -> str:
 
 
 def until_text(s: Situation, nodes: Ints) -> str:
-    """When reservations end is known."""
+    """Say when the reservations of these nodes end."""
     names = {s.engine.cluster.nodes[int(n)].name for n in nodes if s.supply.owner[int(n)] >= 0}
     current = [r for r in s.engine.cluster.reservations if r.start_s <= s.now < r.end_s]
     ends = [r.end_s for r in current if names & set(r.nodes)]
@@ -226,7 +226,7 @@ def until_text(s: Situation, nodes: Ints) -> str:
 
 
 def release_text(s: Situation, row: int, release: Release) -> str:
-    """When, and after whom."""
+    """Say when the job can start, and after whom."""
     lower = s.displaceable(row, pinned=True)
     ending = [int(s.ids[r]) for r in release.rows if not lower[r] or s.ends[r] <= s.yields_at[r]]
     yielding = [int(s.ids[r]) for r in release.rows if int(s.ids[r]) not in ending]
@@ -248,7 +248,7 @@ def node_names(s: Situation, nodes: Ints) -> str:
 
 
 def node_text(s: Situation, nodes: Ints) -> str:
-    """Why nodes are closed."""
+    """Say why nodes are closed."""
     told = []
     for n in (int(n) for n in nodes):
         state, owner = int(s.supply.state[n]), int(s.supply.owner[n])

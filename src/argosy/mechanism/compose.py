@@ -32,7 +32,7 @@ def compose(
     preemptive: bool = False,
     backfill: bool = True,
 ) -> Plan:
-    """A plan that serves jobs by increasing `key` (ties: earlier submission) where `place` puts them.
+    """Make a plan that serves jobs by increasing `key` (ties: earlier submission) where `place` puts them.
 
     `place(view, row, gpus, free)` returns {node: GPUs} that add up to `gpus`, or None if the job should wait.
     `free` are the whole GPUs per node that the job may have as the walk goes on: nodes that are not up, are
@@ -96,7 +96,7 @@ class Walk:
         return bool(self.view.jobs.state[row] == 1) and row not in self.plan.stops
 
     def give_back(self, order: list[int]) -> None:
-        """Before anybody starts: stop what gets nothing, shrink what is too large."""
+        """Stop jobs that get nothing and shrink those that are too large, before anybody starts."""
         if not self._sized:
             return
         for row in order:
@@ -160,7 +160,7 @@ class Walk:
         self.plan.reasons.setdefault(row, Reason(Why.OUTRANKED, "it made way for a better ranked one"))
 
     def _leave_shared(self, row: int) -> None:
-        """A share goes back to its device; a device that nobody shares any more is free as a whole, for anybody."""
+        """Give a share back to its device; a device that nobody shares any more is free as a whole, for anybody."""
         for part in self.view.placement(row):
             device = (part.node, part.devices)
             self._shared[device] += part.milli
@@ -178,7 +178,7 @@ class Walk:
             self._run(row, proposal)
 
     def _held(self, row: int) -> list[Claim]:
-        """What a running job would give back, but for shares of devices: those are free when all who share leave."""
+        """Return what a running job would give back; shares of devices are free only when all sharers leave."""
         claims = []
         for part in self.view.placement(row):
             gpus = part.devices.bit_count()
@@ -188,7 +188,7 @@ class Walk:
         return claims
 
     def _free_for(self, row: int, free_nodes: FreeNodes) -> tuple[Ints, dict[int, int]]:
-        """GPUs a job may have per node (-1: closed to it), and for a share the fullest device with room."""
+        """Return the GPUs a job may have per node (-1: closed to it), and for a share the fullest device with room."""
         jobs, nodes = self.view.jobs, self.view.nodes
         mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[row])
         fitting = (nodes.gpus == 0) | (jobs.types[row] >> nodes.type & 1 == 1) | (jobs.gpus[row] == 0)
@@ -227,7 +227,7 @@ class Walk:
         return Proposal(chosen, servers, devices, claims), Reason(Why.POLICY, "placed")
 
     def _servers(self, row: int, chosen: dict[int, int], free_nodes: FreeNodes) -> dict[int, int]:
-        """Parameter servers beside the workers, each where most CPUs are left."""
+        """Put parameter servers beside the workers, each where most CPUs are left."""
         servers = dict.fromkeys(chosen, 0)
         for _ in range(int(self.view.jobs.ps[row])):
             node = max(chosen, key=lambda n: free_nodes.cpus[n] - (chosen[n] + servers[n]) * self._cpus[row])

@@ -10,7 +10,7 @@ ALL = (1 << L.WORD) - 1
 
 
 def words(devices: int) -> Iterator[tuple[int, int]]:
-    """The words that have any of these devices, with their bits."""
+    """Yield the words that have any of these devices, with their bits."""
     word = 0
     while devices:
         if devices & ALL:
@@ -20,17 +20,17 @@ def words(devices: int) -> Iterator[tuple[int, int]]:
 
 
 def count_words(devices: int) -> int:
-    """How many words so many devices fill."""
+    """Return how many words so many devices fill."""
     return -(-devices // L.WORD)
 
 
 def joined(word: int, bits: int) -> int:
-    """Bits of a word as devices of the node."""
+    """Return the bits of a word as devices of the node."""
     return bits << word * L.WORD
 
 
 def free_devices(world: L.World) -> list[int]:
-    """The devices of each node that nobody has any part of."""
+    """Return the devices of each node that nobody has any part of."""
     first = L.DEVICE0 + 3 * int(world.si[L.DEVICES])
     rows = world.ni[first : first + int(world.si[L.WORDS])].T.tolist()
     return [sum(joined(word, bits) for word, bits in enumerate(row)) for row in rows]

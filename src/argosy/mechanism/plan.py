@@ -67,12 +67,12 @@ class Plan:
 
     @classmethod
     def keep(cls, view: View) -> Plan:
-        """Everything goes on as it is, except for what the plan changes."""
+        """Begin a plan in which everything goes on as it is, except for what the plan changes."""
         return cls(keeps=True)
 
     @classmethod
     def fresh(cls, view: View) -> Plan:
-        """Only what the plan names runs."""
+        """Begin a plan in which only the jobs that it names run."""
         return cls(keeps=False)
 
     def run(self, row: int, gpus: Mapping[int, int], servers: Mapping[int, int] | None = None,

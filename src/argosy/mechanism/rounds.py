@@ -99,7 +99,7 @@ class Rounds:
         self._bind()
 
     def _bind(self) -> None:
-        """Arguments of the compiled functions, put together once: looking them up costs as much as the functions."""
+        """Put the arguments of the compiled functions together once: looking them up costs as much as calling them."""
         t = self._t
         self._of_observe = tuple(t[n] for n in ("slot", "alive", "members", "running", "received"))
         names = ("members", "size", "queue", "share", "received", "deficit", "works", "rate", "alive", "has_share",
@@ -109,13 +109,13 @@ class Rounds:
         self._of_answer = (t["slot"], t["members"], t["running"], t["size"], self._column_type)
 
     def set_room(self, room: Room) -> None:
-        """What there is to be given, until it is set anew."""
+        """Set what there is to be given, until it is set anew."""
         self._room = (*room, *(amounts.copy() for amounts in room))
 
     # -- who is there ------------------------------------------------------------------------------------------
 
     def observe(self, span: float, index: Ints) -> tuple[Ints, int, int]:
-        """After `span` seconds: places of newcomers in `index`, how many have left, how many rows go on running."""
+        """Take in `span` seconds; return the newcomers' places in `index`, how many have left, how many rows go on."""
         if self.rows + len(index) > len(self._t["slot"]):
             self._t["slot"] = np.full(2 * (self.rows + len(index)), -1, np.int64)
             self._bind()
@@ -123,7 +123,7 @@ class Rounds:
         return self._t["slot"][self.rows : self.rows + new].copy() if new else NONE, left, going_on
 
     def exempt(self, index: Ints) -> None:
-        """These jobs need no turn: they always run."""
+        """Let these jobs always run: they need no turn."""
         self._know(index)
         self.where[index] = L.NEEDS_NO_TURN
 
@@ -156,14 +156,14 @@ class Rounds:
     # -- shares and turns --------------------------------------------------------------------------------------
 
     def places(self) -> Ints:
-        """Where the jobs of the rows stand in the view; after `forget` all rows are jobs that are there."""
+        """Return where the jobs of the rows are in the view; after `forget` all rows are jobs that are there."""
         return self._t["slot"][: self.rows].copy()
 
     def rates(self) -> Floats:
         return np.asarray(self._t["rate"][: self.rows].copy())
 
     def forget(self, elapsed_s: float) -> Ints:
-        """Shares change: settle deficits, start counting anew; returns the jobs that are there, by arrival."""
+        """Prepare for new shares: settle deficits, start counting anew; return the jobs that are there, by arrival."""
         t, half = self._t, self.round_s / 2
         due = np.where(t["has_share"][: self.rows, None], t["share"][: self.rows], 0.0) * elapsed_s
         t["deficit"][: self.rows] += due - (t["received"][: self.rows] - half)
@@ -183,11 +183,11 @@ class Rounds:
         return self.index[: self.rows].copy()
 
     def assign(self, share: Floats) -> None:
-        """The new shares of the jobs that `forget` returned."""
+        """Set the new shares of the jobs that `forget` returned."""
         self._t["share"][: self.rows], self._t["has_share"][: self.rows] = share, True
 
     def assign_pairs(self, first: Ints, second: Ints, share: Floats) -> None:
-        """Shares of pairs: rows of their members (as in `assign`), and a row of shares for each pair."""
+        """Set the shares of pairs: rows of their members (as in `assign`), and a row of shares for each pair."""
         n, at, t = len(first), self.rows, self._t
         if at + n > len(t["alive"]):
             slot = t["slot"]
@@ -211,14 +211,14 @@ class Rounds:
         return Chosen(*chosen)
 
     def answer(self, index: Ints) -> tuple[Floats, Ints, Ints]:
-        """Who runs, as a ranking, a size and a set of GPU types for each job of the view."""
+        """Return who runs, as a ranking, a size and a set of GPU types for each job of the view."""
         n = len(index)
         key, workers, types = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
         self._kernels.answer(index, self.where, *self._of_answer, key, workers, types, self.rows)
         return key, workers, types
 
     def columns_of(self) -> dict[tuple[int, int], int]:
-        """(job, job) → column, of those who have a turn; a single job is paired with itself."""
+        """Return (job, job) → column for those that have a turn; a single job is paired with itself."""
         t = self._t
         rows = np.flatnonzero(t["running"][: self.rows] >= 0)
         return {

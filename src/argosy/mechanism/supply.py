@@ -1,4 +1,4 @@
-"""Would a job fit? The placers' question, asked in arrays and with single rules left out.
+"""Whether a job would fit: the placers' question, asked in arrays and with single rules left out.
 
 The kernels answer it fast, and only for the cluster as it is. To explain a wait it must also be asked of
 clusters that are not: one with a node repaired, with CPUs without end, with three jobs gone.
@@ -129,7 +129,7 @@ class Supply:
         )  # fmt: skip
 
     def without(self, holdings: Holdings, gone: Bools) -> Supply:
-        """The same when the jobs in these slots hold nothing any more."""
+        """Return the supply when the jobs in these rows hold nothing any more."""
         rows = np.flatnonzero(gone[holdings.slot])
         if not len(rows):
             return self
@@ -147,18 +147,18 @@ class Supply:
         )
 
     def emptied(self) -> Supply:
-        """The same nodes with nobody on them."""
+        """Return the supply of the same nodes with no job on them."""
         numbers = np.arange(len(self.devices))[:, None]
         devices = np.where(numbers < self.gpus, WHOLE, 0)
         return replace(self, devices=devices, cpus=self.cpus_total, memory=self.memory_total)
 
     def whole(self) -> Ints:
-        """Free whole devices of each node."""
+        """Return the number of free whole devices of each node."""
         free: Ints = (self.devices == WHOLE).sum(axis=0)
         return free
 
     def usable(self, demand: Demand, rules: Rules = ALL) -> Bools:
-        """Nodes on which the job may start at all."""
+        """Say on which nodes the job may start at all."""
         yes = np.ones(len(self.cpus), bool)
         if rules.states:
             yes &= self.state == NodeState.UP
@@ -169,7 +169,7 @@ class Supply:
         return yes
 
     def per_node(self, demand: Demand, rules: Rules = ALL) -> Floats:
-        """CPUs and memory alone: for how many units they suffice on each node."""
+        """Return for how many units the CPUs and memory of each node suffice, whatever its devices."""
         room: Floats = np.full(len(self.cpus), np.inf)
         for free, unit, counts in (
             (self.cpus, demand.cpu_unit, rules.cpus), (self.memory, demand.memory_unit, rules.memory),
@@ -180,7 +180,7 @@ class Supply:
         return room
 
     def rooms(self, demand: Demand, rules: Rules = ALL) -> Ints:
-        """How many units of the job each node could take."""
+        """Return how many units of the job each node could take."""
         if demand.gpus:
             devices = self.whole()
         elif demand.milli:
@@ -191,7 +191,7 @@ class Supply:
         return np.where(self.usable(demand, rules), room, 0)
 
     def most_nodes(self, demand: Demand, of_type: Bools) -> int:
-        """On how many nodes of one GPU type the placer may put the gang."""
+        """Return on how many nodes of one GPU type the placer may put the gang."""
         if not demand.gpus:
             return 1
         if not self.strict or self.placer == L.SPREAD:
@@ -202,7 +202,7 @@ class Supply:
         return -(-demand.gpus // largest)
 
     def best(self, demand: Demand, rules: Rules = ALL) -> tuple[int, Ints]:
-        """The most units that one placement could have, and its nodes, roomiest first."""
+        """Return the most units that one placement could have, and its nodes, roomiest first."""
         rooms = self.rooms(demand, rules)
         everywhere = np.ones(len(rooms), bool)
         kinds = [everywhere]
@@ -227,10 +227,10 @@ class Supply:
         return demand.servers <= self.server_room(demand, rules)
 
     def server_room(self, demand: Demand, rules: Rules = ALL) -> float:
-        """Places for parameter servers beside the workers, each with one GPU's CPUs and memory."""
+        """Return the places for parameter servers beside the workers, each with one GPU's CPUs and memory."""
         anywhere = self.usable(replace(demand, gpus=0, milli=0), rules)
         return float(self.per_node(demand, rules)[anywhere].sum()) - demand.gpus
 
     def fits_on(self, demand: Demand, gpu_type: int) -> bool:
-        """Would it fit on this GPU type, if it accepted it?"""
+        """Say whether the job would fit on this GPU type, if it accepted it."""
         return self.fits(replace(demand, types=1 << gpu_type))

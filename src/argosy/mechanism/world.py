@@ -55,7 +55,7 @@ def build(
     seed: int,
     strict: bool,
 ) -> tuple[L.World, Names]:
-    """A world in which no job has arrived yet."""
+    """Build a world in which no job has arrived yet."""
     types = cluster.gpu_types or ("gpu",)
     trace, names = trace_rows(frame, cluster, tables, expected_s, types)
     jobs, nodes, devices = frame.height, len(cluster.nodes), max(max(n.gpus for n in cluster.nodes), 1)
@@ -128,13 +128,13 @@ SLICE_SHARE = 0.02  # a turn in a time-sliced group ends at a mini-batch, in mem
 
 
 def spread_out(slots: int) -> int:
-    """At least so many slots, in an odd number of cache lines, so that a job's rows lie in different cache sets."""
+    """Round slots up to an odd number of cache lines, so that a job's rows lie in different cache sets."""
     lines = -(-slots // 8)
     return 8 * (lines | 1)
 
 
 def entry_pool(size: int) -> Ints:
-    """Unused entries, linked into a free list."""
+    """Make unused entries, linked into a free list."""
     en = np.zeros((size, L.EN_FIELDS), np.int64)
     en[:, L.E_NEXT] = np.arange(1, size + 1)
     en[-1, L.E_NEXT] = -1
@@ -163,7 +163,7 @@ def node_rows(cluster: Cluster, types: tuple[str, ...], devices: int) -> tuple[F
 
 
 def codes(column: pl.Series, known: tuple[str, ...] = (), default: str = "") -> tuple[Ints, tuple[str, ...]]:
-    """Numbers for names, in order of first appearance after the known ones."""
+    """Number names in order of first appearance, after the known ones."""
     filled = column.fill_null(default)
     names = list(dict.fromkeys([*known, *filled.unique(maintain_order=True).to_list()]))
     numbers = filled.replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
@@ -173,7 +173,7 @@ def codes(column: pl.Series, known: tuple[str, ...] = (), default: str = "") -> 
 def trace_rows(
     frame: pl.DataFrame, cluster: Cluster, tables: RateTables, expected_s: Floats, types: tuple[str, ...]
 ) -> tuple[Floats, Names]:
-    """The trace as the matrix that arrivals are copied from, defaults filled in."""
+    """Return the trace as the matrix that arrivals are copied from, defaults filled in."""
     asked = {name: frame[name].cast(pl.Float64).to_numpy() for name in ASKED}
     rows = demand_rows(asked, type_sets(frame, types), cluster, tables, expected_s)
     known = tuple(q.name for q in cluster.queues) + tuple(r.queue for r in cluster.reservations)
@@ -194,7 +194,7 @@ ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps",
 def demand_rows(
     asked: Mapping[str, Floats], accepted: Ints, cluster: Cluster, tables: RateTables, expected_s: Floats
 ) -> Floats:
-    """What jobs ask for (NaN: not given) and how fast they are, as rows; queue, user, app and ending stay 0."""
+    """Return what jobs ask for (NaN: not given) and how fast they are, as rows; queue, user, app and ending stay 0."""
     gpus = asked["gpus"]
     rows = np.zeros((L.TR_ROWS, len(gpus)))
 
@@ -238,7 +238,7 @@ def set_owners(
 
 
 def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
-    """Bit sets of the GPU types each job accepts."""
+    """Return bit sets of the GPU types each job accepts."""
     everything = (1 << len(types)) - 1
     sets: dict[str, int] = {}
     for text in frame["gpu_type"].drop_nulls().unique().to_list():
@@ -259,7 +259,7 @@ def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
 
 
 def drop_useless_types(rows: Floats, tables: RateTables) -> None:
-    """A GPU type on which a job makes no progress is none it accepts."""
+    """Let no job accept a GPU type on which it makes no progress."""
     kmax = tables.rate.shape[2] - 1
     k = np.clip(rows[L.GPUS], 1, kmax).astype(np.int64)
     cls = tables.job_class
@@ -271,7 +271,7 @@ def drop_useless_types(rows: Floats, tables: RateTables) -> None:
 
 
 def drop_narrow_types(world: L.World) -> None:
-    """A GPU type whose nodes, all empty, could not hold a job at its smallest size is none it accepts either.
+    """Let no job accept a GPU type whose nodes, all empty, could not hold it at its smallest size.
 
     A job that no type could hold keeps what it says: it is refused for that.
     """
@@ -294,7 +294,7 @@ def drop_narrow_types(world: L.World) -> None:
 
 
 def empty_rooms(world: L.World, gpus: float, cpu: float, mem: float) -> Floats:
-    """How many GPUs of a job each node could host if it were empty; 1 for a share of a device."""
+    """Return how many GPUs of a job each node could host if it were empty; 1 for a share of a device."""
     cpus, memory = world.nf[L.CPU_TOTAL] + RESOURCE_SLACK, world.nf[L.MEM_TOTAL] + RESOURCE_SLACK
     rooms = np.where((cpus >= cpu) & (memory >= mem), world.ni[L.N_GPUS], 0).astype(float)
     for free, unit in ((cpus, cpu), (memory, mem)):
@@ -304,7 +304,7 @@ def empty_rooms(world: L.World, gpus: float, cpu: float, mem: float) -> Floats:
 
 
 def classify(rows: Floats) -> tuple[Ints, Ints]:
-    """Class of each column of a matrix (equal columns share one), and the first column of each class."""
+    """Return the class of each column of a matrix (equal columns share one), and the first column of each class."""
     code = np.zeros(rows.shape[1], np.int64)
     for row in rows:
         if row.size and row.min() != row.max():
@@ -316,7 +316,7 @@ def classify(rows: Floats) -> tuple[Ints, Ints]:
 
 
 def impossible(world: L.World, strict: bool) -> Ints:
-    """Ids of jobs that could not run even on the empty cluster."""
+    """Return the indices of jobs that could not run even on the empty cluster."""
     tr, ni, nf = world.tr, world.ni, world.nf
     limit = world.qu[L.Q_LIMIT, tr[L.STATIC_F + L.QUEUE].astype(np.int64)]
     demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
@@ -341,7 +341,7 @@ def impossible(world: L.World, strict: bool) -> Ints:
 
 
 def holds_units(cpus: Floats, memory: Floats, cpu: float, mem: float, units: float) -> bool:
-    """Is there room for so many workers and parameter servers, by their CPUs and memory?"""
+    """Say whether there is room for so many workers and parameter servers, by their CPUs and memory."""
     if units < 1:
         return True
     rooms = np.full(len(cpus), np.inf)
