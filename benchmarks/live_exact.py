@@ -101,7 +101,7 @@ def _apart(yard: Yard, first: int, second: int) -> Json:
 def _overhead(yard: Yard, options: Options, first: int) -> list[Json]:
     """CPU seconds of a step, which other work on the machine changes little; the modes in turn.
 
-    `parts` is the default mode with as many passes through the network as exact mode has: less can not be had.
+    `parts` is the default mode with as many passes through the network as exact mode has: less cannot be had.
     """
     rounds, cases, job = 1 if options.quick else 3, [], first
     for network, shape in NETWORKS.items():

@@ -173,7 +173,7 @@ def test_a_gang_pays_by_a_shorter_lease() -> None:
     view = waiting_view(policy, Cluster.uniform(1, 1), [1, 1], [0, 0], [600, 600])
     key = policy.rank(view)
     assert key[0] < 2 < 3 < key[1]
-    # c = ρ(1) / ρ(0) = 600 / 1800: a third of a GPU it can not have, so all of it for a third of the time
+    # c = ρ(1) / ρ(0) = 600 / 1800: a third of a GPU it cannot have, so all of it for a third of the time
     lease = dict(zip(policy._leased.tolist(), policy._until.tolist()))
     assert lease[0] == pytest.approx(400.0)
 

@@ -1,4 +1,4 @@
-"""An auditor that believes nothing: it replays an event log in plain Python and lists what can not be true.
+"""An auditor that believes nothing: it replays an event log in plain Python and lists what cannot be true.
 
 It shares no code with the engine. What several events do at one instant is judged when the instant is over, because
 a plan lifts all it moves before it puts anything down.
@@ -347,7 +347,7 @@ def near(a: float, b: float) -> bool:
 def audit(
     result: Result, trace: Trace, settings: Settings, cancels: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Everything in this result that can not be true."""
+    """Everything in this result that cannot be true."""
     return Audit(result, trace, settings, cancels).run()
 
 

@@ -102,7 +102,7 @@ def test_a_job_with_no_gpus_wanted_is_preempted() -> None:
 
 
 def test_a_small_wish_is_heard_behind_a_large_one() -> None:
-    """Only one GPU is free: the job that wants two can not start, the elastic one behind it wants one and can."""
+    """Only one GPU is free: the job that wants two cannot start, the elastic one behind it wants one and can."""
     jobs = [Job("holds", 0, 100, 1), Job("two", 1, 10, 2), Job("a", 2, 40, 2, min_gpus=1, max_gpus=2)]
     wants = {0: [(0.0, 1)], 1: [(0.0, 2)], 2: [(0.0, 1)]}
     result = simulate(jobs, Cluster.uniform(1, 2), Wanted(wants), Settings.ideal(until_s=1000.0))
@@ -264,7 +264,7 @@ def test_a_paused_job_may_be_given_gpus_of_its_own() -> None:
 
 
 def test_moving_one_of_a_pair_ends_the_pair() -> None:
-    """The one that stays behind has its GPU for itself, and a share of it can not be given away."""
+    """The one that stays behind has its GPU for itself, and a share of it cannot be given away."""
 
     def step(view: View, at: dict[int, int]) -> Plan:
         plan = Plan.keep(view)

@@ -1,4 +1,4 @@
-"""Who must say yes, and which scripts can not grow."""
+"""Who must say yes, and which scripts cannot grow."""
 
 from __future__ import annotations
 

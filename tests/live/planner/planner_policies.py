@@ -34,7 +34,7 @@ class Fragile(Policy):
 
 
 class Forgetful(Policy):
-    """Writes down what it can not read again."""
+    """Writes down what it cannot read again."""
 
     name = "forgetful"
 

@@ -55,7 +55,7 @@ def test_a_killed_workers_children_do_not_keep_its_connections(crew_of: Callable
     children = Path(f"/proc/{crew.pids[1]}/task/{crew.pids[1]}/children").read_text().split()
     assert len(children) == 2
     for child in children:
-        os.kill(int(child), signal.SIGSTOP)  # they would end soon after the worker: now they can not
+        os.kill(int(child), signal.SIGSTOP)  # they would end soon after the worker: now they cannot
     crew.kill(1)
     for worker in (0, 2):
         crew.wait(worker, "broken")

@@ -144,7 +144,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
     if done.returncode:
-        pytest.skip("a small disk can not be mounted here")
+        pytest.skip("a small disk cannot be mounted here")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 

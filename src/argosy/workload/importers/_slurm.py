@@ -12,6 +12,13 @@ from argosy.workload.text_table import LINE, Table, read_table
 
 NOT_STARTED = "the job never started"
 NOT_ENDED = "the job had not ended when the log was written"
+OUTCOME = {  # the last columns of these logs, in their order
+    "state": Kind.STATUS,
+    "submit_time": Kind.TIME,
+    "start_time": Kind.TIME,
+    "end_time": Kind.TIME,
+    "duration": Kind.NUMBER,
+}
 REQUIRED = ("job_id", "gpu_num", "state", "submit_time")
 NULLS = ("nan", "NaN", "None", "Unknown")
 

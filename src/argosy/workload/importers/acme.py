@@ -14,7 +14,7 @@ import polars as pl
 
 from argosy.workload.conversion import Kind, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._slurm import read_cluster_log
+from argosy.workload.importers._slurm import OUTCOME, read_cluster_log
 from argosy.workload.text_table import Table
 
 COLUMNS = {
@@ -24,11 +24,7 @@ COLUMNS = {
     "gpu_num": Kind.NUMBER,
     "cpu_num": Kind.NUMBER,
     "type": Kind.TEXT,
-    "state": Kind.STATUS,
-    "submit_time": Kind.TIME,
-    "start_time": Kind.TIME,
-    "end_time": Kind.TIME,
-    "duration": Kind.NUMBER,
+    **OUTCOME,
 }
 
 

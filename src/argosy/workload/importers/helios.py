@@ -11,7 +11,7 @@ from pathlib import Path
 
 from argosy.workload.conversion import Kind, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._slurm import read_cluster_log
+from argosy.workload.importers._slurm import OUTCOME, read_cluster_log
 from argosy.workload.text_table import Table
 
 COLUMNS = {
@@ -20,11 +20,7 @@ COLUMNS = {
     "vc": Kind.TEXT,
     "gpu_num": Kind.NUMBER,
     "cpu_num": Kind.NUMBER,
-    "state": Kind.STATUS,
-    "submit_time": Kind.TIME,
-    "start_time": Kind.TIME,
-    "end_time": Kind.TIME,
-    "duration": Kind.NUMBER,
+    **OUTCOME,
 }
 
 
