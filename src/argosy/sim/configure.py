@@ -7,8 +7,9 @@ import numpy as np
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import Context
 from argosy.errors import PolicyError, TraceError
+from argosy.mechanism.feasibility import impossible
 from argosy.mechanism.kernels import layout as L
-from argosy.mechanism.world import PLACERS, Names, impossible
+from argosy.mechanism.world import PLACERS, Names
 from argosy.perf.rate_tables import RateTables
 from argosy.policies.base import Policy
 from argosy.sim.settings import Settings

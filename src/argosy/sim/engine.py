@@ -25,9 +25,10 @@ from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import Losses, Part
 from argosy.errors import PolicyError
 from argosy.mechanism import capacity
+from argosy.mechanism.feasibility import drop_narrow_types
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
-from argosy.mechanism.world import build, drop_narrow_types
+from argosy.mechanism.world import build
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import compile_tables

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import PolicyError
+from argosy.mechanism.feasibility import impossible
 from argosy.mechanism.kernels import layout as L
-from argosy.mechanism.world import PLACERS, impossible
+from argosy.mechanism.world import PLACERS
 from argosy.policies.base import Place
 
 VALID = [Place.AS_USUAL, *(p + s for p in range(len(PLACERS)) for s in (0, Place.STRICT))]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argosy.mechanism.feasibility import classify
 from argosy.mechanism.kernels import layout as L
-from argosy.mechanism.world import classify
 from argosy.sim.answers import check_key
 from argosy.sim.views import view_on_arrival
 

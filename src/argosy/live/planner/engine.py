@@ -19,10 +19,11 @@ from argosy.cluster.view import Losses, NodeState, Part
 from argosy.explain.pending import ExplainedEngine
 from argosy.live.planner.guard import allowed
 from argosy.mechanism import capacity, time_slicing
+from argosy.mechanism.feasibility import drop_narrow_types, impossible
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.saved_accounts import SavedAccounts, restore, save
-from argosy.mechanism.world import ENDINGS, OVERHEADS, Floats, Ints, drop_narrow_types, impossible
+from argosy.mechanism.world import ENDINGS, OVERHEADS, Floats, Ints
 from argosy.policies.base import Policy, Sizes
 from argosy.sim.engine import Engine
 from argosy.sim.place_codes import PlaceCodes
