@@ -4,6 +4,7 @@
 """
 
 from argosy.live.store.rows import Actor, AuditEntry, Checkpoint, Event, Job, RunRow, Token
-from argosy.live.store.store import Store, Transaction
+from argosy.live.store.store import Store
+from argosy.live.store.transaction import Transaction
 
 __all__ = ["Actor", "AuditEntry", "Checkpoint", "Event", "Job", "RunRow", "Store", "Token", "Transaction"]
