@@ -7,10 +7,10 @@ STAMP := $(VENV)/.argosy-setup
 RUN_STAMP := $(VENV)/.argosy-run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare test check picture bench faithfulness league clean
+.PHONY: help setup run compare test test-fast check picture bench faithfulness league clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the pinned libraries (at once if it is up to date)
 
@@ -42,8 +42,12 @@ compare: $(RUN_STAMP) ## compare six policies on a week of generated jobs; print
 test: setup ## run all tests, the fast ones first
 	@$(BIN)/python -m pytest -n 2
 
-check: setup ## lint and type-check
+test-fast: setup ## run the fast tests only
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+check: setup ## lint, formatting and types
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 
 picture: setup ## draw the README's picture again

@@ -29,14 +29,30 @@ TIRESIAS = (  # file, nodes of 4 GPUs, what results.csv calls it, ours, remark
     (SMALL, 4, "dlas-gpu", "tiresias-las:authors=true", ""),
     (SMALL, 4, "dlas-gpu", "tiresias-las", "other rules: as in the next trace; they make no difference here"),
     (SYN, 32, "dlas-gpu (count)", "tiresias-las:authors=true", ""),
-    (SYN, 32, "dlas-gpu (count)", "tiresias-las",
-     "other rules: demotion exactly on the threshold, waiting jobs in the order of their first start, not a kept list"),
+    (
+        SYN,
+        32,
+        "dlas-gpu (count)",
+        "tiresias-las",
+        "other rules: demotion exactly on the threshold,"
+        " waiting jobs in the order of their first start, not a kept list",
+    ),
     (SYN, 32, "gittins (sort order corrected)", "tiresias-gittins:authors=true:history=SAMPLES", ""),
-    (SYN, 32, "gittins (sort order corrected)", "tiresias-gittins:history=SAMPLES",
-     "other rules: the paper's index, of S − a, and queues"),
-    (SYN, 32, "gittins (sort order corrected)", "tiresias-gittins:quantum=best:history=SAMPLES",
-     "the same with the best quantum instead of the queue's limit"),
-)  # fmt: skip
+    (
+        SYN,
+        32,
+        "gittins (sort order corrected)",
+        "tiresias-gittins:history=SAMPLES",
+        "other rules: the paper's index, of S − a, and queues",
+    ),
+    (
+        SYN,
+        32,
+        "gittins (sort order corrected)",
+        "tiresias-gittins:quantum=best:history=SAMPLES",
+        "the same with the best quantum instead of the queue's limit",
+    ),
+)
 GAVEL = (  # file, GPUs of each type, what results.csv calls it, ours
     (PHYSICAL, 12, "fifo_perf", "gavel-fifo"),
     (PHYSICAL, 12, "isolated", "gavel-isolated"),
@@ -82,10 +98,18 @@ def gavel(data: str, quick: bool) -> Json:
 def compared(folder: Path, peer: str, file: str, theirs: str, ours: str, jct_s: float, remark: str) -> Json:
     known = published(folder, peer, file, theirs)["avg_jct_s"]
     return {
-        "system": peer.capitalize(), "policy": theirs, "ours": ours, "trace": file, "their_jct_s": known,
-        "jct_s": jct_s, "off": jct_s / known - 1, "tolerance": TOLERANCE[peer], "authors": not remark,
-        "holds": abs(jct_s / known - 1) <= TOLERANCE[peer], "remark": remark,
-    }  # fmt: skip
+        "system": peer.capitalize(),
+        "policy": theirs,
+        "ours": ours,
+        "trace": file,
+        "their_jct_s": known,
+        "jct_s": jct_s,
+        "off": jct_s / known - 1,
+        "tolerance": TOLERANCE[peer],
+        "authors": not remark,
+        "holds": abs(jct_s / known - 1) <= TOLERANCE[peer],
+        "remark": remark,
+    }
 
 
 def published(folder: Path, peer: str, file: str, policy: str) -> Json:

@@ -31,18 +31,32 @@ MORE_QUEUES = "3250,7200,36000,180000,900000"  # for clusters that are overloade
 
 
 def row(
-    system: str, claim: str, setting: str, published: str, ratios: Sequence[float], *,
-    at_least: float | None = None, at_most: float | None = None, remark: str = "",
-) -> Json:  # fmt: skip
+    system: str,
+    claim: str,
+    setting: str,
+    published: str,
+    ratios: Sequence[float],
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    remark: str = "",
+) -> Json:
     """A claim about a ratio. It holds if its mean does; it holds surely if the whole interval does."""
     from argosy.report.stats import paired_ratio
 
     mean, low, high, _ = paired_ratio(ratios, np.ones(len(ratios)))
     found: Json = {
-        "system": system, "claim": claim, "setting": setting, "published": published, "remark": remark,
-        "ours": mean, "low": low if len(ratios) > 1 else None, "high": high if len(ratios) > 1 else None,
-        "seeds": len(ratios), "ratios": list(ratios),
-    }  # fmt: skip
+        "system": system,
+        "claim": claim,
+        "setting": setting,
+        "published": published,
+        "remark": remark,
+        "ours": mean,
+        "low": low if len(ratios) > 1 else None,
+        "high": high if len(ratios) > 1 else None,
+        "seeds": len(ratios),
+        "ratios": list(ratios),
+    }
     if at_least is not None:
         found |= {"rule": f"≥ {at_least:g}", "holds": mean >= at_least}
         found["surely"] = low >= at_least if mean >= at_least else high < at_least
@@ -87,16 +101,43 @@ def tiresias(gpus: int, jobs: int, load: float, seeds: Sequence[int]) -> Json:
     remark = f"srsf gains {typical(fifo / srsf):.2f}×; {np.mean(waiting):.0%} of fifo's JCT is waiting"
     return {
         "rows": [
-            row("Tiresias", "fifo's mean JCT / tiresias-las'", setting, "up to 5.5× (YARN's manager)",
-                list(fifo / las), at_least=2.0, remark=remark),
-            row("Tiresias", "fifo-backfill's mean JCT / tiresias-las'", setting, "", list(backfill / las), at_least=1.0,
-                remark="a fifo in which small jobs pass: the rest of the gain over fifo is its blocking"),
-            row("Tiresias", "tiresias-las' mean JCT / srsf's", setting, "close to SRSF", list(las / srsf),
-                at_most=1.25, remark=f"{typical(more / srsf):.2f} with limits={MORE_QUEUES} (not the authors')"),
-            row("Tiresias", "tiresias-gittins' mean JCT / srsf's", setting, "closer to SRSF", list(gittins / srsf),
-                at_most=1.25),
+            row(
+                "Tiresias",
+                "fifo's mean JCT / tiresias-las'",
+                setting,
+                "up to 5.5× (YARN's manager)",
+                list(fifo / las),
+                at_least=2.0,
+                remark=remark,
+            ),
+            row(
+                "Tiresias",
+                "fifo-backfill's mean JCT / tiresias-las'",
+                setting,
+                "",
+                list(backfill / las),
+                at_least=1.0,
+                remark="a fifo in which small jobs pass: the rest of the gain over fifo is its blocking",
+            ),
+            row(
+                "Tiresias",
+                "tiresias-las' mean JCT / srsf's",
+                setting,
+                "close to SRSF",
+                list(las / srsf),
+                at_most=1.25,
+                remark=f"{typical(more / srsf):.2f} with limits={MORE_QUEUES} (not the authors')",
+            ),
+            row(
+                "Tiresias",
+                "tiresias-gittins' mean JCT / srsf's",
+                setting,
+                "closer to SRSF",
+                list(gittins / srsf),
+                at_most=1.25,
+            ),
         ]
-    }  # fmt: skip
+    }
 
 
 def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
@@ -107,8 +148,14 @@ def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
 
     warm()
     scenario = read_scenario("packed", quick=quick)
-    variants = ("fifo", "fifo-backfill", "gandiva", "gandiva:patience_s=inf", "gandiva:patience_s=inf:pack=no",
-                "gandiva:patience_s=inf:migrate=no")  # fmt: skip
+    variants = (
+        "fifo",
+        "fifo-backfill",
+        "gandiva",
+        "gandiva:patience_s=inf",
+        "gandiva:patience_s=inf:pack=no",
+        "gandiva:patience_s=inf:migrate=no",
+    )
     useful: dict[str, list[float]] = {name: [] for name in variants}
     work: dict[str, list[float]] = {name: [] for name in variants}
     jct: dict[str, list[float]] = {name: [] for name in variants}
@@ -136,17 +183,42 @@ def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
         (own, "without that bound"),
     ):
         note = f"{remark}; mean JCT {times(jct, name)} of fifo's"
-        rows.append(row("Gandiva", claim, f"league `packed`, {name}", published, gain(useful, name), at_least=1.0,
-                        remark=note))  # fmt: skip
-        rows.append(row("Gandiva", "work done per GPU-second / fifo's", f"league `packed`, {name}", published,
-                        gain(work, name), at_least=1.0,
-                        remark="as above, without what gangs lose by being split over nodes"))  # fmt: skip
-    rows.append(row("Gandiva", "work done per GPU-second / fifo-backfill's", "league `packed`, gandiva", "",
-                    gain(work, "gandiva", "fifo-backfill"), at_least=1.0,
-                    remark=f"whose mean JCT is {times(jct, 'fifo-backfill')} of fifo's"))  # fmt: skip
+        rows.append(
+            row("Gandiva", claim, f"league `packed`, {name}", published, gain(useful, name), at_least=1.0, remark=note)
+        )
+        rows.append(
+            row(
+                "Gandiva",
+                "work done per GPU-second / fifo's",
+                f"league `packed`, {name}",
+                published,
+                gain(work, name),
+                at_least=1.0,
+                remark="as above, without what gangs lose by being split over nodes",
+            )
+        )
+    rows.append(
+        row(
+            "Gandiva",
+            "work done per GPU-second / fifo-backfill's",
+            "league `packed`, gandiva",
+            "",
+            gain(work, "gandiva", "fifo-backfill"),
+            at_least=1.0,
+            remark=f"whose mean JCT is {times(jct, 'fifo-backfill')} of fifo's",
+        )
+    )
     for part, without in (("packing", f"{own}:pack=no"), ("migration", f"{own}:migrate=no")):
-        rows.append(row("Gandiva", f"work done per GPU-second, with {part} / without", f"league `packed`, {own}", "",
-                        gain(work, own, without), at_least=1.0))  # fmt: skip
+        rows.append(
+            row(
+                "Gandiva",
+                f"work done per GPU-second, with {part} / without",
+                f"league `packed`, {own}",
+                "",
+                gain(work, own, without),
+                at_least=1.0,
+            )
+        )
     return {"rows": rows}
 
 
@@ -194,10 +266,11 @@ def gavel(jobs: int, loads: Sequence[float], seeds: Sequence[int]) -> Json:
     setting = f"hetero-108, {jobs:,} jobs, load {best['load']:g}"
     published = "up to 3.5×; 1.5× on a real cluster"
     return {
-        "rows": [row("Gavel", "agnostic / aware max-min, mean JCT", setting, published, ratios, at_least=1.3,
-                     remark=remark)],
+        "rows": [
+            row("Gavel", "agnostic / aware max-min, mean JCT", setting, published, ratios, at_least=1.3, remark=remark)
+        ],
         "sweep": sweep,
-    }  # fmt: skip
+    }
 
 
 def steady(scenario: Scenario, trace: Trace, policy: str, seed: int) -> tuple[float, float]:
@@ -243,19 +316,45 @@ def themis(quick: bool, seeds: Sequence[int]) -> Json:
     claim, published = "tiresias-las' max ρ / themis'", "2.25× fairer"
     return {
         "rows": [
-            row("Themis", claim, "league `overload`, themis:finish=last", published, lower("themis:finish=last"),
-                at_least=2.0, remark=f"searches of four jobs; {most('themis:finish=last')} against "
-                f"{most('tiresias-las')}"),
-            row("Themis", claim, "league `overload`, every job its own application", published, lower("alone"),
-                at_least=2.0, remark=most("alone")),
-            row("Themis", claim, "league `overload`, themis:finish=first", published, lower("themis:finish=first"),
-                at_least=2.0, remark="a search is done with its first job, so its other jobs wait, but ρ counts "
-                f"every job; {most('themis:finish=first')}"),
-            row("Themis", "max ρ of tiresias-las:promote=1 / themis'", "league `overload`, themis:finish=last",
-                "", lower("themis:finish=last", "tiresias-las:promote=1"), at_least=1.0,
-                remark=f"Tiresias' own rule against starvation; {most('tiresias-las:promote=1')}"),
+            row(
+                "Themis",
+                claim,
+                "league `overload`, themis:finish=last",
+                published,
+                lower("themis:finish=last"),
+                at_least=2.0,
+                remark=f"searches of four jobs; {most('themis:finish=last')} against {most('tiresias-las')}",
+            ),
+            row(
+                "Themis",
+                claim,
+                "league `overload`, every job its own application",
+                published,
+                lower("alone"),
+                at_least=2.0,
+                remark=most("alone"),
+            ),
+            row(
+                "Themis",
+                claim,
+                "league `overload`, themis:finish=first",
+                published,
+                lower("themis:finish=first"),
+                at_least=2.0,
+                remark="a search is done with its first job, so its other jobs wait, but ρ counts "
+                f"every job; {most('themis:finish=first')}",
+            ),
+            row(
+                "Themis",
+                "max ρ of tiresias-las:promote=1 / themis'",
+                "league `overload`, themis:finish=last",
+                "",
+                lower("themis:finish=last", "tiresias-las:promote=1"),
+                at_least=1.0,
+                remark=f"Tiresias' own rule against starvation; {most('tiresias-las:promote=1')}",
+            ),
         ]
-    }  # fmt: skip
+    }
 
 
 def sidecar(jobs: int, load: float, seeds: Sequence[int]) -> Json:
@@ -277,13 +376,25 @@ def sidecar(jobs: int, load: float, seeds: Sequence[int]) -> Json:
     setting = f"16 GPUs, {jobs} elastic jobs, load {load:g}"
     return {
         "rows": [
-            row("SC'20", "mean JCT with a 60 s restart / with 10 s", setting, "up to 1.6× (−37 %)",
-                list(jct_s("sidecar:cost_s=60", 60.0) / cheap), at_least=1.0,
-                remark=f"sidecar {gain:.0%} better than fifo at fixed sizes; published up to 63 %"),
-            row("SC'20", "the same, where sidecar still believes in 10 s", setting, "",
-                list(jct_s("sidecar", 60.0) / cheap), at_least=1.0),
+            row(
+                "SC'20",
+                "mean JCT with a 60 s restart / with 10 s",
+                setting,
+                "up to 1.6× (−37 %)",
+                list(jct_s("sidecar:cost_s=60", 60.0) / cheap),
+                at_least=1.0,
+                remark=f"sidecar {gain:.0%} better than fifo at fixed sizes; published up to 63 %",
+            ),
+            row(
+                "SC'20",
+                "the same, where sidecar still believes in 10 s",
+                setting,
+                "",
+                list(jct_s("sidecar", 60.0) / cheap),
+                at_least=1.0,
+            ),
         ]
-    }  # fmt: skip
+    }
 
 
 def sidecar_mixed(quick: bool, seeds: Sequence[int]) -> Json:
@@ -298,9 +409,18 @@ def sidecar_mixed(quick: bool, seeds: Sequence[int]) -> Json:
         cheap = resized(trace, scenario.cluster, "sidecar", settings, 10.0)
         ratios.append(resized(trace, scenario.cluster, "sidecar:cost_s=60", settings, 60.0) / cheap)
     return {
-        "rows": [row("SC'20", "mean JCT with a 60 s restart / with 10 s", "league `mixed`", "up to 1.6× (−37 %)",
-                     ratios, at_least=1.0, remark="not the authors' kind of setting")]
-    }  # fmt: skip
+        "rows": [
+            row(
+                "SC'20",
+                "mean JCT with a 60 s restart / with 10 s",
+                "league `mixed`",
+                "up to 1.6× (−37 %)",
+                ratios,
+                at_least=1.0,
+                remark="not the authors' kind of setting",
+            )
+        ]
+    }
 
 
 def resized(trace: Trace, cluster: Cluster, policy: str, settings: Settings, cost_s: float) -> float:
@@ -367,11 +487,18 @@ def qssf(jobs: int, gpus: int, load: float, largest: int, seeds: Sequence[int]) 
     remark = f"sjf, which knows the durations, gains {typical(fifo / sjf):.2f}×"
     return {
         "rows": [
-            row("QSSF", "fifo's mean JCT / qssf's", setting, "1.5–6.5×", list(fifo / ours), at_least=1.5,
-                remark=f"{remark}; {np.mean(waiting):.0%} of fifo's JCT is waiting"),
+            row(
+                "QSSF",
+                "fifo's mean JCT / qssf's",
+                setting,
+                "1.5–6.5×",
+                list(fifo / ours),
+                at_least=1.5,
+                remark=f"{remark}; {np.mean(waiting):.0%} of fifo's JCT is waiting",
+            ),
             row("QSSF", "fifo-backfill's mean JCT / qssf's", setting, "", list(backfill / ours), at_least=1.0),
         ]
-    }  # fmt: skip
+    }
 
 
 def optimus_shipped(scenario: str, published: Sequence[float], quick: bool, seeds: Sequence[int]) -> Json:

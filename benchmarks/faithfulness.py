@@ -162,7 +162,16 @@ def agreement_table(figures: Json) -> Sequence[Row]:
     for r in figures["agreement"]:
         within = f"{r['tolerance']:.0%}: {'yes' if r['holds'] else 'no'}" if r["authors"] else ""
         rows.append(
-            (r["system"] + kept(r), r["trace"], r["policy"], f"`{r['ours']}`", f"{r['their_jct_s']:g}",
-             f"{r['jct_s']:.1f}", f"{r['off']:+.2%}", within, r["remark"])
-        )  # fmt: skip
+            (
+                r["system"] + kept(r),
+                r["trace"],
+                r["policy"],
+                f"`{r['ours']}`",
+                f"{r['their_jct_s']:g}",
+                f"{r['jct_s']:.1f}",
+                f"{r['off']:+.2%}",
+                within,
+                r["remark"],
+            )
+        )
     return rows if figures["agreement"] else [*rows, (NEEDS_DATA, *[""] * 8)]

@@ -121,12 +121,8 @@ class Speeds:
 
     def ratio(self, model: str, gpu_type: str) -> float | None:
         """Against the V100, at the largest batch that both ran."""
-        both = [
-            b for m, t, b in self.values if m == model and t == gpu_type and (m, "v100", b) in self.values
-        ]
-        return (
-            self.values[model, gpu_type, max(both)] / self.values[model, "v100", max(both)] if both else None
-        )
+        both = [b for m, t, b in self.values if m == model and t == gpu_type and (m, "v100", b) in self.values]
+        return self.values[model, gpu_type, max(both)] / self.values[model, "v100", max(both)] if both else None
 
 
 def iteration_models(data: Path, speeds: Speeds) -> Json:
@@ -258,9 +254,7 @@ def parameter_servers(data: Path) -> Json:
     grid_p, grid_w = (g.ravel() for g in np.meshgrid(np.arange(1, 13), np.arange(1, 13)))
     for name in sorted(frame["model"].unique()):
         part = frame.filter(pl.col("model") == name)
-        bad = outliers(
-            part["num_ps"].to_list(), part["num_workers"].to_list(), part["sum_worker_speed"].to_list()
-        )
+        bad = outliers(part["num_ps"].to_list(), part["num_workers"].to_list(), part["sum_worker_speed"].to_list())
         clean = part.filter(~pl.Series(bad))
         p, w = clean["num_ps"].to_numpy(), clean["num_workers"].to_numpy()
         batch, speed = float(clean["batch_size"][0]), clean["sum_worker_speed"].to_numpy()
@@ -291,17 +285,13 @@ def interference(data: Path) -> Json:
     pairs = pl.read_csv(data / "gavel_pairs.csv.gz").filter(
         (pl.col("scale_a") == 1) & (pl.col("steps_per_s_a") > 0) & (pl.col("steps_per_s_b") > 0)
     )
-    single = pl.read_csv(data / "gavel_single.csv").filter(
-        (pl.col("scale_factor") == 1) & (pl.col("steps_per_s") > 0)
-    )
+    single = pl.read_csv(data / "gavel_single.csv").filter((pl.col("scale_factor") == 1) & (pl.col("steps_per_s") > 0))
     alone = {(t, m, b): s for t, m, b, _, s in single.iter_rows()}
     names = list(GAVEL_MODELS)
     usual = np.array([GAVEL_MODELS[n][0] for n in names], np.float64)
     types: Json = {}
     for gpu_type in ("v100", "p100", "k80"):
-        rows: list[
-            tuple[int, int, float, float, float]
-        ] = []  # own model, other model, their batches, own speed
+        rows: list[tuple[int, int, float, float, float]] = []  # own model, other model, their batches, own speed
         for _, ma, ba, _, mb, bb, _, sa, sb in pairs.filter(pl.col("gpu_type") == gpu_type).iter_rows():
             for (m, b, s), (n, c, _) in (((ma, ba, sa), (mb, bb, sb)), ((mb, bb, sb), (ma, ba, sa))):
                 if (gpu_type, m, b) in alone:
@@ -436,9 +426,7 @@ def summary(files: dict[str, Json]) -> Json:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder with the throughput measurements")
     parser.add_argument("--write", action="store_true", help="replace the shipped parameters")
     args = parser.parse_args()
@@ -468,10 +456,7 @@ def main() -> None:
 def dump(content: Json) -> str:
     """JSON with short lists on one line, so that a changed parameter is one changed line."""
     lines = json.dumps(content, indent=1, ensure_ascii=False)
-    return (
-        re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m.group(1)) + "]", lines)
-        + "\n"
-    )
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m.group(1)) + "]", lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -56,8 +56,17 @@ def shipped_table(figures: Json) -> Sequence[Row]:
     for one in figures.get("reinforced", {}).get("shipped", ()):
         before, best = (one[key]["over_teacher"] for key in ("before", "best"))
         change = f"{100 * (best / before - 1):+.1f}".replace("-", "−")
-        rows.append((f"`{one['name']}`", one["teacher"], f"{before:.3f}", f"{best:.3f}", f"{one['best']['update']:,}",
-                     change, f"{one['minutes']:.0f}"))  # fmt: skip
+        rows.append(
+            (
+                f"`{one['name']}`",
+                one["teacher"],
+                f"{before:.3f}",
+                f"{best:.3f}",
+                f"{one['best']['update']:,}",
+                change,
+                f"{one['minutes']:.0f}",
+            )
+        )
     return rows if len(rows) > 1 else absent("reinforced", head)
 
 
@@ -79,8 +88,14 @@ def ablation_table(figures: Json) -> Sequence[Row]:
 
 def algorithm_table(figures: Json) -> Sequence[Row]:
     """The best weights of every algorithm and training seed, on the jobs of the comparison."""
-    head = ("algorithm", "validation: mean JCT / floor, by seed", "scenario", "mean JCT, h", "optimus, fitted",
-            "against it, %")  # fmt: skip
+    head = (
+        "algorithm",
+        "validation: mean JCT / floor, by seed",
+        "scenario",
+        "mean JCT, h",
+        "optimus, fitted",
+        "against it, %",
+    )
     rows: list[Row] = [head]
     for case in cases_of(figures, "algorithms"):
         scores = ", ".join(f"{value:.3f}" for value in case["best"])

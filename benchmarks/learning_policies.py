@@ -33,7 +33,7 @@ OWN_WEIGHTS = {  # dl2 does not see the load: trained for where it is used
     (speeds, scenario, "dl2"): scenario + end
     for speeds, end in (("rough", ""), ("measured", "-measured"))
     for scenario in OWN
-}  # fmt: skip
+}
 
 
 def learned(speeds: str, folder: Path | None = None) -> dict[str, str]:

@@ -108,9 +108,13 @@ def floor_s(scenario: Scenario, trace: Trace) -> Floats:
 
 
 def compare(
-    places: Iterable[Place], policies: Mapping[str, Mapping[str, str]], seeds: Sequence[int], data: str | None,
-    quick: bool, what: str,
-) -> list[Json]:  # fmt: skip
+    places: Iterable[Place],
+    policies: Mapping[str, Mapping[str, str]],
+    seeds: Sequence[int],
+    data: str | None,
+    quick: bool,
+    what: str,
+) -> list[Json]:
     """Every policy (by speeds, then by label) in every place: one entry a place, lists by seed."""
     places = list(places)
     runs = [

@@ -97,8 +97,16 @@ def gap_table(speeds: str) -> Callable[[Json], Sequence[Row]]:
 
 
 def resize_table(figures: Json) -> Sequence[Row]:
-    head = ("scenario", "speeds", "resizing", "mean JCT, h: drf", "optimus, literal", "optimus, fitted",
-            *LEARNED, *(f"{policy} against {rival}, %" for policy in LEARNED for rival in (DRF, LITERAL)))  # fmt: skip
+    head = (
+        "scenario",
+        "speeds",
+        "resizing",
+        "mean JCT, h: drf",
+        "optimus, literal",
+        "optimus, fitted",
+        *LEARNED,
+        *(f"{policy} against {rival}, %" for policy in LEARNED for rival in (DRF, LITERAL)),
+    )
     rows: list[Row] = [head]
     for case in cases_of(figures, "resize"):
         times = [hours(case["policies"][label]["jct_h"]) for label in (DRF, LITERAL, FITTED, *LEARNED)]

@@ -27,13 +27,21 @@ if TYPE_CHECKING:
 TRAINING_SEEDS = (1, 2, 3)
 WARM_UP = "warm-up"  # the stage before reinforcement
 TEACHERS = {
-    DRF: "drf", FITTED: "optimus:work=estimate:newcomers=wait:verbatim=no", TEACHER: "frontier:newcomers=wait",
-}  # fmt: skip
+    DRF: "drf",
+    FITTED: "optimus:work=estimate:newcomers=wait:verbatim=no",
+    TEACHER: "frontier:newcomers=wait",
+}
 TAUGHT = (*(("dl2", teacher) for teacher in TEACHERS), ("dl2+", TEACHER))
 ABLATED = "dl2-testbed"
 PUBLISHED: Json = {  # one reward for a whole slot, old samples taken as new ones, everything from the first slot on
-    "own": 0, "normalise": 0, "importance": 0, "critic_first": 0, "gamma": 0.9, "entropy": 0.1, "critic_lr": 1e-4,
-}  # fmt: skip
+    "own": 0,
+    "normalise": 0,
+    "importance": 0,
+    "critic_first": 0,
+    "gamma": 0.9,
+    "entropy": 0.1,
+    "critic_lr": 1e-4,
+}
 ABLATIONS: dict[str, Json] = {
     "full": {},
     "no warm-up": {"warm_up": 0, "dagger": 0},
@@ -47,9 +55,15 @@ ALGORITHMS = ("es", "ppo", "sac")
 MINUTES = 3.0  # of every algorithm, with its warm-up
 JUDGED = ("dl2-500", "dl2-100", "dl2-heavy")
 TINY: Json = {
-    "quick": True, "scenario": "dl2-short", "loads": False, "warm_up": 1, "dagger": 0, "windows": 1, "every": 1,
+    "quick": True,
+    "scenario": "dl2-short",
+    "loads": False,
+    "warm_up": 1,
+    "dagger": 0,
+    "windows": 1,
+    "every": 1,
     "options": {"lessons": 1, "clone_steps": 5},
-}  # fmt: skip
+}
 FEW: Json = {"updates": 1, "options": {"pairs": 2, "arrivals": 1}}
 
 
@@ -71,10 +85,13 @@ def warmup(study: Study) -> Json:
     taught = TAUGHT[-1:] if study.quick else TAUGHT
     with tempfile.TemporaryDirectory() as folder:
         arms = [
-            Arm(f"{system} from {teacher}", Recipe.of(system, teacher=TEACHERS[teacher], updates=0, **usual),
-                Path(folder) / f"{number}.safetensors")
+            Arm(
+                f"{system} from {teacher}",
+                Recipe.of(system, teacher=TEACHERS[teacher], updates=0, **usual),
+                Path(folder) / f"{number}.safetensors",
+            )
             for number, (system, teacher) in enumerate(taught)
-        ]  # fmt: skip
+        ]
         trained = train_all(arms, "warm-up")
         policies = {label: RIVALS[label] for label in TEACHERS} | specs(arms)
         places = [Place(usual["scenario"])]
@@ -100,10 +117,16 @@ def reinforced(study: Study) -> Json:
     way = about["dl2-drf"]
     case = {"arm": FROM_DRF, "curves": [curves["dl2-drf"]], **{key: way[key] for key in ("command", "minutes", "seed")}}
     shipped = [
-        {"name": name, "teacher": about[name]["recipe"]["teacher"], "updates": about[name]["updates"],
-         "minutes": about[name]["minutes"], "before": curve[0], "best": min(curve, key=lambda point: point["score"])}
+        {
+            "name": name,
+            "teacher": about[name]["recipe"]["teacher"],
+            "updates": about[name]["updates"],
+            "minutes": about[name]["minutes"],
+            "before": curve[0],
+            "best": min(curve, key=lambda point: point["score"]),
+        }
         for name, curve in curves.items()
-    ]  # fmt: skip
+    ]
     return {"seeds": [way["seed"]], "cases": [case], "shipped": shipped}
 
 
@@ -117,11 +140,14 @@ def ablations(study: Study) -> Json:
     arms = list(ABLATIONS)[:2] if study.quick else list(ABLATIONS)
     with tempfile.TemporaryDirectory() as folder:
         todo = [
-            Arm(label, Recipe.of("dl2", seed=seed, patience=0, **(usual | ABLATIONS[label])),
-                Path(folder) / f"{number}-{seed}.safetensors")
+            Arm(
+                label,
+                Recipe.of("dl2", seed=seed, patience=0, **(usual | ABLATIONS[label])),
+                Path(folder) / f"{number}-{seed}.safetensors",
+            )
             for number, label in enumerate(arms)
             for seed in seeds
-        ]  # fmt: skip
+        ]
         return grouped(todo, train_all(todo, "ablations"), "arm", seeds)
 
 
@@ -135,11 +161,15 @@ def algorithms(study: Study) -> Json:
     minutes = None if study.quick else MINUTES
     with tempfile.TemporaryDirectory() as folder:
         todo = [
-            Arm(algo, Recipe.of("dl2+", algo=algo, seed=seed, patience=0, **usual),
-                Path(folder) / f"{algo}-{seed}.safetensors", minutes)
+            Arm(
+                algo,
+                Recipe.of("dl2+", algo=algo, seed=seed, patience=0, **usual),
+                Path(folder) / f"{algo}-{seed}.safetensors",
+                minutes,
+            )
             for algo in (ALGORITHMS[:1] if study.quick else ALGORITHMS)
             for seed in seeds
-        ]  # fmt: skip
+        ]
         found = grouped(todo, train_all(todo, "algorithms"), "algo", seeds)
         policies = {"rough": {DRF: RIVALS[DRF], FITTED: RIVALS[FITTED]} | specs(todo)}
         places = [Place(name) for name in (("dl2-short",) if study.quick else JUDGED)]

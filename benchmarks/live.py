@@ -59,10 +59,13 @@ def run(options: Options, parts: Sequence[str] = ()) -> Json:
         began, load = time.perf_counter(), os.getloadavg()[0]
         found = PARTS[name](options)
         found["made"] = {
-            "command": f"python -m benchmarks live --parts {name}", "seconds": time.perf_counter() - began,
-            "load_average_before": load, "load_average_after": os.getloadavg()[0], "torch": version("torch"),
+            "command": f"python -m benchmarks live --parts {name}",
+            "seconds": time.perf_counter() - began,
+            "load_average_before": load,
+            "load_average_after": os.getloadavg()[0],
+            "torch": version("torch"),
             "kernel": platform.release(),
-        }  # fmt: skip
+        }
         measured[name] = found
         print(f"{name}: {found['made']['seconds']:.0f} s", file=sys.stderr, flush=True)
         if not options.quick:  # the others are read again: another part may have been measured meanwhile

@@ -55,11 +55,18 @@ def _measure(client: Client, home: Path, queued: int, running: int, options: Opt
         waiting = [_timed(lambda: client.get("/v1/jobs", state="pending", limit=100)) for _ in asks]
         under_queue = _passes(client, 3.0 if options.quick else 15.0)
         return {
-            "running": running, "queued": counts["pending"], "batch_submissions_per_s": in_batches,
-            "single_submissions_per_s": one_by_one, "lost": lost, "clients": CLIENTS,
-            "queue_s": _spread(answers), "waiting_s": _spread(waiting),
-            "pass_s": passes, "pass_with_queue_s": under_queue, "array_turn_s": _array_turn(20_000),
-        }  # fmt: skip
+            "running": running,
+            "queued": counts["pending"],
+            "batch_submissions_per_s": in_batches,
+            "single_submissions_per_s": one_by_one,
+            "lost": lost,
+            "clients": CLIENTS,
+            "queue_s": _spread(answers),
+            "waiting_s": _spread(waiting),
+            "pass_s": passes,
+            "pass_with_queue_s": under_queue,
+            "array_turn_s": _array_turn(20_000),
+        }
 
 
 def _array_turn(count: int) -> float:
@@ -130,8 +137,11 @@ def _passes(client: Client, seconds: float) -> Json:
 
 def _histogram(client: Client) -> dict[str, float]:
     text = client.get("/metrics")
-    wanted = {"sum": "argosy_pass_seconds_sum", "count": "argosy_pass_seconds_count",
-              "20ms": r'argosy_pass_seconds_bucket\{le="0.02"\}'}  # fmt: skip
+    wanted = {
+        "sum": "argosy_pass_seconds_sum",
+        "count": "argosy_pass_seconds_count",
+        "20ms": r'argosy_pass_seconds_bucket\{le="0.02"\}',
+    }
     return {name: float(re.search(rf"^{line} (\S+)", text, re.MULTILINE)[1]) for name, line in wanted.items()}  # type: ignore[index]
 
 

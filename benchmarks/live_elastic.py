@@ -33,9 +33,12 @@ def resize(options: Options) -> Json:
                 before = {"worker": footprint(first), "supervisor": footprint(yard.supervisor(key))}
         after = {"worker": footprint(first), "supervisor": footprint(yard.supervisor(key))}
         return {
-            "cases": cases, "before": before, "after": after, "survivor": yard.workers(key).get(0) == first,
+            "cases": cases,
+            "before": before,
+            "after": after,
+            "survivor": yard.workers(key).get(0) == first,
             "steps_in_order": _in_order(yard.steps()),
-        }  # fmt: skip
+        }
 
 
 def kill(options: Options) -> Json:
@@ -56,9 +59,13 @@ def kill(options: Options) -> Json:
             steps = yard.steps()
             done = max(s.number for s in steps if s.t <= killed)
             next_one = min(s.t for s in steps if s.number > done and s.world < 3)
-            cases.append({
-                "rank_0": number % 2 == 1, "next_step_s": next_one - killed, "step_s": _step_s(steps, last.t, 3),
-            })  # fmt: skip
+            cases.append(
+                {
+                    "rank_0": number % 2 == 1,
+                    "next_step_s": next_one - killed,
+                    "step_s": _step_s(steps, last.t, 3),
+                }
+            )
             since = next_one
         return {"cases": cases, "steps_in_order": _in_order(yard.steps())}
 
@@ -80,11 +87,16 @@ def suspend(options: Options) -> Json:
             key = yard.launch(2, generation=generation, restore=[saved["path"]], cold=cold)
             yard.wait(lambda: yard.steps()[-1].t > asked_again, "the first step after it")  # noqa: B023
             resumed = next(s for s in yard.steps() if s.t > asked_again)
-            cases.append({
-                "cold": cold, "suspend_s": left - asked, "checkpoint_s": saved.get("seconds"),
-                "checkpoint_bytes": saved.get("bytes"), "resume_s": resumed.t - asked_again,
-                "lost_steps": done + 1 - resumed.number,
-            })  # fmt: skip
+            cases.append(
+                {
+                    "cold": cold,
+                    "suspend_s": left - asked,
+                    "checkpoint_s": saved.get("seconds"),
+                    "checkpoint_bytes": saved.get("bytes"),
+                    "resume_s": resumed.t - asked_again,
+                    "lost_steps": done + 1 - resumed.number,
+                }
+            )
     return {"cases": cases}
 
 
@@ -98,9 +110,13 @@ def _resized(steps: list[Step], asked: float, size: int) -> Json:
     first = next(i for i, s in enumerate(leading) if s.t > asked and s.world == size)
     old = leading[first - 1]
     return {
-        "from": old.world, "to": size, "request_s": leading[first].t - asked, "gap_s": leading[first].t - old.t,
-        "step_s": _step_s(steps, leading[first].t, size), "lost": leading[first].number != old.number + 1,
-    }  # fmt: skip
+        "from": old.world,
+        "to": size,
+        "request_s": leading[first].t - asked,
+        "gap_s": leading[first].t - old.t,
+        "step_s": _step_s(steps, leading[first].t, size),
+        "lost": leading[first].number != old.number + 1,
+    }
 
 
 def _step_s(steps: list[Step], around: float, world: int) -> float:

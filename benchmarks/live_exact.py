@@ -93,9 +93,11 @@ def _apart(yard: Yard, first: int, second: int) -> Json:
     flat: list[Any] = [torch.cat([v.double().flatten() for v in state.values()]) for state in (a, b)]
     losses = [_end(yard, job)["loss"] for job in (first, second)]
     return {
-        "weights": float((flat[0] - flat[1]).norm() / flat[0].norm()), "same_bits": bool(torch.equal(*flat)),
-        "loss": abs(losses[0] - losses[1]), "losses": losses,
-    }  # fmt: skip
+        "weights": float((flat[0] - flat[1]).norm() / flat[0].norm()),
+        "same_bits": bool(torch.equal(*flat)),
+        "loss": abs(losses[0] - losses[1]),
+        "losses": losses,
+    }
 
 
 def _overhead(yard: Yard, options: Options, first: int) -> list[Json]:
@@ -114,8 +116,16 @@ def _overhead(yard: Yard, options: Options, first: int) -> list[Json]:
                 took[mode].append(typical([b.cpu_s - a.cpu_s for a, b in pairwise(steps)]))
         best = {mode: min(times) for mode, times in took.items()}
         over = {mode: best[mode] / best["default"] - 1 for mode in ("exact", "parts")}
-        cases.append({"network": network, "cpu_s": best, "overhead": over["exact"], "overhead_of_parts": over["parts"],
-                      "rounds": took, **shape})  # fmt: skip
+        cases.append(
+            {
+                "network": network,
+                "cpu_s": best,
+                "overhead": over["exact"],
+                "overhead_of_parts": over["parts"],
+                "rounds": took,
+                **shape,
+            }
+        )
     return cases
 
 

@@ -48,8 +48,13 @@ def fill(folder: Path, count: int) -> None:
     store.close()
     with closing(sqlite3.connect(home.database)) as database:
         database.execute("PRAGMA synchronous = OFF")
-        for table, rows in (("jobs", _jobs), ("runs", _runs), ("events", _events), ("checkpoints", _checkpoints),
-                            ("audit", _audit)):  # fmt: skip
+        for table, rows in (
+            ("jobs", _jobs),
+            ("runs", _runs),
+            ("events", _events),
+            ("checkpoints", _checkpoints),
+            ("audit", _audit),
+        ):
             _insert(database, table, rows, count)
         database.commit()
     for number in range(1, count + 1):
@@ -73,42 +78,94 @@ def _insert(database: sqlite3.Connection, table: str, rows: Callable[[int], Iter
 
 def _jobs(number: int) -> Iterator[Json]:
     kind, began = number % KINDS, float(number)
-    spec = JobSpec.model_validate({"name": f"train-{kind}", "run": f"python train.py --kind {kind}",
-                                   "resources": {"gpus": "1..4"}})  # fmt: skip
+    spec = JobSpec.model_validate(
+        {"name": f"train-{kind}", "run": f"python train.py --kind {kind}", "resources": {"gpus": "1..4"}}
+    )
     yield {
-        "id": number, "name": spec.name, "owner": f"user{kind % 7}", "queue": "default", "priority": 50.0,
-        "spec": spec.model_dump_json(), "workdir": "/tmp", "after": "[]", "gpus_low": 1.0, "gpus_high": 4.0,
-        "submitted_s": began, "submitted_at": 1.7e9 + began, "state": "succeeded", "generation": 1,
-        "started_s": began + 1, "started_at": 1.7e9 + began + 1, "ended_s": began + 60, "ended_at": 1.7e9 + began + 60,
-        "exit_code": 0, "run_s": 59.0, "gpu_s": 118.0, "hot": 1, "report": '{"step":600,"progress":1.0}',
-    }  # fmt: skip
+        "id": number,
+        "name": spec.name,
+        "owner": f"user{kind % 7}",
+        "queue": "default",
+        "priority": 50.0,
+        "spec": spec.model_dump_json(),
+        "workdir": "/tmp",
+        "after": "[]",
+        "gpus_low": 1.0,
+        "gpus_high": 4.0,
+        "submitted_s": began,
+        "submitted_at": 1.7e9 + began,
+        "state": "succeeded",
+        "generation": 1,
+        "started_s": began + 1,
+        "started_at": 1.7e9 + began + 1,
+        "ended_s": began + 60,
+        "ended_at": 1.7e9 + began + 60,
+        "exit_code": 0,
+        "run_s": 59.0,
+        "gpu_s": 118.0,
+        "hot": 1,
+        "report": '{"step":600,"progress":1.0}',
+    }
 
 
 def _runs(number: int) -> Iterator[Json]:
     began = float(number) + 1
     yield {
-        "job": number, "generation": 1, "version": 3, "parts": '[["n1",[0,1],1000,0]]', "launched_s": began,
-        "running_s": began + 1, "settled_s": began + 59, "ended_s": began + 59, "run_s": 59.0, "gpu_s": 118.0,
-        "exit_code": 0, "launched_at": 1.7e9 + began, "ended_at": 1.7e9 + began + 59,
-    }  # fmt: skip
+        "job": number,
+        "generation": 1,
+        "version": 3,
+        "parts": '[["n1",[0,1],1000,0]]',
+        "launched_s": began,
+        "running_s": began + 1,
+        "settled_s": began + 59,
+        "ended_s": began + 59,
+        "run_s": 59.0,
+        "gpu_s": 118.0,
+        "exit_code": 0,
+        "launched_at": 1.7e9 + began,
+        "ended_at": 1.7e9 + began + 59,
+    }
 
 
 def _events(number: int) -> Iterator[Json]:
     for kind, generation in EVENTS:
-        yield {"job": number, "generation": generation, "t_s": float(number), "at": 1.7e9 + number, "kind": kind,
-               "text": f"{kind}, as a line of the story of a job"}  # fmt: skip
+        yield {
+            "job": number,
+            "generation": generation,
+            "t_s": float(number),
+            "at": 1.7e9 + number,
+            "kind": kind,
+            "text": f"{kind}, as a line of the story of a job",
+        }
 
 
 def _checkpoints(number: int) -> Iterator[Json]:
     for step in (300, 600):
-        yield {"job": number, "generation": 1, "path": f"gen-1/step-{step}", "step": step, "seconds": 0.5,
-               "bytes": 10**8, "t_s": float(number), "at": 1.7e9 + number}  # fmt: skip
+        yield {
+            "job": number,
+            "generation": 1,
+            "path": f"gen-1/step-{step}",
+            "step": step,
+            "seconds": 0.5,
+            "bytes": 10**8,
+            "t_s": float(number),
+            "at": 1.7e9 + number,
+        }
 
 
 def _audit(number: int) -> Iterator[Json]:
-    yield {"at": 1.7e9 + number, "who": f"user{number % 7}", "role": "user", "address": "127.0.0.1", "action": "submit",
-           "object": f"job {number}", "first_job": number, "last_job": number, "result": "done",
-           "detail": "train"}  # fmt: skip
+    yield {
+        "at": 1.7e9 + number,
+        "who": f"user{number % 7}",
+        "role": "user",
+        "address": "127.0.0.1",
+        "action": "submit",
+        "object": f"job {number}",
+        "first_job": number,
+        "last_job": number,
+        "result": "done",
+        "detail": "train",
+    }
 
 
 def _start(folder: Path, end_by: signal.Signals) -> Json:
@@ -127,8 +184,14 @@ def _start(folder: Path, end_by: signal.Signals) -> Json:
             _until(lambda: client.get("/v1/health")["last_decision_age_s"], process)
             decided_s = time.perf_counter() - began
             counted = sum(client.get("/v1/jobs", limit=100)["counts"].values())
-        return {"answered_s": answered_s, "cpu_s": cpu_s, "pass_s": passed_s, "decision_s": decided_s, "jobs": counted,
-                "ended_by": end_by.name}  # fmt: skip
+        return {
+            "answered_s": answered_s,
+            "cpu_s": cpu_s,
+            "pass_s": passed_s,
+            "decision_s": decided_s,
+            "jobs": counted,
+            "ended_by": end_by.name,
+        }
     finally:
         process.send_signal(end_by)
         try:

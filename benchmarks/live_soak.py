@@ -69,8 +69,13 @@ def soak(options: Options) -> Json:
         finally:
             mix.end()
         counts = client.get("/v1/jobs", limit=1)["counts"]
-    return {"minutes": minutes, "jobs": counts, "done": dict(sorted(mix.done.items())), "samples": samples,
-            "trends": trends(samples)}  # fmt: skip
+    return {
+        "minutes": minutes,
+        "jobs": counts,
+        "done": dict(sorted(mix.done.items())),
+        "samples": samples,
+        "trends": trends(samples),
+    }
 
 
 def trends(samples: Sequence[Mapping[str, float]]) -> Json:
@@ -82,8 +87,13 @@ def trends(samples: Sequence[Mapping[str, float]]) -> Json:
             continue
         unit = "mib" if name.endswith("_mib") else "count"
         line = trend([one["t_s"] for one in later], [one[name] for one in later])
-        found[name] = {"growth": line.growth, "low": line.low, "high": line.high, "median": line.median,
-                       "flat": line.is_flat(unit)}  # fmt: skip
+        found[name] = {
+            "growth": line.growth,
+            "low": line.low,
+            "high": line.high,
+            "median": line.median,
+            "flat": line.is_flat(unit),
+        }
     return found
 
 
@@ -106,8 +116,10 @@ def trend(times: Sequence[float], values: Sequence[float]) -> Trend:
 def options_in(folder: Path) -> Json:
     """A daemon that gives elastic jobs as much as there is; its temporary files go to a folder of their own."""
     (folder / "tmp").mkdir()
-    return {"options": ["--policy", "drf", "--nodes", "2", "--slots", "2"],
-            "env": {**os.environ, "TMPDIR": str(folder / "tmp")}}  # fmt: skip
+    return {
+        "options": ["--policy", "drf", "--nodes", "2", "--slots", "2"],
+        "env": {**os.environ, "TMPDIR": str(folder / "tmp")},
+    }
 
 
 def measure(folder: Path, daemon: int) -> dict[str, float]:
@@ -124,12 +136,15 @@ def measure(folder: Path, daemon: int) -> dict[str, float]:
     return found | {
         "supervisor_rss_mib": max((one["rss_mib"] for one in supervisors), default=0.0),
         "supervisor_descriptors": max((one["descriptors"] for one in supervisors), default=0.0),
-        "zygotes": len(kinds["zygotes"]), "zygotes_rss_mib": sum(footprint(p)["rss_mib"] for p in kinds["zygotes"]),
-        "processes": sum(map(len, kinds.values())), "files_beside_jobs": total - inside,
-        "files_of_a_job": inside / max(ended, 1), "control_groups": control_groups(folder / "home"),
+        "zygotes": len(kinds["zygotes"]),
+        "zygotes_rss_mib": sum(footprint(p)["rss_mib"] for p in kinds["zygotes"]),
+        "processes": sum(map(len, kinds.values())),
+        "files_beside_jobs": total - inside,
+        "files_of_a_job": inside / max(ended, 1),
+        "control_groups": control_groups(folder / "home"),
         "temporary_files": sum(len(files) + len(folders) for _, folders, files in os.walk(folder / "tmp")),
         "shared_memory_files": len(shared_memory(kinds)),
-    }  # fmt: skip
+    }
 
 
 NOTHING = {"rss_mib": 0.0, "descriptors": 0.0, "threads": 0.0}
@@ -140,8 +155,11 @@ def footprint(pid: int) -> dict[str, float]:
     try:
         text = Path(f"/proc/{pid}/status").read_text()
         words = {line.partition(":")[0]: line.partition(":")[2].split() for line in text.splitlines()}
-        return {"rss_mib": int(words["VmRSS"][0]) / 1024, "descriptors": float(len(os.listdir(f"/proc/{pid}/fd"))),
-                "threads": float(words["Threads"][0])}  # fmt: skip
+        return {
+            "rss_mib": int(words["VmRSS"][0]) / 1024,
+            "descriptors": float(len(os.listdir(f"/proc/{pid}/fd"))),
+            "threads": float(words["Threads"][0]),
+        }
     except (OSError, KeyError):
         return dict(NOTHING)
 
@@ -221,10 +239,12 @@ class Mix:
         kind = self.dice.choice(["plain", "plain", "array", "elastic", "fails", "chatty"])
         train = [sys.executable, SDK_JOB, "--steps", "48", "--width", "4"]
         kinds: dict[str, Json] = {
-            "plain": {"run": "sleep 1; echo done"}, "array": {"run": "sleep 0.5", "array": 3},
-            "elastic": {"run": train, "resources": {"gpus": "1..3"}}, "fails": {"run": "exit 3", "retries": 1},
+            "plain": {"run": "sleep 1; echo done"},
+            "array": {"run": "sleep 0.5", "array": 3},
+            "elastic": {"run": train, "resources": {"gpus": "1..3"}},
+            "fails": {"run": "exit 3", "retries": 1},
             "chatty": {"run": "for i in $(seq 200); do echo line $i; sleep 0.01; done"},
-        }  # fmt: skip
+        }
         self._submit(kind, kinds[kind])
 
     def _submit(self, name: str, job: Json) -> None:
@@ -232,8 +252,9 @@ class Mix:
         work = self.folder / "work" / f"{name}-{self.done[name] % 20}"
         work.mkdir(parents=True, exist_ok=True)
         env = {"OMP_NUM_THREADS": "1"}
-        self.client.post("/v1/jobs", {"jobs": [{"name": name, "env": env, "retry_wait": 0.5, **job}],
-                                      "workdir": str(work)})  # fmt: skip
+        self.client.post(
+            "/v1/jobs", {"jobs": [{"name": name, "env": env, "retry_wait": 0.5, **job}], "workdir": str(work)}
+        )
 
     def _empty_a_node(self) -> None:
         """What runs there is suspended or moves; next time the node is used again."""

@@ -13,9 +13,15 @@ HEAD = ("what", "measured", "target", "met", "load average")
 def target_table(figures: Json) -> Sequence[Row]:
     """Every target of the design that has been measured."""
     rows: list[Row] = [HEAD]
-    for part, make in (("resize", _resize), ("kill", _kill), ("suspend", _suspend), ("exact", _exact),
-                       ("daemon", _daemon), ("restart", _restart),
-                       ("soak", _soak)):  # fmt: skip
+    for part, make in (
+        ("resize", _resize),
+        ("kill", _kill),
+        ("suspend", _suspend),
+        ("exact", _exact),
+        ("daemon", _daemon),
+        ("restart", _restart),
+        ("soak", _soak),
+    ):
         if part in figures:
             made = figures[part]["made"]
             load = f"{made['load_average_before']:.1f} … {made['load_average_after']:.1f}"
@@ -30,10 +36,16 @@ def resize_table(figures: Json) -> Sequence[Row]:
     for kind in dict.fromkeys((case["from"], case["to"]) for case in cases):
         some = [case for case in cases if (case["from"], case["to"]) == kind]
         gaps = [case["gap_s"] for case in some]
-        rows.append((
-            f"{kind[0]} → {kind[1]}", str(len(some)), _s(typical([c["request_s"] for c in some])), _s(typical(gaps)),
-            _s(max(gaps)), _s(typical([c["step_s"] for c in some])),
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{kind[0]} → {kind[1]}",
+                str(len(some)),
+                _s(typical([c["request_s"] for c in some])),
+                _s(typical(gaps)),
+                _s(max(gaps)),
+                _s(typical([c["step_s"] for c in some])),
+            )
+        )
     return rows
 
 
@@ -53,11 +65,12 @@ def drift_table(figures: Json) -> Sequence[Row]:
     """Pairs of runs: the median of each column, and the largest."""
     rows: list[Row] = [("two runs", "pairs", "weights apart (relative)", "losses apart", "mean losses")]
     names = {
-        "exact": "exact mode, undisturbed and disturbed", "default": "default mode, undisturbed and disturbed",
+        "exact": "exact mode, undisturbed and disturbed",
+        "default": "default mode, undisturbed and disturbed",
         "seeds": "default mode, two seeds, both undisturbed",
         "no-norm": "default mode without batch norm, undisturbed and disturbed",
         "no-norm seeds": "default mode without batch norm, two seeds, both undisturbed",
-    }  # fmt: skip
+    }
     for kind, name in names.items():
         found = figures["exact"]["drift"][kind]
         apart = "none: the same bits" if all(one["same_bits"] for one in found) else _spread(found, "weights", ".2g")
@@ -87,8 +100,12 @@ def _resize(part: Json) -> Iterator[tuple[str, str, str, str]]:
         clean = grown["descriptors"] <= 0 and grown["threads"] <= 0 and grown["rss_mib"] < 20
         shown = f"{grown['descriptors']:+d} descriptors, {grown['threads']:+d} threads, {grown['rss_mib']:+.1f} MiB"
         yield f"leaks of the {name} that stays, resizes 5 to {len(cases)}", shown, "none", _yes(clean)
-    yield "steps lost or done twice in them", "none" if part["steps_in_order"] else "some", "none", _yes(
-        part["steps_in_order"])
+    yield (
+        "steps lost or done twice in them",
+        "none" if part["steps_in_order"] else "some",
+        "none",
+        _yes(part["steps_in_order"]),
+    )
 
 
 def _kill(part: Json) -> Iterator[tuple[str, str, str, str]]:
@@ -142,8 +159,12 @@ def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:
     for name, when in (("pass_s", "nobody waiting"), ("pass_with_queue_s", f"{part['queued']:,} waiting")):
         found = part[name]
         shown = f"mean {found['mean'] * 1e3:.1f} ms, {found['within_20ms']:.0%} within 20 ms"
-        yield f"a pass without the policy, {part['running']:,} running, {when}", shown, "≤ 20 ms", _yes(
-            found["mean"] <= 0.02)
+        yield (
+            f"a pass without the policy, {part['running']:,} running, {when}",
+            shown,
+            "≤ 20 ms",
+            _yes(found["mean"] <= 0.02),
+        )
 
 
 def _restart(part: Json) -> Iterator[tuple[str, str, str, str]]:
@@ -156,8 +177,12 @@ def _restart(part: Json) -> Iterator[tuple[str, str, str, str]]:
     what = f"`argosy serve` with {part['ended']['jobs']:,} ended jobs, {len(times)} times: first answer"
     yield what, shown, "≤ 3 s", _share(times, 3.0)
     passes = [start["pass_s"] for start in ended]
-    yield "the same: first pass over all jobs", f"median {_s(typical(passes))}, longest {_s(max(passes))}", "≤ 3 s", (
-        _share(passes, 3.0))
+    yield (
+        "the same: first pass over all jobs",
+        f"median {_s(typical(passes))}, longest {_s(max(passes))}",
+        "≤ 3 s",
+        (_share(passes, 3.0)),
+    )
 
 
 def _soak(part: Json) -> Iterator[tuple[str, str, str, str]]:
@@ -176,8 +201,15 @@ def soak_table(figures: Json) -> Sequence[Row]:
     for name, found in figures.get("soak", {"trends": {}})["trends"].items():
         unit = " MiB" if name.endswith("_mib") else ""
         what = name.removesuffix("_mib").replace("_", " ").replace("rss", "memory")
-        rows.append((what, f"{found['median']:.1f}{unit}", f"{found['growth']:+.1f}{unit}",
-                     f"{found['low']:+.1f} … {found['high']:+.1f}", _yes(found["flat"])))  # fmt: skip
+        rows.append(
+            (
+                what,
+                f"{found['median']:.1f}{unit}",
+                f"{found['growth']:+.1f}{unit}",
+                f"{found['low']:+.1f} … {found['high']:+.1f}",
+                _yes(found["flat"]),
+            )
+        )
     return rows
 
 

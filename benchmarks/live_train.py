@@ -40,11 +40,20 @@ images = torch.randn(10, *shape, generator=generator)[labels] + torch.randn(1280
 loader = DataLoader(TensorDataset(images[:1024], labels[:1024]), batch_size=given.batch, shuffle=True)
 width, norm = given.width, nn.Identity if given.no_norm else nn.BatchNorm2d
 model = nn.Sequential(
-    nn.Conv2d(3, width, 3, padding=1), norm(width), nn.ReLU(),
-    nn.Conv2d(width, 2 * width, 3, stride=2, padding=1), norm(2 * width), nn.ReLU(),
-    nn.Conv2d(2 * width, 2 * width, 3, stride=2, padding=1), norm(2 * width), nn.ReLU(),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.1), nn.Linear(2 * width, 10),
-)  # fmt: skip
+    nn.Conv2d(3, width, 3, padding=1),
+    norm(width),
+    nn.ReLU(),
+    nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
+    norm(2 * width),
+    nn.ReLU(),
+    nn.Conv2d(2 * width, 2 * width, 3, stride=2, padding=1),
+    norm(2 * width),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Dropout(0.1),
+    nn.Linear(2 * width, 10),
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 epochs = -(-given.steps // len(loader))
 with (

@@ -54,15 +54,28 @@ class Yard:
         await self.backend.adopt([])
         await self.backend.close()
 
-    def launch(self, slots: int, *arguments: object, job: int = 1, generation: int = 1, restore: Sequence[str] = (),
-               cold: bool = False) -> RunKey:
+    def launch(
+        self,
+        slots: int,
+        *arguments: object,
+        job: int = 1,
+        generation: int = 1,
+        restore: Sequence[str] = (),
+        cold: bool = False,
+    ) -> RunKey:
         work = self.work(job)
         work.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, SCRIPT, *map(str, arguments)]
         spec = JobSpec.model_validate({"run": ["/usr/bin/env", *words] if cold else words, "workdir": work})
         self._version = 1
-        self._last = Run(RunKey(job, generation), place(1, slots), spec.model_dump(mode="json"),
-                         self.folder / "home" / "jobs" / str(job), tuple(restore), hot=generation > 1)  # fmt: skip
+        self._last = Run(
+            RunKey(job, generation),
+            place(1, slots),
+            spec.model_dump(mode="json"),
+            self.folder / "home" / "jobs" / str(job),
+            tuple(restore),
+            hot=generation > 1,
+        )
         asyncio.run(self.backend.launch(self._last))
         return self._last.key
 
@@ -130,9 +143,10 @@ def footprint(pid: int) -> Json:
     status = Path(f"/proc/{pid}/status").read_text()
     words = {line.partition(":")[0]: line.partition(":")[2].split() for line in status.splitlines()}
     return {
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "threads": int(words["Threads"][0]),
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "threads": int(words["Threads"][0]),
         "rss_mib": int(words["VmRSS"][0]) / 1024,
-    }  # fmt: skip
+    }
 
 
 def typical(values: Sequence[float]) -> float:

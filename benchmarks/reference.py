@@ -32,8 +32,10 @@ def run(options: Options) -> Json:
         total.update(found)
     file = options.data / CHURN_TRACE if options.data is not None else None
     source = str(file) if file is not None and file.exists() else None
-    churn = [measure("reference", "churn", {"source": source, "policy": policy, "overheads": overheads})
-             for policy, overheads in CHURN[: 1 if options.quick else None]]  # fmt: skip
+    churn = [
+        measure("reference", "churn", {"source": source, "policy": policy, "overheads": overheads})
+        for policy, overheads in CHURN[: 1 if options.quick else None]
+    ]
     return {"cases": cases, **total, "churn_trace": CHURN_TRACE if source else "generated, like philly", "churn": churn}
 
 
@@ -81,11 +83,14 @@ def churn(source: str | None, policy: str, overheads: str) -> Json:
     preempted = events.filter(pl.col("kind") == EventKind.PREEMPT).unique(key)
     resumed = events.filter(pl.col("kind") == EventKind.RESUME).unique(key)
     return {
-        "policy": policy, "overheads": overheads, "jobs": len(trace), "preemptions": preempted.height,
+        "policy": policy,
+        "overheads": overheads,
+        "jobs": len(trace),
+        "preemptions": preempted.height,
         "resumed_at_once": preempted.join(resumed, key, "semi").height,
         "migrations": int(result.jobs["migrations"].sum()),
         "overhead_gpu_h": float(result.jobs["overhead_gpu_s"].sum()) / 3600,
-    }  # fmt: skip
+    }
 
 
 def table(figures: Json) -> Sequence[Row]:

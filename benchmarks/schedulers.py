@@ -128,10 +128,16 @@ def decide(policy: str, kind: str, active: int, decisions: int) -> Json:
     policy_ms = engine.result().decision_ns[WARM : WARM + len(ms)] / 1e6
     running, waiting = np.mean(seen, axis=0)
     return {
-        "policy": policy, "kind": kind, "decisions": len(ms), "running": float(running), "waiting": float(waiting),
-        "mean_ms": float(ms.mean()), "p50_ms": float(np.percentile(ms, 50)), "p99_ms": float(np.percentile(ms, 99)),
+        "policy": policy,
+        "kind": kind,
+        "decisions": len(ms),
+        "running": float(running),
+        "waiting": float(waiting),
+        "mean_ms": float(ms.mean()),
+        "p50_ms": float(np.percentile(ms, 50)),
+        "p99_ms": float(np.percentile(ms, 99)),
         "policy_mean_ms": float(policy_ms.mean()),
-    }  # fmt: skip
+    }
 
 
 # -- programs ----------------------------------------------------------------------------------------------------
@@ -169,9 +175,14 @@ def solve(policy: str, active: int, solved: int) -> Json:
         engine.advance()
     again = took_ms[1:]
     return {
-        "policy": policy, "active": active, "solved": len(again), "first_ms": took_ms[0],
-        "p50_ms": float(np.median(again)), "max_ms": float(max(again)), "kept": float(np.mean(kept)) if kept else None,
-    }  # fmt: skip
+        "policy": policy,
+        "active": active,
+        "solved": len(again),
+        "first_ms": took_ms[0],
+        "p50_ms": float(np.median(again)),
+        "max_ms": float(max(again)),
+        "kept": float(np.mean(kept)) if kept else None,
+    }
 
 
 def dues(policy: Any, view: Any, places: Ints, speed: Floats) -> Floats:
@@ -198,10 +209,13 @@ def traces(options: Options) -> list[Json]:
         last = json.loads(path.read_text("utf-8"))["figures"]["traces"] if path.exists() else []
         return [case | {"kept": True} for case in last]
     return [
-        measure("schedulers", "replay", {"data": str(options.data), "peer": peer, "file": file, "gpus": gpus,
-                                         "theirs": theirs, "ours": ours})
+        measure(
+            "schedulers",
+            "replay",
+            {"data": str(options.data), "peer": peer, "file": file, "gpus": gpus, "theirs": theirs, "ours": ours},
+        )
         for peer, file, gpus, theirs, ours in TRACES
-    ]  # fmt: skip
+    ]
 
 
 def replay(data: str, peer: str, file: str, gpus: int, theirs: str, ours: str) -> Json:
@@ -228,9 +242,15 @@ def replay(data: str, peer: str, file: str, gpus: int, theirs: str, ours: str) -
     their_s = known["cpu_s"] - (GAVEL_START_UP_S if peer == "gavel" else 0.0)
     cpu_s = float(np.median(spent[1:]))  # the first one loads what was compiled
     return {
-        "peer": peer, "trace": file, "theirs": theirs, "ours": ours.replace("SAMPLES", agreement.SAMPLES),
-        "their_cpu_s": their_s, "cpu_s": cpu_s, "ratio": their_s / cpu_s, "decisions": len(result.decision_ns),
-    }  # fmt: skip
+        "peer": peer,
+        "trace": file,
+        "theirs": theirs,
+        "ours": ours.replace("SAMPLES", agreement.SAMPLES),
+        "their_cpu_s": their_s,
+        "cpu_s": cpu_s,
+        "ratio": their_s / cpu_s,
+        "decisions": len(result.decision_ns),
+    }
 
 
 # -- tables ------------------------------------------------------------------------------------------------------

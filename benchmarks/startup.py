@@ -42,9 +42,20 @@ LINES = {  # commands that need no daemon, by what the table calls them
     "argosy --help": (*ARGOSY, "--help"),
     "argosy simulate, 400 jobs": (*ARGOSY, "simulate", "-t", TRACE, "-c", "small", "-p", "srtf"),
     "argosy compare, 7 policies × 300 jobs": (
-        *ARGOSY, "compare", "--like", "philly", "--jobs", "300", "--load", "1", "-c", "small", "-p", POLICIES,
+        *ARGOSY,
+        "compare",
+        "--like",
+        "philly",
+        "--jobs",
+        "300",
+        "--load",
+        "1",
+        "-c",
+        "small",
+        "-p",
+        POLICIES,
     ),
-}  # fmt: skip
+}
 LIVE_LINES = {  # commands that talk to a daemon
     "argosy submit": (*ARGOSY, "submit", "--run", "true", "--gpus", "1"),
     "argosy queue": (*ARGOSY, "queue"),

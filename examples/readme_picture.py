@@ -1,6 +1,6 @@
 """The picture at the top of the README: four policies on a week of jobs, drawn from real runs.
 
-    make picture        or        python examples/readme_picture.py docs/images/compare.png
+make picture        or        python examples/readme_picture.py docs/images/compare.png
 """
 
 from __future__ import annotations

@@ -51,7 +51,10 @@ class TestClaims:
         assert "load 0.6" in row["setting"] and "the agnostic one does not" in row["remark"]
         assert row["ours"] == pytest.approx(len("gavel-max-min-agnostic") / len("gavel-max-min"))
         assert [cells[2] for cells in faithfulness.sweep_table({"sweep": found["sweep"]})[1:]] == [
-            "1.00×", "1.20×", "2.00× (no)"]  # fmt: skip
+            "1.00×",
+            "1.20×",
+            "2.00× (no)",
+        ]
 
 
 class TestWithoutData:

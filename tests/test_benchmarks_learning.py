@@ -53,9 +53,13 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def case(**jct_h: list[float]) -> Json:
     """Made-up times of one place, by policy."""
     return {
-        "scenario": "dl2-500", "speeds": "rough", "nodes": 50, "jobs": 200, "costs": "none",
+        "scenario": "dl2-500",
+        "speeds": "rough",
+        "nodes": 50,
+        "jobs": 200,
+        "costs": "none",
         "policies": {name: {"jct_h": times, "p99_h": 30.0, "longest_wait_h": 2.0} for name, times in jct_h.items()},
-    }  # fmt: skip
+    }
 
 
 def whole_case(dl2_plus: list[float]) -> Json:

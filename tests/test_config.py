@@ -147,10 +147,21 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90s", 90), ("10m", 600), ("6h", 21_600), ("1d12h", 129_600), ("1d 12h", 129_600), ("2w", 1_209_600),
-        ("1.5h", 5400), ("0", 0), ("45", 45), (45, 45), (2.5, 2.5), (" 10 m ", 600), ("1e3", 1000),
+        ("90s", 90),
+        ("10m", 600),
+        ("6h", 21_600),
+        ("1d12h", 129_600),
+        ("1d 12h", 129_600),
+        ("2w", 1_209_600),
+        ("1.5h", 5400),
+        ("0", 0),
+        ("45", 45),
+        (45, 45),
+        (2.5, 2.5),
+        (" 10 m ", 600),
+        ("1e3", 1000),
     ],
-)  # fmt: skip
+)
 def test_durations(text: str | float, seconds: float) -> None:
     assert parse_duration(text) == seconds
 

@@ -23,10 +23,16 @@ images, labels = load_digits(return_X_y=True)
 data = TensorDataset(torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16, torch.tensor(labels))
 loader = DataLoader(data, batch_size=64, shuffle=True)
 model = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-    nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-    nn.Flatten(), nn.Dropout(0.2), nn.Linear(512, 10),
-)  # fmt: skip
+    nn.Conv2d(1, 16, 3, padding=1),
+    nn.BatchNorm2d(16),
+    nn.ReLU(),
+    nn.Conv2d(16, 32, 3, stride=2, padding=1),
+    nn.BatchNorm2d(32),
+    nn.ReLU(),
+    nn.Flatten(),
+    nn.Dropout(0.2),
+    nn.Linear(512, 10),
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
 
 with argosy.job(exact=options.exact) as job:

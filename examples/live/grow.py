@@ -31,10 +31,17 @@ torch.manual_seed(0)
 digits = load("digits")
 loader = DataLoader(TensorDataset(digits.train_x, digits.train_y), batch_size=64, shuffle=True, drop_last=True)
 model = nn.Sequential(
-    nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(2),
-    nn.Conv2d(8, 8, 2), nn.BatchNorm2d(8), nn.ReLU(),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
-)  # fmt: skip
+    nn.Conv2d(1, 8, 3),
+    nn.BatchNorm2d(8),
+    nn.ReLU(),
+    nn.AvgPool2d(2),
+    nn.Conv2d(8, 8, 2),
+    nn.BatchNorm2d(8),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(8, 10),
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 

@@ -60,9 +60,7 @@ class FileModel(BoundedModel):
         return f"{self._source}:{_line(self._lines, loc)}" if self._source else None
 
 
-def load_yaml(
-    source: Path | str, model: type[M], error: type[InputError] = InputError, *, name: str = "text"
-) -> M:
+def load_yaml(source: Path | str, model: type[M], error: type[InputError] = InputError, *, name: str = "text") -> M:
     """Read a file (a `Path`) or YAML text (a `str`, called `name` in errors) into a model."""
     if isinstance(source, Path):
         text, name = read_text(source, error), str(source)
@@ -76,9 +74,7 @@ def load_yaml(
         raise error(bad.what, where=f"{name}:{bad.line}", hint=bad.hint) from None
     except ValidationError as invalid:
         # by line, but a misspelt key before the missing one that it causes
-        problems = sorted(
-            invalid.errors(), key=lambda e: (e["type"] != "extra_forbidden", _line(lines, e["loc"]))
-        )
+        problems = sorted(invalid.errors(), key=lambda e: (e["type"] != "extra_forbidden", _line(lines, e["loc"])))
         first, more = _explain(problems[0], model, lines), len(problems) - 1
         count = f" (and {more} more problem{'s' * (more > 1)})" if more else ""
         raise error(first.what + count, where=f"{name}:{first.line}", hint=first.hint) from None

@@ -117,8 +117,8 @@ class Registry(Generic[T]):
             warnings.warn(f"{text}\n  → repair or remove it: {broken.remedy}", PluginWarning, stacklevel=4)
 
     def _of_own_module(self, name: str) -> T | None:
-        """Return the thing that a module of `package` with its name registers: the other modules need not be imported.
-        """
+        """Return the thing that a module of `package` with its name registers: the other modules need not be
+        imported."""
         own = name.replace("-", "_")
         if self._loaded or not self._package or not own.isidentifier() or not find_spec(f"{self._package}.{own}"):
             return None

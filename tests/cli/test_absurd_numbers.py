@@ -49,9 +49,14 @@ def test_whole_numbers_that_are_too_large(argosy: Argosy, option: str) -> None:
 
 @pytest.mark.parametrize(
     ("row", "column"),
-    [("b,1e18,10,1,,", "submit_s"), ("b,0,1e18,1,,", "duration_s"), ("b,0,1,1,1e18,", "deadline_s"),
-     ("b,0,1,1,,1e300", "expected_s"), ("b,1700000000000,10,1,,", "submit_s")],
-)  # fmt: skip
+    [
+        ("b,1e18,10,1,,", "submit_s"),
+        ("b,0,1e18,1,,", "duration_s"),
+        ("b,0,1,1,1e18,", "deadline_s"),
+        ("b,0,1,1,,1e300", "expected_s"),
+        ("b,1700000000000,10,1,,", "submit_s"),
+    ],
+)
 def test_times_beyond_all_clocks(argosy: Argosy, tmp_path: Path, row: str, column: str) -> None:
     (tmp_path / "jobs.csv").write_text(f"{HEAD.strip()},deadline_s,expected_s\na,0,10,1,,\n{row}\n")
     answer = argosy("simulate", "-t", "jobs.csv", "-c", "small", "-p", "fifo")

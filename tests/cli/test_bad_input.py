@@ -112,9 +112,7 @@ def test_an_empty_file(argosy: Argosy, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["simulate", "compare"])
-def test_wrong_wishes(
-    argosy: Argosy, tmp_path: Path, command: str, arguments: list[str], texts: list[str]
-) -> None:
+def test_wrong_wishes(argosy: Argosy, tmp_path: Path, command: str, arguments: list[str], texts: list[str]) -> None:
     (tmp_path / "jobs.csv").write_text(GOOD)
     (tmp_path / "empty.yaml").write_text("nodes: []\n")
     refused(argosy(command, *arguments), *texts)

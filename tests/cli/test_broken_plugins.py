@@ -96,9 +96,7 @@ def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[type[Polic
         ("class Mine: x = 1 +", "SyntaxError: "),
     ],
 )
-def test_whatever_is_wrong_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
-) -> None:
+def test_whatever_is_wrong_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str) -> None:
     name = f"bad{abs(hash(code))}"
     install(tmp_path, name, code)
     registry = loaded(tmp_path, monkeypatch)

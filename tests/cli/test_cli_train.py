@@ -27,10 +27,31 @@ parameters:
   drf: {slot_s: 1200}
 """
 QUICK = [
-    "--scenario", "tiny.yaml", "--teacher", "drf", "--warm-up", "2", "--updates", "2", "--every", "1", "--windows", "1",
-    "--jobs", "8", "--cap", "4", "--workers", "1",
-    "--set", "samples=64", "--set", "clone_steps=4", "--set", "lessons=1",
-]  # fmt: skip
+    "--scenario",
+    "tiny.yaml",
+    "--teacher",
+    "drf",
+    "--warm-up",
+    "2",
+    "--updates",
+    "2",
+    "--every",
+    "1",
+    "--windows",
+    "1",
+    "--jobs",
+    "8",
+    "--cap",
+    "4",
+    "--workers",
+    "1",
+    "--set",
+    "samples=64",
+    "--set",
+    "clone_steps=4",
+    "--set",
+    "lessons=1",
+]
 DL2 = ["train", "dl2", *QUICK, "--dagger", "1", "--set", "hidden=16", "--set", "envs=2", "--set", "batch=16"]
 PLUS = ["train", "dl2+", *QUICK, "--set", "pairs=2", "--set", "arrivals=1"]
 

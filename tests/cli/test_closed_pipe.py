@@ -39,8 +39,12 @@ def test_nor_where_messages_go_the_same_way(tmp_path: Path) -> None:
 def test_what_was_read_is_whole(tmp_path: Path) -> None:
     line = subprocess.run(
         f"set -o pipefail; {sys.executable} -m argosy.cli.start policies | head -1; exit ${{PIPESTATUS[0]}}",
-        shell=True, executable="/bin/bash", capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert line.stdout.startswith("policy") and line.stderr == ""
     assert line.returncode in (0, AS_USUAL)  # 0: it was done before head had gone
 

@@ -23,9 +23,7 @@ def test_sweeps(text: str | None, loads: list[float]) -> None:
     assert parse_sweep(text) == loads
 
 
-@pytest.mark.parametrize(
-    "text", ["jobs=3", "load", "load=a..b", "load=0..1", "load=-1", "load=1..2:1", "load=nan"]
-)
+@pytest.mark.parametrize("text", ["jobs=3", "load", "load=a..b", "load=0..1", "load=-1", "load=1..2:1", "load=nan"])
 def test_wrong_sweeps(text: str) -> None:
     with pytest.raises(InputError, match="sweep") as caught:
         parse_sweep(text)
@@ -52,8 +50,11 @@ def test_table_report_and_json(argosy: Argosy, trace: Path, tmp_path: Path) -> N
     assert [policy["name"] for policy in found["policies"]] == ["fifo", "srtf"]
     assert found["baseline"] == "fifo"
     assert [(p["load"], p["policy"]) for p in found["sweep"]] == [
-        (0.5, "fifo"), (0.5, "srtf"), (1.0, "fifo"), (1.0, "srtf"),
-    ]  # fmt: skip
+        (0.5, "fifo"),
+        (0.5, "srtf"),
+        (1.0, "fifo"),
+        (1.0, "srtf"),
+    ]
     assert found["command"].startswith("argosy compare -t ")
     assert "<title>fifo, srtf" in report.read_text()
 
@@ -74,9 +75,13 @@ def test_seeds_that_change_nothing_are_not_run(argosy: Argosy, trace: Path) -> N
 
 @pytest.mark.parametrize(
     "more",
-    [["-p", "random"], ["-p", "fifo", "--placer", "random"], ["-p", "srtf", "--estimator", "noisy:0.5"],
-     ["-p", "fifo", "--drifting"]],
-)  # fmt: skip
+    [
+        ["-p", "random"],
+        ["-p", "fifo", "--placer", "random"],
+        ["-p", "srtf", "--estimator", "noisy:0.5"],
+        ["-p", "fifo", "--drifting"],
+    ],
+)
 def test_seeds_that_may_change_something_are_run(argosy: Argosy, trace: Path, more: list[str]) -> None:
     answer = argosy("compare", "-t", trace, "-c", "small", "--seeds", "2", "-j", "1", "-o", "json", *more)
     assert json.loads(answer.out)["seeds"] == [0, 1]
@@ -91,9 +96,7 @@ def test_seeds_make_other_jobs_when_generating(argosy: Argosy) -> None:
 
 def test_processes_give_the_same_as_one(argosy: Argosy) -> None:
     arguments = ["--like", "philly", "--jobs", "60", "--load", "1", "-c", "small", "-p", "fifo,srtf"]
-    alone, together = (
-        json.loads(argosy("compare", *arguments, "-o", "json", "-j", n).out) for n in ("1", "2")
-    )
+    alone, together = (json.loads(argosy("compare", *arguments, "-o", "json", "-j", n).out) for n in ("1", "2"))
     for found in (alone, together):
         for policy in found["policies"]:
             for run in policy["runs"]:

@@ -44,9 +44,14 @@ def press_ctrl_c(arguments: tuple[str, ...], folder: Path, after_s: float, until
     """Run a command, press so long after its first worker appears, or after a library is loaded; wait for its end."""
     command = [sys.executable, "-m", "argosy.cli.start", *arguments]
     running = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     try:
         end = time.monotonic() + 120
         while not (until in read(f"/proc/{running.pid}/maps") if until else has_workers(running.pid)):

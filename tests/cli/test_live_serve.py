@@ -90,10 +90,12 @@ def test_those_who_wait_bear_a_restart(argosy: Argosy, home: Path) -> None:
         followers = [
             subprocess.Popen(
                 [sys.executable, "-m", "argosy.cli.main", *words, "--home", str(home)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for words in (["logs", "-f", "1"], ["wait", "1", "--timeout", "5m"])
-        ]  # fmt: skip
+        ]
         try:
             time.sleep(1)
             daemon.end(signal.SIGKILL)

@@ -56,9 +56,7 @@ def stranger(port: int) -> Iterator[list[str]]:
             thread.join()
 
 
-def test_a_stale_address_is_not_told_the_token(
-    argosy: Argosy, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_address_is_not_told_the_token(argosy: Argosy, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with live_daemon(home) as daemon:
         url = (home / "address").read_text().strip()
         assert argosy("queue").code == 0

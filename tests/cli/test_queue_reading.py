@@ -19,5 +19,7 @@ class Scripted:
 def test_a_job_that_ends_meanwhile_is_shown_once() -> None:
     found = read_queue(Scripted(), {}, ALL, 100)  # type: ignore[arg-type]
     assert [(job["id"], job["state"]) for job in found["jobs"]] == [
-        (16, "running"), (17, "pending"), (15, "succeeded"),
-    ]  # fmt: skip
+        (16, "running"),
+        (17, "pending"),
+        (15, "succeeded"),
+    ]

@@ -90,10 +90,14 @@ def test_copies_that_are_none(argosy: Argosy, home: Path, tmp_path: Path) -> Non
     with closing(sqlite3.connect(tmp_path / "trigger.db")) as hostile:
         hostile.execute("CREATE TRIGGER own AFTER INSERT ON tokens BEGIN UPDATE tokens SET role = 'operator'; END")
     told = {
-        "text": "cannot be read as a database", "empty": "not a database of Argosy", "damaged": "damaged",
-        "other": "not a database of Argosy", "future": "version 99", "trigger": "not a database of Argosy",
+        "text": "cannot be read as a database",
+        "empty": "not a database of Argosy",
+        "damaged": "damaged",
+        "other": "not a database of Argosy",
+        "future": "version 99",
+        "trigger": "not a database of Argosy",
         "missing": "there is no such file",
-    }  # fmt: skip
+    }
     for name, text in told.items():
         answer = argosy("restore", str(tmp_path / f"{name}.db"), "--yes")
         assert answer.code == 2 and text in answer.err, (name, answer)

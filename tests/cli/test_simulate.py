@@ -17,8 +17,14 @@ def test_json_has_metrics_counts_and_settings(argosy: Argosy, trace: Path) -> No
     assert (answer.code, answer.err) == (0, "")
     found = json.loads(answer.out)
     assert found["counts"] == {
-        "jobs": 6, "completed": 6, "failed": 0, "killed": 0, "cancelled": 0, "refused": 0, "unfinished": 0,
-    }  # fmt: skip
+        "jobs": 6,
+        "completed": 6,
+        "failed": 0,
+        "killed": 0,
+        "cancelled": 0,
+        "refused": 0,
+        "unfinished": 0,
+    }
     assert set(found["metrics"]) | set(found["counts"]) == set(DEFINITIONS)
     assert set(found["settings"]) == {field.name for field in fields(Settings)}
     assert found["cluster"] == {"name": "small", "nodes": 4, "gpus": 16}

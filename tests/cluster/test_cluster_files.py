@@ -151,34 +151,45 @@ def test_queues_and_reservations(write: Write) -> None:
         (ONE + "queues: [{name: a, weight: 0}]\n", 2, "weight should be greater than 0", None),
         (
             ONE + "queues: [{name: a, quota_gpus: 4, limit_gpus: 2}]\n",
-            2, "limit_gpus (2) is below quota_gpus (4)", "raise the limit",
+            2,
+            "limit_gpus (2) is below quota_gpus (4)",
+            "raise the limit",
         ),
         (
             ONE + "queues: [{name: prod}]\nreservations:\n  - {count: 1, queue: prd, end: 1h}\n",
-            4, "unknown queue 'prd'", "did you mean prod",
+            4,
+            "unknown queue 'prd'",
+            "did you mean prod",
         ),
         (ONE + "reservations: [{queue: a, end: 1h}]\n", 2, "neither nodes nor count", "one of them"),
         (
             ONE + "reservations: [{queue: a, end: 1h, count: 1, nodes: [n0]}]\n",
-            2, "both nodes and count", "one of them",
+            2,
+            "both nodes and count",
+            "one of them",
         ),
         (ONE + "reservations: [{queue: a, end: 1x, count: 1}]\n", 2, "not a duration: '1x'", "90s"),
         (
             ONE + "reservations: [{queue: a, start: 2h, end: 1h, count: 1}]\n",
-            2, "end (3600 s) must be after start (7200 s)", "swap",
+            2,
+            "end (3600 s) must be after start (7200 s)",
+            "swap",
         ),
         (ONE + "reservations:\n  - {queue: a, end: 1h, count: 2}\n", 3, "1 with GPUs are free", "lower"),
         (
             ONE + "reservations:\n  - {queue: a, end: 1h, nodes: [n3]}\n",
-            3, "unknown node 'n3'", "did you mean n0",
+            3,
+            "unknown node 'n3'",
+            "did you mean n0",
         ),
         (
-            ONE + "reservations:\n  - {queue: a, end: 2h, count: 1}\n"
-            "  - {queue: b, start: 1h, end: 3h, nodes: [n0]}\n",
-            4, "n0 is already reserved at that time", "other nodes",
+            ONE + "reservations:\n  - {queue: a, end: 2h, count: 1}\n  - {queue: b, start: 1h, end: 3h, nodes: [n0]}\n",
+            4,
+            "n0 is already reserved at that time",
+            "other nodes",
         ),
     ],
-)  # fmt: skip
+)
 def test_mistakes(write: Write, text: str, line: int, what: str, hint: str | None) -> None:
     path = write(text)
     error = refusal(path)

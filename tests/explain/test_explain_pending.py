@@ -86,14 +86,18 @@ def test_a_share_that_fits_on_no_device() -> None:
 
 @pytest.mark.parametrize(
     ("resource", "why", "missing"),
-    [({"cpus": 12.0}, Why.NO_CPUS, "6 more free CPUs on n0"),
-     ({"memory_gib": 12.0}, Why.NO_MEMORY, "6 more free GiB on n0")],
-)  # fmt: skip
+    [
+        ({"cpus": 12.0}, Why.NO_CPUS, "6 more free CPUs on n0"),
+        ({"memory_gib": 12.0}, Why.NO_MEMORY, "6 more free GiB on n0"),
+    ],
+)
 def test_too_little_beside_the_gpus(resource: dict[str, float], why: Why, missing: str) -> None:
     cluster = Cluster((Node("n0", "gpu", 8, 16.0, 16.0),))
     free = {"cpus": 0.0, "memory_gib": 0.0}
-    jobs = [Job("a", 0.0, 50.0, 1, **{**free, **dict.fromkeys(resource, 10.0)}),
-            Job("b", 1.0, 10.0, 4, **{**free, **resource})]  # fmt: skip
+    jobs = [
+        Job("a", 0.0, 50.0, 1, **{**free, **dict.fromkeys(resource, 10.0)}),
+        Job("b", 1.0, 10.0, 4, **{**free, **resource}),
+    ]
     told = explain(jobs, cluster, "fifo", 1.0)
     assert told["b"].why is why
     assert "7 free, but with 3" in told["b"].evidence and "there is room for 2" in told["b"].evidence

@@ -18,17 +18,23 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 
 machines = st.tuples(
-    st.sampled_from([2, 4, 8]), st.sampled_from(["a", "b"]), st.sampled_from([8.0, 16.0, 32.0]),
+    st.sampled_from([2, 4, 8]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([8.0, 16.0, 32.0]),
     st.sampled_from([32.0, 64.0]),
-)  # fmt: skip
+)
 jobs = st.builds(
     Job,
-    job_id=st.just(""), submit_s=st.integers(0, 40), duration_s=st.integers(1, 60),
+    job_id=st.just(""),
+    submit_s=st.integers(0, 40),
+    duration_s=st.integers(1, 60),
     gpus=st.sampled_from([0, 0.25, 0.5, 1, 1, 2, 3, 4, 5, 8, 10]),
     gpu_type=st.sampled_from([None, None, "a", "b"]),
-    cpus=st.sampled_from([None, None, 2.0, 6.0, 24.0]), memory_gib=st.sampled_from([None, 20.0]),
-    queue=st.sampled_from(["p", "q"]), ps=st.sampled_from([None, None, None, 2]),
-)  # fmt: skip
+    cpus=st.sampled_from([None, None, 2.0, 6.0, 24.0]),
+    memory_gib=st.sampled_from([None, 20.0]),
+    queue=st.sampled_from(["p", "q"]),
+    ps=st.sampled_from([None, None, None, 2]),
+)
 policies = st.sampled_from(["fifo", "fifo-backfill", "srtf", "las:quantum_s=7", "drf"])
 QUEUES = (Queue("p", quota_gpus=4.0), Queue("q", limit_gpus=12.0))
 
@@ -76,21 +82,40 @@ class Judge:
                 assert not starts(engine, row, finding.demand, rest), f"{spared} is not needed: {reason}"
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate],
-          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=20,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
-    nodes=st.lists(machines, max_size=3), drawn=st.lists(jobs, min_size=4, max_size=14), policy=policies,
-    consolidation=st.sampled_from(["soft", "strict"]), min_run_s=st.sampled_from([0.0, 9.0]),
-    queues=st.booleans(), reserved=st.booleans(), failing=st.booleans(),
-)  # fmt: skip
+    nodes=st.lists(machines, max_size=3),
+    drawn=st.lists(jobs, min_size=4, max_size=14),
+    policy=policies,
+    consolidation=st.sampled_from(["soft", "strict"]),
+    min_run_s=st.sampled_from([0.0, 9.0]),
+    queues=st.booleans(),
+    reserved=st.booleans(),
+    failing=st.booleans(),
+)
 def test_every_reason_is_true(
-    nodes: list[tuple[int, str, float, float]], drawn: list[Job], policy: str, consolidation: str,
-    min_run_s: float, queues: bool, reserved: bool, failing: bool,
-) -> None:  # fmt: skip
+    nodes: list[tuple[int, str, float, float]],
+    drawn: list[Job],
+    policy: str,
+    consolidation: str,
+    min_run_s: float,
+    queues: bool,
+    reserved: bool,
+    failing: bool,
+) -> None:
     rules = Settings.ideal(
-        consolidation=consolidation, min_run_s=min_run_s, oversized="skip", until_s=200.0,
-        node_mtbf_h=0.02 if failing else None, node_repair_h=0.003,
-    )  # fmt: skip
+        consolidation=consolidation,
+        min_run_s=min_run_s,
+        oversized="skip",
+        until_s=200.0,
+        node_mtbf_h=0.02 if failing else None,
+        node_repair_h=0.003,
+    )
     cluster = build(nodes, queues=queues, reserved=reserved)
     Engine(trace_of(drawn), cluster, create(policy), rules, watch=Judge()).run()
 

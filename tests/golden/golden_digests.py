@@ -88,17 +88,31 @@ def planner(policy: str) -> str:
 
 def _job(number: int) -> Job:
     return Job(
-        f"j{number}", 37.0 * (number // 2), 60.0 + 41.0 * (number % 11), (1, 2, 4, 1, 8, 1)[number % 6],
-        user=f"u{number % 3}", model=(None, "resnet50", "vgg16")[number % 3], cpus=1.0,
-        min_gpus=1 if number % 2 else None, max_gpus=8 if number % 2 else None,
-    )  # fmt: skip
+        f"j{number}",
+        37.0 * (number // 2),
+        60.0 + 41.0 * (number % 11),
+        (1, 2, 4, 1, 8, 1)[number % 6],
+        user=f"u{number % 3}",
+        model=(None, "resnet50", "vgg16")[number % 3],
+        cpus=1.0,
+        min_gpus=1 if number % 2 else None,
+        max_gpus=8 if number % 2 else None,
+    )
 
 
 def _facts(number: int, job: Job) -> JobFacts:
     return JobFacts(
-        number, job.gpus, job.submit_s, job.job_id, job.user or "", min_gpus=job.min_gpus, max_gpus=job.max_gpus,
-        cpus=job.cpus, model=job.model, expected_s=job.duration_s,
-    )  # fmt: skip
+        number,
+        job.gpus,
+        job.submit_s,
+        job.job_id,
+        job.user or "",
+        min_gpus=job.min_gpus,
+        max_gpus=job.max_gpus,
+        cpus=job.cpus,
+        model=job.model,
+        expected_s=job.duration_s,
+    )
 
 
 def record() -> None:

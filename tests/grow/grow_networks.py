@@ -78,9 +78,14 @@ class VGG11(nn.Module):
         self.features = nn.Sequential(*layers)
         self.avgpool = nn.AdaptiveAvgPool2d((2, 2))
         self.classifier = nn.Sequential(
-            nn.Linear(4 * before, 32), nn.ReLU(True), nn.Dropout(), nn.Linear(32, 32), nn.ReLU(True), nn.Dropout(),
+            nn.Linear(4 * before, 32),
+            nn.ReLU(True),
+            nn.Dropout(),
+            nn.Linear(32, 32),
+            nn.ReLU(True),
+            nn.Dropout(),
             nn.Linear(32, classes),
-        )  # fmt: skip
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.avgpool(self.features(x))
@@ -128,10 +133,15 @@ class InvertedResidual(nn.Module):
         hidden = before * expand
         self.shortcut = stride == 1 and before == width
         self.conv = nn.Sequential(
-            nn.Conv2d(before, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True),
-            nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False), nn.BatchNorm2d(hidden),
-            nn.ReLU6(inplace=True), nn.Conv2d(hidden, width, 1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
+            nn.Conv2d(before, hidden, 1, bias=False),
+            nn.BatchNorm2d(hidden),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False),
+            nn.BatchNorm2d(hidden),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(hidden, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.conv(x) if self.shortcut else self.conv(x)
@@ -144,9 +154,11 @@ class MobileNet(nn.Module):
         super().__init__()
         self.features = nn.Sequential(
             nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(inplace=True)),
-            InvertedResidual(8, 8, 1), InvertedResidual(8, 12, 2), InvertedResidual(12, 12, 1),
+            InvertedResidual(8, 8, 1),
+            InvertedResidual(8, 12, 2),
+            InvertedResidual(12, 12, 1),
             nn.Sequential(nn.Conv2d(12, 24, 1, bias=False), nn.BatchNorm2d(24), nn.ReLU6(inplace=True)),
-        )  # fmt: skip
+        )
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(24, classes))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -19,9 +19,14 @@ from argosy.grow.surgery.widen import can_widen, widen
 torch.set_num_threads(1)
 LIMIT = 1e-5
 SETTINGS: list[dict[str, Any]] = [
-    {}, {"batch_first": True}, {"bias": False}, {"kdim": 5, "vdim": 7}, {"add_bias_kv": True}, {"add_zero_attn": True},
+    {},
+    {"batch_first": True},
+    {"bias": False},
+    {"kdim": 5, "vdim": 7},
+    {"add_bias_kv": True},
+    {"add_zero_attn": True},
     {"add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
-]  # fmt: skip
+]
 
 
 def inputs(settings: dict[str, Any], batch: int = 3) -> list[Tensor]:
@@ -43,10 +48,13 @@ def test_is_torch_s_attention_with_every_mask(settings: dict[str, Any]) -> None:
     causal = torch.ones(4, 6, dtype=torch.bool).triu(1)
     per_head = torch.randn(3 * 2, 4, 6)
     for masks in (
-        {}, {"key_padding_mask": padding}, {"attn_mask": causal}, {"attn_mask": per_head},
+        {},
+        {"key_padding_mask": padding},
+        {"attn_mask": causal},
+        {"attn_mask": per_head},
         {"attn_mask": torch.randn(4, 6), "key_padding_mask": float_padding},
         {"attn_mask": causal, "is_causal": True},
-    ):  # fmt: skip
+    ):
         if "is_causal" in masks and (ours.bias_k is not None or ours.add_zero_attn):
             continue  # torch then hides the places that it added itself
         for wanted in ({"need_weights": False}, {}, {"average_attn_weights": False}):

@@ -197,8 +197,12 @@ class Hostile:
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_a_hostile_pickle_is_refused_and_does_nothing(tmp_path: Path, protocol: int) -> None:
     mark = tmp_path / "mark"
-    attacks = [Hostile(os.mkdir, str(mark)), Hostile(eval, f"__import__('os').mkdir({str(mark)!r})"),
-               Hostile(codecs.decode, "00", "hex"), Hostile(getattr, "", "join")]  # fmt: skip
+    attacks = [
+        Hostile(os.mkdir, str(mark)),
+        Hostile(eval, f"__import__('os').mkdir({str(mark)!r})"),
+        Hostile(codecs.decode, "00", "hex"),
+        Hostile(getattr, "", "join"),
+    ]
     for attack in attacks:
         path = tmp_path / "data_batch_1"
         path.write_bytes(pickle.dumps({b"data": attack, b"labels": [1]}, protocol))

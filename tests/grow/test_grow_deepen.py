@@ -194,7 +194,7 @@ def test_every_activation(activation: type[nn.Module]) -> None:
         (nn.Linear(7, 4), nn.BatchNorm1d(4, affine=False), (7,)),
         (nn.Linear(7, 4), nn.BatchNorm1d(3), (3, 7)),
     ],
-)  # fmt: skip
+)
 def test_layers_of_every_dimension(layer: nn.Module, norm: nn.Module, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     model, example = nn.Sequential(layer, norm, nn.ReLU()), torch.randn(4, *shape)

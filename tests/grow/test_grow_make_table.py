@@ -63,8 +63,16 @@ def test_the_arms_without_growth(table: Table, digits: Data) -> None:
     none = table.index((3, 3))
     np.testing.assert_array_equal(table.arms["none_plain"]["test"], table.test[none])  # this recipe resets by growth
     assert (table.arms["none_reset"]["test"] != table.arms["none_plain"]["test"]).any()
-    always = make("cnn1", digits, "early_middle", decisions=2, runs=2, seed=7, options=[None, Surgery("deepen", "0")],
-                  **SMALL | {"recipe": Recipe(lr=0.05, reset_for_nothing=True)})
+    always = make(
+        "cnn1",
+        digits,
+        "early_middle",
+        decisions=2,
+        runs=2,
+        seed=7,
+        options=[None, Surgery("deepen", "0")],
+        **SMALL | {"recipe": Recipe(lr=0.05, reset_for_nothing=True)},
+    )
     np.testing.assert_array_equal(always.test[always.index((0, 0))], table.arms["none_reset"]["test"])
     assert always.options == (None, Surgery("deepen", "0")) and always.nothing == 0
 
@@ -74,8 +82,16 @@ def test_growth_that_is_paid_for_leaves_less_time(digits: Data) -> None:
     paid = make("cnn1", digits, "early_middle", decisions=2, runs=1, options=options, clock="parameters", **SMALL)
     free, grown = paid.time_left[paid.index((1, 1))], paid.time_left[paid.index((0, 1))]
     assert free.tolist() == [2, 1] and grown[0] == 2 and 0 < grown[1] < 1
-    dear = make("cnn1", digits, "early_middle", decisions=2, runs=1, options=options,
-                clock=VirtualClock(ratios={"deepen": 5.0}), **SMALL)
+    dear = make(
+        "cnn1",
+        digits,
+        "early_middle",
+        decisions=2,
+        runs=1,
+        options=options,
+        clock=VirtualClock(ratios={"deepen": 5.0}),
+        **SMALL,
+    )
     assert dear.time_left[dear.index((0, 1))].tolist() == [2, 0]  # the second decision comes too late
 
 

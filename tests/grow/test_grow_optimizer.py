@@ -140,8 +140,11 @@ def test_state_of_another_shape_starts_anew_when_the_parameter_grew() -> None:
     trained(model, optimizer, torch.randn(9, 4), steps=1)
     wide = mlp(4, 7, 3)
     rows = torch.tensor([0, 1, 2, 3, 4, 5, 0])
-    origins = {"0.weight": Origin("0.weight", (rows,)), "0.bias": Origin("0.bias", (rows,)),
-               "2.weight": Origin("2.weight", (None, rows))}  # fmt: skip
+    origins = {
+        "0.weight": Origin("0.weight", (rows,)),
+        "0.bias": Origin("0.bias", (rows,)),
+        "2.weight": Origin("2.weight", (None, rows)),
+    }
     remember(wide, model, Surgery("widen", "0", 7 / 6), origins)
     carried = carry(optimizer, model, wide)
     assert not carried.state[wide[0].weight]

@@ -30,11 +30,18 @@ def in_torch(net: PolicyNet, sequences: list[list[int]], code: np.ndarray) -> tu
     summary = torch.nn.LSTM(2 * READER, SUMMARY, dtype=torch.float64)
     zero = {k: torch.zeros(v.shape, dtype=v.dtype) for k, v in reader.named_parameters() if k.startswith("bias_hh")}
     zero2 = {"bias_hh_l0": torch.zeros(4 * SUMMARY, dtype=torch.float64)}
-    first = {f"{a}_l0{end}": w[f"reader.{b}"][d].mT.reshape(4 * READER, -1)
-             for a, b in (("weight_ih", "input"), ("weight_hh", "hidden")) for d, end in enumerate(("", "_reverse"))}
+    first = {
+        f"{a}_l0{end}": w[f"reader.{b}"][d].mT.reshape(4 * READER, -1)
+        for a, b in (("weight_ih", "input"), ("weight_hh", "hidden"))
+        for d, end in enumerate(("", "_reverse"))
+    }
     first |= {f"bias_ih_l0{end}": w["reader.bias"][d, 0] for d, end in enumerate(("", "_reverse"))} | zero
-    second = {"weight_ih_l0": w["summary.input"].mT, "weight_hh_l0": w["summary.hidden"].mT,
-              "bias_ih_l0": w["summary.bias"], **zero2}
+    second = {
+        "weight_ih_l0": w["summary.input"].mT,
+        "weight_hh_l0": w["summary.hidden"].mT,
+        "bias_ih_l0": w["summary.bias"],
+        **zero2,
+    }
     rows = []
     for sequence in sequences:
         x = torch.tensor(net.embeddings[sequence])
@@ -161,8 +168,9 @@ def test_one_update_per_episode_is_repeatable_and_moves_towards_reward() -> None
         learn(agent, [table], 20, 1.0, seed=2)
     np.testing.assert_array_equal(first.net.flat, second.net.flat)
     told: list[int] = []
-    lesson = learn(ReferenceAgent(3, seed=1), [table], 300, 1.0, seed=2, rate=1e-3, progress=told.append,
-                   check_every=100)[0]
+    lesson = learn(
+        ReferenceAgent(3, seed=1), [table], 300, 1.0, seed=2, rate=1e-3, progress=told.append, check_every=100
+    )[0]
     assert told == [100, 200, 300] and len(lesson.objective) == 300
     assert lesson.accuracy[-100:].mean() > lesson.accuracy[:100].mean()
 
@@ -172,8 +180,9 @@ def test_curriculum_goes_on_from_what_was_learned() -> None:
     late = Table(**{**{n: getattr(early, n) for n in early.__dataclass_fields__}, "scenario": "late"})
     agent = ReferenceAgent(3)
     told: list[int] = []
-    lessons = learn(agent, [early, late], 64, [10.0, Anneal(100.0, every=1)], batch=32, progress=told.append,
-                    check_every=32)
+    lessons = learn(
+        agent, [early, late], 64, [10.0, Anneal(100.0, every=1)], batch=32, progress=told.append, check_every=32
+    )
     assert [(lesson.table, lesson.temperature) for lesson in lessons] == [("cnn1/early", 10.0), ("cnn1/late", 100.0)]
     assert told == [32, 64, 96, 128]
     with pytest.raises(GrowError, match="1 temperatures for 2 tables"):
@@ -254,4 +263,5 @@ def test_streams_are_named() -> None:
     np.testing.assert_array_equal(ReferenceAgent(3, 0).net.embeddings, ReferenceAgent(3, 1).net.embeddings)
     assert (ReferenceAgent(3, 0).net.flat != ReferenceAgent(3, 1).net.flat).all()
     assert stream(0, "growth layer embeddings").standard_normal() == pytest.approx(
-        float(ReferenceAgent(3).net.embeddings[0, 0]), rel=1e-6)
+        float(ReferenceAgent(3).net.embeddings[0, 0]), rel=1e-6
+    )

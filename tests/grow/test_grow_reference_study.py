@@ -13,8 +13,14 @@ from argosy.grow.study.reference_study import Plan, speed, study
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.tables.growth_table import SCENARIOS, Table
 
-PLAN = Plan(scratch_episodes=512, scratch_batch=64, scratch_temperatures=(1.0,), transfer_episodes=128,
-            transfer_batch=64, temperatures=(1.0, 100.0))  # fmt: skip
+PLAN = Plan(
+    scratch_episodes=512,
+    scratch_batch=64,
+    scratch_temperatures=(1.0,),
+    transfer_episodes=128,
+    transfer_batch=64,
+    temperatures=(1.0, 100.0),
+)
 
 
 def tables() -> list[Table]:
@@ -22,10 +28,17 @@ def tables() -> list[Table]:
     fields = {name: getattr(toy, name) for name in toy.__dataclass_fields__}
     sites = {"cnn1": ("0", "4", "9"), "cnn2": ("0", "3", "8")}
     return [
-        Table(**{**fields, "model": model, "scenario": scenario,
-                 "options": (*(Surgery("deepen", site) for site in sites[model]), None)})
-        for model in sites for scenario in SCENARIOS
-    ]  # fmt: skip
+        Table(
+            **{
+                **fields,
+                "model": model,
+                "scenario": scenario,
+                "options": (*(Surgery("deepen", site) for site in sites[model]), None),
+            }
+        )
+        for model in sites
+        for scenario in SCENARIOS
+    ]
 
 
 def test_the_whole_study_is_plain_data_with_published_figures_beside() -> None:

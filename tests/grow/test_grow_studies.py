@@ -74,9 +74,13 @@ class Watched(FixedSequence):
 def payed(ground: dict) -> dict:
     Watched.asked.clear()
     setting = pays.Setting(
-        **ground, chosen={"early": (LAST, FIRST), "middle": (None, None)}, scenarios=("early", "middle"), decisions=2,
-        agent=Watched((LAST, FIRST)), random_sequences=3,
-    )  # fmt: skip
+        **ground,
+        chosen={"early": (LAST, FIRST), "middle": (None, None)},
+        scenarios=("early", "middle"),
+        decisions=2,
+        agent=Watched((LAST, FIRST)),
+        random_sequences=3,
+    )
     return pays.study(setting, seeds=2, workers=1)
 
 
@@ -169,8 +173,15 @@ def test_results_are_plain_data_with_fresh_seeds(payed: dict) -> None:
 
 def test_one_seed_has_no_interval_and_no_agent_no_arm(ground: dict) -> None:
     told: list[tuple[int, int]] = []
-    setting = pays.Setting(**ground, chosen={"early": (LAST,)}, scenarios=("early",), decisions=1,
-                           options=(LAST,), random_sequences=1, prices=())  # fmt: skip
+    setting = pays.Setting(
+        **ground,
+        chosen={"early": (LAST,)},
+        scenarios=("early",),
+        decisions=1,
+        options=(LAST,),
+        random_sequences=1,
+        prices=(),
+    )
     found = pays.study(setting, 1, 1, lambda *step: told.append(step))
     early = found["scenarios"]["early"]
     assert early["differences"]["chosen - none"]["low"] is None and early["means"]["none"]["n"] == 1
@@ -181,8 +192,14 @@ def test_one_seed_has_no_interval_and_no_agent_no_arm(ground: dict) -> None:
 
 @pytest.mark.slow
 def test_processes_give_the_same_study(ground: dict) -> None:
-    setting = pays.Setting(**ground, chosen={"early": (LAST,)}, scenarios=("early",), decisions=1,
-                           agent=FixedSequence((FIRST,)), random_sequences=1)  # fmt: skip
+    setting = pays.Setting(
+        **ground,
+        chosen={"early": (LAST,)},
+        scenarios=("early",),
+        decisions=1,
+        agent=FixedSequence((FIRST,)),
+        random_sequences=1,
+    )
     assert pays.study(setting, 2, 2) == pays.study(setting, 2, 1)
 
 
@@ -239,8 +256,17 @@ def test_shrinking(ground: dict) -> None:
     for arm, weight in (("logits", 0.0), ("logits_weights", 0.3)):
         clock = VirtualClock()
         clock.advance(3.6)
-        student = shrink(run.model, small, ground["data"], clock=clock, seconds=run.time_left, lr=0.03, batch=32,
-                         weight_weight=weight, seed=seed)  # fmt: skip
+        student = shrink(
+            run.model,
+            small,
+            ground["data"],
+            clock=clock,
+            seconds=run.time_left,
+            lr=0.03,
+            batch=32,
+            weight_weight=weight,
+            seed=seed,
+        )
         assert test[arm][0] == accuracy(student, ground["data"]), arm
     reset = untouched.fork()
     assert test["small"][0] == ended(untouched)
@@ -248,8 +274,17 @@ def test_shrinking(ground: dict) -> None:
     reset.train_epoch()
     restarted = reset.fork()
     restarted.train_epoch(lambda now: now >= 3.5)
-    alone = shrink(restarted.model, restarted.model, ground["data"], epochs=1.4, lr=0.03, batch=32, logit_weight=0.0,
-                   weight_weight=0.0, seed=seed)  # fmt: skip
+    alone = shrink(
+        restarted.model,
+        restarted.model,
+        ground["data"],
+        epochs=1.4,
+        lr=0.03,
+        batch=32,
+        logit_weight=0.0,
+        weight_weight=0.0,
+        seed=seed,
+    )
     assert test["small_restart"][0] == accuracy(alone, ground["data"])
     assert test["small_reset"][0] == ended(reset)
     wanted = {f"{a} - {b}" for a in shrinking.TAUGHT for b in shrinking.SMALL}

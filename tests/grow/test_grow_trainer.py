@@ -159,8 +159,15 @@ def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, stop_at):
     def make(path, on_event=None):
         scheduler = TimedScheduler(7, up_at=[2], down_at=[5], repeat=2)
         clock = VirtualClock(growth="parameters")
-        return trainer(scheduler, Chooses([A], [B]), clock=clock, net=small_net(dropout=0.2), checkpoint=path,
-                       on_event=on_event, distil=0.4)  # fmt: skip
+        return trainer(
+            scheduler,
+            Chooses([A], [B]),
+            clock=clock,
+            net=small_net(dropout=0.2),
+            checkpoint=path,
+            on_event=on_event,
+            distil=0.4,
+        )
 
     whole = make(None)
     expected = whole.fit()

@@ -53,11 +53,18 @@ class Written(nn.Module):
 @pytest.mark.parametrize(
     ("middle", "reason"),
     [
-        ("view", "64 written in"), ("softmax", "softmax"), ("channel mean", "mean"), ("input", "fixed size"),
-        ("twice", "more than once"), ("slice", "getitem"), ("lstm", "LSTM"), ("matmul", "matmul"), ("shuffle", "view"),
+        ("view", "64 written in"),
+        ("softmax", "softmax"),
+        ("channel mean", "mean"),
+        ("input", "fixed size"),
+        ("twice", "more than once"),
+        ("slice", "getitem"),
+        ("lstm", "LSTM"),
+        ("matmul", "matmul"),
+        ("shuffle", "view"),
         ("number", "computes with their number"),
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_followed_is_refused_by_name(middle: str, reason: str) -> None:
     model, x = Written(middle).eval(), torch.randn(2, 3, 4, 4)
     assert reason in (can_widen(trace(model, x), "first") or "")

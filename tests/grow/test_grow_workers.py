@@ -24,8 +24,7 @@ def train(rank: int) -> dict[str, object]:
     """What each worker does; only the first has the right agent, scheduler and initial weights."""
     agent = Chooses(*AGENT) if rank == 0 else Chooses()
     scheduler = TimedScheduler(6, up_at=[1], down_at=[4], repeat=2) if rank == 0 else TimedScheduler(99)
-    trainer = Trainer(small_net(seed=rank), drawn(), scheduler, agent, clock=VirtualClock(), progress=False,
-                      distil=0.5)  # fmt: skip
+    trainer = Trainer(small_net(seed=rank), drawn(), scheduler, agent, clock=VirtualClock(), progress=False, distil=0.5)
     history = trainer.fit()
     weights = torch.cat([t.flatten().double() for t in trainer.model.state_dict().values()])
     return {
@@ -54,8 +53,15 @@ def worker(rank: int, meeting: str, out: str) -> None:
 
 def train_with_checkpoint(path: str, kill_at: float | None) -> Trainer:
     """A growing training that may be killed without warning in the middle of an epoch."""
-    trainer = Trainer(small_net(dropout=0.2), drawn(), TimedScheduler(5, up_at=[1], repeat=2), Chooses(*AGENT),
-                      clock=VirtualClock(growth="parameters"), checkpoint=path, progress=False)  # fmt: skip
+    trainer = Trainer(
+        small_net(dropout=0.2),
+        drawn(),
+        TimedScheduler(5, up_at=[1], repeat=2),
+        Chooses(*AGENT),
+        clock=VirtualClock(growth="parameters"),
+        checkpoint=path,
+        progress=False,
+    )
     if kill_at is not None:
         trainer.run.loss = lambda outputs, targets: (
             os.kill(os.getpid(), signal.SIGKILL)

@@ -107,10 +107,21 @@ class Grouped3d(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv3d(2, 8, 2), nn.BatchNorm3d(8), nn.ReLU(), nn.Conv3d(8, 12, 2, groups=4), nn.ReLU(),
-            nn.Conv3d(12, 8, 1, groups=2), nn.BatchNorm3d(8), nn.Conv3d(8, 16, 1, groups=8), nn.ELU(),
-            nn.ConvTranspose3d(16, 6, 1, groups=2), nn.ELU(), nn.Flatten(), nn.BatchNorm1d(48), nn.Linear(48, 3),
-        )  # fmt: skip
+            nn.Conv3d(2, 8, 2),
+            nn.BatchNorm3d(8),
+            nn.ReLU(),
+            nn.Conv3d(8, 12, 2, groups=4),
+            nn.ReLU(),
+            nn.Conv3d(12, 8, 1, groups=2),
+            nn.BatchNorm3d(8),
+            nn.Conv3d(8, 16, 1, groups=8),
+            nn.ELU(),
+            nn.ConvTranspose3d(16, 6, 1, groups=2),
+            nn.ELU(),
+            nn.Flatten(),
+            nn.BatchNorm1d(48),
+            nn.Linear(48, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.body(x)

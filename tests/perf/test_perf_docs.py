@@ -38,9 +38,7 @@ def test_single_figures() -> None:
         assert re.search(rf"\b{gpu_type} {gpus.speed(gpu_type):.2f}\b", PAGE), gpu_type
     assert f"the average: {pair_factor(None, None, 'v100')[0]:.2f} each" in PAGE
     for kind in ("table", "rigid"):
-        assert all(
-            re.search(rf"\b{re.escape(name)}\b", PAGE) for name in shipped(kind) if "test" not in name.lower()
-        )
+        assert all(re.search(rf"\b{re.escape(name)}\b", PAGE) for name in shipped(kind) if "test" not in name.lower())
 
 
 def test_the_example_runs() -> None:

@@ -101,9 +101,7 @@ class TestParameterServers:
 
     def test_sync_refit(self) -> None:
         p, w = (g.ravel() for g in np.meshgrid(np.arange(1, 6), np.arange(1, 6)))
-        assert fit.fit_speed_sync(p, w, self.MODEL.steps_per_s(p, w), 32) == pytest.approx(
-            self.THETA, rel=1e-6
-        )
+        assert fit.fit_speed_sync(p, w, self.MODEL.steps_per_s(p, w), 32) == pytest.approx(self.THETA, rel=1e-6)
 
     def test_async_refit(self) -> None:
         theta = (2.83, 3.92, 0.0, 0.505)  # one of the examples left in DL2's code
@@ -136,21 +134,15 @@ def throughput_data() -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "cluster", "gpu_type"), [("bert", "dgx-ext", "a100"), ("cifar10", "aws", "t4")]
-)
+@pytest.mark.parametrize(("name", "cluster", "gpu_type"), [("bert", "dgx-ext", "a100"), ("cifar10", "aws", "t4")])
 def test_shipped_parameters_are_as_good_as_reported(
     throughput_data: Path, name: str, cluster: str, gpu_type: str
 ) -> None:
     from argosy.perf import catalogue
     from argosy.perf.iteration import IterationModel
 
-    frame = pl.read_csv(
-        throughput_data / "pollux_placements.csv.gz", schema_overrides={"placement": pl.String}
-    )
-    rows = fit.rows_of_placements(
-        frame.filter((pl.col("application") == name) & (pl.col("cluster") == cluster))
-    )
+    frame = pl.read_csv(throughput_data / "pollux_placements.csv.gz", schema_overrides={"placement": pl.String})
+    rows = fit.rows_of_placements(frame.filter((pl.col("application") == name) & (pl.col("cluster") == cluster)))
     model = catalogue.lookup(name)
     assert isinstance(model, IterationModel)
     data = fit.Measured.of(rows)

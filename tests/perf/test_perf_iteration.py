@@ -72,15 +72,11 @@ def test_no_gpu_no_throughput_and_columns_equal_scalars() -> None:
 
 
 def test_a_missing_batch_is_held_per_gpu() -> None:
-    assert float(MODEL.throughput("v100", 4, Level.NODE)) == float(
-        MODEL.throughput("v100", 4, Level.NODE, 512)
-    )
+    assert float(MODEL.throughput("v100", 4, Level.NODE)) == float(MODEL.throughput("v100", 4, Level.NODE, 512))
 
 
 def test_network_file_scales_sync_times() -> None:
-    links = Links.of(
-        Network(intra_node_gbps=300, intra_rack_gbps=100, cross_rack_gbps=50, intra_island_gbps=600)
-    )
+    links = Links.of(Network(intra_node_gbps=300, intra_rack_gbps=100, cross_rack_gbps=50, intra_island_gbps=600))
     assert links == Links(island=0.5, cluster=2.0)
     assert Links.of(Network(intra_rack_gbps=10, cross_rack_gbps=100)).cluster == 1.0  # wider is never faster
 
@@ -116,16 +112,12 @@ class TestBestBatch:
     def test_is_the_best_of_the_grid(self) -> None:
         found = goodput.best_batch(MODEL, "v100", 8, Level.RACK, PHI, M0, 4096)
         grid = np.geomspace(M0, 4096, 50)
-        values = [
-            float(MODEL.throughput("v100", 8, Level.RACK, b) * goodput.efficiency(b, PHI, M0)) for b in grid
-        ]
+        values = [float(MODEL.throughput("v100", 8, Level.RACK, b) * goodput.efficiency(b, PHI, M0)) for b in grid]
         assert found.goodput == pytest.approx(max(values))
         assert found.batch == pytest.approx(grid[int(np.argmax(values))])
 
     def test_grows_with_the_noise_scale(self) -> None:
-        batches = [
-            goodput.best_batch(MODEL, "v100", 8, Level.RACK, phi, M0, 8192).batch for phi in (10, 1e3, 1e6)
-        ]
+        batches = [goodput.best_batch(MODEL, "v100", 8, Level.RACK, phi, M0, 8192).batch for phi in (10, 1e3, 1e6)]
         assert batches[0] < batches[1] <= batches[2]
 
     def test_one_gpu_accumulates_beyond_m0(self) -> None:

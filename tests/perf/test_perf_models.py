@@ -31,9 +31,7 @@ TABLE = TableModel.of("measured", POINTS)
 class TestTable:
     @pytest.mark.parametrize("point", POINTS)
     def test_exact_where_measured(self, point: Point) -> None:
-        assert float(TABLE.throughput("V100", point.gpus, point.level, point.batch)) == pytest.approx(
-            point.throughput
-        )
+        assert float(TABLE.throughput("V100", point.gpus, point.level, point.batch)) == pytest.approx(point.throughput)
 
     def test_straight_in_logarithms_between(self) -> None:
         assert float(TABLE.throughput("v100", 2, Level.NODE, 32)) == pytest.approx(np.sqrt(100 * 360))
@@ -72,9 +70,7 @@ class TestTable:
         assert float(table.throughput("a100", 16, Level.NODE)) == pytest.approx(0.9)
         assert float(table.throughput("a100", 8, Level.NODE)) == pytest.approx(0.1)
 
-    @pytest.mark.parametrize(
-        "points", [[], [Point("v100", 1, 1, None, 0.0)], [Point("v100", 0, 1, None, 1.0)]]
-    )
+    @pytest.mark.parametrize("points", [[], [Point("v100", 1, 1, None, 0.0)], [Point("v100", 0, 1, None, 1.0)]])
     def test_refuses_what_is_no_measurement(self, points: list[Point]) -> None:
         with pytest.raises(InputError, match="bad"):
             TableModel.of("bad", points)
@@ -179,9 +175,7 @@ class TestCatalogue:
         """The published oddity: 43.2 samples/s on 4 GPUs of a node, 25.3 on 8 of two nodes."""
         bert = catalogue.lookup("bert")
         assert bert is not None
-        one, two = (
-            float(bert.throughput("t4", k, level, 8.0 * k)) for k, level in ((4, Level.NODE), (8, Level.RACK))
-        )
+        one, two = (float(bert.throughput("t4", k, level, 8.0 * k)) for k, level in ((4, Level.NODE), (8, Level.RACK)))
         assert two < one
 
     def test_published_parameter_server_speeds(self) -> None:
@@ -197,9 +191,7 @@ class TestCatalogue:
         assert catalogue.lookup("testonlynet") is catalogue.lookup("TON")
         again = RigidModel("test-only net", level_speed=(1.0, 1.0, 0.5, 0.5))
         catalogue.register(again)
-        assert [d.name for d in catalogue.models() if catalogue.key_of(d.name) == "testonlynet"] == [
-            "test-only net"
-        ]
+        assert [d.name for d in catalogue.models() if catalogue.key_of(d.name) == "testonlynet"] == ["test-only net"]
         assert catalogue.lookup("test only net") is again
         catalogue.register(ParameterServerModel("test-only ps", (0.1,) * 5, 32))
         assert catalogue.lookup("test-only ps") is None and catalogue.lookup_ps("test-only ps") is not None
@@ -226,9 +218,7 @@ class TestInterference:
     def test_unknown_networks_take_the_average_of_the_published_pairs(self) -> None:
         """Published mean of the summed speeds: 1.31 on V100, 1.20 on P100, 1.07 on K80."""
         for gpu_type, total in (("v100", 1.31), ("p100", 1.20), ("k80", 1.07)):
-            assert sum(interference.pair_factor(None, "never heard of", gpu_type)) == pytest.approx(
-                total, abs=0.06
-            )
+            assert sum(interference.pair_factor(None, "never heard of", gpu_type)) == pytest.approx(total, abs=0.06)
 
     def test_unmeasured_type_takes_the_nearest(self) -> None:
         assert interference.pair_factor("lm", "a3c", "a100") == interference.pair_factor("lm", "a3c", "v100")
@@ -242,9 +232,7 @@ class TestInterference:
         matrix = interference.pair_matrix(classes, "v100")
         for i, (a, batch_a) in enumerate(classes):
             for j, (b, batch_b) in enumerate(classes):
-                assert matrix[i, j] == pytest.approx(
-                    interference.pair_factor(a, b, "v100", batch_a, batch_b)[0]
-                )
+                assert matrix[i, j] == pytest.approx(interference.pair_factor(a, b, "v100", batch_a, batch_b)[0])
 
     def test_node_contention(self) -> None:
         assert interference.node_contention(3) == 1.0

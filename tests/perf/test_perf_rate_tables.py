@@ -62,9 +62,7 @@ def test_reference_is_the_requested_size_consolidated() -> None:
 
 
 def test_reference_type() -> None:
-    jobs = frame(
-        job("any"), job("two", gpu_type="v100|k80"), job("gone", gpu_type="h100"), job("own", gpu_type="V100")
-    )
+    jobs = frame(job("any"), job("two", gpu_type="v100|k80"), job("gone", gpu_type="h100"), job("own", gpu_type="V100"))
     speed = gpus.speed("k80")
     assert compile_tables(jobs, MIXED).reference.tolist() == [1.0] * 4
     assert compile_tables(jobs, MIXED, reference_type="K80").reference.tolist() == pytest.approx(
@@ -203,9 +201,7 @@ names = st.sampled_from([None, "bert", "cifar10", "resnet-18", "gpt2", "vgg16", 
     )
 )
 def test_invariants(rows: list[tuple[str | None, float, float | None]]) -> None:
-    tables = compile_tables(
-        frame(*(job(str(i), k, m, batch_size=b) for i, (m, k, b) in enumerate(rows))), MIXED
-    )
+    tables = compile_tables(frame(*(job(str(i), k, m, batch_size=b) for i, (m, k, b) in enumerate(rows))), MIXED)
     rate = tables.rate
     assert (rate[:, :, 0, :] == 0).all() and (rate[:, :, 1:, :] > 0).all() and np.isfinite(rate).all()
     assert (np.diff(rate, axis=3) <= 0).all()  # a wider boundary never speeds up
@@ -233,7 +229,5 @@ def test_a_million_rows_without_models_are_quick() -> None:
     cluster = Cluster.uniform(100)
     began = time.process_time()
     tables = compile_tables(jobs, cluster)
-    assert (
-        time.process_time() - began < 1.5
-    )  # 0.1–0.2 s on an idle core; the margin is for busy test machines
+    assert time.process_time() - began < 1.5  # 0.1–0.2 s on an idle core; the margin is for busy test machines
     assert len(tables.reference) == n

@@ -31,8 +31,9 @@ def test_a_rough_surface_is_as_far_from_the_fit_as_the_fit_from_the_measurements
         assert np.abs(bumps).mean() == pytest.approx(error, rel=0.2)
         assert np.array_equal(surface("rough", model), surface("rough", model))  # and always the same
     assert isinstance(lookup_in("rough")("vgg-16"), RoughParameterServer)
-    assert not np.allclose(surface("rough", "vgg-16") / surface("fitted", "vgg-16"),
-                           surface("rough", "wlm") / surface("fitted", "wlm"))  # fmt: skip
+    assert not np.allclose(
+        surface("rough", "vgg-16") / surface("fitted", "vgg-16"), surface("rough", "wlm") / surface("fitted", "wlm")
+    )
 
 
 def test_a_rough_surface_has_dips() -> None:

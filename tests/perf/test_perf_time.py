@@ -28,14 +28,10 @@ class TestMachineSpeeds:
             at += size
         assert np.array_equal(np.concatenate(pieces), whole)
         assert np.array_equal(speeds.speeds(5, 20), whole[5:25])  # and going back
-        assert np.array_equal(
-            MachineSpeeds(3, 7).speeds(BLOCK_TICKS + 3, 4), whole[BLOCK_TICKS + 3 : BLOCK_TICKS + 7]
-        )
+        assert np.array_equal(MachineSpeeds(3, 7).speeds(BLOCK_TICKS + 3, 4), whole[BLOCK_TICKS + 3 : BLOCK_TICKS + 7])
 
     def test_drift_is_the_promised_process_even_across_blocks(self) -> None:
-        drift = np.log(
-            MachineSpeeds(50, 3, static_sd=0.0, episode_rate_per_week=0.0).speeds(0, 4 * BLOCK_TICKS)
-        )
+        drift = np.log(MachineSpeeds(50, 3, static_sd=0.0, episode_rate_per_week=0.0).speeds(0, 4 * BLOCK_TICKS))
         assert drift.std() == pytest.approx(0.05, rel=0.05)
         assert abs(drift.mean()) < 0.005
         correlation = (drift[1:] * drift[:-1]).mean() / (drift**2).mean()
@@ -117,7 +113,9 @@ class TestOverheads:
 class TestMeasuredOverheads:
     def test_they_stand_instead_of_the_usual_ones(self, tmp_path: Path) -> None:
         file = tmp_path / "costs.csv"
-        file.write_text("model,kind,seconds,times\nbert,suspend,0.5,3\nbert,resume,1.5,2\nbert,resize,0.2,9\n,start,0.7,4\n")
+        file.write_text(
+            "model,kind,seconds,times\nbert,suspend,0.5,3\nbert,resume,1.5,2\nbert,resize,0.2,9\n,start,0.7,4\n"
+        )
         usual, found = Overheads().for_models(["bert", None]), Overheads.read(file).for_models(["bert", None])
         expected = usual.copy()
         expected[0, [1, 2, 4, 5]] = 0.5, 1.5, 2.0, 0.2  # a cold resize is a suspension and a resumption

@@ -21,9 +21,7 @@ def test_policies_that_ship_keep_the_contract(name: str) -> None:
     assert checked.unread == ()  # nobody declares information without looking at it
 
 
-@pytest.mark.parametrize(
-    "spec", ["fair:inner=srtf:by=user", "fair:inner={las:quantum_s=3}", "drf:slot_s=7"]
-)
+@pytest.mark.parametrize("spec", ["fair:inner=srtf:by=user", "fair:inner={las:quantum_s=3}", "drf:slot_s=7"])
 def test_and_with_parameters(spec: str) -> None:
     assert check_policy(spec).unread == ()
 

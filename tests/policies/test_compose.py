@@ -64,9 +64,7 @@ class Composed(Policy):
     def plan(self, view: View) -> Plan:
         key = -view.jobs.priority  # higher priority first; ties by arrival
         sizes = self.sizes(view) if self.sizes else None
-        plan = compose(
-            view, key, self.place, sizes=sizes, preemptive=self.preempts, backfill=not self.strict
-        )
+        plan = compose(view, key, self.place, sizes=sizes, preemptive=self.preempts, backfill=not self.strict)
         self.plans.append(plan)
         return plan
 
@@ -199,8 +197,6 @@ def test_types_reservations_cpus_and_servers_need_no_attention() -> None:
 def test_impossible_places_are_refused_with_a_message(answer: dict[int, int], problem: str) -> None:
     nodes = (Node("a", "a100", 2), Node("b", "t4", 4))
     policy = Composed(lambda view, row, gpus, free: answer)
-    engine = Engine(
-        Trace.of_jobs([Job("j", 0, 5, 2, gpu_type="a100")]), Cluster(nodes), policy, Settings.ideal()
-    )
+    engine = Engine(Trace.of_jobs([Job("j", 0, 5, 2, gpu_type="a100")]), Cluster(nodes), policy, Settings.ideal())
     with pytest.raises(InvalidPlan, match=problem):
         engine.run()

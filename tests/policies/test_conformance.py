@@ -94,8 +94,9 @@ def test_cancels_faults_and_reservations(name: str) -> None:
         reservations=(Reservation(("b",), "red", 200.0, 900.0),),
     )
     cancels = {"large": 50.0, "more3": 116.0, "more4": 5000.0}
-    settings = Settings(node_mtbf_h=2.0, node_repair_h=0.1, job_mtbf_h=10.0, checkpoint_every_s=60.0, drifting=True,
-                        until_s=1e6, seed=3)  # fmt: skip
+    settings = Settings(
+        node_mtbf_h=2.0, node_repair_h=0.1, job_mtbf_h=10.0, checkpoint_every_s=60.0, drifting=True, until_s=1e6, seed=3
+    )
     status = run(name, MIXED, cluster, settings, cancels).jobs["status"].to_list()
     assert "unfinished" not in status and "cancelled" in status
 

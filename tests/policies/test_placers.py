@@ -12,9 +12,7 @@ from argosy.workload.trace import Job
 
 def sized(*gpus: int) -> Cluster:
     """One node for each number of GPUs."""
-    return Cluster(
-        tuple(Node(f"n{i}", gpus=g, cpus=8.0 * g, memory_gib=32.0 * g) for i, g in enumerate(gpus))
-    )
+    return Cluster(tuple(Node(f"n{i}", gpus=g, cpus=8.0 * g, memory_gib=32.0 * g) for i, g in enumerate(gpus)))
 
 
 def test_consolidate_takes_the_tightest_node() -> None:
@@ -63,9 +61,7 @@ def test_first_fit_goes_by_index() -> None:
 
 def test_random_repeats_with_its_seed() -> None:
     jobs = [Job(f"j{i}", 0, 9, 1) for i in range(12)]
-    places = [
-        gpus_by_node(simulate(jobs, sized(4, 4, 4, 4), "fifo", placer="random", seed=s)) for s in (1, 1, 2)
-    ]
+    places = [gpus_by_node(simulate(jobs, sized(4, 4, 4, 4), "fifo", placer="random", seed=s)) for s in (1, 1, 2)]
     assert places[0] == places[1] != places[2]
     assert len({node for parts in places[0].values() for node in parts}) > 1
 
@@ -90,9 +86,7 @@ def test_gpus_of_one_island_go_together() -> None:
 
 @pytest.mark.parametrize("resource", ["cpus", "memory_gib"])
 def test_cpus_and_memory_are_limits(resource: str) -> None:
-    cluster = Cluster(
-        (Node("a", gpus=8, cpus=10, memory_gib=10), Node("b", gpus=2, cpus=10, memory_gib=10))
-    )
+    cluster = Cluster((Node("a", gpus=8, cpus=10, memory_gib=10), Node("b", gpus=2, cpus=10, memory_gib=10)))
     small = {"cpus": 1.0, "memory_gib": 1.0}
     jobs = [Job(f"j{i}", 0, 5, 1, **(small | {resource: 6.0})) for i in range(3)]  # type: ignore[arg-type]
     result = simulate(jobs, cluster, "fifo")

@@ -51,9 +51,7 @@ def test_a_job_that_is_refused_is_passed_over_unless_that_ends_the_filling() -> 
     assert fill(CAPACITY, there, TASKS, TASKS, MANY, np.ones(2), stop_at_refusal=True).tolist() == [0, 0]
 
 
-def slow_fill(
-    capacity: Floats, first: Floats, step: Floats, most: Ints, weight: Floats, stop: bool
-) -> list[int]:
+def slow_fill(capacity: Floats, first: Floats, step: Floats, most: Ints, weight: Floats, stop: bool) -> list[int]:
     """The definition, word for word."""
     given = np.zeros(len(most), np.int64)
     allocated, free, candidates = np.zeros_like(first), capacity * (1 + 1e-9), list(range(len(most)))

@@ -18,9 +18,7 @@ from argosy.workload.trace import Job, Trace
 
 
 def queue_of(name: str, count: int, duration_s: float = 10, submit_s: float = 0) -> list[Job]:
-    return [
-        Job(f"{name}{i}", submit_s, duration_s, 1, queue=name, user=f"{name}-user") for i in range(count)
-    ]
+    return [Job(f"{name}{i}", submit_s, duration_s, 1, queue=name, user=f"{name}-user") for i in range(count)]
 
 
 def test_each_queue_gets_half() -> None:

@@ -61,9 +61,14 @@ def test_the_five_steps() -> None:
     result = run(jobs, Cluster.uniform(3, 4), Settings.ideal(until_s=50.0))
     places = gpus_by_node(result)
     assert places == {
-        "one": {0: 1}, "two": {1: 2}, "another one": {0: 1}, "another two": {1: 2}, "four": {2: 4},
-        "a third two": {0: 2}, "a fourth two": {1: 2},
-    }  # fmt: skip
+        "one": {0: 1},
+        "two": {1: 2},
+        "another one": {0: 1},
+        "another two": {1: 2},
+        "four": {2: 4},
+        "a third two": {0: 2},
+        "a fourth two": {1: 2},
+    }
     assert [job for _, job, *_ in events(result, EventKind.PAUSE)] == ["two"]
 
 
@@ -275,8 +280,19 @@ def random_world(seed: int) -> tuple[list[Job], Cluster, Settings, dict[str, Any
         model = MODELS[int(rng.integers(len(MODELS)))] if gpus >= 1 else None
         cpus = float(rng.choice([0.5, 1.0])) * max(gpus, 1)
         queue = ("red", "blue")[i % 2]
-        jobs.append(Job(f"j{i}", now, float(rng.exponential(1200)), gpus, model=model, queue=queue, cpus=cpus,
-                        memory_gib=cpus, **more))  # fmt: skip
+        jobs.append(
+            Job(
+                f"j{i}",
+                now,
+                float(rng.exponential(1200)),
+                gpus,
+                model=model,
+                queue=queue,
+                cpus=cpus,
+                memory_gib=cpus,
+                **more,
+            )
+        )
     queues = (Queue("red"), Queue("blue", limit_gpus=max(biggest, 0.6 * float(sizes.sum()))))
     cluster = Cluster(tuple(nodes), queues=queues, reservations=(Reservation(("n0",), "red", 500.0, 2500.0),))
     faults: dict[str, Any] = {"node_mtbf_h": 3.0, "node_repair_h": 0.2, "job_mtbf_h": 5.0} if seed % 2 else {}
@@ -318,9 +334,18 @@ def test_packing_and_migration_raise_useful_utilisation() -> None:
     assert jct(with_both) < 0.9 * jct(without)
 
 
-@pytest.mark.parametrize("name, value", [("quantum_s", 0.0), ("max_height", 0), ("profile_s", 0.0),
-                                         ("max_utilisation", -1.0), ("move_every_s", -1.0), ("patience_s", -1.0),
-                                         ("quantum_s", float("nan"))])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("quantum_s", 0.0),
+        ("max_height", 0),
+        ("profile_s", 0.0),
+        ("max_utilisation", -1.0),
+        ("move_every_s", -1.0),
+        ("patience_s", -1.0),
+        ("quantum_s", float("nan")),
+    ],
+)
 def test_nonsense_is_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         Gandiva(**{name: value})  # type: ignore[arg-type]

@@ -35,9 +35,15 @@ def problem(speed: Any, capacity: Any = (1, 1), gpus: Any = None, **columns: Any
     n = len(speed)
     more = {name: np.array(values, float) for name, values in columns.items()}
     return Problem(
-        speed, np.ones(n) if gpus is None else np.array(gpus, float), np.ones(n), np.zeros(n, np.int64), np.arange(n),
-        np.array(capacity, float), np.arange(speed.shape[1]), more,
-    )  # fmt: skip
+        speed,
+        np.ones(n) if gpus is None else np.array(gpus, float),
+        np.ones(n),
+        np.zeros(n, np.int64),
+        np.arange(n),
+        np.array(capacity, float),
+        np.arange(speed.shape[1]),
+        more,
+    )
 
 
 def policy(spec: str, **context: Any) -> Any:
@@ -123,9 +129,7 @@ def test_grouping_like_jobs_keeps_the_optimum() -> None:
 
 def test_the_rest_of_the_time_goes_where_it_adds_most() -> None:
     """Two jobs of one GPU and plenty of room: nobody gains by less than all the time on his best type."""
-    shares, _ = fairest(
-        np.array([[4.0, 1.0], [1.0, 3.0]]), np.ones(2), np.ones(2), np.array([4.0, 4.0]), np.arange(2)
-    )
+    shares, _ = fairest(np.array([[4.0, 1.0], [1.0, 3.0]]), np.ones(2), np.ones(2), np.array([4.0, 4.0]), np.arange(2))
     assert shares == pytest.approx(np.eye(2))
 
 
@@ -189,9 +193,7 @@ def test_water_filling_between_queues() -> None:
 
 def test_isolated_jobs_have_a_part_each() -> None:
     given = problem(np.ones((4, 2)), (2, 4), [1, 1, 2, 8])
-    assert isolated(given) == pytest.approx(
-        np.array([[1 / 3, 2 / 3], [1 / 3, 2 / 3], [0.25, 0.5], [1 / 16, 1 / 8]])
-    )
+    assert isolated(given) == pytest.approx(np.array([[1 / 3, 2 / 3], [1 / 3, 2 / 3], [0.25, 0.5], [1 / 16, 1 / 8]]))
 
 
 def test_pairs_are_worth_it_where_they_are_faster_together() -> None:

@@ -170,9 +170,7 @@ def test_equal_jobs_in_another_order_get_the_same() -> None:
     jobs = few._replace(free=few.free + 1000.0)  # nobody is refused, so that the order does not matter
     features, needs = jobs.features, jobs.needs
     order = np.random.default_rng(0).permutation(len(features.types))
-    mixed = JobFeatures(
-        features.types[order], features.times[order], features.gpus_per_job, features.cpus_per_job
-    )
+    mixed = JobFeatures(features.types[order], features.times[order], features.gpus_per_job, features.cpus_per_job)
     turned = Demands(np.arange(len(order)), needs.counts[order], needs.amounts[order])
     before = grant(network, jobs)
     after = grant(network, jobs._replace(features=mixed, needs=turned, first=jobs.first[order]))

@@ -119,11 +119,18 @@ class TestSpeedFits:
         seen = [(1, 4), (4, 1), (2, 7), (8, 3), (1, 9)]
         p, w = np.array(seen).T
         view = view_of(
-            policy, Cluster.uniform(1, 16),
-            {"ps_kind": np.zeros(5, np.int64), "servers": p, "held": w.astype(float), "state": np.ones(5, np.int64),
-             "measured_rate": MODEL.samples_per_s(p, w) / 7.0, "reference_rate": np.full(5, 7.0)},
+            policy,
+            Cluster.uniform(1, 16),
+            {
+                "ps_kind": np.zeros(5, np.int64),
+                "servers": p,
+                "held": w.astype(float),
+                "state": np.ones(5, np.int64),
+                "measured_rate": MODEL.samples_per_s(p, w) / 7.0,
+                "reference_rate": np.full(5, 7.0),
+            },
             profile=profile,
-        )  # fmt: skip
+        )
         fits.observe(view)
         after, true = np.array(fits.times(profile, 0)), np.array(TIMES)[:17, :17] / 32.0
         error = [np.abs(t[1:, 1:] / true[1:, 1:] - 1).max() for t in (before, after)]
@@ -166,10 +173,15 @@ class TestSpeedFits:
 def sizes_of(policy: Policy, columns: dict[str, Any], cluster: Cluster) -> list[tuple[int, int]]:
     n = len(columns["gpus"])
     usual: dict[str, Any] = {
-        "cpus": np.full(n, 2.0), "memory_gib": np.zeros(n), "kind": np.zeros(n, np.int64),
-        "ps_kind": np.full(n, -1), "reference_rate": np.ones(n), "servers": np.zeros(n, np.int64),
-        "expected_left_s": np.full(n, 1000.0), "measured_rate": np.zeros(n),
-    }  # fmt: skip
+        "cpus": np.full(n, 2.0),
+        "memory_gib": np.zeros(n),
+        "kind": np.zeros(n, np.int64),
+        "ps_kind": np.full(n, -1),
+        "reference_rate": np.ones(n),
+        "servers": np.zeros(n, np.int64),
+        "expected_left_s": np.full(n, 1000.0),
+        "measured_rate": np.zeros(n),
+    }
     given = {name: np.asarray(values) for name, values in (usual | columns).items()}
     view = view_of(policy, cluster, given, profile=profile_of(MODEL))
     policy.rank(view)
@@ -181,8 +193,12 @@ def sizes_of(policy: Policy, columns: dict[str, Any], cluster: Cluster) -> list[
 class TestDivision:
     MACHINES = Cluster((Node("n", gpus=8, cpus=40, memory_gib=100),))
     TWO: ClassVar[dict[str, Any]] = {
-        "gpus": [1.0, 1.0], "min_gpus": [1.0, 1.0], "max_gpus": [16.0, 16.0], "ps": [1, 1], "ps_kind": [0, 0],
-    }  # fmt: skip
+        "gpus": [1.0, 1.0],
+        "min_gpus": [1.0, 1.0],
+        "max_gpus": [16.0, 16.0],
+        "ps": [1, 1],
+        "ps_kind": [0, 0],
+    }
 
     def test_everybody_has_one_and_one_before_anybody_has_more(self) -> None:
         three = {name: values * 3 for name, values in self.TWO.items()}
@@ -207,8 +223,13 @@ class TestDivision:
         assert sizes_of(create(PROFILE_ONLY), alone, self.MACHINES) == [(4, 0), (4, 0)]
 
     def test_rigid_jobs_have_what_they_asked_for_or_nothing(self) -> None:
-        mixed = {"gpus": [4.0, 6.0, 1.0], "min_gpus": [4.0, 6.0, 1.0], "max_gpus": [4.0, 6.0, 8.0], "ps": [0, 0, 0],
-                 "cpus": [4.0, 6.0, 1.0]}  # fmt: skip
+        mixed = {
+            "gpus": [4.0, 6.0, 1.0],
+            "min_gpus": [4.0, 6.0, 1.0],
+            "max_gpus": [4.0, 6.0, 8.0],
+            "ps": [0, 0, 0],
+            "cpus": [4.0, 6.0, 1.0],
+        }
         assert [w for w, _ in sizes_of(create(PROFILE_ONLY), mixed, self.MACHINES)] == [4, 0, 4]
 
     def test_a_job_that_has_been_resized_often_enough_keeps_its_size(self) -> None:
@@ -299,10 +320,21 @@ def test_nonsense_is_refused(spec: str) -> None:
 def dl2_jobs(count: int) -> list[Job]:
     models = ("resnet-50", "vgg-16", "resnext-110", "inception-bn", "seq2seq", "cnn-text", "dssm", "wlm")
     return [
-        Job(f"j{i}", 1200.0 * (i // 3), None, 1, model=models[i % 8], cpus=2, memory_gib=0, min_gpus=1, max_gpus=16,
-            work=200_000.0 + 90_000 * (i % 5), ps=1)
+        Job(
+            f"j{i}",
+            1200.0 * (i // 3),
+            None,
+            1,
+            model=models[i % 8],
+            cpus=2,
+            memory_gib=0,
+            min_gpus=1,
+            max_gpus=16,
+            work=200_000.0 + 90_000 * (i % 5),
+            ps=1,
+        )
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("speeds", ["profile", "fitted"])
@@ -340,10 +372,20 @@ def test_a_division_looks_at_each_job_and_each_unit_once(monkeypatch: pytest.Mon
     """What keeps a division among a thousand jobs quick: gains by heap, one speed fit for all jobs of a class."""
     gains, fits = counted(monkeypatch, Bidder, "gain"), counted(monkeypatch, speeds, "fit_speed_sync")
     jobs = [
-        Job(f"j{i}", 0, 20_000.0 + i, 1, cpus=2, memory_gib=0, min_gpus=1, max_gpus=16,
-            model="vgg-16" if i % 2 else None, ps=1 if i % 2 else None)
+        Job(
+            f"j{i}",
+            0,
+            20_000.0 + i,
+            1,
+            cpus=2,
+            memory_gib=0,
+            min_gpus=1,
+            max_gpus=16,
+            model="vgg-16" if i % 2 else None,
+            ps=1 if i % 2 else None,
+        )
         for i in range(1000)
-    ]  # fmt: skip
+    ]
     cluster = Cluster.uniform(150, 8, cpus=40.0, memory_gib=64.0)
     engine = Engine(Trace.of_jobs(jobs), cluster, create("optimus"), Settings())
     for _ in range(4):

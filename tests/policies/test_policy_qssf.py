@@ -22,8 +22,17 @@ def durations(**changes: float) -> DurationPredictor:
     return DurationPredictor(**({"blend": 0.5, "decay": 0.8, "refresh_s": 86400.0} | changes))
 
 
-def run(learner: DurationPredictor, job: int, duration_s: float, *, user: int = 1, queue: int = 1, kind: int = 1,
-        gpus: float = 1.0, start_s: float = 0.0) -> None:  # fmt: skip
+def run(
+    learner: DurationPredictor,
+    job: int,
+    duration_s: float,
+    *,
+    user: int = 1,
+    queue: int = 1,
+    kind: int = 1,
+    gpus: float = 1.0,
+    start_s: float = 0.0,
+) -> None:
     learner.arrives(job, user, queue, kind, gpus, start_s)
     learner.begins(job, start_s)
     learner.ends(job, start_s + duration_s)
@@ -172,19 +181,30 @@ def test_no_feature_sees_the_future() -> None:
     rng = np.random.default_rng(5)
     submits = np.sort(rng.uniform(0, 20_000, 400))
     jobs = [
-        Job(f"j{i}", float(submits[i]), float(rng.exponential(150) + 1), int(rng.choice([1, 2, 4])),
-            user=f"u{rng.integers(9)}", queue=f"q{rng.integers(3)}")
+        Job(
+            f"j{i}",
+            float(submits[i]),
+            float(rng.exponential(150) + 1),
+            int(rng.choice([1, 2, 4])),
+            user=f"u{rng.integers(9)}",
+            queue=f"q{rng.integers(3)}",
+        )
         for i in range(400)
-    ]  # fmt: skip
+    ]
     cluster, until_s = Cluster.uniform(1, 8), 12_000.0
     before = Witness(refresh_s=3000.0)
     ends = finish(simulate(jobs, cluster, before))
     later = [
-        Job(job.job_id, job.submit_s, job.duration_s if end <= until_s else job.duration_s + 5000 * rng.random(),
-            job.gpus if job.submit_s <= until_s else 1, user=job.user if job.submit_s <= until_s else "u1",
-            queue=job.queue)
+        Job(
+            job.job_id,
+            job.submit_s,
+            job.duration_s if end <= until_s else job.duration_s + 5000 * rng.random(),
+            job.gpus if job.submit_s <= until_s else 1,
+            user=job.user if job.submit_s <= until_s else "u1",
+            queue=job.queue,
+        )
         for job, end in zip(jobs, ends)
-    ]  # fmt: skip
+    ]
     after = Witness(refresh_s=3000.0)
     simulate(later, cluster, after)
     assert before._durations._trees is not None

@@ -97,8 +97,10 @@ class TestShrinking:
     def test_a_job_for_which_others_made_way_in_vain_lets_them_be(self) -> None:
         # the newcomer needs 8 CPUs on one node, which shrinking does not give it: tried once in 600 s
         cluster = Cluster((Node("n", gpus=4, cpus=9, memory_gib=10),))
-        jobs = [Job("a", 0, 1000, 4, min_gpus=1, max_gpus=4, cpus=8.0, memory_gib=0.0),
-                Job("hungry", 10, 50, 1, cpus=9.0, memory_gib=0.0)]  # fmt: skip
+        jobs = [
+            Job("a", 0, 1000, 4, min_gpus=1, max_gpus=4, cpus=8.0, memory_gib=0.0),
+            Job("hungry", 10, 50, 1, cpus=9.0, memory_gib=0.0),
+        ]
         shrunk = simulate(jobs, cluster, "sidecar")
         assert starts(shrunk)[1] == finish(shrunk)[0]
         # 4 → 3 at 10; 3 → 4 again, since nobody can use the GPU; in 600 s at most one more of each

@@ -141,12 +141,21 @@ def waiting_view(policy: Themis, cluster: Cluster, gpus: list[float], age_s: lis
     n = len(gpus)
     sizes = np.array(gpus)
     columns = {
-        "gpus": sizes, "min_gpus": sizes, "max_gpus": sizes, "submitted": -np.array(age_s), "app": np.arange(n),
-        "expected_s": np.array(work_s), "expected_left_s": np.array(work_s), "kind": np.zeros(n, np.int64),
-        "ps_kind": np.full(n, -1), "reference_rate": sizes, "level": np.zeros(n, np.int64),
-    }  # fmt: skip
-    view = view_of(policy, cluster, columns, nodes={"rack": np.zeros(len(cluster.nodes), np.int64)},
-                   profile=flat_profile())  # fmt: skip
+        "gpus": sizes,
+        "min_gpus": sizes,
+        "max_gpus": sizes,
+        "submitted": -np.array(age_s),
+        "app": np.arange(n),
+        "expected_s": np.array(work_s),
+        "expected_left_s": np.array(work_s),
+        "kind": np.zeros(n, np.int64),
+        "ps_kind": np.full(n, -1),
+        "reference_rate": sizes,
+        "level": np.zeros(n, np.int64),
+    }
+    view = view_of(
+        policy, cluster, columns, nodes={"rack": np.zeros(len(cluster.nodes), np.int64)}, profile=flat_profile()
+    )
     view.waiting = n
     return view
 

@@ -155,9 +155,12 @@ def history(tmp_path: Path) -> Path:
 def waiting(policy: TiresiasGittins, ages: list[float]) -> Any:
     n = len(ages)
     columns: dict[str, Any] = {
-        "gpus": np.ones(n), "attained": np.array(ages), "executed_s": np.array(ages), "started": np.arange(n) * 1.0,
+        "gpus": np.ones(n),
+        "attained": np.array(ages),
+        "executed_s": np.array(ages),
+        "started": np.arange(n) * 1.0,
         "kind": np.zeros(n, np.int64),
-    }  # fmt: skip
+    }
     view = view_of(policy, ONE, columns)
     view.now, view.waiting = 100.0, n
     return view
@@ -248,18 +251,26 @@ def test_skewed_models_are_consolidated() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["tiresias-las:limits=20", "tiresias-las:limits=5,20:promote=1", "tiresias-las:limits=20:authors=true",
-     "tiresias-gittins:limits=20:least=3", "tiresias-gittins:limits=20:least=3:quantum=best:promote=0.5"],
-)  # fmt: skip
+    [
+        "tiresias-las:limits=20",
+        "tiresias-las:limits=5,20:promote=1",
+        "tiresias-las:limits=20:authors=true",
+        "tiresias-gittins:limits=20:least=3",
+        "tiresias-gittins:limits=20:least=3:quantum=best:promote=0.5",
+    ],
+)
 def test_they_keep_the_contract(spec: str) -> None:
     assert check_policy(spec).unread == ()
 
 
 @pytest.mark.parametrize(
     "spec",
-    ["tiresias-las:limits=200,1000:promote=1", "tiresias-las:limits=200:authors=true",
-     "tiresias-gittins:limits=200:least=5"],
-)  # fmt: skip
+    [
+        "tiresias-las:limits=200,1000:promote=1",
+        "tiresias-las:limits=200:authors=true",
+        "tiresias-gittins:limits=200:least=5",
+    ],
+)
 def test_a_restart_makes_no_difference(spec: str) -> None:
     def run(restarts: bool) -> Result:
         engine = Engine(Trace.of_jobs(mixture(3)), Cluster.uniform(3, 8), create(spec), Settings.ideal())

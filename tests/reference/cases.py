@@ -70,11 +70,16 @@ def draw(random: Random, policy: str | None = None) -> Case:
     limits = {queue: random.randint(1, total + 1) for queue in QUEUES if random.random() < 0.15}
     free = random.random() < 0.4  # what is restarted more often than its restart takes would never end
     return Case(
-        policy or random.choice(list(KEYS)), nodes, tuple(sorted(jobs, key=lambda job: job[0])), limits,
-        strict=random.random() < 0.3, quantum=random.choice((1, 5, 20) if free else (20, 30)),
-        min_run=random.choice((0, 0, 3, 15)), max_preemptions=random.choice((10**6, 10**6, 2)),
+        policy or random.choice(list(KEYS)),
+        nodes,
+        tuple(sorted(jobs, key=lambda job: job[0])),
+        limits,
+        strict=random.random() < 0.3,
+        quantum=random.choice((1, 5, 20) if free else (20, 30)),
+        min_run=random.choice((0, 0, 3, 15)),
+        max_preemptions=random.choice((10**6, 10**6, 2)),
         overheads={kind: 0 if free else random.randint(0, 4) for kind in ("start", "suspend", "resume", "migrate")},
-    )  # fmt: skip
+    )
 
 
 def ends_by_reference(case: Case) -> list[tuple[int | None, int, int]]:
@@ -82,10 +87,16 @@ def ends_by_reference(case: Case) -> list[tuple[int | None, int, int]]:
     nodes = [Node(gpus, cpus, memory, set(range(gpus))) for gpus, cpus, memory in case.nodes]
     jobs = [Job(i, *numbers) for i, numbers in enumerate(case.jobs)]
     rules = Rules(
-        KEYS[case.policy], case.policy in PREEMPTIVE, case.policy != "fifo",
+        KEYS[case.policy],
+        case.policy in PREEMPTIVE,
+        case.policy != "fifo",
         case.quantum if case.policy == "las" else math.inf,
-        case.strict, case.min_run, case.max_preemptions, case.overheads, case.limits,
-    )  # fmt: skip
+        case.strict,
+        case.min_run,
+        case.max_preemptions,
+        case.overheads,
+        case.limits,
+    )
     for job in jobs:
         alone = Reference(nodes, [job], rules)
         if alone.over_limit(job) or not alone.choose(job, []):
@@ -99,18 +110,28 @@ def ends_by_engine(case: Case, folder: Path) -> list[tuple[int | None, int, int]
     costs = folder / "overheads.csv"
     costs.write_text("model,kind,seconds\n" + "".join(f",{kind},{s}\n" for kind, s in case.overheads.items()))
     settings = Settings.ideal(
-        overheads=str(costs), consolidation="strict" if case.strict else "soft", min_run_s=float(case.min_run),
-        max_preemptions=case.max_preemptions, oversized="skip",
-    )  # fmt: skip
+        overheads=str(costs),
+        consolidation="strict" if case.strict else "soft",
+        min_run_s=float(case.min_run),
+        max_preemptions=case.max_preemptions,
+        oversized="skip",
+    )
     cluster = c.Cluster(
         tuple(c.Node(f"n{i}", "gpu", gpus, float(cpus), float(gib)) for i, (gpus, cpus, gib) in enumerate(case.nodes)),
         queues=tuple(c.Queue(name, 0.0, float(limit)) for name, limit in case.limits.items()),
     )
     trace = t.Trace.of_jobs(
-        t.Job(f"j{i}", float(submit), float(work), float(gpus), queue=queue, cpus=float(cpus * max(gpus, 1)),
-              memory_gib=float(gib * max(gpus, 1)))
+        t.Job(
+            f"j{i}",
+            float(submit),
+            float(work),
+            float(gpus),
+            queue=queue,
+            cpus=float(cpus * max(gpus, 1)),
+            memory_gib=float(gib * max(gpus, 1)),
+        )
         for i, (submit, work, gpus, cpus, gib, queue) in enumerate(case.jobs)
-    )  # fmt: skip
+    )
     policy = create(f"las:quantum_s={case.quantum}" if case.policy == "las" else case.policy)
     jobs = Engine(trace, cluster, policy, settings).run().jobs
     return list(zip(jobs["finish_s"].to_list(), jobs["preemptions"].to_list(), jobs["migrations"].to_list()))

@@ -11,8 +11,20 @@ from argosy.policies.base import POLICIES, create
 from argosy.scenario import read_scenario, scenario_names
 from argosy.sim.compare import offered_load
 
-SHIPPED = ["dl2-100", "dl2-500", "dl2-heavy", "dl2-short", "dl2-testbed", "faulty", "fluctuating", "hetero-108",
-           "mixed", "overload", "packed", "philly-rigid"]  # fmt: skip
+SHIPPED = [
+    "dl2-100",
+    "dl2-500",
+    "dl2-heavy",
+    "dl2-short",
+    "dl2-testbed",
+    "faulty",
+    "fluctuating",
+    "hetero-108",
+    "mixed",
+    "overload",
+    "packed",
+    "philly-rigid",
+]
 
 
 def test_the_promised_scenarios_are_there() -> None:

@@ -335,8 +335,11 @@ class RigidSpeed:
         racks: dict[str, int] = defaultdict(int)
         for n in own:
             racks[n.rack] += n.gpus
-        rooms = (max((max(n.islands, default=n.gpus) for n in own), default=0), max((n.gpus for n in own), default=0),
-                 max(racks.values(), default=0))
+        rooms = (
+            max((max(n.islands, default=n.gpus) for n in own), default=0),
+            max((n.gpus for n in own), default=0),
+            max(racks.values(), default=0),
+        )
         return next((level for level, room in enumerate(rooms) if k <= room), 3)
 
 
@@ -344,9 +347,7 @@ def near(a: float, b: float) -> bool:
     return abs(a - b) <= NEAR * max(1.0, abs(a), abs(b))
 
 
-def audit(
-    result: Result, trace: Trace, settings: Settings, cancels: Mapping[str, float] | None = None
-) -> list[str]:
+def audit(result: Result, trace: Trace, settings: Settings, cancels: Mapping[str, float] | None = None) -> list[str]:
     """Everything in this result that cannot be true."""
     return Audit(result, trace, settings, cancels).run()
 

@@ -84,8 +84,13 @@ def test_whether_seeds_matter() -> None:
     assert EXPERIMENT.chance(["fifo", "random"])
     assert EXPERIMENT.chance(["fair:inner=random"]) and EXPERIMENT.chance(["themis"])
     assert Experiment(RECIPE, CLUSTER, Settings()).chance(["fifo"])
-    for changes in ({"drifting": True}, {"node_mtbf_h": 9.0}, {"job_mtbf_h": 9.0}, {"placer": "random"},
-                    {"estimator": "noisy:0.2"}):  # fmt: skip
+    for changes in (
+        {"drifting": True},
+        {"node_mtbf_h": 9.0},
+        {"job_mtbf_h": 9.0},
+        {"placer": "random"},
+        {"estimator": "noisy:0.2"},
+    ):
         assert Experiment(TRACE, CLUSTER, Settings(**changes)).chance(["fifo"])  # type: ignore[arg-type]
 
 

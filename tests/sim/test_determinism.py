@@ -20,9 +20,15 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 
 ROUGH = Settings(
-    seed=11, estimator="noisy:0.4", node_mtbf_h=6.0, node_repair_h=0.2, job_mtbf_h=20.0, drifting=True, min_run_s=60.0,
+    seed=11,
+    estimator="noisy:0.4",
+    node_mtbf_h=6.0,
+    node_repair_h=0.2,
+    job_mtbf_h=20.0,
+    drifting=True,
+    min_run_s=60.0,
     until_s=3e5,
-)  # fmt: skip
+)
 CALM = Settings(seed=11, min_run_s=0.0)
 
 

@@ -71,11 +71,14 @@ def elastic(job_id: str = "a", gpus: float = 2, most: float = 4, **more: float) 
     return Job(job_id, 0, 200, gpus, min_gpus=1, max_gpus=most, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("settings, pause_s", [
-    (IDEAL, 0.0),
-    (Settings.ideal(overheads="realistic"), 30.0),
-    (Settings.ideal(overheads="realistic", hot_resize=True), 2.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, pause_s",
+    [
+        (IDEAL, 0.0),
+        (Settings.ideal(overheads="realistic"), 30.0),
+        (Settings.ideal(overheads="realistic", hot_resize=True), 2.0),
+    ],
+)
 def test_growing_in_place(settings: Settings, pause_s: float) -> None:
     result = simulate([elastic()], Cluster.uniform(1, 4), Wanted({0: [(0, 2), (125, 4)]}), settings)
     start_s = 25.0 if pause_s else 0.0
@@ -315,10 +318,13 @@ def test_impossible_plans_are_refused(what: str) -> None:
         simulate(jobs, cluster, Scripted(step), Settings.ideal(until_s=100.0))
 
 
-@pytest.mark.parametrize("jobs", [
-    [Job("a", 0, 100, 0.5, **LIGHT), Job("b", 0, 100, 0.5, **LIGHT), Job("c", 0, 100, 0.5, **LIGHT)],
-    [Job("a", 0, 100, 0, cpus=3.0), Job("b", 0, 100, 0, cpus=1.0), Job("c", 0, 100, 0, cpus=3.0)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [Job("a", 0, 100, 0.5, **LIGHT), Job("b", 0, 100, 0.5, **LIGHT), Job("c", 0, 100, 0.5, **LIGHT)],
+        [Job("a", 0, 100, 0, cpus=3.0), Job("b", 0, 100, 0, cpus=1.0), Job("c", 0, 100, 0, cpus=3.0)],
+    ],
+)
 def test_only_whole_gpus_are_packed(jobs: list[Job]) -> None:
     """The third job is packed with the first: a share of a device, or a CPU-only job, has no devices to share."""
 
@@ -360,8 +366,14 @@ def test_a_policy_hears_of_everything_in_order_before_it_decides() -> None:
 
     simulate([Job("a", 0, 10, 1), Job("b", 5, 1, 1)], Cluster.uniform(1, 1), Listener(), IDEAL)
     assert asked == [0, 5, 7, 10, 11]
-    assert heard == [(0, "submit", 0), (0, "start", 0), (5, "submit", 1), (10, "finish", 0), (10, "start", 1),
-                     (11, "finish", 1)]  # fmt: skip
+    assert heard == [
+        (0, "submit", 0),
+        (0, "start", 0),
+        (5, "submit", 1),
+        (10, "finish", 0),
+        (10, "start", 1),
+        (11, "finish", 1),
+    ]
 
 
 @pytest.mark.parametrize("wake", [0.0, -1.0, float("nan")])

@@ -230,8 +230,10 @@ class RandomPlan(Policy):
             busy = host in plan.stops or host in plan.placements or index in self._grouped | self._packed
             if busy or not plan.keeps or jobs.gpus[host] < 1 or jobs.ps[host]:
                 continue
-            if all(self._open(view, row, p.node, True) and self._fits(view, row, p.node, p.devices.bit_count(), 0)
-                   for p in parts):  # fmt: skip
+            if all(
+                self._open(view, row, p.node, True) and self._fits(view, row, p.node, p.devices.bit_count(), 0)
+                for p in parts
+            ):
                 for p in parts:
                     self._take(view, row, p.node, p.devices, 0, 0)
                 self._queues[int(jobs.queue[row])] += asked

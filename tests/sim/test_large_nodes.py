@@ -63,10 +63,18 @@ def test_the_log_loses_no_device(gpus: int, tmp_path: Path) -> None:
 def test_every_policy_on_a_node_of_128(policy: str) -> None:
     """Gangs, shares, elastic jobs and parameter servers that get into each other's way."""
     jobs = [
-        Job(f"j{i}", 20.0 * i, 100.0 + 30.0 * (i % 7), (1, 30, 100, 0.5, 64, 128, 7, 0.25)[i % 8], cpus=1.0,
-            memory_gib=1.0, min_gpus=1.0 if i % 8 == 4 else None, max_gpus=128.0 if i % 8 == 4 else None)
+        Job(
+            f"j{i}",
+            20.0 * i,
+            100.0 + 30.0 * (i % 7),
+            (1, 30, 100, 0.5, 64, 128, 7, 0.25)[i % 8],
+            cpus=1.0,
+            memory_gib=1.0,
+            min_gpus=1.0 if i % 8 == 4 else None,
+            max_gpus=128.0 if i % 8 == 4 else None,
+        )
         for i in range(32)
-    ]  # fmt: skip
+    ]
     trace, settings, wrong = Trace.of_jobs(jobs), Settings(min_run_s=20.0), list[str]()
     engine = Engine(trace, large(128), create(policy), settings, watch=lambda e: wrong.extend(books(e)))
     result = engine.run()

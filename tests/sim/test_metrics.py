@@ -22,13 +22,19 @@ TWO_BY_TWO = Cluster.uniform(2, 2)
 # a runs at once, b is preempted for 3 s, c waits 4 s and fails, d never starts, e is too big, f withdrawn.
 MIXED = [
     HandJob("a", 0.0, [Stint(0.0, 10.0, {0: [0, 1]})], gpus=2, alone_s=10.0),
-    HandJob("b", 0.0, [Stint(0.0, 4.0, {1: [0, 1]}), Stint(7.0, 13.0, {1: [0, 1]})], gpus=2, alone_s=10.0,
-            more={"preemptions": 1, "queue": "slow"}),
+    HandJob(
+        "b",
+        0.0,
+        [Stint(0.0, 4.0, {1: [0, 1]}), Stint(7.0, 13.0, {1: [0, 1]})],
+        gpus=2,
+        alone_s=10.0,
+        more={"preemptions": 1, "queue": "slow"},
+    ),
     HandJob("c", 4.0, [Stint(8.0, 12.0, {0: [0]})], alone_s=4.0, status="failed"),
     HandJob("d", 6.0, alone_s=5.0, status="unfinished"),
     HandJob("e", 6.0, gpus=99.0, alone_s=5.0, status="refused"),
     HandJob("f", 1.0, alone_s=5.0, status="cancelled", more={"finish_s": 3.0}),
-]  # fmt: skip
+]
 
 
 def test_every_metric_has_one_definition_and_a_value() -> None:
@@ -163,12 +169,25 @@ def test_fragmentation_looks_only_while_somebody_waits() -> None:
 
 def test_restarts_and_gpu_hours() -> None:
     jobs = [
-        HandJob("a", 0.0, [Stint(0.0, 3600.0, {0: [0, 1]})], gpus=2, more={
-            "preemptions": 1, "migrations": 2, "resizes": 3, "faults": 4, "useful_gpu_s": 3600.0,
-            "overhead_gpu_s": 1800.0, "interference_gpu_s": 1440.0, "lost_gpu_s": 360.0}),
+        HandJob(
+            "a",
+            0.0,
+            [Stint(0.0, 3600.0, {0: [0, 1]})],
+            gpus=2,
+            more={
+                "preemptions": 1,
+                "migrations": 2,
+                "resizes": 3,
+                "faults": 4,
+                "useful_gpu_s": 3600.0,
+                "overhead_gpu_s": 1800.0,
+                "interference_gpu_s": 1440.0,
+                "lost_gpu_s": 360.0,
+            },
+        ),
         HandJob("b", 0.0, [Stint(0.0, 3600.0, {1: [0]})]),
         HandJob("c", 0.0, gpus=99, status="refused"),
-    ]  # fmt: skip
+    ]
     found = metrics(by_hand(jobs, TWO_BY_TWO))
     assert found["restarts_per_job"] == 10 / 2
     counts = ("preemptions", "migrations", "resizes", "faults")
@@ -178,10 +197,12 @@ def test_restarts_and_gpu_hours() -> None:
 
 
 def test_money_and_energy() -> None:
-    cluster = Cluster((
-        Node("dear", gpus=2, price_per_hour=10.0, watts_idle=100.0, watts_busy=1100.0),
-        Node("cheap", gpus=4, price_per_hour=2.0),
-    ))  # fmt: skip
+    cluster = Cluster(
+        (
+            Node("dear", gpus=2, price_per_hour=10.0, watts_idle=100.0, watts_busy=1100.0),
+            Node("cheap", gpus=4, price_per_hour=2.0),
+        )
+    )
     jobs = [
         HandJob("a", 0.0, [Stint(0.0, 7200.0, {0: [0]})]),  # half of the dear node for two hours
         HandJob("b", 0.0, [Stint(0.0, 3600.0, {1: [0]})]),  # a quarter of the cheap one for one

@@ -18,9 +18,7 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 
 CLUSTER = Cluster.uniform(2, 4)
-TRACE = Trace.of_jobs(
-    [Job("wide", 0.0, 100.0, 6), Job('odd "ü"', 5.0, 40.0, 0.5), Job("cpu", 5.0, 30.0, 0, cpus=2.0)]
-)
+TRACE = Trace.of_jobs([Job("wide", 0.0, 100.0, 6), Job('odd "ü"', 5.0, 40.0, 0.5), Job("cpu", 5.0, 30.0, 0, cpus=2.0)])
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -42,9 +40,14 @@ def test_the_log_has_one_line_an_event(tmp_path: Path) -> None:
     events = lines(path)
     start = next(e for e in events if e["event"] == "start" and e["job"] == "wide")
     assert start == {
-        "seq": start["seq"], "t": 0, "event": "start", "job": "wide", "gpus": 6, "overhead_s": 0,
+        "seq": start["seq"],
+        "t": 0,
+        "event": "start",
+        "job": "wide",
+        "gpus": 6,
+        "overhead_s": 0,
         "on": start["on"],
-    }  # fmt: skip
+    }
     held = sorted((part["node"], len(part["devices"])) for part in start["on"])  # type: ignore[union-attr, index, call-overload, attr-defined]
     assert [count for _, count in held] in ([2, 4], [4, 2])
     share = next(e for e in events if e["event"] == "start" and e["job"] == 'odd "ü"')

@@ -122,9 +122,7 @@ def test_perfect_repetition_gives_the_order_of_sjf() -> None:
 
 def test_trees_learn_what_the_rolling_mean_can_not() -> None:
     """Length follows from the GPU count, but every job comes from a new user."""
-    trace = jobs(
-        *((i // 3 * 1800.0, 100.0 * 4 ** (i % 3), float(2 ** (i % 3)), f"u{i}", "q", "x") for i in range(400))
-    )
+    trace = jobs(*((i // 3 * 1800.0, 100.0 * 4 ** (i % 3), float(2 ** (i % 3)), f"u{i}", "q", "x") for i in range(400)))
     now = 2.5 * DAY_S  # just when jobs 360, 361 and 362 arrive
     finished, finish_s = played(trace, now)
     rows = np.arange(360, 363)
@@ -176,9 +174,7 @@ def test_history_orders_jobs_of_a_synthetic_cluster_well() -> None:
     submit_s, length_s = trace.frame["submit_s"].to_numpy(), trace.frame["duration_s"].to_numpy()
     history = History(trace.frame)
     asked = np.arange(2000, 4000, 10)
-    told_s = np.array(
-        [history.estimate(np.array([r]), submit_s[r], *played(trace, submit_s[r]))[0] for r in asked]
-    )
+    told_s = np.array([history.estimate(np.array([r]), submit_s[r], *played(trace, submit_s[r]))[0] for r in asked])
 
     def ranked(values: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.argsort(np.argsort(values))

@@ -69,9 +69,7 @@ def refused(path: Path, **options: object) -> str:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "T.CSV"])
 def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
-    trace = Trace.of_jobs(
-        [EVERYTHING, Job("b", 3.25, 1e9, 0.5, cpus=3.0), Job("c", 3.25, None, 0, cpus=1, work=7)]
-    )
+    trace = Trace.of_jobs([EVERYTHING, Job("b", 3.25, 1e9, 0.5, cpus=3.0), Job("c", 3.25, None, 0, cpus=1, work=7)])
     write_trace(trace, tmp_path / name)
     again = read_trace(tmp_path / name)
     assert again.frame.equals(trace.frame)
@@ -100,11 +98,7 @@ amounts = st.floats(0, 1e12, allow_nan=False)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(words, amounts, amounts, st.integers(0, 512), st.none() | words), min_size=1, max_size=6
-    )
-)
+@given(st.lists(st.tuples(words, amounts, amounts, st.integers(0, 512), st.none() | words), min_size=1, max_size=6))
 def test_any_text_and_number_survives_csv(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]]
 ) -> None:
@@ -266,9 +260,7 @@ def test_lines_are_right_after_quoted_line_breaks(tmp_path: Path) -> None:
 
 
 def test_rows_of_parquet_are_numbered(tmp_path: Path) -> None:
-    frame = pl.DataFrame(
-        {"job_id": [7, 8], "submit_s": [0.0, -1.0], "duration_s": ["5", "6"], "gpus": [1, 1]}
-    )
+    frame = pl.DataFrame({"job_id": [7, 8], "submit_s": [0.0, -1.0], "duration_s": ["5", "6"], "gpus": [1, 1]})
     frame.write_parquet(tmp_path / "t.parquet")
     assert f"{tmp_path}/t.parquet row 2: submit_s must be" in refused(tmp_path / "t.parquet")
     kept = read_trace(tmp_path / "t.parquet", on_error="skip").frame
@@ -313,9 +305,7 @@ def test_empty_blank_and_header_only(tmp_path: Path) -> None:
 def test_truncated_and_damaged_gzip(tmp_path: Path) -> None:
     whole = gzip.compress("".join([HEADER, "\n", *(f"j{i},{i},1,1\n" for i in range(5000))]).encode())
     assert "cut off or damaged" in refused(write(tmp_path, whole[:-20], "t.csv.gz"))
-    assert "cut off or damaged" in refused(
-        write(tmp_path, whole[:200] + b"\xff" * 50 + whole[250:], "t.csv.gz")
-    )
+    assert "cut off or damaged" in refused(write(tmp_path, whole[:200] + b"\xff" * 50 + whole[250:], "t.csv.gz"))
     assert "cut off or damaged" in refused(write(tmp_path, whole[:5], "t.csv.gz"))
 
 
@@ -363,9 +353,7 @@ def test_unknown_columns_are_errors_with_a_suggestion(tmp_path: Path) -> None:
 
 def test_columns_that_are_missing_or_doubled(tmp_path: Path) -> None:
     assert "has no column 'gpus'" in refused(write(tmp_path, "job_id,submit_s,duration_s\na,0,1\n"))
-    assert "neither a column 'duration_s' nor 'work'" in refused(
-        write(tmp_path, "job_id,submit_s,gpus\na,0,1\n")
-    )
+    assert "neither a column 'duration_s' nor 'work'" in refused(write(tmp_path, "job_id,submit_s,gpus\na,0,1\n"))
     assert "two columns are named 'gpus'" in refused(write(tmp_path, f"{HEADER},gpus\na,0,1,1,1\n"))
     path = write(tmp_path, f"{HEADER}\na,0,1,1\n")
     message = refused(path, mapping={"gpus": "num_gpus"})

@@ -44,15 +44,51 @@ job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,start_time,end
 def test_helios(tmp_path: Path) -> None:
     report = run("helios", write(tmp_path, HELIOS, "cluster_log.csv"))
     assert known(report) == [
-        job(job_id="1425511", submit_s=0.0, duration_s=36_848.0, gpus=1.0, user="uXBbc", queue="vcJkd",
-            status="completed", cpus=1.0, name="train"),
-        job(job_id="1425512", submit_s=26.0, duration_s=246.0, gpus=4.0, user="uVMrF", queue="vchbv",
-            status="failed", cpus=16.0, name="n2"),
-        job(job_id="1425513", submit_s=27.0, duration_s=60.0, gpus=0.0, user="uzqls", queue="vcpDC",
-            status="killed", cpus=8.0, name="n3"),
-        job(job_id="1425515", submit_s=29.0, duration_s=0.0, gpus=1.0, user="uzqls", queue="vcpDC",
-            status="failed", cpus=8.0, name="n3"),
-    ]  # fmt: skip
+        job(
+            job_id="1425511",
+            submit_s=0.0,
+            duration_s=36_848.0,
+            gpus=1.0,
+            user="uXBbc",
+            queue="vcJkd",
+            status="completed",
+            cpus=1.0,
+            name="train",
+        ),
+        job(
+            job_id="1425512",
+            submit_s=26.0,
+            duration_s=246.0,
+            gpus=4.0,
+            user="uVMrF",
+            queue="vchbv",
+            status="failed",
+            cpus=16.0,
+            name="n2",
+        ),
+        job(
+            job_id="1425513",
+            submit_s=27.0,
+            duration_s=60.0,
+            gpus=0.0,
+            user="uzqls",
+            queue="vcpDC",
+            status="killed",
+            cpus=8.0,
+            name="n3",
+        ),
+        job(
+            job_id="1425515",
+            submit_s=29.0,
+            duration_s=0.0,
+            gpus=1.0,
+            user="uzqls",
+            queue="vcpDC",
+            status="failed",
+            cpus=8.0,
+            name="n3",
+        ),
+    ]
     assert report.notes == ["1 rows left out: the job never started"]
 
 
@@ -111,19 +147,44 @@ dlc1t2ypl09b8qtp,uf794,8,64,960,1000,100.0,Pretrain,RUNNING,2023-05-17 11:28:42+
 
 def test_acme_seren(tmp_path: Path) -> None:
     assert known(run("acme", write(tmp_path, SEREN, "trace_seren.csv"))) == [
-        job(job_id="5778432", submit_s=0.0, duration_s=117.0, gpus=8.0, user="u5907", status="failed",
-            cpus=128.0, name="Other"),
-        job(job_id="5778469", submit_s=336.0, duration_s=2693.0, gpus=0.0, user="u5907", status="completed",
-            cpus=128.0, name="Eval"),
-    ]  # fmt: skip
+        job(
+            job_id="5778432",
+            submit_s=0.0,
+            duration_s=117.0,
+            gpus=8.0,
+            user="u5907",
+            status="failed",
+            cpus=128.0,
+            name="Other",
+        ),
+        job(
+            job_id="5778469",
+            submit_s=336.0,
+            duration_s=2693.0,
+            gpus=0.0,
+            user="u5907",
+            status="completed",
+            cpus=128.0,
+            name="Eval",
+        ),
+    ]
 
 
 def test_acme_kalos_runs_from_start_to_end_whatever_its_duration_says(tmp_path: Path) -> None:
     report = run("acme", write(tmp_path, KALOS, "trace_kalos.csv"))
     assert known(report) == [
-        job(job_id="dlctk696s0jbvitv", submit_s=0.0, duration_s=8.0, gpus=64.0, user="uf794",
-            status="failed", cpus=960.0, memory_gib=8000.0, name="Other"),
-    ]  # fmt: skip
+        job(
+            job_id="dlctk696s0jbvitv",
+            submit_s=0.0,
+            duration_s=8.0,
+            gpus=64.0,
+            user="uf794",
+            status="failed",
+            cpus=960.0,
+            memory_gib=8000.0,
+            name="Other",
+        ),
+    ]
     assert report.notes == ["1 rows left out: the job had not ended when the log was written"]
 
 
@@ -155,15 +216,44 @@ openb-pod-0061,11908,47104,1,1000,,BE,Pending,10001278,10001403,
 def test_pai2023(tmp_path: Path) -> None:
     report = run("pai2023", write(tmp_path, PODS, "openb_pod_list_default.csv"))
     assert known(report) == [
-        job(job_id="openb-pod-0017", submit_s=0.0, duration_s=1_332_354.0, gpus=8.0, status="completed",
-            cpus=88.0, memory_gib=320.0),
-        job(job_id="openb-pod-0022", submit_s=241_678.0, duration_s=294_651.0, gpus=0.22,
-            status="completed", cpus=4.0, memory_gib=15.0),
-        job(job_id="openb-pod-0035", submit_s=529_561.0, duration_s=1_512.0, gpus=1.0,
-            gpu_type="V100M16|V100M32", status="failed", cpus=16.0, memory_gib=32.0),
-        job(job_id="openb-pod-0048", submit_s=554_589.0, duration_s=21_735.0, gpus=0.0, status="completed",
-            cpus=8.0, memory_gib=30.0),
-    ]  # fmt: skip
+        job(
+            job_id="openb-pod-0017",
+            submit_s=0.0,
+            duration_s=1_332_354.0,
+            gpus=8.0,
+            status="completed",
+            cpus=88.0,
+            memory_gib=320.0,
+        ),
+        job(
+            job_id="openb-pod-0022",
+            submit_s=241_678.0,
+            duration_s=294_651.0,
+            gpus=0.22,
+            status="completed",
+            cpus=4.0,
+            memory_gib=15.0,
+        ),
+        job(
+            job_id="openb-pod-0035",
+            submit_s=529_561.0,
+            duration_s=1_512.0,
+            gpus=1.0,
+            gpu_type="V100M16|V100M32",
+            status="failed",
+            cpus=16.0,
+            memory_gib=32.0,
+        ),
+        job(
+            job_id="openb-pod-0048",
+            submit_s=554_589.0,
+            duration_s=21_735.0,
+            gpus=0.0,
+            status="completed",
+            cpus=8.0,
+            memory_gib=30.0,
+        ),
+    ]
     assert report.notes == ["1 rows left out: the job never started"]
 
 
@@ -176,9 +266,7 @@ def test_pai2023_bad_rows_and_files_without_times(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no column creation_time") as caught:
         run(
             "pai2023",
-            write(
-                tmp_path, "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nopenb-pod-0000,12000,16384,1,1000\n"
-            ),
+            write(tmp_path, "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nopenb-pod-0000,12000,16384,1,1000\n"),
         )
     assert "have times" in str(caught.value)
 
@@ -209,15 +297,13 @@ inst-b,user1,,group-y,
 def test_pai_jobs_are_the_sum_of_their_tasks(tmp_path: Path) -> None:
     report = run("pai", write(tmp_path, TASKS, "pai_task_table.csv"))
     assert known(report) == [
-        job(job_id="job1", submit_s=0.0, duration_s=50.0, gpus=0.25, status="completed", cpus=6.0,
-            memory_gib=29.296875),
-        job(job_id="job0", submit_s=100.0, duration_s=500.0, gpus=1.0, status="completed", cpus=14.0,
-            memory_gib=49.5),
-        job(job_id="job2", submit_s=300.0, duration_s=110.0, gpus=2.0, status="failed", cpus=4.0,
-            memory_gib=4.0),
-        job(job_id="job5", submit_s=500.0, duration_s=1.0, gpus=0.0, status="completed", cpus=2.0,
-            memory_gib=4.0),
-    ]  # fmt: skip
+        job(
+            job_id="job1", submit_s=0.0, duration_s=50.0, gpus=0.25, status="completed", cpus=6.0, memory_gib=29.296875
+        ),
+        job(job_id="job0", submit_s=100.0, duration_s=500.0, gpus=1.0, status="completed", cpus=14.0, memory_gib=49.5),
+        job(job_id="job2", submit_s=300.0, duration_s=110.0, gpus=2.0, status="failed", cpus=4.0, memory_gib=4.0),
+        job(job_id="job5", submit_s=500.0, duration_s=1.0, gpus=0.0, status="completed", cpus=2.0, memory_gib=4.0),
+    ]
     assert report.notes == [
         "1 rows left out: the job never started",
         "1 rows left out: the job had not ended when the log was written",
@@ -281,16 +367,58 @@ gres/gpu=1||01:00:00
 def test_sacct(tmp_path: Path) -> None:
     report = run("sacct", write(tmp_path, SACCT, "jobs.txt"))
     assert known(report) == [
-        job(job_id="101_3", submit_s=0.0, duration_s=150.0, gpus=0.0, user="bob", queue="cpu",
-            status="killed", cpus=4.0, memory_gib=7.8125, name="prep"),
-        job(job_id="100", submit_s=10.0, duration_s=90_001.0, gpus=8.0, user="ann", queue="gpu",
-            gpu_type="a100", status="completed", cpus=64.0, memory_gib=500.0, expected_s=172_800.0,
-            name='train "x"'),
-        job(job_id="102", submit_s=20.0, duration_s=600.0, gpus=3.0, user="bob", queue="gpu",
-            status="completed", cpus=8.0, memory_gib=16.0, expected_s=3600.0, name="t"),
-        job(job_id="104", submit_s=40.0, duration_s=10.0, gpus=1.0, user="eve", queue="gpu",
-            status="failed", cpus=1.0, expected_s=3600.0, name="t"),
-    ]  # fmt: skip
+        job(
+            job_id="101_3",
+            submit_s=0.0,
+            duration_s=150.0,
+            gpus=0.0,
+            user="bob",
+            queue="cpu",
+            status="killed",
+            cpus=4.0,
+            memory_gib=7.8125,
+            name="prep",
+        ),
+        job(
+            job_id="100",
+            submit_s=10.0,
+            duration_s=90_001.0,
+            gpus=8.0,
+            user="ann",
+            queue="gpu",
+            gpu_type="a100",
+            status="completed",
+            cpus=64.0,
+            memory_gib=500.0,
+            expected_s=172_800.0,
+            name='train "x"',
+        ),
+        job(
+            job_id="102",
+            submit_s=20.0,
+            duration_s=600.0,
+            gpus=3.0,
+            user="bob",
+            queue="gpu",
+            status="completed",
+            cpus=8.0,
+            memory_gib=16.0,
+            expected_s=3600.0,
+            name="t",
+        ),
+        job(
+            job_id="104",
+            submit_s=40.0,
+            duration_s=10.0,
+            gpus=1.0,
+            user="eve",
+            queue="gpu",
+            status="failed",
+            cpus=1.0,
+            expected_s=3600.0,
+            name="t",
+        ),
+    ]
     assert report.notes == [
         "1 rows left out: job steps, such as 123.batch",
         "1 rows left out: the job never started",

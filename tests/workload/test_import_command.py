@@ -81,9 +81,7 @@ def test_csv_shifts_seconds_and_deadlines_to_the_first_submission(tmp_path: Path
 def test_csv_takes_dates_of_parquet(tmp_path: Path) -> None:
     times = [datetime(2024, 1, 1, 0, 0, 30), datetime(2024, 1, 1)]
     path = tmp_path / "t.parquet"
-    pl.DataFrame(
-        {"job_id": ["b", "a"], "submit_s": times, "duration_s": [1, 2], "gpus": [1, 1]}
-    ).write_parquet(path)
+    pl.DataFrame({"job_id": ["b", "a"], "submit_s": times, "duration_s": [1, 2], "gpus": [1, 1]}).write_parquet(path)
     frame = get_importer("csv").run([path], on_error="fail").trace.frame
     assert frame.select("job_id", "submit_s").rows() == [("a", 0.0), ("b", 30.0)]
 
@@ -139,9 +137,7 @@ def test_mapping_is_only_for_csv(tmp_path: Path) -> None:
 
 def test_output_that_can_not_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, ODD)
-    assert "cannot be written" in call(
-        "csv", path, *MAP, "-o", tmp_path / "none" / "o.csv", fails=InputError
-    )
+    assert "cannot be written" in call("csv", path, *MAP, "-o", tmp_path / "none" / "o.csv", fails=InputError)
     assert "unknown kind of trace file" in call("csv", path, *MAP, "-o", tmp_path / "o.txt", fails=InputError)
     assert os.listdir(tmp_path) == ["odd.csv"]
 

@@ -118,10 +118,18 @@ def test_gavel_short_csv(tmp_path: Path) -> None:
     text = "job_id,model,batch_size,total_steps,arrival_s,scale_factor,priority,slo\n"
     text += "0,ResNet-18,128,925982,3.0,4,1.0,-1.0\n45,A3C,,620721,4.0,1,2.0,-1.0\n"
     assert known(run("gavel", write(tmp_path, text))) == [
-        job(job_id="0", submit_s=0.0, gpus=4.0, model="resnet-18", status="completed", work=925_982.0,
-            batch_size=128.0, weight=1.0),
+        job(
+            job_id="0",
+            submit_s=0.0,
+            gpus=4.0,
+            model="resnet-18",
+            status="completed",
+            work=925_982.0,
+            batch_size=128.0,
+            weight=1.0,
+        ),
         job(job_id="45", submit_s=1.0, gpus=1.0, model="a3c", status="completed", work=620_721.0, weight=2.0),
-    ]  # fmt: skip
+    ]
 
 
 def test_gavel_bad_rows(tmp_path: Path) -> None:
@@ -154,11 +162,29 @@ deepspeech2-1,110,deepspeech2,96,320
 def test_pollux(tmp_path: Path) -> None:
     report = run("pollux", write(tmp_path, POLLUX, "workload-1.csv"))
     assert known(report) == [
-        job(job_id="cifar10-0", submit_s=0.0, gpus=6.0, model="cifar10", status="completed", min_gpus=1.0,
-            max_gpus=64.0, work=5_000_064.0, batch_size=2048.0),
-        job(job_id="deepspeech2-1", submit_s=2.5, gpus=96.0, model="deepspeech2", status="completed",
-            min_gpus=1.0, max_gpus=96.0, work=570_720.0, batch_size=320.0),
-    ]  # fmt: skip
+        job(
+            job_id="cifar10-0",
+            submit_s=0.0,
+            gpus=6.0,
+            model="cifar10",
+            status="completed",
+            min_gpus=1.0,
+            max_gpus=64.0,
+            work=5_000_064.0,
+            batch_size=2048.0,
+        ),
+        job(
+            job_id="deepspeech2-1",
+            submit_s=2.5,
+            gpus=96.0,
+            model="deepspeech2",
+            status="completed",
+            min_gpus=1.0,
+            max_gpus=96.0,
+            work=570_720.0,
+            batch_size=320.0,
+        ),
+    ]
     assert "samples" in report.notes[0]
 
 

@@ -62,17 +62,13 @@ def test_users_have_one_queue_and_repeat_their_jobs(like: str) -> None:
     frame = generate(like, 20_000, seed=2).frame
     assert frame.group_by("user").agg(pl.col("queue").n_unique())["queue"].max() == 1
     runs = frame.with_columns(pl.col("name").str.replace(r"-\d+$", "").alias("template"))
-    per_template = runs.group_by("template").agg(
-        pl.len(), pl.col("user").n_unique(), pl.col("model").n_unique()
-    )
+    per_template = runs.group_by("template").agg(pl.len(), pl.col("user").n_unique(), pl.col("model").n_unique())
     assert per_template["user"].max() == 1
     assert per_template["model"].max() == 1
     assert per_template["len"].mean() > 5  # type: ignore[operator]
     # Repetition is what a history estimator lives on: most of the spread of log durations lies between
     # templates.
-    same = runs.filter(pl.col("status") == "completed").with_columns(
-        pl.col("duration_s").log().alias("log_s")
-    )
+    same = runs.filter(pl.col("status") == "completed").with_columns(pl.col("duration_s").log().alias("log_s"))
     within = same.select((pl.col("log_s") - pl.col("log_s").mean().over("template")).var()).item()
     assert within < 0.35 * same["log_s"].to_numpy().var()
     # Few users submit most jobs.
@@ -89,9 +85,7 @@ def test_larger_jobs_run_longer(like: str) -> None:
 
 @pytest.mark.parametrize("like", ("philly", "helios"))
 def test_arrivals_are_burstier_than_poisson(like: str) -> None:
-    counts = np.bincount(
-        (generate(like, 20_000, seed=1, days=28).frame["submit_s"].to_numpy() // 3600).astype(int)
-    )
+    counts = np.bincount((generate(like, 20_000, seed=1, days=28).frame["submit_s"].to_numpy() // 3600).astype(int))
     assert counts.var() > 5 * counts.mean()  # a Poisson process has variance = mean
 
 
@@ -103,9 +97,7 @@ def test_gavel_jobs_follow_the_published_recipe() -> None:
     assert (minutes < 3).mean() == pytest.approx(0.8, abs=0.01)
     single = ("A3C", "CycleGAN", "Recommendation")
     assert frame.filter(pl.col("model").is_in(single))["gpus"].max() == 1  # these are not distributed
-    job = frame.filter(
-        (pl.col("model") == "ResNet-18") & (pl.col("batch_size") == 128) & (pl.col("gpus") == 1)
-    )
+    job = frame.filter((pl.col("model") == "ResNet-18") & (pl.col("batch_size") == 128) & (pl.col("gpus") == 1))
     assert (job["work"] / job["duration_s"]).mean() == pytest.approx(17.99, rel=1e-3)  # steps/s on a V100
 
 
@@ -116,9 +108,7 @@ def test_pollux_jobs_are_elastic_and_dl2_jobs_have_parameter_servers() -> None:
     cifar = pollux.filter(pl.col("model") == "cifar10")
     assert cifar["work"].unique().to_list() == [39_063 * 128]
     dl2 = generate("dl2", 400, seed=1).frame
-    assert dl2.select("ps", "gpus", "min_gpus", "max_gpus", "cpus").unique().rows() == [
-        (3, 3.0, 1.0, 16.0, 6.0)
-    ]
+    assert dl2.select("ps", "gpus", "min_gpus", "max_gpus", "cpus").unique().rows() == [(3, 3.0, 1.0, 16.0, 6.0)]
     epochs = dl2.filter(pl.col("model") == "vgg-16")["work"] / 115
     assert 0.9 * 0.96 * 30_000 <= epochs.min() <= epochs.max() <= 1.1 * 0.96 * 30_000 + 1  # type: ignore[operator]
 

@@ -22,10 +22,16 @@ from argosy.sim.settings import CHOICES, Settings
 PANELS = {
     "How jobs run": ("perf", "ps_speeds", "reference_type", "locality", "overheads", "hot_resize", "drifting"),
     "How the scheduler treats them": (
-        "estimator", "placer", "consolidation", "min_run_s", "max_preemptions", "oversized", "until_s",
+        "estimator",
+        "placer",
+        "consolidation",
+        "min_run_s",
+        "max_preemptions",
+        "oversized",
+        "until_s",
     ),
     "What goes wrong": ("node_mtbf_h", "node_repair_h", "job_mtbf_h", "checkpoint_every_s", "max_retries"),
-}  # fmt: skip
+}
 OTHERS = "More settings"
 EXPLAINED_HERE = {
     "seed": "of everything random; the same seed gives the same run",
@@ -72,7 +78,5 @@ def _options() -> list[inspect.Parameter]:
         shown = "never" if default == float("inf") else True
         option = typer.Option(help=helps.get(name, ""), rich_help_panel=panel, show_default=shown)
         annotation = Annotated[kind, option]  # type: ignore[valid-type]
-        options.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        )
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
     return options

@@ -35,9 +35,7 @@ TraceOption = Annotated[
 ]
 LikeOption = Annotated[
     str | None,
-    typer.Option(
-        help="generate jobs like philly, helios, pai, acme, gavel, pollux or dl2", rich_help_panel=WORKLOAD
-    ),
+    typer.Option(help="generate jobs like philly, helios, pai, acme, gavel, pollux or dl2", rich_help_panel=WORKLOAD),
 ]
 JobsOption = Annotated[int, typer.Option(help="with --like: how many", rich_help_panel=WORKLOAD)]
 DaysOption = Annotated[

@@ -67,8 +67,10 @@ def present(trained: Trained, output: Path, report: Path | None) -> None:
     command = ["argosy", *sys.argv[1:]]
     if trained.best is None:
         stage, done, total = trained.reached
-        say(f"no weights{'' if report is None else ' and no report'} yet: the training ended within the {stage},"
-            f" after {done} of {total} updates")  # fmt: skip
+        say(
+            f"no weights{'' if report is None else ' and no report'} yet: the training ended within the {stage},"
+            f" after {done} of {total} updates"
+        )
     else:
         show(trained)
         say(f"wrote {output}: {_in_words(trained.best)}")
@@ -103,8 +105,13 @@ def show(trained: Trained) -> None:
         validations = [validation for validation in trained.curve if validation.stage == name]
         if validations:
             best = min(validations, key=lambda validation: validation.score)
-            stages.add_row(name, str(validations[-1].update), f"{seconds / 60:.1f}", f"{best.over_teacher:.3f}",
-                           f"{best.score:.3f}")  # fmt: skip
+            stages.add_row(
+                name,
+                str(validations[-1].update),
+                f"{seconds / 60:.1f}",
+                f"{best.over_teacher:.3f}",
+                f"{best.score:.3f}",
+            )
     console.print(stages)
     assert trained.best is not None
     scenarios = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")

@@ -29,8 +29,11 @@ def audit(
         str | None, typer.Option(help="only the last so long, such as 2h or 7d, or since a day, such as 2026-12-01")
     ] = None,
     action: Annotated[
-        str | None, typer.Option(help="submit, cancel, priority, drain, undrain, token-add, token-rotate, "
-                                 "token-revoke, limits-set, limits-clear, backup, or authenticate (wrong tokens)")
+        str | None,
+        typer.Option(
+            help="submit, cancel, priority, drain, undrain, token-add, token-rotate, "
+            "token-revoke, limits-set, limits-clear, backup, or authenticate (wrong tokens)"
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
     output: Annotated[
@@ -56,8 +59,15 @@ def audit(
     before = None
     with connect(api, home) as daemon:
         while len(found) < limit:
-            page = daemon.get("/v1/audit", who=who, job=job, since=begin, action=action,
-                              limit=min(PAGE, limit - len(found)), before=before)  # fmt: skip
+            page = daemon.get(
+                "/v1/audit",
+                who=who,
+                job=job,
+                since=begin,
+                action=action,
+                limit=min(PAGE, limit - len(found)),
+                before=before,
+            )
             found += page["entries"]
             before = page["next"]
             if before is None:
@@ -69,10 +79,17 @@ def audit(
     else:
         columns = ("when", "who", "from", "action", "what", "result", "")
         rows = [
-            (moment(entry["at"]), entry["who"] or "?", entry["address"], entry["action"], entry["object"],
-             entry["result"], entry["detail"])
+            (
+                moment(entry["at"]),
+                entry["who"] or "?",
+                entry["address"],
+                entry["action"],
+                entry["object"],
+                entry["result"],
+                entry["detail"],
+            )
             for entry in found
-        ]  # fmt: skip
+        ]
         show(table_of(columns, rows))
 
 

@@ -67,23 +67,17 @@ def compare(
     jobs: JobsOption = DEFAULT_JOBS,
     days: DaysOption = None,
     load: LoadOption = None,
-    seeds: Annotated[
-        int, typer.Option(help="how many: SEED, SEED+1, …; with --like each has its own jobs")
-    ] = 1,
+    seeds: Annotated[int, typer.Option(help="how many: SEED, SEED+1, …; with --like each has its own jobs")] = 1,
     sweep: Annotated[
         str | None,
-        typer.Option(
-            metavar="load=…", help="also run at other loads: load=0.6..1.4, load=0.6..1.4:9, load=0.6,1,1.4"
-        ),
+        typer.Option(metavar="load=…", help="also run at other loads: load=0.6..1.4, load=0.6..1.4:9, load=0.6,1,1.4"),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="the policy to measure the others against; default: the first")
     ] = None,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="write all figures of all runs as JSON")
-    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all figures of all runs as JSON")] = None,
     window: WindowOption = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
@@ -254,8 +248,8 @@ def show(comparison: Comparison) -> None:
 
 
 def parse_policies(text: str) -> list[str]:
-    """Parse `fifo,las:quantum_s=60` into a list with each policy at most once. `all` stands for every policy there is.
-    """
+    """Parse `fifo,las:quantum_s=60` into a list with each policy at most once. `all` stands for every policy
+    there is."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if "all" in names:
         names = [name for name in names if name != "all"]

@@ -16,9 +16,7 @@ def generate(
     output: Annotated[Path, typer.Option("--output", "-o", help="trace to write: .csv, .csv.gz or .parquet")],
     jobs: Annotated[int, typer.Option(help="how many jobs")] = 5000,
     seed: Annotated[int, typer.Option(help="the same seed gives the same trace")] = 1,
-    days: Annotated[
-        float | None, typer.Option(help="span of the arrivals; default: the source's pace")
-    ] = None,
+    days: Annotated[float | None, typer.Option(help="span of the arrivals; default: the source's pace")] = None,
     load: Annotated[float | None, typer.Option(help="offered load, instead of --days; needs --gpus")] = None,
     gpus: Annotated[float | None, typer.Option(help="GPUs of the cluster; no job asks for more")] = None,
 ) -> None:

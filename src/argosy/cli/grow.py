@@ -62,8 +62,20 @@ def sites(
     found = find(network, torch.zeros(2, *parse_shape(input_)))
     if output is not Output.TABLE:
         every = [*found, *found.refused]
-        emit([{"site": s.name, "kind": s.kind, "deepen": s.can_deepen, "widen": s.can_widen, "original": s.original,
-               "why_not": s.why_not} for s in every], output)  # fmt: skip
+        emit(
+            [
+                {
+                    "site": s.name,
+                    "kind": s.kind,
+                    "deepen": s.can_deepen,
+                    "widen": s.can_widen,
+                    "original": s.original,
+                    "why_not": s.why_not,
+                }
+                for s in every
+            ],
+            output,
+        )
         return
     typer.echo(str(found))
 
@@ -132,9 +144,21 @@ def table(
         path = output / f"{model}-{source.name}-{name}.json"
         with progress_bar(f"{model} {name}", None, progress) as tick:
             found = make(
-                model, source, name, decisions, runs, chosen, budget, clock, workers=workers, progress=tick,
-                model_options={"width": width}, seed=seed, output=path, about={"command": _command()},
-            )  # fmt: skip
+                model,
+                source,
+                name,
+                decisions,
+                runs,
+                chosen,
+                budget,
+                clock,
+                workers=workers,
+                progress=tick,
+                model_options={"width": width},
+                seed=seed,
+                output=path,
+                about={"command": _command()},
+            )
         say(f"wrote {path}")
         _show_table(found)
 
@@ -267,9 +291,17 @@ def study(
     wanted = None if parts == "all" else [p.strip() for p in parts.split(",")]
     with progress_bar("study", None, progress) as tick:
         page = run_study(
-            output, tables=tables, recorded=recorded, parts=wanted, seeds=seeds, quick=quick, workers=workers,
-            command=_command(), progress=tick, say=say,
-        )  # fmt: skip
+            output,
+            tables=tables,
+            recorded=recorded,
+            parts=wanted,
+            seeds=seeds,
+            quick=quick,
+            workers=workers,
+            command=_command(),
+            progress=tick,
+            say=say,
+        )
     say(f"wrote {page}")
 
 
@@ -333,6 +365,8 @@ def _order(tables: list[Table], curriculum: str | None, model: str | None) -> li
 def _show_table(found: Table) -> None:
     best = " · ".join(str(s) if s else "–" for s in found.surgeries(found.best_sequence()))
     noise = found.noise()
-    typer.echo(f"{found.key}: best {100 * found.best():.1f} % ({best}), nothing {100 * found.none():.1f} %, "
-               f"mean of {len(found)} {100 * found.random_mean():.1f} %"
-               + (f", between runs ± {100 * noise:.1f}" if noise is not None else ""))  # fmt: skip
+    typer.echo(
+        f"{found.key}: best {100 * found.best():.1f} % ({best}), nothing {100 * found.none():.1f} %, "
+        f"mean of {len(found)} {100 * found.random_mean():.1f} %"
+        + (f", between runs ± {100 * noise:.1f}" if noise is not None else "")
+    )

@@ -27,8 +27,10 @@ def history(
     output: Annotated[
         HistoryOutput,
         typer.Option(
-            "--output", "-o", help="csv: a trace of all of them, for argosy simulate; overheads: what was measured of"
-            " starts, stops, moves and resizes, for its --overheads"
+            "--output",
+            "-o",
+            help="csv: a trace of all of them, for argosy simulate; overheads: what was measured of"
+            " starts, stops, moves and resizes, for its --overheads",
         ),
     ] = HistoryOutput.TABLE,
     api: ApiOption = None,
@@ -62,9 +64,21 @@ def history(
     figures = ("took", "waited", "ran", "GPU h", "runs", "preempted", "resized")
     columns = ("job", "name", "user", "state", "ended", *figures, "")
     rows = [
-        (job["id"], job["name"], job["owner"], job["state"], moment(job["ended_at"]), span(job["jct_s"]),
-         span(job["wait_s"]), span(job["run_s"]), f"{job['gpu_s'] / 3600:.2f}", job["runs"], job["preemptions"],
-         job["resizes"], job["message"])
+        (
+            job["id"],
+            job["name"],
+            job["owner"],
+            job["state"],
+            moment(job["ended_at"]),
+            span(job["jct_s"]),
+            span(job["wait_s"]),
+            span(job["run_s"]),
+            f"{job['gpu_s'] / 3600:.2f}",
+            job["runs"],
+            job["preemptions"],
+            job["resizes"],
+            job["message"],
+        )
         for job in jobs
-    ]  # fmt: skip
+    ]
     show(table_of(columns, rows, right=("job", *figures)))

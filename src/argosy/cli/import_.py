@@ -26,14 +26,10 @@ class OnBadRow(StrEnum):
 def import_trace(
     format: Annotated[str, typer.Argument(help="What the files are: one of the names above.")],
     paths: Annotated[list[Path], typer.Argument(help="The files, gzipped or not; several become one trace.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The trace: .csv, .csv.gz or .parquet, by its name.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The trace: .csv, .csv.gz or .parquet, by its name.")],
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--map", help="For csv: OURS=THEIRS, e.g. gpus=num_gpu; then other columns are ignored."
-        ),
+        typer.Option("--map", help="For csv: OURS=THEIRS, e.g. gpus=num_gpu; then other columns are ignored."),
     ] = None,
     on_error: Annotated[
         OnBadRow, typer.Option("--on-error", help="A bad row stops the import, or is left out and counted.")

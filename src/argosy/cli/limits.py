@@ -39,11 +39,18 @@ def limits(
         return
     columns = ("user", "queued", "running", "GPUs", "priority", "queues", "array", "set by")
     rows = [
-        (one["owner"], _of(one, "queued"), _of(one, "running"), _of(one, "gpus"), _number(one["priority"]),
-         "any" if one["queues"] is None else ", ".join(one["queues"]) or "none", _number(one["array"]),
-         _author(one))
+        (
+            one["owner"],
+            _of(one, "queued"),
+            _of(one, "running"),
+            _of(one, "gpus"),
+            _number(one["priority"]),
+            "any" if one["queues"] is None else ", ".join(one["queues"]) or "none",
+            _number(one["array"]),
+            _author(one),
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     show(table_of(columns, rows, right=("queued", "running", "GPUs", "priority", "array")))
 
 

@@ -10,9 +10,7 @@ import typer
 from argosy.cli._live import ApiOption, HomeOption, connect, show, table_of
 from argosy.cli._shared import Output, OutputOption, emit, say
 
-app = typer.Typer(
-    help="Show the nodes; drain and undrain them.", rich_markup_mode=None, invoke_without_command=True
-)
+app = typer.Typer(help="Show the nodes; drain and undrain them.", rich_markup_mode=None, invoke_without_command=True)
 NameArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="nodes, see argosy nodes")]
 
 
@@ -52,8 +50,20 @@ def _table(found: list[dict[str, Any]]) -> Any:
         verb = "emptied" if node["emptied"] else "drained"
         remark = node["message"] or (f"{verb} by {node['drained_by']}" if node["drained_by"] else "")
         jobs = " ".join(map(str, node["jobs"]))
-        rows.append((node["name"], node["state"], node["gpus"], f"{node['used_gpus']:g}", node["gpu_type"],
-                     f"{node['cpus']:g}", f"{node['memory_gib']:g} GiB", node["rack"], jobs, remark))  # fmt: skip
+        rows.append(
+            (
+                node["name"],
+                node["state"],
+                node["gpus"],
+                f"{node['used_gpus']:g}",
+                node["gpu_type"],
+                f"{node['cpus']:g}",
+                f"{node['memory_gib']:g} GiB",
+                node["rack"],
+                jobs,
+                remark,
+            )
+        )
     return table_of(columns, rows, right=("GPUs", "held", "CPUs", "memory"))
 
 

@@ -63,8 +63,9 @@ def serve(
     ] = 10.0,
     user_rate: Annotated[
         float,
-        typer.Option(help="requests a second of one user, five times as many at once; 0: any", min=0,
-                     rich_help_panel=BOUNDS),
+        typer.Option(
+            help="requests a second of one user, five times as many at once; 0: any", min=0, rich_help_panel=BOUNDS
+        ),
     ] = 200.0,
     log: Annotated[Path | None, typer.Option(help="its log; default: daemon.log in its home; - is stderr")] = None,
     new_database: Annotated[
@@ -122,9 +123,18 @@ def serve(
     app = partial(create_app, hosts=names, origins=allow_origin or [], user_rate=Rate(user_rate, 5 * user_rate))
     bounds = ConnectionLimits(max_connections, max_connections_per_address, head_timeout)
     daemon = Daemon(
-        place, machines, policy, _backend(kind, place, machines), app=app, host=host, port=port, connections=bounds,
-        tls=encryption, new_database=new_database, max_grace_s=most_s,
-    )  # fmt: skip
+        place,
+        machines,
+        policy,
+        _backend(kind, place, machines),
+        app=app,
+        host=host,
+        port=port,
+        connections=bounds,
+        tls=encryption,
+        new_database=new_database,
+        max_grace_s=most_s,
+    )
     import asyncio
     import gc
 
@@ -176,9 +186,7 @@ def _backend(kind: str, home: Home, cluster: Cluster) -> Backend:
     return LocalBackend(home.folder, cluster.nodes)
 
 
-def _tls(
-    home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]
-) -> ServerTls | None:
+def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]) -> ServerTls | None:
     from argosy.live.http.tls import ServerTls, own_tls
 
     if cert is not None or key is not None:

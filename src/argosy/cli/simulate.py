@@ -42,18 +42,14 @@ if TYPE_CHECKING:
 def simulate(
     *,
     cluster: ClusterOption,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
-    ],
+    policy: Annotated[str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")],
     trace: TraceOption = None,
     like: LikeOption = None,
     jobs: JobsOption = 5000,
     days: DaysOption = None,
     load: LoadOption = None,
     output: OutputOption = Output.TABLE,
-    why: Annotated[
-        str | None, typer.Option(metavar="JOB", help="tell one job's story: when, why, behind whom")
-    ] = None,
+    why: Annotated[str | None, typer.Option(metavar="JOB", help="tell one job's story: when, why, behind whom")] = None,
     log: Annotated[Path | None, typer.Option(help="write every event as a line of JSON")] = None,
     report: ReportOption = None,
     window: WindowOption = None,
@@ -103,9 +99,7 @@ def simulate(
         answer(result, span, output)
 
 
-def tell(
-    trace: Trace, cluster: Cluster, policy: Policy, settings: Settings, job: str, output: Output
-) -> None:
+def tell(trace: Trace, cluster: Cluster, policy: Policy, settings: Settings, job: str, output: Output) -> None:
     """Print one job's story."""
     from argosy.explain.story import story
 

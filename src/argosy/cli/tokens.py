@@ -93,10 +93,16 @@ def list_(*, output: OutputOption = Output.TABLE, api: ApiOption = None, home: H
         emit(found, output)
         return
     rows = [
-        (token["id"], token["owner"], token["role"], moment(token["created_at"]), _expiry(token["expires_at"]),
-         _day(token["used_at"]))
+        (
+            token["id"],
+            token["owner"],
+            token["role"],
+            moment(token["created_at"]),
+            _expiry(token["expires_at"]),
+            _day(token["used_at"]),
+        )
         for token in found
-    ]  # fmt: skip
+    ]
     show(table_of(("token", "user", "role", "made", "expires", "last used"), rows, right=("token",)))
 
 

@@ -35,9 +35,7 @@ def train(
     algo: Annotated[
         str | None, typer.Option(help="es, dl2, ppo or sac", show_default="dl2's own; dl2+: es", rich_help_panel=HOW)
     ] = None,
-    warm_up: Annotated[
-        int | None, typer.Option(help="updates that imitate the teacher", rich_help_panel=HOW)
-    ] = None,
+    warm_up: Annotated[int | None, typer.Option(help="updates that imitate the teacher", rich_help_panel=HOW)] = None,
     dagger: Annotated[
         int | None, typer.Option(help="further updates, in which it acts and the teacher corrects", rich_help_panel=HOW)
     ] = None,
@@ -63,8 +61,9 @@ def train(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a number of the algorithm, such as sigma=0.02",
-                     rich_help_panel=HOW),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="a number of the algorithm, such as sigma=0.02", rich_help_panel=HOW
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="same seed, same weights", rich_help_panel=HOW)] = 0,
     judge: Annotated[
@@ -82,8 +81,8 @@ def train(
         bool, typer.Option("--resume", help="continue where it was interrupted", rich_help_panel=RUNNING)
     ] = False,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-j", help="processes; default: one for each core",
-                                 rich_help_panel=RUNNING)
+        int | None,
+        typer.Option("--workers", "-j", help="processes; default: one for each core", rich_help_panel=RUNNING),
     ] = None,
     ray: Annotated[
         str | None, typer.Option(help="a Ray cluster's address; auto; local", rich_help_panel=RUNNING)
@@ -99,7 +98,7 @@ def train(
         typer.Option(metavar="NAME", help="make shipped weights again, and check that their score is reached"),
     ] = None,
     progress: ProgressOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Train a learned policy.
 
     \b
@@ -126,11 +125,28 @@ def train(
 
     switched = {"exploration": not no_exploration, "replay": not no_replay, "critic": not no_critic}
     recipe = Recipe.of(
-        system, scenario=scenario, loads=loads, quick=quick, measured=data is not None, teacher=teacher, algo=algo,
-        warm_up=warm_up, dagger=dagger, updates=updates, curriculum=curriculum, jobs=jobs, cap=cap, slot_s=slot_s,
-        seed=seed, judged=scenario_list(judge), windows=windows, every=every, patience=patience,
-        options=parse_options(set_ or []), **switched,
-    )  # fmt: skip
+        system,
+        scenario=scenario,
+        loads=loads,
+        quick=quick,
+        measured=data is not None,
+        teacher=teacher,
+        algo=algo,
+        warm_up=warm_up,
+        dagger=dagger,
+        updates=updates,
+        curriculum=curriculum,
+        jobs=jobs,
+        cap=cap,
+        slot_s=slot_s,
+        seed=seed,
+        judged=scenario_list(judge),
+        windows=windows,
+        every=every,
+        patience=patience,
+        options=parse_options(set_ or []),
+        **switched,
+    )
     if output.suffix != ".safetensors":
         raise InputError("weights are .safetensors files", where=str(output), hint=f"-o {output.stem}.safetensors")
     check_writable(output, report)
@@ -139,8 +155,18 @@ def train(
     from argosy.learn.training.train import train as run
 
     with showing_progress(recipe, log, progress) as listener:
-        trained = run(recipe, output, data=data, workers=workers, ray=ray, minutes=minutes, since_s=began_s,
-                      resume=resume, progress=listener, say=say)  # fmt: skip
+        trained = run(
+            recipe,
+            output,
+            data=data,
+            workers=workers,
+            ray=ray,
+            minutes=minutes,
+            since_s=began_s,
+            resume=resume,
+            progress=listener,
+            say=say,
+        )
     present(trained, output, report)
 
 

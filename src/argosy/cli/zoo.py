@@ -40,9 +40,15 @@ def zoo(
         table.add_column(title, no_wrap=title in ("name", "policy"))
     for entry in found:
         table.add_row(
-            entry["name"], entry["policy"], entry["for"], entry["score"], str(entry["seed"]), entry["window"],
-            f"{entry['bytes'] / 1024:.0f} KiB", Text(entry["command"], style="dim"),
-        )  # fmt: skip
+            entry["name"],
+            entry["policy"],
+            entry["for"],
+            entry["score"],
+            str(entry["seed"]),
+            entry["window"],
+            f"{entry['bytes'] / 1024:.0f} KiB",
+            Text(entry["command"], style="dim"),
+        )
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
     console.print("\nUse them as dl2:weights=NAME, and files of your own as dl2@FILE.safetensors.", soft_wrap=True)

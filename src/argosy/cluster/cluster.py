@@ -87,8 +87,17 @@ class Cluster:
         check(self)
 
     @classmethod
-    def uniform(cls, nodes: int, gpus: int = 8, gpu_type: str = "gpu", *, cpus: float = 64.0, memory_gib: float = 256.0,
-                nodes_per_rack: int = 20, name: str = "") -> Cluster:
+    def uniform(
+        cls,
+        nodes: int,
+        gpus: int = 8,
+        gpu_type: str = "gpu",
+        *,
+        cpus: float = 64.0,
+        memory_gib: float = 256.0,
+        nodes_per_rack: int = 20,
+        name: str = "",
+    ) -> Cluster:
         """Make a cluster of `nodes` equal machines: what tests and examples mostly want."""
         return cls(
             tuple(

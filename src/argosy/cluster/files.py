@@ -393,11 +393,21 @@ def _range(head: str, runs: list[list[str]]) -> str:
 
 
 _COLUMNS = {
-    "node": "name", "name": "name", "num_gpus": "gpus", "gpus": "gpus", "gpu_type": "gpu_type",
-    "num_cpus": "cpus", "cpus": "cpus", "mem_gb": "memory_gib", "memory_gib": "memory_gib", "rack": "rack",
-    "gpu_memory_gib": "gpu_memory_gib", "price_per_hour": "price_per_hour",
-    "watts_idle": "watts_idle", "watts_busy": "watts_busy",
-}  # fmt: skip
+    "node": "name",
+    "name": "name",
+    "num_gpus": "gpus",
+    "gpus": "gpus",
+    "gpu_type": "gpu_type",
+    "num_cpus": "cpus",
+    "cpus": "cpus",
+    "mem_gb": "memory_gib",
+    "memory_gib": "memory_gib",
+    "rack": "rack",
+    "gpu_memory_gib": "gpu_memory_gib",
+    "price_per_hour": "price_per_hour",
+    "watts_idle": "watts_idle",
+    "watts_busy": "watts_busy",
+}
 _TEXT = {"name", "gpu_type", "rack"}
 _NODES_OF_SIZE = re.compile(r"nodes_(\d+)gpu")
 

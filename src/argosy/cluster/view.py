@@ -249,8 +249,13 @@ class View:
     __slots__ = ("_losses", "_parts", "_profile", "_uses", "free_gpus", "jobs", "nodes", "now", "running", "waiting")
 
     def __init__(
-        self, jobs: Columns, nodes: Columns, uses: frozenset[str], profile: Profile | None,
-        parts: Callable[[int], list[Part]], losses: Callable[[int], Losses],
+        self,
+        jobs: Columns,
+        nodes: Columns,
+        uses: frozenset[str],
+        profile: Profile | None,
+        parts: Callable[[int], list[Part]],
+        losses: Callable[[int], Losses],
     ) -> None:
         self.jobs, self.nodes = jobs, nodes
         self._uses, self._profile, self._parts, self._losses = uses, profile, parts, losses

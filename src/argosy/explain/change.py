@@ -148,9 +148,7 @@ def seat_servers(supply: Supply, demand: Demand, allotted: dict[int, int]) -> di
     return units
 
 
-def missing_beside(
-    supply: Supply, demand: Demand, units: dict[int, int]
-) -> tuple[dict[int, float], dict[int, float]]:
+def missing_beside(supply: Supply, demand: Demand, units: dict[int, int]) -> tuple[dict[int, float], dict[int, float]]:
     """Return the CPUs and memory that these nodes lack for so many units."""
     cpus = {n: k * demand.cpu_unit - float(supply.cpus[n]) for n, k in units.items()}
     memory = {n: k * demand.memory_unit - float(supply.memory[n]) for n, k in units.items()}

@@ -135,8 +135,9 @@ def shortage_text(s: Situation, row: int, finding: Finding) -> str:
     if why is Why.GPU_TYPE:
         others = [
             f"{int(supply.whole()[(supply.type == t) & supply.usable(demand, finding.rules)].sum())} {name}"
-            for t, name in enumerate(s.engine.context.gpu_types) if not demand.types >> t & 1
-        ]  # fmt: skip
+            for t, name in enumerate(s.engine.context.gpu_types)
+            if not demand.types >> t & 1
+        ]
         return f"{free} of an accepted type; free of others: {listed(others)}"
     if why is Why.OUTRANKED:
         better = (s.state == JobState.RUNNING) & (s.position < s.position[row])

@@ -47,9 +47,7 @@ class ExplainedEngine(Engine):
 
     given: dict[int, Reason]
 
-    def decide(
-        self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None
-    ) -> None:
+    def decide(self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
         told = decision.reasons if isinstance(decision, Plan) else {}
         self.given = {int(self.jobs.index[row]): reason for row, reason in told.items()}
         super().decide(decision, sizes, wake_at)

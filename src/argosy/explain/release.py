@@ -73,4 +73,3 @@ def touches(supply: Supply, holdings: Holdings, demand: Demand, slots: int) -> B
     yes = np.zeros(slots, bool)
     yes[holdings.slot[there]] = True
     return yes
-

@@ -123,8 +123,7 @@ class Chronicle:
         head = [
             f"Job {row['job_id']} under {self.result.policy} on {self.engine.cluster.name}"
             f" ({amount(self.engine.cluster.total_gpus, 'GPU')})",
-            f"  asks for {asks}; alone it would run {span(requested.work_s)}"
-            + (f"; {who}" if who else ""),
+            f"  asks for {asks}; alone it would run {span(requested.work_s)}" + (f"; {who}" if who else ""),
             "",
         ]
         return "\n".join([*head, *self._lines(), "", *self._summary()]) + "\n"
@@ -230,15 +229,17 @@ class Chronicle:
         ran = self._ran(until)
         waited = max(until - row["submit_s"] - ran, 0.0)
         lines = [
-            f"In short: {row['status']} after {span(until - row['submit_s'])}: waited {span(waited)},"
-            f" ran {span(ran)}."
+            f"In short: {row['status']} after {span(until - row['submit_s'])}: waited {span(waited)}, ran {span(ran)}."
         ]
         counts = [f"{word} {amount(row[column], 'time')}" for column, word in COUNTED.items() if row[column]]
         lines.append(f"  {listed(counts)}." if counts else "  It was never interrupted.")
         held = row["held_gpu_s"]
         if held > 0:
-            shares = [(row["overhead_gpu_s"], "overhead"), (row["interference_gpu_s"], "interference"),
-                      (row["lost_gpu_s"], "work done again")]  # fmt: skip
+            shares = [
+                (row["overhead_gpu_s"], "overhead"),
+                (row["interference_gpu_s"], "interference"),
+                (row["lost_gpu_s"], "work done again"),
+            ]
             told = [f"{plain(x)} {what} ({100 * x / held:.1f} %)" for x, what in shares if x > 0]
             lines.append(f"  GPU-seconds held: {plain(held)}, {listed(told) if told else 'all useful'}.")
         return lines

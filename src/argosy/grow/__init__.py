@@ -1,8 +1,8 @@
 """Grow networks while they train: deeper or wider when GPUs are spare, back to small when they go.
 
-    sites, deepen, widen, shrink      surgery on any torch.nn.Module
-    Trainer and its schedulers        training that grows and shrinks as GPUs come and go
-    Table, agents                     learning what to do, and judging it
+sites, deepen, widen, shrink      surgery on any torch.nn.Module
+Trainer and its schedulers        training that grows and shrinks as GPUs come and go
+Table, agents                     learning what to do, and judging it
 """
 
 from __future__ import annotations
@@ -42,9 +42,43 @@ from argosy.grow.training.schedulers import LiveScheduler, Scheduler, SimulatedS
 from argosy.grow.training.trainer import Trainer
 
 __all__ = [
-    "Agent", "Block", "Data", "FixedSequence", "GrowError", "LiveScheduler", "NoSuchSite", "NotTraceable", "Nothing",
-    "PlanningAgent", "QAgent", "RandomGrowth", "RealClock", "Recipe", "ReferenceAgent", "Run", "Scheduler", "Search",
-    "SimulatedScheduler", "Site", "Sites", "Situation", "Surgery", "Table", "TimedScheduler", "Trainer",
-    "VirtualClock", "apply", "carry", "deepen", "load", "make_table", "models", "rebuild", "shrink", "sites",
-    "surgeries_of", "unfreeze", "widen",
-]  # fmt: skip
+    "Agent",
+    "Block",
+    "Data",
+    "FixedSequence",
+    "GrowError",
+    "LiveScheduler",
+    "NoSuchSite",
+    "NotTraceable",
+    "Nothing",
+    "PlanningAgent",
+    "QAgent",
+    "RandomGrowth",
+    "RealClock",
+    "Recipe",
+    "ReferenceAgent",
+    "Run",
+    "Scheduler",
+    "Search",
+    "SimulatedScheduler",
+    "Site",
+    "Sites",
+    "Situation",
+    "Surgery",
+    "Table",
+    "TimedScheduler",
+    "Trainer",
+    "VirtualClock",
+    "apply",
+    "carry",
+    "deepen",
+    "load",
+    "make_table",
+    "models",
+    "rebuild",
+    "shrink",
+    "sites",
+    "surgeries_of",
+    "unfreeze",
+    "widen",
+]

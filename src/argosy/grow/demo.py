@@ -77,14 +77,24 @@ def _draw(stories: dict[str, History], picture: Path) -> None:
         ]
     )
     grown = pl.DataFrame([{"time_s": d.time, "what": str(d)} for d in stories["grown"].decisions])
-    colour = alt.Color("training:N", sort=list(stories), title=None,
-                       scale=alt.Scale(domain=list(stories), range=[PALETTE[7 % len(PALETTE)], PALETTE[1], PALETTE[0]]),
-                       legend=alt.Legend(orient="top"))  # fmt: skip
-    lines = alt.Chart(rows(frame)).mark_line(strokeWidth=2.5).encode(
-        x=alt.X("time_s:Q", title="time, in epochs of the small network"),
-        y=alt.Y("validation:Q", title="validation accuracy", scale=alt.Scale(zero=False), axis=alt.Axis(format="%")),
-        color=colour,
-    )  # fmt: skip
+    colour = alt.Color(
+        "training:N",
+        sort=list(stories),
+        title=None,
+        scale=alt.Scale(domain=list(stories), range=[PALETTE[7 % len(PALETTE)], PALETTE[1], PALETTE[0]]),
+        legend=alt.Legend(orient="top"),
+    )
+    lines = (
+        alt.Chart(rows(frame))
+        .mark_line(strokeWidth=2.5)
+        .encode(
+            x=alt.X("time_s:Q", title="time, in epochs of the small network"),
+            y=alt.Y(
+                "validation:Q", title="validation accuracy", scale=alt.Scale(zero=False), axis=alt.Axis(format="%")
+            ),
+            color=colour,
+        )
+    )
     layers: list[Any] = [lines]
     if len(grown):
         marks = alt.Chart(rows(grown)).encode(x="time_s:Q")

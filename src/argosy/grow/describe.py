@@ -21,9 +21,20 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 KINDS = ("conv", "linear", "attention", "embedding", "pool", "join", "other")
 FEATURES = (
     *(f"is_{kind}" for kind in KINDS),
-    "log_in", "log_out", "kernel", "stride", "log_groups", "norm", "activation",
-    "log_positions", "depth", "height", "share_of_weights", "share_of_work", "log_weights",
-)  # fmt: skip
+    "log_in",
+    "log_out",
+    "kernel",
+    "stride",
+    "log_groups",
+    "norm",
+    "activation",
+    "log_positions",
+    "depth",
+    "height",
+    "share_of_weights",
+    "share_of_work",
+    "log_weights",
+)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from argosy.grow.models import MODELS, build
 
 
 def load_model(text: str) -> nn.Module:
-    """Return the network that FILE.py:NAME makes (NAME: a class, a function, or a network), or one of Argosy's by name.
-    """
+    """Return the network that FILE.py:NAME makes (NAME: a class, a function, or a network), or one of Argosy's
+    by name."""
     path, colon, name = text.rpartition(":")
     if not colon:
         if text in MODELS:

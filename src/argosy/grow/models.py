@@ -39,16 +39,12 @@ class ConvNet(nn.Sequential):
         super().__init__(*layers)
 
 
-def cnn1(
-    width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False
-) -> ConvNet:
+def cnn1(width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False) -> ConvNet:
     """Build CNN#1 of the growth study: two convolutions of 32 channels with a pool between (10,602 parameters)."""
     return ConvNet((width, width), pool_after=(0,), classes=classes, channels=channels, logit_relu=logit_relu)
 
 
-def cnn2(
-    width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False
-) -> ConvNet:
+def cnn2(width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool = False) -> ConvNet:
     """Build CNN#2 of the growth study: convolutions of 64 and 32 channels, no pool between (20,778 parameters)."""
     return ConvNet((2 * width, width), classes=classes, channels=channels, logit_relu=logit_relu)
 

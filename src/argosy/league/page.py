@@ -147,9 +147,7 @@ def _standings(league: League) -> str:
         + "</tr>"
         for s in league.standings
     ]
-    return (
-        f'<p class="note">{escape(standing_rule(league))}</p>' + wide_table(f"<tr>{head}</tr>{''.join(lines)}")
-    )
+    return f'<p class="note">{escape(standing_rule(league))}</p>' + wide_table(f"<tr>{head}</tr>{''.join(lines)}")
 
 
 def standing_texts(standing: Standing) -> tuple[str, str, str]:
@@ -174,8 +172,11 @@ def _scenario(league: League, scenario: Scenario) -> str:
         f'<th title="{escape(DEFINITIONS[c.metric].text)}">{escape(c.label)}<small>{c.unit or "&nbsp;"}</small></th>'
         for c in shown
     )
-    best = {c.metric: league.figure(scenario.name, who, c.metric).mean for c in shown
-            if (who := league.best(scenario.name, c.metric)) is not None}  # fmt: skip
+    best = {
+        c.metric: league.figure(scenario.name, who, c.metric).mean
+        for c in shown
+        if (who := league.best(scenario.name, c.metric)) is not None
+    }
     lines = []
     for policy in league.ranking:
         name = f"<td>{escape(plots.label(league, policy))}</td>"

@@ -24,9 +24,19 @@ DEEP = 1.8  # by log2: from here on text is white
 ROW = 25  # pixels
 ALL = "all scenarios"
 REFERENCES: tuple[Reference, ...] = ("baseline", "best", "middle")
-_SCHEMA = {"policy": pl.String, "scenario": pl.String, "figure": pl.String, "reference": pl.String,
-           "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64, "shade": pl.Float64, "text": pl.String,
-           "failed": pl.Boolean, "best": pl.Boolean}  # fmt: skip
+_SCHEMA = {
+    "policy": pl.String,
+    "scenario": pl.String,
+    "figure": pl.String,
+    "reference": pl.String,
+    "ratio": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "shade": pl.Float64,
+    "text": pl.String,
+    "failed": pl.Boolean,
+    "best": pl.Boolean,
+}
 
 
 def label(league: League, policy: str) -> str:
@@ -146,8 +156,15 @@ def wins_and_losses(league: League) -> Chart:
         for scenario, ratio in known.items():
             end = "wins" if scenario == low and ratio < 1 - CLOSE else "between"
             end = "loses" if scenario == high and ratio > 1 + CLOSE else end
-            data.append({"policy": label(league, policy), "scenario": scenario, "ratio": ratio, "end": end,
-                         "name": "" if end == "between" else f"{scenario} {show_ratio(ratio)}"})  # fmt: skip
+            data.append(
+                {
+                    "policy": label(league, policy),
+                    "scenario": scenario,
+                    "ratio": ratio,
+                    "end": end,
+                    "name": "" if end == "between" else f"{scenario} {show_ratio(ratio)}",
+                }
+            )
     schema = {"policy": pl.String, "scenario": pl.String, "ratio": pl.Float64, "end": pl.String, "name": pl.String}
     frame = pl.DataFrame(data, schema=schema)
     least, most = min([1.0, *frame["ratio"]]), max([1.0, *frame["ratio"]])

@@ -83,9 +83,7 @@ class Season:
 
     def play_all(self, workers: int | None = None, done: Callable[[Score], None] | None = None) -> list[Score]:
         """Run all matches and return their scores in the order of `matches`; `done` hears of each as it ends."""
-        return run_tasks(
-            self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done
-        )
+        return run_tasks(self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done)
 
 
 @lru_cache(maxsize=1)

@@ -19,8 +19,18 @@ from argosy.report.stats import Interval, interval, paired_ratio
 from argosy.report.tables import LABELS, Column, fitting_unit, versions, without_nan
 from argosy.sim.metrics import DEFINITIONS
 
-FIGURES = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "rho_over_1", "utilisation_held",
-           "utilisation_useful", "restarts_per_job", "decision_p50_us", "decision_p99_us")  # fmt: skip
+FIGURES = (
+    "jct_mean_s",
+    "jct_p99_s",
+    "makespan_s",
+    "rho_max",
+    "rho_over_1",
+    "utilisation_held",
+    "utilisation_useful",
+    "restarts_per_job",
+    "decision_p50_us",
+    "decision_p99_us",
+)
 COMPARED = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "utilisation_useful")
 MAIN = "jct_mean_s"
 LOST = ("unfinished", "refused", "cancelled")  # jobs that means leave out: shown where there are such

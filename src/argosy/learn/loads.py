@@ -67,9 +67,14 @@ class Case:
 
 
 def draw_case(
-    scenario: Scenario, seed: int, ranges: Range | None = None, *, load: float = 1.0, jobs: float = 1.0,
+    scenario: Scenario,
+    seed: int,
+    ranges: Range | None = None,
+    *,
+    load: float = 1.0,
+    jobs: float = 1.0,
     slot_s: float = 1200.0,
-) -> Case:  # fmt: skip
+) -> Case:
     """Return the case of a seed. A curriculum may make it easier: `load` and `jobs` multiply what is drawn."""
     rng, r = stream(seed, "learn.loads"), ranges or Range()
     nodes = scenario.cluster.nodes

@@ -1,8 +1,8 @@
 """A client of the daemon, for the command line and for scripts: it finds the address and token, and makes calls.
 
-    with Client.find() as daemon:
-        (number,) = daemon.post("/v1/jobs", {"jobs": [{"run": "python train.py"}]})["ids"]
-        print(daemon.get(f"/v1/jobs/{number}")["state"])
+with Client.find() as daemon:
+    (number,) = daemon.post("/v1/jobs", {"jobs": [{"run": "python train.py"}]})["ids"]
+    print(daemon.get(f"/v1/jobs/{number}")["state"])
 """
 
 from __future__ import annotations
@@ -137,9 +137,12 @@ class Client:
     """A connection to one daemon. Answers are plain values; every problem is a `ClientError`."""
 
     def __init__(
-        self, address: Address, *, transport: httpx.BaseTransport | None = None,
+        self,
+        address: Address,
+        *,
+        transport: httpx.BaseTransport | None = None,
         warn: Callable[[str], None] = lambda text: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Connect to a daemon. `warn` is called once if the daemon warns that the token expires."""
         self.address = address
         self._warn: Callable[[str], None] | None = warn
@@ -150,9 +153,13 @@ class Client:
             verify = client_context(address.ca) if address.url.startswith("https:") else True
             # no proxy from the environment may see the token
             self._http = httpx.Client(
-                base_url=address.url, headers=sent, timeout=TIMEOUT_S, trust_env=False, transport=transport,
+                base_url=address.url,
+                headers=sent,
+                timeout=TIMEOUT_S,
+                trust_env=False,
+                transport=transport,
                 verify=verify,
-            )  # fmt: skip
+            )
         except (httpx.InvalidURL, UnicodeEncodeError):
             hint = "write http://HOST:PORT; a token is one line of plain characters"
             raise ClientError("not a daemon's address or token", hint, address.url) from None
@@ -207,8 +214,10 @@ class Client:
         ends = answer.headers.get("x-argosy-token-expires", "")
         if self._warn is None or not ends.isascii() or not ends.isdigit() or len(ends) > 12:
             return
-        self._warn(f"your token expires on {datetime.fromtimestamp(int(ends)):%Y-%m-%d %H:%M}; ask an operator for a "
-                   "new one (argosy token rotate)")  # fmt: skip
+        self._warn(
+            f"your token expires on {datetime.fromtimestamp(int(ends)):%Y-%m-%d %H:%M}; ask an operator for a "
+            "new one (argosy token rotate)"
+        )
         self._warn = None
 
     @contextmanager

@@ -1,10 +1,10 @@
 """The folder in which a daemon keeps everything: `$ARGOSY_HOME`, or `~/.argosy`. It is private to its owner.
 
-    argosy.db      the only state             jobs/<id>/gen-<g>/         a backend's files of a run: log, exit record
-    numbers        how far they were used     jobs/<id>/checkpoints/     written by the job, one folder a generation
-    token          the first operator's       replaced-<when>/           a database that another one took the place of
-    address        where the daemon listens   lock                       names the daemon that works here
-    socket         where it listens to its owner
+argosy.db      the only state             jobs/<id>/gen-<g>/         a backend's files of a run: log, exit record
+numbers        how far they were used     jobs/<id>/checkpoints/     written by the job, one folder a generation
+token          the first operator's       replaced-<when>/           a database that another one took the place of
+address        where the daemon listens   lock                       names the daemon that works here
+socket         where it listens to its owner
 """
 
 from __future__ import annotations

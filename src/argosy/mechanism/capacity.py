@@ -65,8 +65,11 @@ def with_room_for_jobs(w: L.World, jobs: int) -> L.World:
     if jobs <= room:
         return w
     more = ((0, 0), (0, 2 * jobs - room))
-    return w._replace(tr=np.pad(w.tr, more), so=np.pad(w.so, more[1:], constant_values=-1),
-                      rs=np.concatenate([w.rs, empty_results(2 * jobs - room)], axis=1))  # fmt: skip
+    return w._replace(
+        tr=np.pad(w.tr, more),
+        so=np.pad(w.so, more[1:], constant_values=-1),
+        rs=np.concatenate([w.rs, empty_results(2 * jobs - room)], axis=1),
+    )
 
 
 def without_jobs(w: L.World, room: int) -> L.World:

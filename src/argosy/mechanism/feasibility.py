@@ -28,9 +28,10 @@ def drop_narrow_types(world: L.World) -> None:
     for i, (gpus, least, cpu, mem, types) in enumerate(demands[:, first].T):
         rooms = empty_rooms(world, gpus, cpu, mem)
         fitting = sum(
-            1 << t for t in range(types_n)
+            1 << t
+            for t in range(types_n)
             if int(types) >> t & 1 and holds_gang(rooms[of[t]], ni[L.N_GPUS, of[t]], least, strict)
-        )  # fmt: skip
+        )
         wide[i] = fitting if fitting and gpus > 0 else types
     tr[L.STATIC_F + L.TYPES] = wide[inverse]
 
@@ -61,8 +62,9 @@ def impossible(world: L.World, strict: bool) -> Ints:
     """Return the indices of jobs that could not run even on the empty cluster."""
     tr, ni, nf = world.tr, world.ni, world.nf
     limit = world.qu[L.Q_LIMIT, tr[L.STATIC_F + L.QUEUE].astype(np.int64)]
-    demands = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
-                        tr[L.STATIC_F + L.WANT_PS_ASKED], limit])
+    demands = np.stack(
+        [tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES], tr[L.STATIC_F + L.WANT_PS_ASKED], limit]
+    )
     inverse, first = classify(demands)
     cpus, memory = nf[L.CPU_TOTAL] + RESOURCE_SLACK, nf[L.MEM_TOTAL] + RESOURCE_SLACK
     bad = np.zeros(len(first), bool)

@@ -75,8 +75,13 @@ class Plan:
         """Begin a plan in which only the jobs that it names run."""
         return cls(keeps=False)
 
-    def run(self, row: int, gpus: Mapping[int, int], servers: Mapping[int, int] | None = None,
-            devices: Mapping[int, int] | None = None) -> None:
+    def run(
+        self,
+        row: int,
+        gpus: Mapping[int, int],
+        servers: Mapping[int, int] | None = None,
+        devices: Mapping[int, int] | None = None,
+    ) -> None:
         """Run (or resize, or migrate) a job with so many GPUs on each of these nodes."""
         self.placements[row] = Placement(dict(gpus), dict(servers or {}), dict(devices or {}))
         self.stops.discard(row)

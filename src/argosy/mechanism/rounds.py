@@ -84,13 +84,19 @@ class Rounds:
         columns = len(self._column_type)
         self.index = np.resize(self.index, capacity)
         fresh: dict[str, NDArray[Any]] = {
-            "members": np.zeros((capacity, 2), np.int64), "size": np.zeros(capacity),
-            "queue": np.zeros(capacity, np.int64), "alive": np.zeros(capacity, bool),
-            "has_share": np.zeros(capacity, bool), "running": np.full(capacity, -1, np.int64),
-            "works": np.zeros((capacity, columns), bool), "taken": np.zeros(capacity, bool),
-            "priority": np.zeros(capacity), "order": np.zeros(capacity, np.int64),
-            "spare": np.zeros(capacity, np.int64), "slot": np.full(2 * capacity, -1, np.int64),
-        }  # fmt: skip
+            "members": np.zeros((capacity, 2), np.int64),
+            "size": np.zeros(capacity),
+            "queue": np.zeros(capacity, np.int64),
+            "alive": np.zeros(capacity, bool),
+            "has_share": np.zeros(capacity, bool),
+            "running": np.full(capacity, -1, np.int64),
+            "works": np.zeros((capacity, columns), bool),
+            "taken": np.zeros(capacity, bool),
+            "priority": np.zeros(capacity),
+            "order": np.zeros(capacity, np.int64),
+            "spare": np.zeros(capacity, np.int64),
+            "slot": np.full(2 * capacity, -1, np.int64),
+        }
         for name in ("share", "received", "deficit", "rate", "pace"):
             fresh[name] = np.zeros((capacity, columns))
         for name in (*BY_JOB, *BY_COLUMN) if self.rows else ():
@@ -102,8 +108,20 @@ class Rounds:
         """Put the arguments of the compiled functions together once: looking them up costs as much as calling them."""
         t = self._t
         self._of_observe = tuple(t[n] for n in ("slot", "alive", "members", "running", "received"))
-        names = ("members", "size", "queue", "share", "received", "deficit", "works", "rate", "alive", "has_share",
-                 "running", "pace")  # fmt: skip
+        names = (
+            "members",
+            "size",
+            "queue",
+            "share",
+            "received",
+            "deficit",
+            "works",
+            "rate",
+            "alive",
+            "has_share",
+            "running",
+            "pace",
+        )
         self._of_select = (*(t[n] for n in names), self.total)
         self._scratch = tuple(t[n] for n in ("taken", "priority", "order", "spare"))
         self._of_answer = (t["slot"], t["members"], t["running"], t["size"], self._column_type)
@@ -205,9 +223,17 @@ class Rounds:
     def select(self, columns: Ints, *, fresh: bool) -> Chosen:
         """Choose who runs, looking at the columns in this order; those who have a turn keep it, unless all is fresh."""
         chosen = self._kernels.select(
-            *self._of_select, columns, self._column_type, *self._room, *self._scratch, self.rows, self._leftovers,
-            self._idle_new, fresh, self.round_s,
-        )  # fmt: skip
+            *self._of_select,
+            columns,
+            self._column_type,
+            *self._room,
+            *self._scratch,
+            self.rows,
+            self._leftovers,
+            self._idle_new,
+            fresh,
+            self.round_s,
+        )
         return Chosen(*chosen)
 
     def answer(self, index: Ints) -> tuple[Floats, Ints, Ints]:

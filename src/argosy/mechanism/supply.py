@@ -97,8 +97,15 @@ class Holdings:
         entry = np.concatenate([e for _, e in found]) if found else np.zeros(0, np.int64)
         en, jf = world.en, world.jf
         units = en[entry, L.E_UNITS]
-        return cls(slot, en[entry, L.E_NODE], en[entry, L.E_WORD], en[entry, L.E_MASK], en[entry, L.E_MILLI],
-                   units * jf[L.CPU_UNIT, slot], units * jf[L.MEM_UNIT, slot])  # fmt: skip
+        return cls(
+            slot,
+            en[entry, L.E_NODE],
+            en[entry, L.E_WORD],
+            en[entry, L.E_MASK],
+            en[entry, L.E_MILLI],
+            units * jf[L.CPU_UNIT, slot],
+            units * jf[L.MEM_UNIT, slot],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,19 @@ class Supply:
     def of(cls, world: L.World) -> Supply:
         ni, si = world.ni, world.si
         return cls(
-            devices=ni[L.DEVICE0 : L.DEVICE0 + int(si[L.DEVICES])], cpus=world.nf[L.CPU_FREE],
-            memory=world.nf[L.MEM_FREE], cpus_total=world.nf[L.CPU_TOTAL], memory_total=world.nf[L.MEM_TOTAL],
-            state=ni[L.N_STATE], owner=ni[L.N_OWNER], type=ni[L.N_TYPE], gpus=ni[L.N_GPUS],
-            types=int(si[L.TYPES_N]), strict=bool(si[L.STRICT]), placer=int(si[L.PLACER]),
-        )  # fmt: skip
+            devices=ni[L.DEVICE0 : L.DEVICE0 + int(si[L.DEVICES])],
+            cpus=world.nf[L.CPU_FREE],
+            memory=world.nf[L.MEM_FREE],
+            cpus_total=world.nf[L.CPU_TOTAL],
+            memory_total=world.nf[L.MEM_TOTAL],
+            state=ni[L.N_STATE],
+            owner=ni[L.N_OWNER],
+            type=ni[L.N_TYPE],
+            gpus=ni[L.N_GPUS],
+            types=int(si[L.TYPES_N]),
+            strict=bool(si[L.STRICT]),
+            placer=int(si[L.PLACER]),
+        )
 
     def without(self, holdings: Holdings, gone: Bools) -> Supply:
         """Return the supply when the jobs in these rows hold nothing any more."""
@@ -172,8 +187,9 @@ class Supply:
         """Return for how many units the CPUs and memory of each node suffice, whatever its devices."""
         room: Floats = np.full(len(self.cpus), np.inf)
         for free, unit, counts in (
-            (self.cpus, demand.cpu_unit, rules.cpus), (self.memory, demand.memory_unit, rules.memory),
-        ):  # fmt: skip
+            (self.cpus, demand.cpu_unit, rules.cpus),
+            (self.memory, demand.memory_unit, rules.memory),
+        ):
             if counts and unit > 0:
                 room = np.minimum(room, np.floor((free + RESOURCE_SLACK) / unit))
         np.maximum(room, 0.0, out=room)

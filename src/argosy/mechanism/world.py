@@ -23,12 +23,21 @@ PLACERS = {
     "random": L.RANDOM,
     "rack-aware": L.RACK_AWARE,
 }
-ENDINGS = {"completed": L.ENDED_COMPLETED, "failed": L.ENDED_FAILED, "killed": L.ENDED_KILLED,
-           "cancelled": L.ENDED_CANCELLED}  # fmt: skip
+ENDINGS = {
+    "completed": L.ENDED_COMPLETED,
+    "failed": L.ENDED_FAILED,
+    "killed": L.ENDED_KILLED,
+    "cancelled": L.ENDED_CANCELLED,
+}
 OVERHEADS = {  # columns of `World.ov`
-    "start": L.O_START, "suspend": L.O_SUSPEND, "resume": L.O_RESUME, "migrate": L.O_MIGRATE, "slice": L.O_SLICE,
-    "resize-cold": L.O_RESIZE_COLD, "resize-hot": L.O_RESIZE_HOT,
-}  # fmt: skip
+    "start": L.O_START,
+    "suspend": L.O_SUSPEND,
+    "resume": L.O_RESUME,
+    "migrate": L.O_MIGRATE,
+    "slice": L.O_SLICE,
+    "resize-cold": L.O_RESIZE_COLD,
+    "resize-hot": L.O_RESIZE_HOT,
+}
 NEVER = 1e300
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -225,9 +234,12 @@ def demand_rows(
 
 
 def set_owners(
-    rows: Floats, *, queue: Sequence[int] | None = None, user: Sequence[int] | None = None,
+    rows: Floats,
+    *,
+    queue: Sequence[int] | None = None,
+    user: Sequence[int] | None = None,
     app: Sequence[int] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the numbers of queues, users or applications into rows that `demand_rows` has made."""
     static = rows[L.STATIC_F :]
     for row, numbers in ((L.QUEUE, queue), (L.USER, user), (L.APP, app)):

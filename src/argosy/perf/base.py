@@ -49,9 +49,7 @@ class PerfModel(Protocol):
         """Return the types it was measured on; the others are estimated from type speed ratios."""
         ...
 
-    def throughput(
-        self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None
-    ) -> Floats: ...
+    def throughput(self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None) -> Floats: ...
 
     def max_local_batch(self, gpu_type: str) -> float:
         """Return the largest batch that fits one GPU; infinite where unknown."""

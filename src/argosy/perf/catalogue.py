@@ -46,9 +46,7 @@ def key_of(name: str) -> str:
 
 
 def _read(file: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(
-        resources.files("argosy.perf").joinpath(f"data/{file}").read_text("utf-8")
-    )
+    content: dict[str, Any] = json.loads(resources.files("argosy.perf").joinpath(f"data/{file}").read_text("utf-8"))
     return content
 
 
@@ -75,9 +73,7 @@ def _table(name: str, entry: dict[str, Any]) -> tuple[PerfModel, Description]:
         for k, rate in line
     ]
     model = TableModel.of(name, points, unit="steps")
-    return model, Description(
-        name, "table", model.gpu_types, "steps", tuple(entry["aliases"]), entry["source"], {}
-    )
+    return model, Description(name, "table", model.gpu_types, "steps", tuple(entry["aliases"]), entry["source"], {})
 
 
 def _rigid(name: str, entry: dict[str, float]) -> tuple[PerfModel, Description]:
@@ -160,8 +156,8 @@ def server_aliases(model: str) -> tuple[str, ...]:
 
 
 def generic_ps() -> ParameterServerModel:
-    """Return a model for parameter-server jobs of unknown networks: the average shape of the known ones, 1.0 at (1, 1).
-    """
+    """Return a model for parameter-server jobs of unknown networks: the average shape of the known ones, 1.0
+    at (1, 1)."""
     return _catalogue().generic
 
 
@@ -178,9 +174,7 @@ def kind_of(model: PerfModel) -> Kind:
     return "rigid" if isinstance(model, RigidModel) else "custom"
 
 
-def register(
-    model: PerfModel | ServerModel, aliases: Iterable[str] = (), source: str = "registered"
-) -> None:
+def register(model: PerfModel | ServerModel, aliases: Iterable[str] = (), source: str = "registered") -> None:
     """Make your own model known by its name and aliases, in this process; a namesake is replaced."""
     if not key_of(model.name):
         raise InputError(f"a performance model needs a name with letters or digits, not {model.name!r}")
@@ -188,9 +182,7 @@ def register(
     if isinstance(model, ServerModel):
         _catalogue().add_server(model, Description(model.name, "ps", (), "samples", names, source, {}))
     else:
-        _catalogue().add(
-            model, Description(model.name, kind_of(model), model.gpu_types, model.unit, names, source, {})
-        )
+        _catalogue().add(model, Description(model.name, kind_of(model), model.gpu_types, model.unit, names, source, {}))
 
 
 @contextmanager

@@ -96,12 +96,8 @@ class Measured:
         missing = [c for c in COLUMNS if c not in rows.columns]
         if missing or rows.is_empty():
             what = f"column {missing[0]!r} is missing" if missing else "there are no rows"
-            raise InputError(
-                f"cannot fit: {what}", hint=f"give one row per measurement with {', '.join(COLUMNS)}"
-            )
-        nodes, gpus, batch, step, sync = (
-            rows[c].cast(pl.Float64).fill_null(float("nan")).to_numpy() for c in COLUMNS
-        )
+            raise InputError(f"cannot fit: {what}", hint=f"give one row per measurement with {', '.join(COLUMNS)}")
+        nodes, gpus, batch, step, sync = (rows[c].cast(pl.Float64).fill_null(float("nan")).to_numpy() for c in COLUMNS)
         if not (np.isfinite(step).all() and (step > 0).all() and (gpus >= 1).all() and (batch > 0).all()):
             raise InputError("cannot fit: step_s and local_batch must be > 0 and gpus ≥ 1 in every row")
         sync = np.where(np.isnan(sync) & (gpus == 1), 0.0, sync)  # one GPU waits for nobody
@@ -204,9 +200,7 @@ def fit_speed_sync(
     return _inverse_fit(sync_features(ps, workers, batch), steps_per_s, ridge)
 
 
-def fit_speed_async(
-    ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, *, ridge: float = 0.0
-) -> Floats:
+def fit_speed_async(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, *, ridge: float = 0.0) -> Floats:
     """Return the four θ of Optimus' asynchronous speed; at least four points."""
     w = np.asarray(workers, np.float64)
     return _inverse_fit(async_features(ps, w), np.asarray(steps_per_s, np.float64) / w, ridge)

@@ -41,15 +41,8 @@ class MachineSpeeds:
 
     def __post_init__(self) -> None:
         longest_s = BLOCK_TICKS * self.tick_s
-        if (
-            self.nodes < 1
-            or not 0 <= self.rho < 1
-            or min(self.static_sd, self.drift_sd) < 0
-            or self.tick_s <= 0
-        ):
-            raise InputError(
-                f"machine speeds need nodes ≥ 1, 0 ≤ rho < 1, deviations ≥ 0 and tick_s > 0: {self}"
-            )
+        if self.nodes < 1 or not 0 <= self.rho < 1 or min(self.static_sd, self.drift_sd) < 0 or self.tick_s <= 0:
+            raise InputError(f"machine speeds need nodes ≥ 1, 0 ≤ rho < 1, deviations ≥ 0 and tick_s > 0: {self}")
         if not 1 <= self.episode_factor[0] <= self.episode_factor[1] or self.episode_rate_per_week < 0:
             raise InputError(f"a slow episode has factors ≥ 1 and a rate ≥ 0: {self.episode_factor}")
         if not 0 < self.episode_hours[0] <= self.episode_hours[1] or self.episode_hours[1] * 3600 > longest_s:
@@ -84,9 +77,7 @@ class MachineSpeeds:
         noise = stream(self.seed, "speed.drift", 1 + block).normal(
             0.0, self.drift_sd * np.sqrt(1 - self.rho**2), (BLOCK_TICKS, self.nodes)
         )
-        filtered, _ = lfilter(
-            [1.0], [1.0, -self.rho], noise, axis=0, zi=(self.rho * self._borders[block])[None, :]
-        )
+        filtered, _ = lfilter([1.0], [1.0, -self.rho], noise, axis=0, zi=(self.rho * self._borders[block])[None, :])
         return np.asarray(filtered)
 
     def _slowdown(self, block: int) -> Floats:
@@ -96,9 +87,7 @@ class MachineSpeeds:
             if start_block < 0:
                 continue
             random = stream(self.seed, "speed.episodes", start_block)
-            counts = random.poisson(
-                self.episode_rate_per_week * BLOCK_TICKS * self.tick_s / WEEK_S, self.nodes
-            )
+            counts = random.poisson(self.episode_rate_per_week * BLOCK_TICKS * self.tick_s / WEEK_S, self.nodes)
             total = int(counts.sum())
             begin = (random.random(total) + start_block - block) * BLOCK_TICKS
             end = begin + random.uniform(*self.episode_hours, total) * 3600 / self.tick_s

@@ -84,9 +84,7 @@ class NoiseScale:
 
     def phi(self, progress: ArrayLike) -> Floats:
         """Return φ at a share of the training done, on a line in logarithms through the middles of the thirds."""
-        return np.asarray(
-            np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds)))
-        )
+        return np.asarray(np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds))))
 
 
 @cache

@@ -108,11 +108,7 @@ class IterationModel:
         """
         base = gpus.nearest(gpu_type, self.gpu_types)
         known = self.params[base]
-        return (
-            known
-            if base == gpus.canonical(gpu_type)
-            else known.on_speed(gpus.speed(gpu_type) / gpus.speed(base))
-        )
+        return known if base == gpus.canonical(gpu_type) else known.on_speed(gpus.speed(gpu_type) / gpus.speed(base))
 
     def throughput(
         self,

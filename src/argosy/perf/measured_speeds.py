@@ -66,18 +66,13 @@ class TableModel:
                     hint="leave out runs that failed",
                 )
             batches = grouped.setdefault(gpus.canonical(point.gpu_type), {})
-            batches.setdefault(point.batch, {}).setdefault(int(point.level), {})[point.gpus] = (
-                point.throughput
-            )
+            batches.setdefault(point.batch, {}).setdefault(int(point.level), {})[point.gpus] = point.throughput
         if not grouped:
             raise InputError(f"table of {name!r} has no measurements")
         return cls(
             name,
             {
-                t: {
-                    b: {level: _curve(line) for level, line in levels.items()}
-                    for b, levels in batches.items()
-                }
+                t: {b: {level: _curve(line) for level, line in levels.items()} for b, levels in batches.items()}
                 for t, batches in grouped.items()
             },
             unit,
@@ -91,9 +86,7 @@ class TableModel:
     def max_local_batch(self, gpu_type: str) -> float:
         return float("inf")
 
-    def throughput(
-        self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None
-    ) -> Floats:
+    def throughput(self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None) -> Floats:
         base = gpus.nearest(gpu_type, self.gpu_types)
         ratio = 1.0 if base == gpus.canonical(gpu_type) else gpus.speed(gpu_type) / gpus.speed(base)
         k = np.asarray(workers, np.float64)

@@ -53,11 +53,7 @@ class ParameterServerModel:
     form: Form = "sync"
 
     def __post_init__(self) -> None:
-        if (
-            len(self.theta) != COEFFICIENTS[self.form]
-            or not all(t >= 0 for t in self.theta)
-            or not any(self.theta)
-        ):
+        if len(self.theta) != COEFFICIENTS[self.form] or not all(t >= 0 for t in self.theta) or not any(self.theta):
             raise InputError(
                 f"parameter-server model {self.name!r}: the {self.form} form takes {COEFFICIENTS[self.form]} "
                 f"coefficients ≥ 0, not {self.theta}",

@@ -42,13 +42,7 @@ class PerfClass:
 
     @property
     def name(self) -> str:
-        return (
-            "rigid"
-            if self.model is None
-            else self.model
-            if self.batch is None
-            else f"{self.model}@{self.batch:g}"
-        )
+        return "rigid" if self.model is None else self.model if self.batch is None else f"{self.model}@{self.batch:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +133,11 @@ def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTab
     if new in tables.classes:
         return tables, tables.classes.index(new)
     classes = (*tables.classes, new)
-    rate = np.concatenate(
-        [tables.rate, _rates(new, tables.gpu_types, tables.rate.shape[2] - 1, tables.links)[None]]
-    )
+    rate = np.concatenate([tables.rate, _rates(new, tables.gpu_types, tables.rate.shape[2] - 1, tables.links)[None]])
     pair = _pairs(classes, tables.pair_type)
-    return replace(
-        tables, rate=rate, pair=pair, classes=classes, class_names=(*tables.class_names, new.name)
-    ), len(classes) - 1
+    return replace(tables, rate=rate, pair=pair, classes=classes, class_names=(*tables.class_names, new.name)), len(
+        classes
+    ) - 1
 
 
 def _model_of(perf_class: PerfClass) -> PerfModel:
@@ -165,9 +157,7 @@ def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Link
 
 def _pairs(classes: tuple[PerfClass, ...], gpu_type: str) -> Floats:
     """Return the speeds of every two classes beside each other; batches count only where they are known per GPU."""
-    return pair_matrix(
-        [(c.model, c.batch if _model_of(c).per_gpu_batch else None) for c in classes], gpu_type
-    )
+    return pair_matrix([(c.model, c.batch if _model_of(c).per_gpu_batch else None) for c in classes], gpu_type)
 
 
 def _servers(frame: pl.DataFrame, gpus: Floats, model: Choice) -> Ints:
@@ -180,9 +170,7 @@ def _servers(frame: pl.DataFrame, gpus: Floats, model: Choice) -> Ints:
     return np.where(gpus > 0, asked, 0)
 
 
-def _classes(
-    frame: pl.DataFrame, rows: NDArray[np.bool_], model: Choice
-) -> tuple[Ints, tuple[PerfClass, ...]]:
+def _classes(frame: pl.DataFrame, rows: NDArray[np.bool_], model: Choice) -> tuple[Ints, tuple[PerfClass, ...]]:
     """Return the class of each row, and the classes in order of first appearance after the rigid one."""
     rigid = PerfClass()
     job_class = np.zeros(frame.height, np.int64)

@@ -25,9 +25,7 @@ from argosy.perf.base import Floats, Unit, Workers
 
 @cache
 def locality_facts() -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(
-        resources.files("argosy.perf").joinpath("data/locality.json").read_text("utf-8")
-    )
+    facts: dict[str, Any] = json.loads(resources.files("argosy.perf").joinpath("data/locality.json").read_text("utf-8"))
     return facts
 
 
@@ -58,9 +56,7 @@ class RigidModel:
     def max_local_batch(self, gpu_type: str) -> float:
         return float("inf")
 
-    def throughput(
-        self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None
-    ) -> Floats:
+    def throughput(self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None) -> Floats:
         k = np.asarray(workers, np.float64)
         speed = self.type_speed.get(gpus.canonical(gpu_type), gpus.speed(gpu_type))
         return np.asarray(k * speed * np.where(k > 1, self.level_speed[level], 1.0))

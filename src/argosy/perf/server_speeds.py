@@ -1,9 +1,9 @@
 """Find the speeds of parameter-server jobs in one of three sources.
 
-    fitted     the catalogue's smooth surfaces
-    rough      the same, with bumps of the size of the fit's errors
-    FILE.csv   measurements: model, num_ps, num_workers, sum_worker_speed (samples/s); outliers are left out, and
-               networks that are not in it have the catalogue's surface
+fitted     the catalogue's smooth surfaces
+rough      the same, with bumps of the size of the fit's errors
+FILE.csv   measurements: model, num_ps, num_workers, sum_worker_speed (samples/s); outliers are left out, and
+           networks that are not in it have the catalogue's surface
 """
 
 from __future__ import annotations

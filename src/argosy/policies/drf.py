@@ -79,9 +79,14 @@ class Drf(Policy):
         arrival = np.argsort(jobs.index)
         grants = np.empty_like(low)
         grants[arrival] = fill(
-            self._capacity, installed(view), first[:, arrival], step[:, arrival], (high - low + 1)[arrival],
-            jobs.weight[arrival], stop_at_refusal=self.stop_at_refusal,
-        )  # fmt: skip
+            self._capacity,
+            installed(view),
+            first[:, arrival],
+            step[:, arrival],
+            (high - low + 1)[arrival],
+            jobs.weight[arrival],
+            stop_at_refusal=self.stop_at_refusal,
+        )
         workers = np.where(grants > 0, low + grants - 1, 0)
         return Sizes(workers, np.where(elastic, workers * with_servers, jobs.ps))
 

@@ -52,9 +52,7 @@ class FrontierPolicy(Policy):
     uses = frozenset({"demand", "nodes", "placement", "profile", "estimate"})
     preemptive = True
 
-    def __init__(
-        self, slot_s: float = 1200.0, newcomers: str = "start", cap: int = 16, urgency: float = 0.2
-    ) -> None:
+    def __init__(self, slot_s: float = 1200.0, newcomers: str = "start", cap: int = 16, urgency: float = 0.2) -> None:
         check_slots("frontier", slot_s, newcomers)
         if not 1 <= cap <= 1024:
             raise InputError(f"frontier: cap must be 1..1024, is {cap}")
@@ -105,9 +103,14 @@ class FrontierPolicy(Policy):
         return key
 
     def _grant(
-        self, needs: Demands, frontiers: list[Frontier], jobs: list[int], places: list[int], left: Floats,
+        self,
+        needs: Demands,
+        frontiers: list[Frontier],
+        jobs: list[int],
+        places: list[int],
+        left: Floats,
         free: list[float],
-    ) -> list[tuple[int, int, int]]:  # fmt: skip
+    ) -> list[tuple[int, int, int]]:
         """Grant steps in this order, each after the one before it; return jobs with their workers and servers."""
         reached = [0] * len(frontiers)
         granted = []

@@ -49,8 +49,12 @@ from argosy.policies.common.speeds import AllReduceSpeeds, Form, SpeedFits, prof
 from argosy.policies.common.time_slots import slot_at
 from argosy.slack import GPU_SLACK
 
-CHOICES = {"speeds": ("fitted", "profile"), "work": ("loss", "estimate"), "form": ("sync", "async"),
-           "newcomers": ("start", "wait")}  # fmt: skip
+CHOICES = {
+    "speeds": ("fitted", "profile"),
+    "work": ("loss", "estimate"),
+    "form": ("sync", "async"),
+    "newcomers": ("start", "wait"),
+}
 WAITS = 1e9  # rank of jobs that get nothing
 REFIT = 20  # a curve is fitted again when it is a twentieth longer
 
@@ -62,17 +66,35 @@ class Optimus(Policy):
     seeded = True
 
     def __init__(
-        self, speeds: str = "fitted", work: str = "loss", form: str = "sync", newcomers: str = "start",
-        per_dominant: bool = True, stop_at_refusal: bool = False, slot_s: float = 600.0, cap: int = 16,
-        trials: int = 8, largest_trial: int = 10, verbatim: bool = True, fallback_epochs: float = 20.0,
-        most_epochs: int = 100, clean: bool = True, max_restarts: int = 1_000_000,
-    ) -> None:  # fmt: skip
+        self,
+        speeds: str = "fitted",
+        work: str = "loss",
+        form: str = "sync",
+        newcomers: str = "start",
+        per_dominant: bool = True,
+        stop_at_refusal: bool = False,
+        slot_s: float = 600.0,
+        cap: int = 16,
+        trials: int = 8,
+        largest_trial: int = 10,
+        verbatim: bool = True,
+        fallback_epochs: float = 20.0,
+        most_epochs: int = 100,
+        clean: bool = True,
+        max_restarts: int = 1_000_000,
+    ) -> None:
         for name, value in (("speeds", speeds), ("work", work), ("form", form), ("newcomers", newcomers)):
             if value not in CHOICES[name]:
                 raise InputError(f"optimus: {name} must be one of {', '.join(CHOICES[name])}, is {value!r}")
-        at_least = {"slot_s": (slot_s, 1e-3), "cap": (cap, 1), "trials": (trials, 0), "max_restarts": (max_restarts, 0),
-                    "largest_trial": (largest_trial, 1), "fallback_epochs": (fallback_epochs, 0),
-                    "most_epochs": (most_epochs, 10)}  # fmt: skip
+        at_least = {
+            "slot_s": (slot_s, 1e-3),
+            "cap": (cap, 1),
+            "trials": (trials, 0),
+            "max_restarts": (max_restarts, 0),
+            "largest_trial": (largest_trial, 1),
+            "fallback_epochs": (fallback_epochs, 0),
+            "most_epochs": (most_epochs, 10),
+        }
         for name, (amount, least) in at_least.items():
             if not least <= amount < np.inf:
                 raise InputError(f"optimus: {name} must be a number ≥ {least:g}, is {amount}")
@@ -158,8 +180,20 @@ class Optimus(Policy):
                 times, servers, most = self._server_times(view, int(jobs.ps_kind[row])), 1, self.cap
             else:
                 times, servers, most = [self._all_reduce.times(int(jobs.kind[row]), gpu_type, int(high[row]))], 0, 0
-            bidders.append(Bidder(times, left, int(low[row]), servers, int(high[row]), most, tuple(of_worker),
-                                  tuple(of_server), worker_price, server_price))  # fmt: skip
+            bidders.append(
+                Bidder(
+                    times,
+                    left,
+                    int(low[row]),
+                    servers,
+                    int(high[row]),
+                    most,
+                    tuple(of_worker),
+                    tuple(of_server),
+                    worker_price,
+                    server_price,
+                )
+            )
         return bidders
 
     def _server_times(self, view: View, ps_kind: int) -> Times:

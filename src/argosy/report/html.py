@@ -209,8 +209,7 @@ def _maps(comparison: Comparison, charts: Charts) -> str:
     shown = [policy for policy in comparison.policies if seed in comparison.runs[policy]][:MOST_MAPS]
     end_s = comparison.shown_s
     figures = "".join(
-        charts.figure(maps.cluster_map(comparison.timelines[policy][seed], end_s=end_s), policy, "")
-        for policy in shown
+        charts.figure(maps.cluster_map(comparison.timelines[policy][seed], end_s=end_s), policy, "") for policy in shown
     )
     few = f" The first {MOST_MAPS} policies are shown." if len(shown) < len(comparison.policies) else ""
     return (
@@ -253,10 +252,7 @@ def _settings(comparison: Comparison) -> str:
     rows += [(f"{name} version", text) for name, text in versions().items()]
     table = text_table(("setting", "value"), rows)
     command = f"<pre>{escape(comparison.command)}</pre>" if comparison.command else ""
-    return (
-        f"<h2>How this was made</h2>{command}"
-        f"<details><summary>Settings and versions</summary>{table}</details>"
-    )
+    return f"<h2>How this was made</h2>{command}<details><summary>Settings and versions</summary>{table}</details>"
 
 
 def _definitions(comparison: Comparison) -> str:

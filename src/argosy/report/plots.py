@@ -63,9 +63,7 @@ def colours(
     if symbol is None:
         return alt.Color("policy:N", scale=scale, legend=None)
     named = [policy for policy in policies if baseline or policy != comparison.baseline]
-    legend = alt.Legend(
-        title=None, orient="top", values=named, symbolType=symbol, symbolStrokeWidth=4, symbolOpacity=1
-    )
+    legend = alt.Legend(title=None, orient="top", values=named, symbolType=symbol, symbolStrokeWidth=4, symbolOpacity=1)
     return alt.Color("policy:N", scale=scale, legend=legend)
 
 

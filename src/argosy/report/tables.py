@@ -25,18 +25,54 @@ FUTURE_NOTE = "★ sees true durations"
 UNFINISHED_NOTE = "† JCT, queueing and fairness are over finished jobs only; some were unfinished"
 
 # What a terminal of usual width has room for, and what a page has.
-SHORT = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "queueing_mean_s", "rho_over_1", "utilisation_held",
-         "restarts_per_job", "decision_p99_us")  # fmt: skip
-LONG = ("jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queueing_mean_s", "makespan_s", "slowdown_mean",
-        "rho_max", "rho_over_1", "utilisation_held", "utilisation_useful", "fragmentation",
-        "restarts_per_job", "cost_held", "energy_kwh", "deadlines_met", "decision_p99_us")  # fmt: skip
+SHORT = (
+    "jct_mean_s",
+    "jct_p50_s",
+    "jct_p99_s",
+    "queueing_mean_s",
+    "rho_over_1",
+    "utilisation_held",
+    "restarts_per_job",
+    "decision_p99_us",
+)
+LONG = (
+    "jct_mean_s",
+    "jct_p50_s",
+    "jct_p90_s",
+    "jct_p99_s",
+    "queueing_mean_s",
+    "makespan_s",
+    "slowdown_mean",
+    "rho_max",
+    "rho_over_1",
+    "utilisation_held",
+    "utilisation_useful",
+    "fragmentation",
+    "restarts_per_job",
+    "cost_held",
+    "energy_kwh",
+    "deadlines_met",
+    "decision_p99_us",
+)
 LABELS = {
-    "jct_mean_s": "JCT mean", "jct_p50_s": "JCT p50", "jct_p90_s": "JCT p90", "jct_p99_s": "JCT p99",
-    "queueing_mean_s": "queueing", "makespan_s": "makespan", "slowdown_mean": "slowdown", "rho_max": "ρ max",
-    "rho_over_1": "ρ > 1", "utilisation_held": "GPUs held", "utilisation_useful": "useful",
-    "fragmentation": "fragm.", "restarts_per_job": "restarts/job", "cost_held": "cost",
-    "energy_kwh": "energy", "deadlines_met": "deadlines", "decision_p99_us": "decision p99",
-}  # fmt: skip
+    "jct_mean_s": "JCT mean",
+    "jct_p50_s": "JCT p50",
+    "jct_p90_s": "JCT p90",
+    "jct_p99_s": "JCT p99",
+    "queueing_mean_s": "queueing",
+    "makespan_s": "makespan",
+    "slowdown_mean": "slowdown",
+    "rho_max": "ρ max",
+    "rho_over_1": "ρ > 1",
+    "utilisation_held": "GPUs held",
+    "utilisation_useful": "useful",
+    "fragmentation": "fragm.",
+    "restarts_per_job": "restarts/job",
+    "cost_held": "cost",
+    "energy_kwh": "energy",
+    "deadlines_met": "deadlines",
+    "decision_p99_us": "decision p99",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +278,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.baseline,
         "policies": [_policy(comparison, policy) for policy in comparison.policies],
         "paired_jct": [
-            {"policy": p.policy, "against": p.other, "paired_by": p.by, "left_out": p.left_out}
-            | p.change._asdict()
+            {"policy": p.policy, "against": p.other, "paired_by": p.by, "left_out": p.left_out} | p.change._asdict()
             for p in comparison.paired.values()
         ],
         "sweep": [

@@ -75,4 +75,3 @@ def _shortest(means: dict[str, float]) -> list[str]:
 
 def _names(policies: list[str]) -> str:
     return listed([f"<b>{escape(policy)}</b>" for policy in policies])
-

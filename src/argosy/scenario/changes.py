@@ -131,8 +131,8 @@ def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | N
 
 
 def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
-    """Make jobs smaller: CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller, not longer.
-    """
+    """Make jobs smaller: CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller,
+    not longer."""
     gpus = pl.col("gpus").clip(upper_bound=largest)
     factor = pl.when(pl.col("gpus") > 0).then(gpus / pl.col("gpus")).otherwise(1.0)
     return frame.with_columns(

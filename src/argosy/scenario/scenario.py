@@ -91,8 +91,8 @@ class Scenario:
         return generate(jobs.like, self.count, seed, gpus=float(self.cluster.total_gpus), load=jobs.load)
 
     def _stretch(self, seed: int) -> Trace:
-        """Return `count` jobs of the real trace that follow each other; the stretches of different seeds lie far apart.
-        """
+        """Return `count` jobs of the real trace that follow each other; the stretches of different seeds lie
+        far apart."""
         section = self.file.jobs.real
         assert self.real is not None and section is not None
         whole = _real_trace(self.real, section.format)

@@ -155,9 +155,12 @@ def compact(result: Result) -> Result:
 def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
     """Return the GPU-seconds that the jobs would take undisturbed, per GPU-second there is while they arrive."""
     tables = compile_tables(
-        trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
+        trace.frame,
+        cluster,
+        model=settings.perf,
+        reference_type=settings.reference_type,  # type: ignore[arg-type]
         ps_speeds=settings.ps_speeds,
-    )  # fmt: skip
+    )
     submit = trace.frame["submit_s"]
     if submit[0] == submit[-1]:
         hint = "use a trace whose jobs arrive over some time"

@@ -16,9 +16,12 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
 DERIVED = {  # which derived columns the kernels must keep up to date for a policy that uses this information
-    "service": L.D_SERVICE, "duration": L.D_LEFT, "progress": L.D_PROGRESS, "loss": L.D_PROGRESS,
+    "service": L.D_SERVICE,
+    "duration": L.D_LEFT,
+    "progress": L.D_PROGRESS,
+    "loss": L.D_PROGRESS,
     "estimate": L.D_EXPECTED,
-}  # fmt: skip
+}
 
 
 def configure(world: L.World, settings: Settings, policy: Policy, *, oracle: bool, watched: bool) -> None:

@@ -75,9 +75,13 @@ class Engine(EngineState):
         self.trace, self.cluster, self.policy = trace, cluster, policy
         self.settings = settings = settings or Settings()
         self.tables = tables = compile_tables(
-            trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
-            locality=settings.locality, ps_speeds=settings.ps_speeds,
-        )  # fmt: skip
+            trace.frame,
+            cluster,
+            model=settings.perf,
+            reference_type=settings.reference_type,  # type: ignore[arg-type]
+            locality=settings.locality,
+            ps_speeds=settings.ps_speeds,
+        )
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)
         expected = np.zeros(len(trace))
@@ -284,9 +288,12 @@ class Engine(EngineState):
 
 
 HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask the host to do
-    L.TICK: Engine._tick, L.REFILL: Engine._refill, L.GROW_JOBS: Engine._grow_jobs, L.GROW_LOG: Engine._grow_log,
+    L.TICK: Engine._tick,
+    L.REFILL: Engine._refill,
+    L.GROW_JOBS: Engine._grow_jobs,
+    L.GROW_LOG: Engine._grow_log,
     L.GROW_HEAP: Engine._grow_heap,
-}  # fmt: skip
+}
 
 
 @contextmanager

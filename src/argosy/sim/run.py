@@ -62,10 +62,17 @@ def log_lines(result: Result) -> pl.LazyFrame:
     about = pl.when(pl.col("job") >= 0).then(_taken(jobs, "job")).otherwise(_taken(nodes, "node"))
     return head.with_columns(place=pl.when(opening).then(opening.cum_sum() - 1)).select(
         pl.concat_str(
-            pl.lit('{"seq":'), "seq", pl.lit(',"t":'), _number(pl.col("t")), _each(pl.col("kind"), names), about,
-            pl.lit(where).gather(pl.col("place")), pl.lit("}"), ignore_nulls=True,
+            pl.lit('{"seq":'),
+            "seq",
+            pl.lit(',"t":'),
+            _number(pl.col("t")),
+            _each(pl.col("kind"), names),
+            about,
+            pl.lit(where).gather(pl.col("place")),
+            pl.lit("}"),
+            ignore_nulls=True,
         ).alias("line")
-    )  # fmt: skip
+    )
 
 
 def _what(kind: EventKind) -> str:
@@ -97,17 +104,26 @@ def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
         parts = whole.agg(pl.col("info", "share").first(), pl.col("milli").sum(), named)
     parts = parts.with_columns(
         part=pl.concat_str(
-            pl.lit('{"node":'), pl.lit(nodes).gather(pl.col("node")), pl.lit(',"devices":['), "listed", pl.lit("]"),
-            "share", pl.lit("}"),
+            pl.lit('{"node":'),
+            pl.lit(nodes).gather(pl.col("node")),
+            pl.lit(',"devices":['),
+            "listed",
+            pl.lit("]"),
+            "share",
+            pl.lit("}"),
         )
-    )  # fmt: skip
+    )
     if rows["seq"].n_unique() < rows.height:
         whole = parts.set_sorted("seq").group_by("seq", maintain_order=True)
         parts = whole.agg(pl.col("info").first(), pl.col("milli").sum(), pl.col("part").str.join(","))
     text = pl.concat_str(
-        pl.lit(',"gpus":'), _number(pl.col("milli") / 1000), _each(pl.col("info"), spent), pl.lit(',"on":['),
-        "part", pl.lit("]"),
-    )  # fmt: skip
+        pl.lit(',"gpus":'),
+        _number(pl.col("milli") / 1000),
+        _each(pl.col("info"), spent),
+        pl.lit(',"on":['),
+        "part",
+        pl.lit("]"),
+    )
     return parts.select(text.alias("text")).collect()["text"]
 
 

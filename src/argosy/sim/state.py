@@ -88,8 +88,14 @@ class EngineState:
     def rules(self) -> Rules:
         """How the mechanism treats jobs."""
         sf, si = self.world.sf, self.world.si
-        return Rules(bool(si[L.PREEMPTIVE]), bool(si[L.BACKFILL]), bool(si[L.ELASTIC]), bool(si[L.QUOTAS]),
-                     float(sf[L.MIN_RUN]), int(si[L.MAX_PREEMPTIONS]))  # fmt: skip
+        return Rules(
+            bool(si[L.PREEMPTIVE]),
+            bool(si[L.BACKFILL]),
+            bool(si[L.ELASTIC]),
+            bool(si[L.QUOTAS]),
+            float(sf[L.MIN_RUN]),
+            int(si[L.MAX_PREEMPTIONS]),
+        )
 
     def requested(self, index: int) -> Requested:
         """Return what a job of the trace asks for."""

@@ -22,14 +22,27 @@ def prepare(engine: Engine) -> bool:
     w, policy = engine.world, engine.policy
     w.si[L.STATIC] = 0
     blocked = (
-        not policy.static or policy.preemptive or engine.must_ask or engine.external.disturbs or w.si[L.QUOTAS]
+        not policy.static
+        or policy.preemptive
+        or engine.must_ask
+        or engine.external.disturbs
+        or w.si[L.QUOTAS]
         or np.isfinite(w.qu[L.Q_LIMIT]).any()
-    )  # fmt: skip
+    )
     if blocked:
         return False
     tr, jobs = w.tr, len(engine.trace)
-    demand = np.stack([tr[L.GPUS], tr[L.CPU_UNIT], tr[L.MEM_UNIT], tr[L.STATIC_F + L.TYPES],
-                       tr[L.STATIC_F + L.WANT_PS_ASKED], tr[L.STATIC_F + L.WANT_PLACE], tr[L.STATIC_F + L.CLASS]])
+    demand = np.stack(
+        [
+            tr[L.GPUS],
+            tr[L.CPU_UNIT],
+            tr[L.MEM_UNIT],
+            tr[L.STATIC_F + L.TYPES],
+            tr[L.STATIC_F + L.WANT_PS_ASKED],
+            tr[L.STATIC_F + L.WANT_PLACE],
+            tr[L.STATIC_F + L.CLASS],
+        ]
+    )
     if len(engine.tables.gpu_types) == 1:
         demand[-1] = 0.0  # with one GPU type, the class has no say in placement
     inverse, representatives = classify(demand)

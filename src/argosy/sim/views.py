@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from argosy.sim.engine import Engine
 
 NODE_ROWS_F = {
-    "free_cpus": L.CPU_FREE, "free_memory_gib": L.MEM_FREE, "cpus": L.CPU_TOTAL, "memory_gib": L.MEM_TOTAL,
+    "free_cpus": L.CPU_FREE,
+    "free_memory_gib": L.MEM_FREE,
+    "cpus": L.CPU_TOTAL,
+    "memory_gib": L.MEM_TOTAL,
     "speed": L.SPEED,
-}  # fmt: skip
+}
 NODE_ROWS_I = {
-    "gpus": L.N_GPUS, "free": L.N_FREE, "type": L.N_TYPE, "rack": L.N_RACK,
-    "state": L.N_STATE, "owner": L.N_OWNER,
-}  # fmt: skip
+    "gpus": L.N_GPUS,
+    "free": L.N_FREE,
+    "type": L.N_TYPE,
+    "rack": L.N_RACK,
+    "state": L.N_STATE,
+    "owner": L.N_OWNER,
+}
 
 
 def view_of_active(engine: Engine) -> View:

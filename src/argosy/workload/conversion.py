@@ -22,8 +22,7 @@ _WORDS = {
     "failed": "failed fail failure notpass not_pass error errored timeout node_fail out_of_memory oom "
     "boot_fail deadline launch_failed reconfig_fail crashed",
     # the owner or the cluster ended it, or withdrew it before it started
-    "killed": "killed kill cancelled canceled stopped aborted revoked preempted evicted deleted pending "
-    "waiting queued",
+    "killed": "killed kill cancelled canceled stopped aborted revoked preempted evicted deleted pending waiting queued",
 }
 STATUS_WORDS = {word: status for status, words in _WORDS.items() for word in words.split()}
 
@@ -81,9 +80,7 @@ def _moment(column: pl.Expr) -> pl.Expr:
 def _span(column: pl.Expr) -> pl.Expr:
     """Return seconds of `[[days-]hours:]minutes:seconds`."""
     parts = column.str.extract_groups(r"^\s*(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*$").struct
-    seconds = [
-        parts.field(str(i + 1)).cast(pl.Float64) * unit for i, unit in enumerate((86_400, 3_600, 60, 1))
-    ]
+    seconds = [parts.field(str(i + 1)).cast(pl.Float64) * unit for i, unit in enumerate((86_400, 3_600, 60, 1))]
     return seconds[0].fill_null(0.0) + seconds[1].fill_null(0.0) + seconds[2] + seconds[3]
 
 
@@ -117,9 +114,7 @@ def need(table: Table, columns: Iterable[str], hint: str) -> None:
         raise TraceError(f"has no column {' and no column '.join(missing)}", where=str(table.path), hint=hint)
 
 
-def finish(
-    parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = (), shift: bool = True
-) -> ImportReport:
+def finish(parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = (), shift: bool = True) -> ImportReport:
     """Return rows with the columns of a trace (others are missing) as a trace, if they are good or may be skipped.
 
     With `shift` the first submission becomes time 0.

@@ -27,9 +27,7 @@ _PARQUET_TYPES = (pl.String, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Categ
 COLUMN_KINDS = {name: _KINDS[dtype] for name, dtype in SCHEMA.items()} | {"status": Kind.STATUS}
 
 
-def read_trace(
-    path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
-) -> Trace:
+def read_trace(path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail") -> Trace:
     """Return the jobs of a file; the format (CSV, gzip, Parquet) is told by its first bytes."""
     return read_trace_report(path, mapping, on_error).trace
 
@@ -41,9 +39,7 @@ def read_trace_report(
     return finish([read_rows(Path(path), mapping)], on_error=on_error, shift=False)
 
 
-def read_rows(
-    path: Path, mapping: Mapping[str, str] | None = None, kinds: Mapping[str, Kind] = COLUMN_KINDS
-) -> Table:
+def read_rows(path: Path, mapping: Mapping[str, str] | None = None, kinds: Mapping[str, Kind] = COLUMN_KINDS) -> Table:
     """Return the rows of a file under our column names, typed."""
     table = _read_parquet(path) if _is_parquet(path) else read_table(path)
     source = _sources(table, mapping)
@@ -118,9 +114,7 @@ def _read_parquet(path: Path) -> Table:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as problem:
         reason = str(problem).splitlines()[0][:200]
-        raise TraceError(
-            f"damaged Parquet: {reason}", where=str(path), hint="copy or write it again"
-        ) from None
+        raise TraceError(f"damaged Parquet: {reason}", where=str(path), hint="copy or write it again") from None
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype in _PARQUET_TYPES):
             hint = "columns must hold numbers, texts or dates"

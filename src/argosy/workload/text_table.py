@@ -200,9 +200,7 @@ def _header(line: bytes, separator: str, quoted: bool, path: Path, number: int) 
         raise TraceError(f"its columns are separated by {other}, not by commas", where=f"{path}:{number}", hint=hint)
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise TraceError(
-            f"two columns are named {twice!r}", where=f"{path}:{number}", hint="rename one of them"
-        )
+        raise TraceError(f"two columns are named {twice!r}", where=f"{path}:{number}", hint="rename one of them")
     return names
 
 
@@ -220,9 +218,7 @@ def _cut(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], good: 
     return b"".join(text[starts[a] : ends[b - 1]] + b"\n" for a, b in edges.reshape(-1, 2))
 
 
-def _parse(
-    text: bytes, separator: str, quoted: bool, columns: Sequence[str], nulls: Sequence[str]
-) -> pl.DataFrame:
+def _parse(text: bytes, separator: str, quoted: bool, columns: Sequence[str], nulls: Sequence[str]) -> pl.DataFrame:
     schema = {name: pl.String() for name in columns}
     if not text:
         return pl.DataFrame(schema=schema)

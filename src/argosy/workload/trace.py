@@ -147,8 +147,7 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
     if unknown:
         raise TraceError(f"unknown column {unknown[0]!r}", hint=f"columns: {', '.join(SCHEMA)}")
     return frame.select(
-        (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c))
-        for c, t in SCHEMA.items()
+        (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c)) for c, t in SCHEMA.items()
     ).with_columns(pl.col("status").fill_null("completed"))
 
 
@@ -192,10 +191,7 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
             ~pl.col("status").is_in(STATUSES),
             pl.format("status must be completed, failed or killed, is {}", shown("status")),
         ),
-        *(
-            (bad(c, 0.0), pl.format("{} must be ≥ 0, is {}", pl.lit(c), shown(c)))
-            for c in AMOUNTS
-        ),
+        *((bad(c, 0.0), pl.format("{} must be ≥ 0, is {}", pl.lit(c), shown(c))) for c in AMOUNTS),
         (
             ((pl.col("min_gpus") > gpus) | (pl.col("max_gpus") < gpus)).fill_null(False),
             pl.format("gpus = {} lies outside min_gpus..max_gpus", shown("gpus")),

@@ -80,8 +80,10 @@ def test_every_learner_takes_whole_slots_of_the_cluster() -> None:
     assert np.count_nonzero(got.passes) == 6
     critics = (actor(INPUTS, ACTIONS, seed=1), actor(INPUTS, ACTIONS, seed=2))
     for learner in (
-        PPO(policy, critic(INPUTS)), ActorCritic(policy, critic(INPUTS)), SAC(policy, critics, warm_up=10, batch=32),
-    ):  # fmt: skip
+        PPO(policy, critic(INPUTS)),
+        ActorCritic(policy, critic(INPUTS)),
+        SAC(policy, critics, warm_up=10, batch=32),
+    ):
         report = learner.update(collector.collect(act, slots=2))
         assert report["gradient_norm"] > 0.0 and all(np.isfinite(list(report.values())))
 

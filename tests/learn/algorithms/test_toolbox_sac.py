@@ -63,10 +63,15 @@ def test_values_and_entropy_are_over_valid_actions_only() -> None:
     sac = learner(policy, 1, 3)
     got = episodes([Bandit() for _ in range(16)], NetworkActs(policy), list(range(16)))
     batch = {
-        "observation": got.observation, "mask": got.mask, "action": got.action, "reward": got.reward,
-        "elapsed": np.ones(16), "terminated": np.zeros(16, bool), "next_observation": got.observation,
+        "observation": got.observation,
+        "mask": got.mask,
+        "action": got.action,
+        "reward": got.reward,
+        "elapsed": np.ones(16),
+        "terminated": np.zeros(16, bool),
+        "next_observation": got.observation,
         "next_mask": got.mask,
-    }  # fmt: skip
+    }
     data = transitions({name: torch.from_numpy(column) for name, column in batch.items()})
     target = sac.loss._compute_target(data)
     critics = sac.loss.qvalue_network_params
@@ -85,11 +90,18 @@ def test_only_time_is_discounted() -> None:
     policy = actor(1, 2)
     sac = learner(policy, 1, 2, gamma=0.5)
     one, mask = torch.ones(2, 1), torch.ones(2, 2, dtype=torch.bool)
-    data = transitions({
-        "observation": one, "mask": mask, "action": torch.zeros(2, dtype=torch.long), "reward": torch.zeros(2),
-        "elapsed": torch.tensor([0.0, 1.0]), "terminated": torch.zeros(2, dtype=torch.bool),
-        "next_observation": one, "next_mask": mask,
-    })  # fmt: skip
+    data = transitions(
+        {
+            "observation": one,
+            "mask": mask,
+            "action": torch.zeros(2, dtype=torch.long),
+            "reward": torch.zeros(2),
+            "elapsed": torch.tensor([0.0, 1.0]),
+            "terminated": torch.zeros(2, dtype=torch.bool),
+            "next_observation": one,
+            "next_mask": mask,
+        }
+    )
     within, across = sac.loss._compute_target(data).tolist()
     assert across == pytest.approx(0.5 * within)
     data["next", "terminated"] = torch.ones(2, 1, dtype=torch.bool)

@@ -104,9 +104,10 @@ def test_batches_can_be_augmented() -> None:
         """Jobs in the opposite order."""
         order = torch.tensor([2, 1, 0, 3])
         return {
-            "observation": batch["observation"].flip(1), "mask": batch["mask"][:, order],
+            "observation": batch["observation"].flip(1),
+            "mask": batch["mask"][:, order],
             "label": order[batch["label"]],
-        }  # fmt: skip
+        }
 
     got = episodes([Queue()], None, [0], teaching=Teaching(1.0))
     policy = actor(9, 4)

@@ -61,11 +61,20 @@ def rollout(
     time -= np.concatenate([time[episode == e] * 0 + time[episode == e][0] for e in range(int(episode[-1]) + 1)])
     count = int(episode[-1]) + 1
     return Rollout(
-        observation=np.arange(n, dtype=np.float32)[:, None], mask=np.ones((n, 2), bool),
-        action=np.zeros(n, np.int64), log_prob=np.zeros(n, np.float32), reward=np.array(rewards, float),
-        terminated=np.array([e == "end" for e in ends]), truncated=np.array([e == "cut" for e in ends]),
-        passes=np.array(passes, bool), time=time, dt=step, advice=np.full(n, -1), episode=episode,
+        observation=np.arange(n, dtype=np.float32)[:, None],
+        mask=np.ones((n, 2), bool),
+        action=np.zeros(n, np.int64),
+        log_prob=np.zeros(n, np.float32),
+        reward=np.array(rewards, float),
+        terminated=np.array([e == "end" for e in ends]),
+        truncated=np.array([e == "cut" for e in ends]),
+        passes=np.array(passes, bool),
+        time=time,
+        dt=step,
+        advice=np.full(n, -1),
+        episode=episode,
         credit=np.full(n, np.nan),
-        final_observation=np.full((count, 1), 100.0, np.float32), final_mask=np.ones((count, 2), bool),
+        final_observation=np.full((count, 1), 100.0, np.float32),
+        final_mask=np.ones((count, 2), bool),
         arrivals=np.array(arrivals, np.int64),
-    )  # fmt: skip
+    )

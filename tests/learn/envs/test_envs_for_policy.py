@@ -32,9 +32,12 @@ def decision(view: View, key: Floats, sizes: Sizes) -> Decision:
     gets = sizes.workers[jobs] > 0
     served = view.jobs.index[order][sizes.workers[order] > 0]
     return (
-        view.now, view.jobs.index[jobs].tolist(), served.tolist(), sizes.workers[jobs].tolist(),
+        view.now,
+        view.jobs.index[jobs].tolist(),
+        served.tolist(),
+        sizes.workers[jobs].tolist(),
         (sizes.servers[jobs] * gets).tolist(),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -100,10 +103,17 @@ def test_decisions_are_those_of_simulate(
 def test_guard_and_jobs_of_one_size(decisions: list[Decision], policy: str, newcomers: str) -> None:
     """Too many jobs for too few GPUs, some with one size, some that come between two time slots."""
     jobs = [
-        Job(f"j{i}", 500.0 * i, 9000.0 + 700.0 * (i % 5), 1 + i % 2, model="resnet-50",
-            min_gpus=1 if i % 3 else None, max_gpus=4 if i % 3 else None)
+        Job(
+            f"j{i}",
+            500.0 * i,
+            9000.0 + 700.0 * (i % 5),
+            1 + i % 2,
+            model="resnet-50",
+            min_gpus=1 if i % 3 else None,
+            max_gpus=4 if i % 3 else None,
+        )
         for i in range(24)
-    ]  # fmt: skip
+    ]
     source = Fixed(Trace.of_jobs(jobs), Cluster.uniform(1, 4), Settings())
     rows, spec = 24 if policy == "dl2+" else None, f"{policy}:newcomers={newcomers}"
     guarded = assert_same(decisions, f"{spec}:guard=3", source, rows)

@@ -149,8 +149,10 @@ def test_the_weights_say_how_they_were_made(tmp_path: Path) -> None:
     assert about["network"] == "score" and about["system"] == "dl2+" and about["cap"] == recipe.cap
     assert "cnn-text-classification" in about["types"]
     assert about["window"] == {
-        "scenario": recipe.scenario, "training_seeds": [1_000_000, 2_000_000], "validation_seeds": [500_000, 500_001],
-    }  # fmt: skip
+        "scenario": recipe.scenario,
+        "training_seeds": [1_000_000, 2_000_000],
+        "validation_seeds": [500_000, 500_001],
+    }
     assert about["updates"] == Recipe.from_dict(about["recipe"]).updates <= recipe.updates
     assert {"argosy", "torch", "numpy"} <= set(about["versions"])
 

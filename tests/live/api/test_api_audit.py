@@ -29,17 +29,22 @@ def test_each_change_has_a_line_that_says_who_what_and_from_where(api: Serving) 
         olga.post("/v1/backup")
     of_job = entries(api, job=number)
     assert [(e["who"], e["action"], e["object"], e["result"]) for e in of_job] == [
-        ("olga", "cancel", f"job {number}", "done"), ("ann", "priority", f"job {number}", "done"),
+        ("olga", "cancel", f"job {number}", "done"),
+        ("ann", "priority", f"job {number}", "done"),
         ("ann", "submit", f"job {number}", "done"),
-    ]  # fmt: skip
+    ]
     assert of_job[1]["detail"] == "50 → 60" and of_job[2]["detail"] == "train"
     assert {e["address"] for e in of_job} == {"127.0.0.1"} and all(e["token"] for e in of_job)
     by_olga = [(e["action"], e["object"]) for e in entries(api, who="olga", limit=7)]
     assert by_olga == [
-        ("backup", ""), ("token-revoke", f"token {new['id']}"), ("token-rotate", f"token {made['id']}"),
-        ("token-add", f"token {made['id']}"), ("undrain", "node n2"), ("drain", "node n2"),
+        ("backup", ""),
+        ("token-revoke", f"token {new['id']}"),
+        ("token-rotate", f"token {made['id']}"),
+        ("token-add", f"token {made['id']}"),
+        ("undrain", "node n2"),
+        ("drain", "node n2"),
         ("cancel", f"job {number}"),
-    ]  # fmt: skip
+    ]
 
 
 def test_refusals_have_lines_too(api: Serving) -> None:

@@ -36,15 +36,28 @@ def alive(api: Serving) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"null", b"[]", b"7", b'"x"', b"\xff\xfe", b"\x00", b'{"jobs": 7}', b'{"jobs": [7]}',
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"7",
+        b'"x"',
+        b"\xff\xfe",
+        b"\x00",
+        b'{"jobs": 7}',
+        b'{"jobs": [7]}',
         b'{"jobs": []}',
-        b'{"jobs": [{"run": NaN}]}', b'{"jobs": [{"run": "true", "priority": NaN}]}',
-        b'{"jobs": [{"run": "true", "priority": -Infinity}]}', b'{"jobs": [{"run": "true", "retries": 1e400}]}',
+        b'{"jobs": [{"run": NaN}]}',
+        b'{"jobs": [{"run": "true", "priority": NaN}]}',
+        b'{"jobs": [{"run": "true", "priority": -Infinity}]}',
+        b'{"jobs": [{"run": "true", "retries": 1e400}]}',
         b'{"jobs": [{"run": "true", "retries": ' + b"9" * 5000 + b"}]}",
         b'{"jobs": [{"run": "true", "array": 99999999999999999999}]}',
         b'{"jobs": [{"run": "true", "expected_duration": "1e999"}]}',
-        b'{"jobs": [{"run": "\\ud800"}]}', b'{"jobs": [{"run": "true", "env": {"\\udfff": "x"}}]}',
-        b'{"jobs": [{"run": "true"}], "workdir": "\\ud800"}', b'{"jobs": [{"run": "true"}], "workdir": "../.."}',
+        b'{"jobs": [{"run": "\\ud800"}]}',
+        b'{"jobs": [{"run": "true", "env": {"\\udfff": "x"}}]}',
+        b'{"jobs": [{"run": "true"}], "workdir": "\\ud800"}',
+        b'{"jobs": [{"run": "true"}], "workdir": "../.."}',
         b'{"jobs": [{"run": "true"}], "workdir": "/a\\u0000b"}',
         b'{"jobs": [{"run": "true", "name": "a\\u001b[2Jb"}]}',
         b'{"jobs": [{"run": "true", "name": "\\u202egnp.exe"}]}',
@@ -53,11 +66,13 @@ def alive(api: Serving) -> None:
         b'{"jobs": [{"run": "true", "deadline": "0001-01-01T00:00:00"}]}',
         b'{"jobs": [{"run": "true", "progress": {"pattern": "(a{99999999999999999999})"}}]}',
         b'{"jobs": [{"run": "true", "resources": {"gpus": "' + b"1" * 30_000 + b'"}}]}',
-        b"[" * 100_000, b'{"jobs":' * 50_000, b'{"jobs": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        b"[" * 100_000,
+        b'{"jobs":' * 50_000,
+        b'{"jobs": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
         b'{"jobs": [' + b'{"run": "true"},' * 1000 + b'{"run": "true"}]}',
     ],
     ids=lambda body: repr(body[:60]),
-)  # fmt: skip
+)
 def test_bodies_that_are_no_submission(api: Serving, body: bytes) -> None:
     before = api.do(lambda service: service.counts())
     with api.as_("ann") as ann:
@@ -110,14 +125,38 @@ def test_reports_that_are_none(api: Serving, metric: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/jobs/0", "/v1/jobs/-1", "/v1/jobs/99999999999999999999999", "/v1/jobs/" + "9" * 5000, "/v1/jobs/1e3",
-        "/v1/jobs/%00", "/v1/jobs/..%2f..%2fetc%2fpasswd", "/v1/jobs/../../etc/passwd", "/v1/jobs/1%20OR%201=1",
-        "/v1/jobs/;id", "/v1/jobs/$(touch x)", "/v1/nodes/..%2f..%2fx/drain", "/v1//jobs", "/v1/jobs/", "/%ff",
-        "/v1/jobs?limit=NaN", "/v1/jobs?before=1e9", "/v1/jobs?limit=-1", "/v1/jobs?ids=" + "1," * 5000 + "1",
-        "/v1/jobs?state=" + "x" * 5000, "/v1/jobs?name=" + "x" * 5000, "/v1/jobs?ids=%00", "/v1/jobs?limit=" + "9" * 99,
-        "/v2/jobs", "/docs", "/redoc", "/openapi.json", "/static/../token", "/token", "/argosy.db",
+        "/v1/jobs/0",
+        "/v1/jobs/-1",
+        "/v1/jobs/99999999999999999999999",
+        "/v1/jobs/" + "9" * 5000,
+        "/v1/jobs/1e3",
+        "/v1/jobs/%00",
+        "/v1/jobs/..%2f..%2fetc%2fpasswd",
+        "/v1/jobs/../../etc/passwd",
+        "/v1/jobs/1%20OR%201=1",
+        "/v1/jobs/;id",
+        "/v1/jobs/$(touch x)",
+        "/v1/nodes/..%2f..%2fx/drain",
+        "/v1//jobs",
+        "/v1/jobs/",
+        "/%ff",
+        "/v1/jobs?limit=NaN",
+        "/v1/jobs?before=1e9",
+        "/v1/jobs?limit=-1",
+        "/v1/jobs?ids=" + "1," * 5000 + "1",
+        "/v1/jobs?state=" + "x" * 5000,
+        "/v1/jobs?name=" + "x" * 5000,
+        "/v1/jobs?ids=%00",
+        "/v1/jobs?limit=" + "9" * 99,
+        "/v2/jobs",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/static/../token",
+        "/token",
+        "/argosy.db",
     ],
-)  # fmt: skip
+)
 def test_paths_that_lead_nowhere(api: Serving, path: str) -> None:
     with api.as_("olga") as olga:
         plain_refusal(olga.get(path), 404, 405, 422)
@@ -193,14 +232,17 @@ def test_nobody_sends_a_body_without_a_token(api: Serving) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"GET / HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
         b"GET /v1/jobs HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
-        b"GET http://evil.example/v1/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n", b"GET /" + b"x" * 200_000,
+        b"GET http://evil.example/v1/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /" + b"x" * 200_000,
         b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
         b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n",
     ],
     ids=lambda raw: repr(raw[:40]),
-)  # fmt: skip
+)
 def test_what_is_hardly_http(api: Serving, raw: bytes) -> None:
     host, port = api.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:

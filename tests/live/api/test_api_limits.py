@@ -24,9 +24,10 @@ def test_operators_set_limits_and_users_see_their_own(api: Serving) -> None:
         (mine,) = ann.get("/v1/limits").json()["limits"]
         assert (mine["owner"], mine["gpus"], mine["priority"], mine["queued_now"]) == ("ann", 2.0, 70.0, 0)
         for refused in (
-            ann.get("/v1/limits", params={"owner": "bob"}), ann.patch("/v1/limits/ann", json={"gpus": 99}),
+            ann.get("/v1/limits", params={"owner": "bob"}),
+            ann.patch("/v1/limits/ann", json={"gpus": 99}),
             ann.delete("/v1/limits/ann"),
-        ):  # fmt: skip
+        ):
             assert refused.status_code == 403
         api.submit("ann")
         too_many = ann.post("/v1/jobs", json={"jobs": [{"run": "true"}]})

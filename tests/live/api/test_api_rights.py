@@ -9,13 +9,22 @@ from serving import Serving, serving
 from argosy.live.states import State
 
 OF_A_JOB = (
-    ("GET", ""), ("DELETE", ""), ("PATCH", ""), ("GET", "/events"), ("GET", "/runs"), ("GET", "/explain"),
+    ("GET", ""),
+    ("DELETE", ""),
+    ("PATCH", ""),
+    ("GET", "/events"),
+    ("GET", "/runs"),
+    ("GET", "/explain"),
     ("GET", "/log"),
-)  # fmt: skip
+)
 FOR_OPERATORS = (
-    ("GET", "/v1/tokens"), ("POST", "/v1/tokens"), ("DELETE", "/v1/tokens/1"), ("POST", "/v1/backup"),
-    ("POST", "/v1/nodes/n1/drain"), ("POST", "/v1/nodes/n1/undrain"),
-)  # fmt: skip
+    ("GET", "/v1/tokens"),
+    ("POST", "/v1/tokens"),
+    ("DELETE", "/v1/tokens/1"),
+    ("POST", "/v1/backup"),
+    ("POST", "/v1/nodes/n1/drain"),
+    ("POST", "/v1/nodes/n1/undrain"),
+)
 BODIES = {"PATCH": {"priority": 1}, "/v1/tokens": {"owner": "eve"}}
 
 
@@ -44,9 +53,18 @@ def test_without_a_token_there_is_only_health(api: Serving) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer {token}x", "bearer\t{token}", "Bearer {token} {token}",
-     "Bearer " + "x" * 5000, "Bearer argosy-job-1-1-" + "0" * 64],
-)  # fmt: skip
+    [
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic YTpi",
+        "Bearer {token}x",
+        "bearer\t{token}",
+        "Bearer {token} {token}",
+        "Bearer " + "x" * 5000,
+        "Bearer argosy-job-1-1-" + "0" * 64,
+    ],
+)
 def test_wrong_tokens(api: Serving, value: str) -> None:
     header = value.format(token=api.tokens["ann"])
     answer = httpx.get(f"{api.url}/v1/jobs", headers={"authorization": header}, trust_env=False)
@@ -83,9 +101,19 @@ def test_the_jobs_of_others_are_not_there(api: Serving) -> None:
             assert answer.text.replace(str(number), "N") == missing.text.replace(str(number + 10**6), "N")
         everything = [
             ann.get(path).text
-            for path in ("/v1/jobs", "/v1/jobs?owner=bob", f"/v1/jobs?ids={number}", "/v1/nodes", "/v1/history",
-                         "/v1/history?owner=bob", "/v1/history.csv", "/metrics", "/v1/health", "/v1/queues")
-        ]  # fmt: skip
+            for path in (
+                "/v1/jobs",
+                "/v1/jobs?owner=bob",
+                f"/v1/jobs?ids={number}",
+                "/v1/nodes",
+                "/v1/history",
+                "/v1/history?owner=bob",
+                "/v1/history.csv",
+                "/metrics",
+                "/v1/health",
+                "/v1/queues",
+            )
+        ]
         assert not any("secret-plan" in text or "swordfish" in text or "bob" in text for text in everything)
         assert number not in [job for node in ann.get("/v1/nodes").json()["nodes"] for job in node["jobs"]]
     with api.as_("olga") as olga:
@@ -136,10 +164,22 @@ def test_the_token_of_a_run_ends_with_it(api: Serving) -> None:
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("localhost", 200), ("LOCALHOST:80", 200), ("127.0.0.1:1", 200), ("127.8.8.8", 200), ("[::1]:7557", 200),
-     ("evil.example", 421), ("127.0.0.1.evil.example", 421), ("localhost.evil.example:80", 421), ("10.0.0.1", 421),
-     ("", 421), ("127.0.0.1@evil.example", 421), ("127.0.0.1:80:80", 421), ("0.0.0.0", 421)],
-)  # fmt: skip
+    [
+        ("localhost", 200),
+        ("LOCALHOST:80", 200),
+        ("127.0.0.1:1", 200),
+        ("127.8.8.8", 200),
+        ("[::1]:7557", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:80", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("127.0.0.1:80:80", 421),
+        ("0.0.0.0", 421),
+    ],
+)
 def test_host(api: Serving, host: str, status: int) -> None:
     with api.as_("ann") as ann:
         answer = ann.get("/v1/jobs", headers={"host": host})

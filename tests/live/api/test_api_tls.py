@@ -190,8 +190,9 @@ def test_a_request_right_behind_the_handshake_is_answered(home: Home) -> None:
 def command(home: Path, *options: str) -> Iterator[list[str]]:
     """`argosy serve` as people start it; the lines it says."""
     words = [executable, "-m", "argosy.cli.main", "serve", "--home", str(home), "-c", "fake", "-p", "fifo", *options]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, stdout=subprocess.PIPE,
-                               text=True)  # fmt: skip
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    )
     lines: list[str] = []
     ready: Future[None] = Future()
 

@@ -138,16 +138,26 @@ class SteppedDaemon:
     async def _start(self) -> None:
         clock = Clock(lambda: self.time_s, lambda: BEGAN_AT + self.time_s, "one boot")
         self.backend = FakeBackend(self.cluster.nodes, clock=lambda: self.time_s, state=self._state, seed=self.seed)
-        self.daemon = Daemon(self.home, self.cluster, self.policy, self.backend, planner=self._planner, clock=clock,
-                             switch_users=False, min_free_bytes=0, poll_s=0.0)  # fmt: skip
+        self.daemon = Daemon(
+            self.home,
+            self.cluster,
+            self.policy,
+            self.backend,
+            planner=self._planner,
+            clock=clock,
+            switch_users=False,
+            min_free_bytes=0,
+            poll_s=0.0,
+        )
         self._stack = AsyncExitStack()
         await self.daemon._open(self._stack)
         store = self.daemon.service.store
         self.mortal = Mortal(store._db)
         store._db = self.mortal  # type: ignore[assignment]
         SERVICE.__dict__ = self.daemon.service.__dict__
-        self._http = httpx.AsyncClient(transport=httpx.ASGITransport(_app(), raise_app_exceptions=False),
-                                       base_url="http://localhost")  # fmt: skip
+        self._http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(_app(), raise_app_exceptions=False), base_url="http://localhost"
+        )
         self.alive = True
 
     def _planner(self, snapshot: Callable[[], Snapshot]) -> Planner:

@@ -137,8 +137,11 @@ class DaemonMachine(PromisesMachine):
     def clear_limits(self, owner: str) -> None:
         self.note_limits(self.change("limits-clear", "DELETE", f"/v1/limits/{owner}"))
 
-    @rule(owner=st.sampled_from([*USERS, "no name!"]), role=st.sampled_from(["user", "operator"]),
-          expires=st.sampled_from([None, 5.0, 1000.0]))  # fmt: skip
+    @rule(
+        owner=st.sampled_from([*USERS, "no name!"]),
+        role=st.sampled_from(["user", "operator"]),
+        expires=st.sampled_from([None, 5.0, 1000.0]),
+    )
     def add_token(self, owner: str, role: str, expires: float | None) -> None:
         body = {"owner": owner, "role": role, "expires_s": expires}
         answer = self.change("token-add", "POST", "/v1/tokens", body)

@@ -67,8 +67,9 @@ class PromisesMachine(RuleBasedStateMachine):
             assert {"what", "value", "hint"} <= answer.body["error"].keys() and answer.body["error"]["what"], answer
         return answer
 
-    def change(self, action: str, method: str, path: str, body: Any = None, who: str = "root",
-               **params: Any) -> Answer | None:
+    def change(
+        self, action: str, method: str, path: str, body: Any = None, who: str = "root", **params: Any
+    ) -> Answer | None:
         """A request that leaves a line in the audit log if it is carried out."""
         answer = self.ask(who, method, path, body, **params)
         if answer is None:

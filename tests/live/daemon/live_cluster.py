@@ -55,13 +55,21 @@ class Live:
 
 
 @asynccontextmanager
-async def live(home: Path, *, calm: bool = True, seed: int = 0, cluster: Cluster = CLUSTER,
-               backend: FakeBackend | None = None, planner: RandomPlanner | None = None,
-               **options: Any) -> AsyncIterator[Live]:
+async def live(
+    home: Path,
+    *,
+    calm: bool = True,
+    seed: int = 0,
+    cluster: Cluster = CLUSTER,
+    backend: FakeBackend | None = None,
+    planner: RandomPlanner | None = None,
+    **options: Any,
+) -> AsyncIterator[Live]:
     backend = backend or FakeBackend(cluster.nodes)
     planner = planner or RandomPlanner(cluster, seed, calm)
-    daemon = Daemon(Home(home), cluster, "random", backend, planner=planner.attach, poll_s=0.02,
-                    switch_users=False, **options)  # fmt: skip
+    daemon = Daemon(
+        Home(home), cluster, "random", backend, planner=planner.attach, poll_s=0.02, switch_users=False, **options
+    )
     task = asyncio.create_task(daemon.run())
     ready = asyncio.create_task(daemon.ready.wait())
     await asyncio.wait([task, ready], return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT_S)

@@ -115,9 +115,14 @@ def test_what_a_run_tells_is_taken_over_once(desk: Desk) -> None:
     number = desk.submit(model="resnet50")
     desk.run(number)
     told = Status(
-        RunKey(number, 1), Phase.RUNNING, 1, report={"progress": 0.5}, story=({"text": "it grew"},),
-        overheads=({"kind": "resize", "seconds": 0.25},), checkpoints=({"path": "gen-1/step-9", "step": 9},),
-    )  # fmt: skip
+        RunKey(number, 1),
+        Phase.RUNNING,
+        1,
+        report={"progress": 0.5},
+        story=({"text": "it grew"},),
+        overheads=({"kind": "resize", "seconds": 0.25},),
+        checkpoints=({"path": "gen-1/step-9", "step": 9},),
+    )
     for _ in range(3):
         desk.bookkeeper.take_in([told])
     again = Bookkeeper(desk.store, desk.service.health, desk.service.metrics)  # a daemon that has been restarted

@@ -14,8 +14,18 @@ from argosy.live.backends.base import Assignment, LaunchError, Part, Phase, Run,
 from argosy.live.backends.fake import FakeBackend, PlacementBroken, Script
 
 
-def a_run(home: Path, job: int, *devices: int, generation: int = 1, version: int = 1, command: str = "fake seconds=10",
-          paused: bool = False, milli: int = 1000, restore: tuple[str, ...] = (), node: str = "n0") -> Run:
+def a_run(
+    home: Path,
+    job: int,
+    *devices: int,
+    generation: int = 1,
+    version: int = 1,
+    command: str = "fake seconds=10",
+    paused: bool = False,
+    milli: int = 1000,
+    restore: tuple[str, ...] = (),
+    node: str = "n0",
+) -> Run:
     assignment = Assignment(version, (Part(node, devices, milli),), paused)
     return Run(RunKey(job, generation), assignment, spec(command).model_dump(mode="json"), home, restore)
 

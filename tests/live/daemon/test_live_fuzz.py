@@ -15,10 +15,13 @@ STEPS_IN_A_RUN = 50
 
 def test_anything_in_any_order(record_property: Callable[[str, object], None]) -> None:
     rules = settings(
-        max_examples=max(1, STEPS // STEPS_IN_A_RUN), stateful_step_count=STEPS_IN_A_RUN, deadline=None,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+        max_examples=max(1, STEPS // STEPS_IN_A_RUN),
+        stateful_step_count=STEPS_IN_A_RUN,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
         derandomize="ARGOSY_FUZZ_STEPS" not in os.environ,
-    )  # fmt: skip
+    )
     DaemonMachine.figures.clear()
     while DaemonMachine.figures["steps"] < STEPS:
         run_state_machine_as_test(DaemonMachine, settings=rules)

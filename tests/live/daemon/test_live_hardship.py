@@ -168,8 +168,11 @@ def test_sigterm_ends_the_daemon_and_not_the_jobs(tmp_path: Path) -> None:
         daemon = start(process)
         state = tmp_path / "state"
         end = time.monotonic() + 60
-        while not (state.exists() and query(state, "SELECT name FROM sqlite_master WHERE name = 'runs'")
-                   and query(state, "SELECT * FROM runs")):  # fmt: skip
+        while not (
+            state.exists()
+            and query(state, "SELECT name FROM sqlite_master WHERE name = 'runs'")
+            and query(state, "SELECT * FROM runs")
+        ):
             assert time.monotonic() < end, (tmp_path / "errors").read_text()
             time.sleep(0.05)
         os.kill(daemon, signal.SIGTERM)
@@ -209,12 +212,15 @@ class Babbling(FakeBackend):
             deep = {"in": deep}
         return [
             replace(
-                status, report={**nonsense, "deep": deep} if status.key.job % 2 else nonsense, message="\ud800" * 5000,
-                story=({"text": "\udcff"}, {}), overheads=({"kind": "\ud800", "seconds": 10**400},),
+                status,
+                report={**nonsense, "deep": deep} if status.key.job % 2 else nonsense,
+                message="\ud800" * 5000,
+                story=({"text": "\udcff"}, {}),
+                overheads=({"kind": "\ud800", "seconds": 10**400},),
                 checkpoints=saved,
             )
             for status in await super().poll()
-        ]  # fmt: skip
+        ]
 
 
 def test_what_jobs_say_can_not_harm(tmp_path: Path) -> None:
@@ -223,8 +229,11 @@ def test_what_jobs_say_can_not_harm(tmp_path: Path) -> None:
             numbers = here.submit(spec(), spec())
             assert await here.ended(*numbers) == ["succeeded"] * 2
             assert here.service.job(numbers[1]).report == {
-                "progress": None, "loss": None, "?": "?", "metrics": {"loss": None, "x": None}
-            }  # fmt: skip
+                "progress": None,
+                "loss": None,
+                "?": "?",
+                "metrics": {"loss": None, "x": None},
+            }
             assert [c.path for c in here.service.store.checkpoints(numbers[0])] == ["gen-1/ok"]
 
     asyncio.run(scene())

@@ -121,9 +121,11 @@ def test_what_is_set_overrules_the_file_limit_by_limit(service: Service) -> None
         service.set_limits("ann", {"queues": ["p"]}, OLGA)
     lines = [(e.action, e.object, e.detail) for e in service.audit.entries(who="olga")]
     assert lines == [
-        ("limits-clear", "user ann", ""), ("limits-set", "user *", "gpus 3"), ("limits-set", "user ann", "running 1"),
+        ("limits-clear", "user ann", ""),
+        ("limits-set", "user *", "gpus 3"),
+        ("limits-set", "user ann", "running 1"),
         ("limits-set", "user ann", "gpus none, queued 9"),
-    ]  # fmt: skip
+    ]
 
 
 def test_reasons_name_the_limit_and_what_is_held(tmp_path: Path) -> None:
@@ -165,9 +167,11 @@ def test_elastic_jobs_do_not_grow_beyond_the_limit(tmp_path: Path) -> None:
         numbers = [
             number
             for i in range(24)
-            for number in here.submit(spec("fake seconds=0.3 hot", resources={"gpus": sizes[i % 6]}, min_runtime=0),
-                                      owner=["ann", "bob", "zoe"][i % 3])
-        ]  # fmt: skip
+            for number in here.submit(
+                spec("fake seconds=0.3 hot", resources={"gpus": sizes[i % 6]}, min_runtime=0),
+                owner=["ann", "bob", "zoe"][i % 3],
+            )
+        ]
         for _ in range(100_000):
             for owner, gpus in owners.items():
                 runs = [r for r in here.service.store.runs.values() if here.service.store.jobs[r.job].owner == owner]
@@ -243,12 +247,16 @@ STEPS = st.lists(
         st.tuples(st.just("run"), st.integers(0, 30), st.sampled_from([0.5, 1, 2, 3, 4, 6]), st.just(0)),
         st.tuples(st.just("preempt"), st.integers(0, 30), st.just(0), st.just(0)),
         st.tuples(st.just("end"), st.integers(0, 30), st.just(0), st.just(0)),
-        st.tuples(st.just("limit"), st.sampled_from(["ann", "bob"]), st.sampled_from([None, 1, 2.5, 4, 8]),
-                  st.sampled_from([None, 1, 2, 5])),
+        st.tuples(
+            st.just("limit"),
+            st.sampled_from(["ann", "bob"]),
+            st.sampled_from([None, 1, 2.5, 4, 8]),
+            st.sampled_from([None, 1, 2, 5]),
+        ),
         st.tuples(st.just("priority"), st.integers(0, 30), st.integers(0, 100), st.just(0)),
     ),
     max_size=40,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

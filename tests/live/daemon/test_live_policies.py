@@ -61,9 +61,15 @@ def test_it_drives_the_daemon(tmp_path: Path, policy: str) -> None:
         clock = fast_clock()
         backend = FakeBackend(CLUSTER.nodes, clock=clock)
         daemon = Daemon(
-            Home(tmp_path), CLUSTER, policy, backend, planner=lambda snapshot: Inside(policy, snapshot), poll_s=0.02,
-            clock=Clock(monotonic=clock), switch_users=False,
-        )  # fmt: skip
+            Home(tmp_path),
+            CLUSTER,
+            policy,
+            backend,
+            planner=lambda snapshot: Inside(policy, snapshot),
+            poll_s=0.02,
+            clock=Clock(monotonic=clock),
+            switch_users=False,
+        )
         task = asyncio.create_task(daemon.run())
         await daemon.ready.wait()
         here = Live(daemon, backend, None)  # type: ignore[arg-type]

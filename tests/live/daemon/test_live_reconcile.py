@@ -48,8 +48,16 @@ def kinds(seen: list[RowUpdate]) -> dict[int, str]:
     return {one.job.id: one.events[0][0] for one in seen}
 
 
-def think(jobs: list[Job], runs: list[RunRow], wanted: dict[int, Placement], *, hot: bool = True,
-          untouched: tuple[int, ...] = (), strays: tuple[RunRow, ...] = (), now: Moment = AT) -> Outcome:
+def think(
+    jobs: list[Job],
+    runs: list[RunRow],
+    wanted: dict[int, Placement],
+    *,
+    hot: bool = True,
+    untouched: tuple[int, ...] = (),
+    strays: tuple[RunRow, ...] = (),
+    now: Moment = AT,
+) -> Outcome:
     running = {r.job: r for r in runs}
     can_change = set(running) if hot else set()
     return reconcile({j.id: j for j in jobs}, running, wanted, set(untouched), can_change, strays, now)
@@ -151,13 +159,18 @@ def test_orders_follow_from_rows_and_reports_alone() -> None:
     rows = (run(1, 0, running_s=None), run(2, 1, version=2), run(3, 2, stop=Stop.MOVED), run(4, 3))
     runs = {row.job: row for row in rows}  # fresh, changed, stopping, and one that is gone
     reports = [
-        Status(RunKey(2, 1), Phase.RUNNING, 1), Status(RunKey(3, 1), Phase.RUNNING, 1),
-        Status(RunKey(5, 1), Phase.EXITED, 1), Status(RunKey(4, 9), Phase.RUNNING, 1),
-    ]  # fmt: skip
+        Status(RunKey(2, 1), Phase.RUNNING, 1),
+        Status(RunKey(3, 1), Phase.RUNNING, 1),
+        Status(RunKey(5, 1), Phase.EXITED, 1),
+        Status(RunKey(4, 9), Phase.RUNNING, 1),
+    ]
     assert due(runs, {s.key: s for s in reports}) == {
-        RunKey(1, 1): Call.LAUNCH, RunKey(2, 1): Call.LAUNCH, RunKey(3, 1): Call.STOP, RunKey(5, 1): Call.FORGET,
+        RunKey(1, 1): Call.LAUNCH,
+        RunKey(2, 1): Call.LAUNCH,
+        RunKey(3, 1): Call.STOP,
+        RunKey(5, 1): Call.FORGET,
         RunKey(4, 9): Call.KILL,
-    }  # fmt: skip
+    }
 
 
 def exited(code: int | None, **more: Any) -> Status:
@@ -209,11 +222,18 @@ def test_time_limits() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        {"path": "gen-2/step-1", "step": 1}, {"path": "../../etc", "step": 1}, {"path": "gen-1/..", "step": 1},
-        {"path": "gen-1/a/b", "step": 1}, {"path": "/gen-1/a", "step": 1}, {"path": "gen-1/s", "step": "1"}, {},
-        {"path": 5, "step": 1}, {"path": "gen-1/\0", "step": 1}, {"path": "gen-1/s", "step": -1},
+        {"path": "gen-2/step-1", "step": 1},
+        {"path": "../../etc", "step": 1},
+        {"path": "gen-1/..", "step": 1},
+        {"path": "gen-1/a/b", "step": 1},
+        {"path": "/gen-1/a", "step": 1},
+        {"path": "gen-1/s", "step": "1"},
+        {},
+        {"path": 5, "step": 1},
+        {"path": "gen-1/\0", "step": 1},
+        {"path": "gen-1/s", "step": -1},
     ],
-)  # fmt: skip
+)
 def test_checkpoints_of_others_and_elsewhere_do_not_count(bad: dict[str, Any]) -> None:
     good = {"path": "gen-1/step-3", "step": 3}
     assert good_checkpoints(run(1, 0), Status(RunKey(1, 1), Phase.RUNNING, 1, checkpoints=(bad, good))) == [

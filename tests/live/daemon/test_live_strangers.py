@@ -49,9 +49,18 @@ def test_names_in_tables_command_neither_terminals_nor_spreadsheets(service: Ser
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("resnet-50", "resnet-50"), ("=x", "'=x"), ("-x", "'-x"), ("@x", "'@x"), ("+x", "'+x"), ("\t=x", "\\t=x"),
-     ("a\x1b[2Jb", "a\\x1b[2Jb"), ("", ""), ("\u202egnp", "\\u202egnp")],
-)  # fmt: skip
+    [
+        ("resnet-50", "resnet-50"),
+        ("=x", "'=x"),
+        ("-x", "'-x"),
+        ("@x", "'@x"),
+        ("+x", "'+x"),
+        ("\t=x", "\\t=x"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("", ""),
+        ("\u202egnp", "\\u202egnp"),
+    ],
+)
 def test_a_cell_is_plain_text(text: str, shown: str) -> None:
     assert sanitize.cell(text) == shown
 

@@ -38,9 +38,14 @@ def printed(folder: Path) -> str:
     script = "\n".join(commands(block) for block in blocks(DOCS / "elastic-jobs.md", "console"))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shell = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=os.environ | {"PATH": path},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, errors = shell.communicate(timeout=PATIENCE_S)
     finally:

@@ -12,9 +12,14 @@ from benchmarks.live_yard import Step, place, typical
 from argosy.errors import UnknownName
 
 STEPS = [
-    Step(1.0, 1, 1, 0, 0.1), Step(2.0, 2, 1, 0, 0.2), Step(3.0, 3, 1, 0, 0.3),
-    Step(5.5, 4, 2, 0, 0.4), Step(5.6, 4, 2, 1, 0.1), Step(6.0, 5, 2, 0, 0.5), Step(6.5, 6, 2, 0, 0.6),
-]  # fmt: skip
+    Step(1.0, 1, 1, 0, 0.1),
+    Step(2.0, 2, 1, 0, 0.2),
+    Step(3.0, 3, 1, 0, 0.3),
+    Step(5.5, 4, 2, 0, 0.4),
+    Step(5.6, 4, 2, 1, 0.1),
+    Step(6.0, 5, 2, 0, 0.5),
+    Step(6.5, 6, 2, 0, 0.6),
+]
 
 
 def test_a_resize_is_timed_from_the_request_and_between_the_steps_around_it() -> None:
@@ -50,8 +55,13 @@ def test_what_misses_its_target_says_so() -> None:
 def test_the_stored_figures_can_be_told() -> None:
     figures = json.loads((RESULTS / "live.json").read_text("utf-8"))["figures"]
     assert set(figures) <= set(live.PARTS)
-    tables = [live_tables.target_table, live_tables.resize_table, live_tables.drift_table,
-              live_tables.reliability_table, *([live_tables.soak_table] if "soak" in figures else [])]  # fmt: skip
+    tables = [
+        live_tables.target_table,
+        live_tables.resize_table,
+        live_tables.drift_table,
+        live_tables.reliability_table,
+        *([live_tables.soak_table] if "soak" in figures else []),
+    ]
     for table in tables:
         rows = table(figures)
         assert len(rows) > 2 and len({len(row) for row in rows}) == 1

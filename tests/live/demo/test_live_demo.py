@@ -83,10 +83,23 @@ def _left(folder: Path) -> list[str]:
 
 
 def told(number: int = 1, **more: object) -> dict[str, object]:
-    return {"id": number, "name": f"job{number}", "state": "running", "places": ["n1:0,1"], "paused": False,
-            "gpus": 2.0, "wait_s": 1.0, "run_s": 2.0, "resizes": 1, "moves": 0, "preemptions": 0, "progress": 0.5,
-            "ended_at": None,
-            "report": {"step": 7, "metrics": {"loss": 0.5}}, **more}  # fmt: skip
+    return {
+        "id": number,
+        "name": f"job{number}",
+        "state": "running",
+        "places": ["n1:0,1"],
+        "paused": False,
+        "gpus": 2.0,
+        "wait_s": 1.0,
+        "run_s": 2.0,
+        "resizes": 1,
+        "moves": 0,
+        "preemptions": 0,
+        "progress": 0.5,
+        "ended_at": None,
+        "report": {"step": 7, "metrics": {"loss": 0.5}},
+        **more,
+    }
 
 
 class Daemon:

@@ -16,10 +16,17 @@ labels = torch.randint(0, 10, (640,), generator=generator)
 pictures = torch.randn(10, 1, 8, 8, generator=generator)[labels] + 0.7 * torch.randn(640, 1, 8, 8, generator=generator)
 loader = DataLoader(TensorDataset(pictures, labels), batch_size=32, shuffle=True)
 model = nn.Sequential(
-    nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2),
-    nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
-)  # fmt: skip
+    nn.Conv2d(1, 4, 3),
+    nn.BatchNorm2d(4),
+    nn.ReLU(),
+    nn.AvgPool2d(2),
+    nn.Conv2d(4, 8, 3),
+    nn.BatchNorm2d(8),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(8, 10),
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=100, gamma=0.9)
 with argosy.job(seed=3, grow=True) as job:

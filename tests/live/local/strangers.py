@@ -33,8 +33,16 @@ def public_folder() -> Iterator[Path]:
 
 def do_as(user: str, *words: str) -> subprocess.CompletedProcess[str]:
     account = pwd.getpwnam(user)
-    return subprocess.run(words, user=account.pw_uid, group=account.pw_gid, extra_groups=[], cwd="/",
-                          capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        words,
+        user=account.pw_uid,
+        group=account.pw_gid,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def owner(path: Path) -> str:

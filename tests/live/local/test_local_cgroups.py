@@ -30,9 +30,18 @@ def left(marker: str) -> list[Path]:
 
 def run_of(marker: str, folder: Path) -> dict[str, object]:
     return {
-        "job": 1, "generation": 1, "marker": marker, "limits": {"pids": 100.0}, "nodes": {}, "hot": False, "user": None,
-        "assignment": {"version": 1, "parts": [], "paused": False}, "spec": {}, "home": str(folder), "restore": [],
-    }  # fmt: skip
+        "job": 1,
+        "generation": 1,
+        "marker": marker,
+        "limits": {"pids": 100.0},
+        "nodes": {},
+        "hot": False,
+        "user": None,
+        "assignment": {"version": 1, "parts": [], "paused": False},
+        "spec": {},
+        "home": str(folder),
+        "restore": [],
+    }
 
 
 def test_a_run_that_cannot_begin_on_a_full_disk_leaves_no_group(

@@ -237,8 +237,16 @@ def test_a_framework_that_can_not_resize_still_reports_and_saves(yard: Yard) -> 
 
 def test_hostile_lines_on_the_control_socket_harm_nobody(yard: Yard) -> None:
     key = start(yard, {"n1": [0]})
-    for lines in (b"nonsense\n", b"[" * 100_000 + b"\n", b"\xff\n" * 10, b"x" * (3 << 20), b'{"op":"report"}\n',
-                  b'{"op":"hello","worker":0}\n{"op":"done"}\n', b'{"op":"hello","worker":[1]}\n', b'{"op":5}\n'):
+    for lines in (
+        b"nonsense\n",
+        b"[" * 100_000 + b"\n",
+        b"\xff\n" * 10,
+        b"x" * (3 << 20),
+        b'{"op":"report"}\n',
+        b'{"op":"hello","worker":0}\n{"op":"done"}\n',
+        b'{"op":"hello","worker":[1]}\n',
+        b'{"op":5}\n',
+    ):
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(yard.folder(key) / "control"))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):

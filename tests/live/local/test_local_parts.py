@@ -55,9 +55,17 @@ def test_python_programs_are_recognised(
 @pytest.mark.parametrize(
     "line",
     [
-        "cd x && python train.py", "python train.py > out", "A=1 python train.py", "python $SCRIPT",
-        "python train.py &", "python *.py", "exit 3", "exec python train.py", "echo 'unfinished",
-        "python train.py | tee log", "a;b",
+        "cd x && python train.py",
+        "python train.py > out",
+        "A=1 python train.py",
+        "python $SCRIPT",
+        "python train.py &",
+        "python *.py",
+        "exit 3",
+        "exec python train.py",
+        "echo 'unfinished",
+        "python train.py | tee log",
+        "a;b",
     ],
 )
 def test_what_needs_a_shell_gets_one(programs: dict[str, str], line: str) -> None:

@@ -164,7 +164,7 @@ def test_one_may_begin_paused(yard: Yard) -> None:
 
 def test_one_may_be_stopped_before_it_began(yard: Yard) -> None:
     slow = yard.work / "python3"
-    slow.write_text(f"#!/bin/sh\nsleep 3\nexec {sys.executable} \"$@\"\n")
+    slow.write_text(f'#!/bin/sh\nsleep 3\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)
     key = yard.launch([str(slow), "-c", "open('ran', 'w')"])
     yard.stop(key, 0.0)
@@ -211,7 +211,7 @@ def test_two_jobs_share_a_slot_and_its_core(yard: Yard) -> None:
 
 def test_a_broken_interpreter_is_no_reason_not_to_start(yard: Yard) -> None:
     fake = yard.work / "python3"
-    fake.write_text(f"#!/bin/sh\ncase $1 in *zygote.py) exit 1;; esac\nexec {sys.executable} \"$@\"\n")
+    fake.write_text(f'#!/bin/sh\ncase $1 in *zygote.py) exit 1;; esac\nexec {sys.executable} "$@"\n')
     fake.chmod(0o755)
     key = yard.launch([str(fake), "-c", "print(7)"])
     status = yard.end(key)

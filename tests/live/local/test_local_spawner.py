@@ -36,8 +36,15 @@ def shared(make_yard: Callable[..., Yard], place: Path) -> Iterator[Yard]:
 
 def start_as(user: str, *words: str, **env: str) -> subprocess.Popen[bytes]:
     account = pwd.getpwnam(user)
-    return subprocess.Popen(words, user=account.pw_uid, group=account.pw_gid, extra_groups=[], cwd="/",
-                            start_new_session=True, env={**os.environ, **env})
+    return subprocess.Popen(
+        words,
+        user=account.pw_uid,
+        group=account.pw_gid,
+        extra_groups=[],
+        cwd="/",
+        start_new_session=True,
+        env={**os.environ, **env},
+    )
 
 
 @pytest.fixture
@@ -53,7 +60,7 @@ def lies(yard: Yard, place: Path, **says: object) -> RunKey:
     python = place / "python3"
     shutil.copy(HOSTILE, place / "hostile.py")
     (place / "says").write_text(json.dumps(says))
-    python.write_text(f"#!/bin/sh\nexec {SYSTEM_PYTHON} {place}/hostile.py \"$@\"\n")
+    python.write_text(f'#!/bin/sh\nexec {SYSTEM_PYTHON} {place}/hostile.py "$@"\n')
     python.chmod(0o755)
     return yard.launch(f"{python} train.py", user=ANN, workdir=place)
 
@@ -80,11 +87,23 @@ def test_neither_is_the_first_process_of_the_machine(shared: Yard, place: Path, 
     assert "process 1" in status.message and alive(1)
 
 
-@pytest.mark.parametrize("raw", [
-    "no message\n", "[1]\n", '{"op": 5}\n', '{"op": "started"}\n', '{"op": "started", "id": "x", "pid": 1}\n',
-    '{"op": "started", "id": 0, "pid": -1}\n', '{"op": "started", "id": 0, "pid": 1e9}\n', '{"op": "ended", "id": 0}\n',
-    '{"op": "ended", "id": 0, "code": "0"}\n', '{"op": "unheard of"}\n', "[" * 50_000 + "\n", "\xff\xfe\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "no message\n",
+        "[1]\n",
+        '{"op": 5}\n',
+        '{"op": "started"}\n',
+        '{"op": "started", "id": "x", "pid": 1}\n',
+        '{"op": "started", "id": 0, "pid": -1}\n',
+        '{"op": "started", "id": 0, "pid": 1e9}\n',
+        '{"op": "ended", "id": 0}\n',
+        '{"op": "ended", "id": 0, "code": "0"}\n',
+        '{"op": "unheard of"}\n',
+        "[" * 50_000 + "\n",
+        "\xff\xfe\n",
+    ],
+)
 def test_what_is_no_message_fails_the_job_and_nothing_else(shared: Yard, place: Path, raw: str) -> None:
     message = fails(shared, lies(shared, place, raw=raw)).message
     assert "cannot be understood" in message or "a line without an end" in message

@@ -39,9 +39,20 @@ class Yard:
         (self.work / name).write_text(text)
         return f"{PYTHON} {name}"
 
-    def launch(self, command: str | Sequence[str], place: Mapping[str, Sequence[int]] | None = None, *, job: int = 1,
-               generation: int = 1, version: int = 1, paused: bool = False, hot: bool = False,
-               restore: tuple[str, ...] = (), user: str | None = None, **spec: Any) -> RunKey:
+    def launch(
+        self,
+        command: str | Sequence[str],
+        place: Mapping[str, Sequence[int]] | None = None,
+        *,
+        job: int = 1,
+        generation: int = 1,
+        version: int = 1,
+        paused: bool = False,
+        hot: bool = False,
+        restore: tuple[str, ...] = (),
+        user: str | None = None,
+        **spec: Any,
+    ) -> RunKey:
         parts = tuple(Part(node, tuple(devices)) for node, devices in (place or {"n1": [0]}).items())
         job_file = JobSpec(**{"run": command, "workdir": self.work, **spec}).model_dump(mode="json")
         home = self.home / "jobs" / str(job)

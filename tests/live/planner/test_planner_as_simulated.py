@@ -16,18 +16,36 @@ from argosy.workload.trace import Job, Trace
 
 CLUSTER = Cluster((Node("a", "v100", 8, 32.0), Node("b", "v100", 4, 16.0), Node("c", "p100", 4, 16.0)))
 JOBS = [
-    Job(f"j{i}", 37.0 * (i // 2), 60.0 + 41.0 * (i % 11), (1, 2, 4, 1, 8, 1)[i % 6], user=f"u{i % 3}",
-        model=(None, "resnet50", "vgg16")[i % 3], cpus=1.0,
-        min_gpus=1 if i % 2 else None, max_gpus=8 if i % 2 else None)
+    Job(
+        f"j{i}",
+        37.0 * (i // 2),
+        60.0 + 41.0 * (i % 11),
+        (1, 2, 4, 1, 8, 1)[i % 6],
+        user=f"u{i % 3}",
+        model=(None, "resnet50", "vgg16")[i % 3],
+        cpus=1.0,
+        min_gpus=1 if i % 2 else None,
+        max_gpus=8 if i % 2 else None,
+    )
     for i in range(36)
-]  # fmt: skip
+]
 SETTINGS = Settings(min_run_s=20.0)
 READS_LOSSES = "optimus"  # the simulator makes losses up; a live job reports its own, or none
 
 
 def facts(id: int, job: Job) -> JobFacts:
-    return JobFacts(id, job.gpus, job.submit_s, job.job_id, job.user or "", min_gpus=job.min_gpus,
-                    max_gpus=job.max_gpus, cpus=job.cpus, model=job.model, expected_s=job.duration_s)  # fmt: skip
+    return JobFacts(
+        id,
+        job.gpus,
+        job.submit_s,
+        job.job_id,
+        job.user or "",
+        min_gpus=job.min_gpus,
+        max_gpus=job.max_gpus,
+        cpus=job.cpus,
+        model=job.model,
+        expected_s=job.duration_s,
+    )
 
 
 def gpus_held(result: Result) -> dict[float, dict[int, int]]:

@@ -31,25 +31,43 @@ def work(seed: int, count: int = 60) -> list[tuple[JobFacts, float]]:
         gpus = float(rng.choice([1, 1, 1, 2, 2, 4, 8, 0.5, 0]))
         true_s = float(rng.integers(20, 600))
         elastic = gpus >= 1 and rng.random() < 0.5
-        jobs.append((
-            JobFacts(
-                id, gpus, float(rng.integers(0, 1200)), f"train-{id % 5}", f"u{id % 3}", ("red", "blue")[id % 2],
-                min_gpus=1.0 if elastic else None, max_gpus=min(gpus + 3, 8.0) if elastic else None,
-                cpus=max(gpus, 1.0), memory_gib=1.0, model=MODELS[id % 3] if gpus >= 1 else None,
-                servers=1 if id % 10 == 4 and gpus >= 1 else None,
-                expected_s=true_s * float(rng.uniform(0.3, 3)) if rng.random() < 0.5 else None,
-                min_runtime_s=30.0 if id % 4 == 0 else 0.0, exclusive=id % 7 == 0,
-            ),
-            true_s,
-        ))  # fmt: skip
+        jobs.append(
+            (
+                JobFacts(
+                    id,
+                    gpus,
+                    float(rng.integers(0, 1200)),
+                    f"train-{id % 5}",
+                    f"u{id % 3}",
+                    ("red", "blue")[id % 2],
+                    min_gpus=1.0 if elastic else None,
+                    max_gpus=min(gpus + 3, 8.0) if elastic else None,
+                    cpus=max(gpus, 1.0),
+                    memory_gib=1.0,
+                    model=MODELS[id % 3] if gpus >= 1 else None,
+                    servers=1 if id % 10 == 4 and gpus >= 1 else None,
+                    expected_s=true_s * float(rng.uniform(0.3, 3)) if rng.random() < 0.5 else None,
+                    min_runtime_s=30.0 if id % 4 == 0 else 0.0,
+                    exclusive=id % 7 == 0,
+                ),
+                true_s,
+            )
+        )
     return jobs
 
 
 def troubles(reality: Reality) -> None:
     for at in range(100, 2000, 170):
         reality.plan(float(at), "fall")
-    for at, what, node in ((300, "draining", "b"), (700, "up", "b"), (400, "down", "c"), (650, "up", "c"),
-                           (900, "down", "a"), (1000, "draining", "a"), (1100, "up", "a")):  # fmt: skip
+    for at, what, node in (
+        (300, "draining", "b"),
+        (700, "up", "b"),
+        (400, "down", "c"),
+        (650, "up", "c"),
+        (900, "down", "a"),
+        (1000, "draining", "a"),
+        (1100, "up", "a"),
+    ):
         reality.plan(float(at), what, node)
 
 

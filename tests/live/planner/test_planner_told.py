@@ -287,8 +287,10 @@ def test_a_memory_that_can_not_be_read_is_left_behind() -> None:
 
 def test_who_can_not_be_where_the_snapshot_says_waits() -> None:
     here = (Part("n0", (0,)),)
-    jobs = tuple(replace(job(i), parts=where, started_s=1.0) for i, where in
-                 ((1, here), (2, here), (3, (Part("moon", (0,)),)), (4, (Part("n0", (1,)),))))  # fmt: skip
+    jobs = tuple(
+        replace(job(i), parts=where, started_s=1.0)
+        for i, where in ((1, here), (2, here), (3, (Part("moon", (0,)),)), (4, (Part("n0", (1,)),)))
+    )
     made = Planner(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs))
     decision = made.decide()
     assert decision.running == {1: Share(here), 4: Share((Part("n0", (1,)),))}
@@ -321,8 +323,13 @@ def test_a_cluster_without_gpus() -> None:
 def test_shares_of_a_device_and_servers_survive_a_take_over() -> None:
     made = planner("fifo-backfill", Cluster.uniform(2, 2), replace(FREE, perf="auto"))
     small = {"cpus": 2.0, "memory_gib": 2.0}
-    jobs = (job(1, 0.4, **small), job(2, 0.6, **small), job(3, 2.0, servers=2, model="resnet50", **small),
-            job(4, 1.0, **small), job(5, 1.0, **small))  # fmt: skip
+    jobs = (
+        job(1, 0.4, **small),
+        job(2, 0.6, **small),
+        job(3, 2.0, servers=2, model="resnet50", **small),
+        job(4, 1.0, **small),
+        job(5, 1.0, **small),
+    )
     before = made.update(Update(0.0, jobs)).running
     assert before[1].parts == (Part(before[1].parts[0].node, before[2].parts[0].devices, 400),)
     assert sum(part.servers for part in before[3].parts) == 2

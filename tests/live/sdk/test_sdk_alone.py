@@ -140,13 +140,18 @@ def test_torchrun_makes_a_group_of_fixed_size(warm: sdk_crew.Warm, tmp_path: Pat
             f"{tmp_path}/{rank}",
             script,
             {
-                "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "EPOCHS": "3", "OUT": str(tmp_path), "ARGOSY_WORKER": str(rank),
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "EPOCHS": "3",
+                "OUT": str(tmp_path),
+                "ARGOSY_WORKER": str(rank),
             },
             tmp_path / "log",
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     try:
         codes = [warm.code(pid) for pid in pids]
         assert codes == [0, 0], (tmp_path / "log").read_text()

@@ -29,8 +29,11 @@ class Warm:
     def __init__(self, *modules: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, __file__, *modules],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self.running = 0  # the pid of a script whose end nobody has asked for yet
         self._answer()
 

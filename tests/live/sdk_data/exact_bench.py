@@ -54,9 +54,16 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.2),
-            nn.Conv2d(8, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 64, 4),
-        )  # fmt: skip
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.Conv2d(8, 12, 3, padding=1),
+            nn.BatchNorm2d(12),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(12 * 64, 4),
+        )
         self.register_buffer("scale", torch.tensor(0.5))
         self.register_buffer("seen", torch.zeros(4))
         self.unused = nn.Parameter(torch.ones(3))

@@ -81,8 +81,11 @@ def work(folder: Path, rank: int, world: int, rounds: int, kind: str) -> None:
     if rank == 0:
         for what, times in (("wall", wall), ("processor", cpu)):
             plain, exact = (statistics.median(times[name]) for name in ("default", "exact"))
-            print(f"{kind} {world} workers, {what}: default {plain * 1e3:.1f} ms, exact {exact * 1e3:.1f} ms, "
-                  f"{100 * (exact / plain - 1):+.1f}%", flush=True)  # fmt: skip
+            print(
+                f"{kind} {world} workers, {what}: default {plain * 1e3:.1f} ms, exact {exact * 1e3:.1f} ms, "
+                f"{100 * (exact / plain - 1):+.1f}%",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -26,10 +26,17 @@ world = int(os.environ.get("WORLD_SIZE", "1"))
 torch.manual_seed(1)
 model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=16, n_positions=8))
 arguments = TrainingArguments(
-    output_dir=os.environ["OUT"] + "/hf", num_train_epochs=3, per_device_train_batch_size=4, logging_steps=1,
-    save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True, seed=1,
+    output_dir=os.environ["OUT"] + "/hf",
+    num_train_epochs=3,
+    per_device_train_batch_size=4,
+    logging_steps=1,
+    save_strategy="no",
+    report_to=[],
+    disable_tqdm=True,
+    use_cpu=True,
+    seed=1,
     ddp_backend="gloo" if world > 1 else None,
-)  # fmt: skip
+)
 elastic = ArgosyCallback()
 trainer = Trainer(model=model, args=arguments, train_dataset=Sentences(), callbacks=[elastic])
 trainer.train(resume_from_checkpoint=elastic.resume)

@@ -38,10 +38,17 @@ loader = DataLoader(TensorDataset(torch.randn(80, 4)), batch_size=8)
 elastic = ArgosyCallback()
 world = int(os.environ.get("WORLD_SIZE", "1"))
 trainer = lightning.Trainer(
-    max_epochs=4, callbacks=[elastic], accelerator="cpu", devices=world,
-    strategy="ddp" if world > 1 else "auto", logger=False, enable_checkpointing=False,
-    enable_progress_bar=False, enable_model_summary=False, default_root_dir=os.environ["OUT"],
-)  # fmt: skip
+    max_epochs=4,
+    callbacks=[elastic],
+    accelerator="cpu",
+    devices=world,
+    strategy="ddp" if world > 1 else "auto",
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    default_root_dir=os.environ["OUT"],
+)
 model = Model()
 trainer.fit(model, loader, ckpt_path=elastic.resume)
 result = {"step": trainer.global_step, "epoch": trainer.current_epoch, "weights": model.net.weight.detach()}

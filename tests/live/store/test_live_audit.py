@@ -26,10 +26,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize(
     "sql",
-    ["UPDATE audit SET who = 'bob'", "DELETE FROM audit", "DELETE FROM audit WHERE id = 1",
-     "INSERT OR REPLACE INTO audit SELECT id, at, 'bob', role, address, token, action, object, first_job, last_job,"
-     " result, detail FROM audit"],
-)  # fmt: skip
+    [
+        "UPDATE audit SET who = 'bob'",
+        "DELETE FROM audit",
+        "DELETE FROM audit WHERE id = 1",
+        "INSERT OR REPLACE INTO audit SELECT id, at, 'bob', role, address, token, action, object, first_job, last_job,"
+        " result, detail FROM audit",
+    ],
+)
 def test_lines_are_neither_changed_nor_removed(store: Store, sql: str) -> None:
     with store.transaction() as changes:
         changes.audit(ANN, "submit", jobs=[1, 2, 3])

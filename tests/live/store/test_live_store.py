@@ -50,9 +50,17 @@ def test_a_failed_block_changes_nothing(store: Store) -> None:
 def test_what_comes_back_is_what_was_written(store: Store, tmp_path: Path) -> None:
     job = add(store, after=(3, 4))
     changed = replace(
-        job, state=State.STARTING, generation=1, failures=2, not_before_s=9.5, hot=True, report={"step": 3},
-        message="é", started_s=1.0, gpu_s=2.5,
-    )  # fmt: skip
+        job,
+        state=State.STARTING,
+        generation=1,
+        failures=2,
+        not_before_s=9.5,
+        hot=True,
+        report={"step": 3},
+        message="é",
+        started_s=1.0,
+        gpu_s=2.5,
+    )
     run = run_of(job, former=(Part("n0", (1,)),), stop=Stop.MOVED, paused=True)
     with store.transaction() as changes:
         changes.save(changed)

@@ -198,11 +198,19 @@ def test_whoever_runs_away_or_stops_its_parents_is_found(scene: Scene) -> None:
 def test_numbers_and_dates_beyond_all_measure_hold_up_nobody(scene: Scene) -> None:
     """They are refused, or harm their own job only; also when the daemon starts anew and tells the policy of all."""
     vast: list[dict[str, Any]] = [
-        {"deadline": "0001-01-01T00:00:00"}, {"deadline": "9999-12-31T23:59:59"}, {"expected_duration": 1e308},
-        {"expected_duration": 5e-324}, {"min_runtime": 1e308}, {"time_budget": 1e308}, {"hang_after": 1e308},
-        {"retry_wait": 1e308}, {"resources": {"gpus": 1e-300}}, {"checkpoint": {"every": 1e-300}},
-        {"model": "\x1b[2J\0"}, {"progress": {"pattern": "(?i)(a)" + "[\0-\uffff]" * 95}},
-    ]  # fmt: skip
+        {"deadline": "0001-01-01T00:00:00"},
+        {"deadline": "9999-12-31T23:59:59"},
+        {"expected_duration": 1e308},
+        {"expected_duration": 5e-324},
+        {"min_runtime": 1e308},
+        {"time_budget": 1e308},
+        {"hang_after": 1e308},
+        {"retry_wait": 1e308},
+        {"resources": {"gpus": 1e-300}},
+        {"checkpoint": {"every": 1e-300}},
+        {"model": "\x1b[2J\0"},
+        {"progress": {"pattern": "(?i)(a)" + "[\0-\uffff]" * 95}},
+    ]
     (before,) = scene.submit(BEN, "sleep 300", resources={"gpus": 4, "cpus_per_gpu": 0})
     numbers: list[int] = []
     for more in vast:

@@ -55,8 +55,16 @@ def test_kill_anything_while_jobs_resize(
         while time.monotonic() < until:
             sizes += [sum(len(part[1]) for part in parts) for parts in running_sizes(stage)]
             time.sleep(0.2)
-        stage.dice.choice([lambda: restart(stage), stage.kill_a_worker, stage.kill_a_worker, stage.kill_a_supervisor,
-                           stage.kill_a_spawner, stage.kill_a_zygote])()  # fmt: skip
+        stage.dice.choice(
+            [
+                lambda: restart(stage),
+                stage.kill_a_worker,
+                stage.kill_a_worker,
+                stage.kill_a_supervisor,
+                stage.kill_a_spawner,
+                stage.kill_a_zygote,
+            ]
+        )()
     stage.until(lambda: not stage.rows(ACTIVE), "all have ended", PATIENCE_S)
     stage.end(signal.SIGTERM)
     check(stage, digest)
@@ -65,8 +73,12 @@ def test_kill_anything_while_jobs_resize(
     assert several > 0.5, f"only {several:.0%} of the time more than one worker"
     resizes = stage.rows("SELECT sum(resizes) FROM jobs")[0][0]
     figures = {"kills of the daemon": stage.kills, **{f"kills of {whom}": n for whom, n in stage.harmed.items()}}
-    figures |= {"jobs": len(stage.acknowledged), "resizes": resizes, "% of the time two workers or more":
-                round(100 * several), "exact runs, all with the same bits": waves_of(stage, "exact")}  # fmt: skip
+    figures |= {
+        "jobs": len(stage.acknowledged),
+        "resizes": resizes,
+        "% of the time two workers or more": round(100 * several),
+        "exact runs, all with the same bits": waves_of(stage, "exact"),
+    }
     for name, value in figures.items():
         record_property(name, value)
 

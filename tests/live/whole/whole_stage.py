@@ -31,9 +31,13 @@ class Stage:
         self.work.mkdir()
         self._errors = (folder / "errors").open("w+")
         self._parent = subprocess.Popen(
-            [sys.executable, str(HERE / "whole_daemon_parent.py"), str(self.home)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, str(HERE / "whole_daemon_parent.py"), str(self.home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
         self.daemon = 0
         self.client: Client
         self.acknowledged: dict[int, str] = {}  # by number: name
@@ -67,9 +71,16 @@ class Stage:
     def submit(self, name: str, script: str, *words: object, gpus: str = "1", **more: Any) -> None:
         command = [sys.executable, str(HERE / script), str(self.work / name), *map(str, words)]
         job = {
-            "name": name, "run": command, "resources": {"gpus": gpus}, "retry_wait": 0.2, "retries": 20,
-            "grace": 20, "env": {"OMP_NUM_THREADS": "1"}, "checkpoint": {"every": 2}, **more,
-        }  # fmt: skip
+            "name": name,
+            "run": command,
+            "resources": {"gpus": gpus},
+            "retry_wait": 0.2,
+            "retries": 20,
+            "grace": 20,
+            "env": {"OMP_NUM_THREADS": "1"},
+            "checkpoint": {"every": 2},
+            **more,
+        }
         answer = self.client.post("/v1/jobs", {"jobs": [job], "workdir": str(self.work)})
         self.acknowledged |= dict.fromkeys(answer["ids"], name)
 
@@ -127,9 +138,10 @@ class Stage:
     def kill_a_spawner(self) -> bool:
         """The process that forks the workers of a run: the parent of one of them."""
         return self._kill_one(
-            "spawners", "status.json",
+            "spawners",
+            "status.json",
             lambda record: [found.parent for one in record["workers"] if (found := process_table.process(one["pid"]))],
-        )  # fmt: skip
+        )
 
     def kill_a_zygote(self) -> bool:
         records = [read_record(path) for path in sorted((self.home / "local" / "zygotes").glob("*.json"))]

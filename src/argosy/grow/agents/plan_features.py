@@ -51,12 +51,14 @@ class Task:
     @cached_property
     def surroundings(self) -> Floats:
         """Return what is known beside the network, one number each; NaN where nothing is known."""
-        return np.array([
-            self.share_left[0],
-            math.log2(self.epochs_left) if self.epochs_left else math.nan,
-            math.log2(1 + self.gpus_gained) if self.gpus_gained is not None else math.nan,
-            self.utilisation if self.utilisation is not None else math.nan,
-        ])  # fmt: skip
+        return np.array(
+            [
+                self.share_left[0],
+                math.log2(self.epochs_left) if self.epochs_left else math.nan,
+                math.log2(1 + self.gpus_gained) if self.gpus_gained is not None else math.nan,
+                self.utilisation if self.utilisation is not None else math.nan,
+            ]
+        )
 
     @cached_property
     def nodes(self) -> Floats:
@@ -72,8 +74,8 @@ class Task:
         return np.concatenate([own, front / np.maximum(fed, 1), behind / np.maximum(feeds, 1)], axis=1)
 
     def notes(self, plans: Sequence[Plan]) -> tuple[Floats, Floats]:
-        """Return the notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind of note].
-        """
+        """Return the notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind
+        of note]."""
         layers = np.zeros((len(plans), len(NOTES), len(self.graph.names)))
         whole = np.zeros((len(plans), len(WHOLE)))
         middle = 0.5 * (self.share_left[0] + self.share_left[-1])

@@ -126,9 +126,14 @@ class PolicyNet:
         return Decision(inputs, active, active @ w["scores.input"] + w["scores.bias"])
 
     def backward(
-        self, layers: Layers, reading: Reading, decision: Decision, which: NDArray[np.int64], gradient: Array,
+        self,
+        layers: Layers,
+        reading: Reading,
+        decision: Decision,
+        which: NDArray[np.int64],
+        gradient: Array,
         prepared: Prepared,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Fill `gradients`; row i of the decision used summary `which[i]`, and its scores have this gradient."""
         w, g = self.weights, self.gradients
         np.matmul(decision.active.T, gradient, out=g["scores.input"])

@@ -54,9 +54,12 @@ class Values(nn.Module):
             torch.manual_seed(seed)
             self.encode = nn.Linear(NODE_INPUTS, CODE)
             self.value = nn.Sequential(
-                nn.Linear(len(NOTES) * CODE + len(WHOLE) + 2, HIDDEN), nn.Tanh(),
-                nn.Linear(HIDDEN, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1),
-            )  # fmt: skip
+                nn.Linear(len(NOTES) * CODE + len(WHOLE) + 2, HIDDEN),
+                nn.Tanh(),
+                nn.Linear(HIDDEN, HIDDEN),
+                nn.Tanh(),
+                nn.Linear(HIDDEN, 1),
+            )
         self.register_buffer("centre", torch.zeros(NODE_INPUTS))
         self.register_buffer("scale", torch.ones(NODE_INPUTS))
 
@@ -108,9 +111,14 @@ class QAgent:
 
 
 def learn_q(
-    tables: Sequence[Table], *, steps: int = 400, seed: int = 0, rate: float = 0.01, dense: bool = False,
+    tables: Sequence[Table],
+    *,
+    steps: int = 400,
+    seed: int = 0,
+    rate: float = 0.01,
+    dense: bool = False,
     progress: Callable[[int, float], None] | None = None,
-) -> QAgent:  # fmt: skip
+) -> QAgent:
     """Learn from whole tables: every step of every prefix, in each update."""
     if not tables:
         raise GrowError("nothing to learn from", hint="give at least one table")
@@ -154,8 +162,10 @@ class _Prefixes:
         last = depth == table.decisions
         if dense:
             if table.progress is None:
-                raise GrowError(f"the table {table.key} has no accuracy at each decision, which a dense reward needs",
-                                hint="make it again, or learn without dense")  # fmt: skip
+                raise GrowError(
+                    f"the table {table.key} has no accuracy at each decision, which a dense reward needs",
+                    hint="make it again, or learn without dense",
+                )
             gained = [table.gained(prefix) for prefix in prefixes]
             return torch.tensor(gained, dtype=torch.float32) / self.spread
         if not last:

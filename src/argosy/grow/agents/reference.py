@@ -67,8 +67,16 @@ class ReferenceAgent:
         """Write the weights (safetensors), and how they were made."""
         tensors = {"embeddings": self.net.embeddings, **{k: v.copy() for k, v in self.net.weights.items()}}
         with writing(path) as temporary:
-            save_file(tensors, temporary, {"format": FORMAT, "sites": str(self.sites), "words": "\n".join(WORDS),
-                                           "about": json.dumps(dict(about or {}))})  # fmt: skip
+            save_file(
+                tensors,
+                temporary,
+                {
+                    "format": FORMAT,
+                    "sites": str(self.sites),
+                    "words": "\n".join(WORDS),
+                    "about": json.dumps(dict(about or {})),
+                },
+            )
 
     @classmethod
     def load(cls, path: str | Path) -> ReferenceAgent:

@@ -103,9 +103,14 @@ class _Lesson:
         self.all_which = np.array(ground.state)
 
     def run(
-        self, episodes: int, anneal: Anneal, batch: int, rate: float, check_every: int,
+        self,
+        episodes: int,
+        anneal: Anneal,
+        batch: int,
+        rate: float,
+        check_every: int,
         progress: Callable[[int], None] | None,
-    ) -> Lesson:  # fmt: skip
+    ) -> Lesson:
         accuracy = np.empty(episodes)
         objective = []
         checks = []

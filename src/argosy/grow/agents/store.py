@@ -30,12 +30,18 @@ def write(path: str | Path, surrogate: Surrogate, about: Mapping[str, Any]) -> N
         graph = known.task.graph
         columns = {"layers": known.layers, "whole": known.whole, "values": known.values, "features": graph.features}
         tensors |= {f"{i}.{name}": torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
-        tasks.append({
-            "name": known.task.name, "layers": graph.names, "edges": graph.edges,
-            "share_left": known.task.share_left, "epochs_left": known.task.epochs_left,
-            "gpus_gained": known.task.gpus_gained, "utilisation": known.task.utilisation,
+        tasks.append(
+            {
+                "name": known.task.name,
+                "layers": graph.names,
+                "edges": graph.edges,
+                "share_left": known.task.share_left,
+                "epochs_left": known.task.epochs_left,
+                "gpus_gained": known.task.gpus_gained,
+                "utilisation": known.task.utilisation,
                 "runs": known.runs,
-        })  # fmt: skip
+            }
+        )
     header = {"format": FORMAT, "features": FEATURES, "tasks": tasks, "about": dict(about)}
     with writing(path) as temporary:
         save_file(tensors, temporary, metadata={"argosy": json.dumps(header)})

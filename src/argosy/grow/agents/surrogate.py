@@ -181,9 +181,13 @@ class Surrogate:
 
 
 def learn(
-    known: Sequence[Observed], *, steps: int = 120, seed: int = 0, rate: float = 0.05,
+    known: Sequence[Observed],
+    *,
+    steps: int = 120,
+    seed: int = 0,
+    rate: float = 0.05,
     progress: Callable[[int, float], None] | None = None,
-) -> Surrogate:  # fmt: skip
+) -> Surrogate:
     """Learn the kernel from tables: the one under which their results are most likely."""
     if not known:
         raise GrowError("nothing to learn from", hint="give at least one table")

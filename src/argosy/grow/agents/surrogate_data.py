@@ -18,10 +18,7 @@ def task_of(table: Table) -> Task:
 
 def plans_of(table: Table) -> list[Plan]:
     """Return what each row of a table does."""
-    return [
-        tuple(() if table.options[a] is None else (table.options[a],) for a in row)
-        for row in table.sequences
-    ]
+    return [tuple(() if table.options[a] is None else (table.options[a],) for a in row) for row in table.sequences]
 
 
 def observations(table: Table) -> Observed:

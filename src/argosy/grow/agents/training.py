@@ -31,9 +31,14 @@ class Trained(Agent, Protocol):
 
 
 def train_agent(
-    kind: str, tables: Sequence[Table], *, steps: int | None = None, temperature: float = 1.0, seed: int = 0,
+    kind: str,
+    tables: Sequence[Table],
+    *,
+    steps: int | None = None,
+    temperature: float = 1.0,
+    seed: int = 0,
     progress: Tick | None = None,
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train an agent from tables: all at once, or, for the reference, one after the other."""
     if kind not in KINDS:
         raise UnknownName("agent", kind, KINDS)

@@ -15,10 +15,15 @@ from argosy.grow.surgery.record import Surgery
 KERNELS = (1, 3, 5, 7)
 WIDTHS = tuple(2**i for i in range(1, 12))
 WORDS = (
-    "norm", "activation", "pool", "join", "attention", "embedding",
+    "norm",
+    "activation",
+    "pool",
+    "join",
+    "attention",
+    "embedding",
     *(f"linear {width}" for width in WIDTHS),
     *(f"conv{kernel} {width}" for kernel in KERNELS for width in WIDTHS),
-)  # fmt: skip
+)
 NUMBER = {word: i for i, word in enumerate(WORDS)}
 
 

@@ -52,8 +52,10 @@ class Data:
             if x.shape[1:] != self.train_x.shape[1:]:
                 raise GrowError(f"{self.name}: {part} inputs have shape {tuple(x.shape[1:])}, others {self.shape}")
             if len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:
-                raise GrowError(f"{self.name}: class numbers {int(y.min())} to {int(y.max())} in the {part} data, but "
-                                f"there are {self.classes} classes")  # fmt: skip
+                raise GrowError(
+                    f"{self.name}: class numbers {int(y.min())} to {int(y.max())} in the {part} data, but "
+                    f"there are {self.classes} classes"
+                )
         if not len(self.train_y):
             raise GrowError(f"{self.name}: no training data")
 
@@ -73,8 +75,10 @@ class Data:
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return (f"Data({self.name}: {len(self.train_y):,} training, {len(self.val_y):,} validation, "
-                f"{len(self.test_y):,} test inputs of {size} in {self.classes} classes)")  # fmt: skip
+        return (
+            f"Data({self.name}: {len(self.train_y):,} training, {len(self.val_y):,} validation, "
+            f"{len(self.test_y):,} test inputs of {size} in {self.classes} classes)"
+        )
 
 
 def load(
@@ -127,7 +131,7 @@ def load(
     numbers = [torch.from_numpy(y) for y in (raw.train_y[train_rows], raw.train_y[val_rows], raw.test_y[test_rows])]
     return Data(
         chosen, len(raw.labels), pictures[0], numbers[0], pictures[1], numbers[1], pictures[2], numbers[2], raw.labels
-    )  # fmt: skip
+    )
 
 
 def read(name: str | Path, *, size: int | None = None, root: str | Path | None = None) -> Raw:
@@ -171,8 +175,9 @@ def _places(name: str, root: str | Path | None) -> list[Path]:
 
 
 def _missing(name: str, places: list[Path]) -> GrowError:
-    return GrowError(f"{name} is not here; looked in {', '.join(map(str, places))}",
-                     hint=f"fetch it: argosy grow data {name}")  # fmt: skip
+    return GrowError(
+        f"{name} is not here; looked in {', '.join(map(str, places))}", hint=f"fetch it: argosy grow data {name}"
+    )
 
 
 def _draw(
@@ -191,8 +196,8 @@ def _draw(
 
 
 def _pixels(x: datafiles.Bytes, top: int, size: int | None) -> torch.Tensor:
-    """Return bytes to numbers from 0 to 1, at the size asked for: mean of whole blocks where it divides, else bilinear.
-    """
+    """Return bytes to numbers from 0 to 1, at the size asked for: mean of whole blocks where it divides, else
+    bilinear."""
     found = torch.from_numpy(x.astype(np.float32)) / top
     height, width = found.shape[2:]
     if size is None or not len(found) or (height, width) == (size, size):

@@ -26,12 +26,16 @@ def read_cache(path: Path) -> Raw:
         found = load_file(path)
         raw = Raw(LABELS, found["train_x"], found["train_y"], found["test_x"], found["test_y"])
     except (SafetensorError, OSError, KeyError) as problem:
-        raise GrowError(f"cannot be read: {problem}", where=str(path),
-                        hint="delete it and fetch it again: argosy grow data cifar10") from None  # fmt: skip
+        raise GrowError(
+            f"cannot be read: {problem}", where=str(path), hint="delete it and fetch it again: argosy grow data cifar10"
+        ) from None
     for part, x in (("train", raw.train_x), ("test", raw.test_x)):
         if x.dtype != np.uint8 or x.shape[1:] != (3, 32, 32):
-            raise GrowError(f"{part} pictures are {x.dtype} {x.shape}, not bytes n x 3 x 32 x 32", where=str(path),
-                            hint="delete it and fetch it again: argosy grow data cifar10")  # fmt: skip
+            raise GrowError(
+                f"{part} pictures are {x.dtype} {x.shape}, not bytes n x 3 x 32 x 32",
+                where=str(path),
+                hint="delete it and fetch it again: argosy grow data cifar10",
+            )
     return check_counts(raw, (5000, 1000), str(path))
 
 
@@ -58,8 +62,11 @@ def _read_batch(path: Path) -> tuple[Bytes, Numbers]:
         hint = "fetch it again: argosy grow data cifar10"
         raise GrowError("the file is missing", where=str(path), hint=hint) from None
     except Exception as problem:  # a damaged pickle can raise nearly anything
-        raise GrowError(f"cannot be read: {message_of(problem)}", where=str(path),
-                        hint="the file is cut short or damaged; fetch it again") from None  # fmt: skip
+        raise GrowError(
+            f"cannot be read: {message_of(problem)}",
+            where=str(path),
+            hint="the file is cut short or damaged; fetch it again",
+        ) from None
     fields = {k.decode() if isinstance(k, bytes) else k: v for k, v in found.items()} if isinstance(found, dict) else {}
     pictures = fields.get("data")
     pixels = pictures.array() if isinstance(pictures, _Array) else None

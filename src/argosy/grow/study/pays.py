@@ -44,16 +44,23 @@ from argosy.seeding import stream
 Sequences = Mapping[str, Sequence[Surgery | None]]
 
 PAIRS = (
-    ("chosen", "none"), ("chosen", "none_reset"), ("chosen", "random"), ("chosen", "replicas"),
-    ("agent", "none"), ("agent", "none_reset"), ("agent", "random"), ("agent", "replicas"), ("agent", "chosen"),
-    ("replicas", "none"), ("replicas", "none_reset"),
-)  # fmt: skip
+    ("chosen", "none"),
+    ("chosen", "none_reset"),
+    ("chosen", "random"),
+    ("chosen", "replicas"),
+    ("agent", "none"),
+    ("agent", "none_reset"),
+    ("agent", "random"),
+    ("agent", "replicas"),
+    ("agent", "chosen"),
+    ("replicas", "none"),
+    ("replicas", "none_reset"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """The setting of the study. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it.
-    """
+    """The setting of the study. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it."""
 
     chosen: Sequences
     scenarios: tuple[str, ...] = ("early", "middle", "late")
@@ -130,9 +137,7 @@ class _Seed:
         return row
 
 
-def _random(
-    setting: Setting, scenario: str, number: int, grow: Sequence[Surgery]
-) -> list[tuple[Surgery | None, ...]]:
+def _random(setting: Setting, scenario: str, number: int, grow: Sequence[Surgery]) -> list[tuple[Surgery | None, ...]]:
     rng = stream(setting.seed, f"random growth in the study, {scenario}", number)
     options = (*grow, None)
     return [
@@ -184,9 +189,7 @@ def _names(sequence: Iterable[Surgery | None]) -> list[str]:
     return ["nothing" if surgery is None else str(surgery) for surgery in sequence]
 
 
-def study(
-    setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
-) -> Row:
+def study(setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None) -> Row:
     """Train every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
     runs = numbers(seeds)
     setting = setting.ready()

@@ -62,8 +62,8 @@ def from_scratch(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Transfer agents from of CNN#1 to another. The jump-start is the gain in the first 500 episodes over a new agent.
-    """
+    """Transfer agents from of CNN#1 to another. The jump-start is the gain in the first 500 episodes over a
+    new agent."""
     rows = []
     prior = {name: _scratch(tables[f"cnn1/{name}"], seed, plan)[0] for name in published.SEEN}
     fresh = {
@@ -180,8 +180,18 @@ def study(
     return {"seeds": seeds, "plan": asdict(plan), **{part: _together(found) for part, found in rows.items()}}
 
 
-_PER_SEED = ("rank", "accuracy", "regret", "sequence", "episodes_to_published_rank", "rank_before", "accuracy_before",
-             "jump_start", "rank_of_new_agent", "curve")  # fmt: skip
+_PER_SEED = (
+    "rank",
+    "accuracy",
+    "regret",
+    "sequence",
+    "episodes_to_published_rank",
+    "rank_before",
+    "accuracy_before",
+    "jump_start",
+    "rank_of_new_agent",
+    "curve",
+)
 _THE_SAME = ("published", "best", "none", "random")
 
 
@@ -227,8 +237,9 @@ def _scratch(table: Table, seed: int, plan: Plan, temperature: float | None = No
 
 
 def _further(agent: ReferenceAgent, table: Table, seed: int, plan: Plan, temperature: float) -> Lesson:
-    return learn(agent, [table], plan.transfer_episodes, temperature, seed, batch=plan.transfer_batch,
-                 check_every=1000)[0]  # fmt: skip
+    return learn(
+        agent, [table], plan.transfer_episodes, temperature, seed, batch=plan.transfer_batch, check_every=1000
+    )[0]
 
 
 def _curriculum(tables: Tables, order: Sequence[str], seed: int, plan: Plan) -> ReferenceAgent:

@@ -55,8 +55,9 @@ class Worker:
             stops.append(stopped)
             stop_regrets.append(float(regret[stopped - 1]))
         return _summary(np.array(regrets), hits) | {
-            "stops_after": float(np.mean(stops)), "regret_at_stop": float(np.mean(stop_regrets))
-        }  # fmt: skip
+            "stops_after": float(np.mean(stops)),
+            "regret_at_stop": float(np.mean(stop_regrets)),
+        }
 
 
 def follow(search: Search, table: Table, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
@@ -94,17 +95,22 @@ def random_search(table: Table, seeds: int) -> dict[str, Any]:
 
 
 def study(
-    tables: Sequence[Table], *, seeds: int = 20, steps: int = 120, price: float = 0.001, workers: int | None = 2,
+    tables: Sequence[Table],
+    *,
+    seeds: int = 20,
+    steps: int = 120,
+    price: float = 0.001,
+    workers: int | None = 2,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Search in all tables, each with what the others taught, and the means over them."""
     rows = run_all(Worker(tables, seeds, steps, price), list(range(len(tables))), workers, progress)
     return {"seeds": seeds, "price": price, "rows": rows, "mean": _mean(rows)}
 
 
 def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise over tables: regret after some looks, looks to the best, and in which tables it is worse than random.
-    """
+    """Summarise over tables: regret after some looks, looks to the best, and in which tables it is worse than
+    random."""
     found: dict[str, Any] = {}
     for name in ("taught", "fresh", "random"):
         looks = [k for k in map(str, LOOKS) if all(k in row[name]["regret"] for row in rows)]
@@ -114,9 +120,8 @@ def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         }
     for name in ("taught", "fresh"):
         found[name]["worse_than_random_after_10"] = [
-            row["table"] for row in rows
-            if row[name]["regret"]["10"]["mean"] > row["random"]["regret"]["10"]["mean"]
-        ]  # fmt: skip
+            row["table"] for row in rows if row[name]["regret"]["10"]["mean"] > row["random"]["regret"]["10"]["mean"]
+        ]
         for key in ("stops_after", "regret_at_stop"):
             found[name][key] = float(np.mean([row[name][key] for row in rows]))
     return found

@@ -53,11 +53,15 @@ class Setting(BaseSetting):
         """Say what is wrong before anything is trained."""
         need_decisions(self.chosen)
         if not 0 < self.grow_at < self.release_at < 1:
-            raise GrowError(f"GPUs cannot come at {self.grow_at:g} and go at {self.release_at:g} of the budget",
-                            hint="give shares between 0 and 1, the first one smaller")  # fmt: skip
+            raise GrowError(
+                f"GPUs cannot come at {self.grow_at:g} and go at {self.release_at:g} of the budget",
+                hint="give shares between 0 and 1, the first one smaller",
+            )
         if not (self.distillation.weight_weight > 0 and self.distillation.logit_weight > 0):
-            raise GrowError("logits and weights are compared, but one of them has the weight 0",
-                            hint="give logit_weight and weight_weight above 0")  # fmt: skip
+            raise GrowError(
+                "logits and weights are compared, but one of them has the weight 0",
+                hint="give logit_weight and weight_weight above 0",
+            )
 
 
 @dataclass
@@ -90,8 +94,10 @@ class _Seed:
         """Train until the GPUs go."""
         time = self.setting.release_at * self.setting.budget
         if run.clock.now() > time * (1 + SAME):
-            raise GrowError(f"the GPUs go at {time:g}, but the last growth trains until {run.clock.now():g}",
-                            hint="grow earlier, release later, decide less often, or give a longer budget")  # fmt: skip
+            raise GrowError(
+                f"the GPUs go at {time:g}, but the last growth trains until {run.clock.now():g}",
+                hint="grow earlier, release later, decide less often, or give a longer budget",
+            )
         train_until(run, time)
         return run
 
@@ -100,15 +106,18 @@ class _Seed:
         arm, teacher = run.fork(), run.model
         arm.replace(small)  # from now on time is the small network's
         student = shrink(
-            teacher, small, arm.data, clock=arm.clock, seconds=arm.time_left, seed=self.setting.seed_of(number),
+            teacher,
+            small,
+            arm.data,
+            clock=arm.clock,
+            seconds=arm.time_left,
+            seed=self.setting.seed_of(number),
             **asdict(how),
-        )  # fmt: skip
+        )
         arm.replace(student)
         return score(arm)
 
 
-def study(
-    setting: Setting, seeds: int = 5, workers: int | None = 2, progress: Progress | None = None
-) -> Row:
+def study(setting: Setting, seeds: int = 5, workers: int | None = 2, progress: Progress | None = None) -> Row:
     """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
     return study_arms(setting, _Seed, PAIRS, ("grow", "release"), seeds, workers, progress)

@@ -27,11 +27,21 @@ from argosy.grow.surgery.record import Surgery
 from argosy.grow.tables.growth_table import SCENARIOS
 
 PAIRS = (
-    ("identity", "random"), ("copy", "fresh"), ("copy_noise", "fresh"), ("copy_noise", "copy"),
-    ("identity", "none"), ("identity", "none_reset"), ("random", "none"), ("random", "none_reset"),
-    ("copy", "none"), ("copy", "none_reset"), ("copy_noise", "none"), ("copy_noise", "none_reset"),
-    ("fresh", "none"), ("fresh", "none_reset"),
-)  # fmt: skip
+    ("identity", "random"),
+    ("copy", "fresh"),
+    ("copy_noise", "fresh"),
+    ("copy_noise", "copy"),
+    ("identity", "none"),
+    ("identity", "none_reset"),
+    ("random", "none"),
+    ("random", "none_reset"),
+    ("copy", "none"),
+    ("copy", "none_reset"),
+    ("copy_noise", "none"),
+    ("copy_noise", "none_reset"),
+    ("fresh", "none"),
+    ("fresh", "none_reset"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +92,6 @@ class _Seed:
         return {"begin": trunk.clock.now(), "arms": arms}
 
 
-def study(
-    setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None
-) -> Row:
+def study(setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None) -> Row:
     """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
     return study_arms(setting, _Seed, PAIRS, ("begin",), seeds, workers, progress)

@@ -19,8 +19,8 @@ __all__ = ["apply", "rebuild", "surgeries_of"]
 
 
 def apply(model: nn.Module, surgery: Surgery | Mapping[str, Any], example: Any) -> nn.Module:
-    """Return a copy of the network with this surgery done to it. `replicate` is noted and leaves the network as it is.
-    """
+    """Return a copy of the network with this surgery done to it. `replicate` is noted and leaves the network
+    as it is."""
     surgery = surgery if isinstance(surgery, Surgery) else Surgery.from_dict(surgery)
     how: dict[str, Any] = {"init": surgery.init, "noise": surgery.noise, "seed": surgery.seed, "example": example}
     if surgery.op == "deepen":

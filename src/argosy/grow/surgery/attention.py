@@ -50,11 +50,15 @@ class Attention(nn.Module):
         made = {"device": device, "dtype": dtype}
         inside = num_heads * head_dim
         stacked = self.kdim == self.vdim == embed_dim
-        rows = {"in_proj_weight": (3 * inside, embed_dim)} if stacked else {
-            "q_proj_weight": (inside, embed_dim),
-            "k_proj_weight": (inside, self.kdim),
-            "v_proj_weight": (inside, self.vdim),
-        }  # fmt: skip
+        rows = (
+            {"in_proj_weight": (3 * inside, embed_dim)}
+            if stacked
+            else {
+                "q_proj_weight": (inside, embed_dim),
+                "k_proj_weight": (inside, self.kdim),
+                "v_proj_weight": (inside, self.vdim),
+            }
+        )
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             weight = nn.Parameter(torch.empty(rows[name], **made)) if name in rows else None  # type: ignore[arg-type]
             self.register_parameter(name, weight)
@@ -68,9 +72,16 @@ class Attention(nn.Module):
     def of(cls, old: nn.MultiheadAttention) -> Attention:
         """Return the same attention, with the same parameters, ready to get more heads."""
         new = cls(
-            old.embed_dim, old.num_heads, old.head_dim, dropout=old.dropout, bias=old.in_proj_bias is not None,
-            kdim=old.kdim, vdim=old.vdim, batch_first=old.batch_first, device="meta",
-        )  # fmt: skip
+            old.embed_dim,
+            old.num_heads,
+            old.head_dim,
+            dropout=old.dropout,
+            bias=old.in_proj_bias is not None,
+            kdim=old.kdim,
+            vdim=old.vdim,
+            batch_first=old.batch_first,
+            device="meta",
+        )
         for name, parameter in old._parameters.items():
             new.register_parameter(name, parameter)
         new.out_proj = old.out_proj

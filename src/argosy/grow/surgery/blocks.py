@@ -18,21 +18,52 @@ TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 DEEPENABLE = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 OTHER_NORMS = (
-    nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RMSNorm,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+    nn.RMSNorm,
     nn.LocalResponseNorm,
-)  # fmt: skip
+)
 DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d"}
 # keep the sign of what goes in
 _KEEP_SIGN = DROPOUTS | {
-    "flatten", "reshape", "view", "contiguous", "clone", "permute", "transpose", "squeeze", "unsqueeze", "identity",
-    "getitem", "chunk", "split", "mean", "sum", "amax", "amin", "channelshuffle", "pixelshuffle", "unflatten", "expand",
-    "repeat", "zeropad2d",
-}  # fmt: skip
+    "flatten",
+    "reshape",
+    "view",
+    "contiguous",
+    "clone",
+    "permute",
+    "transpose",
+    "squeeze",
+    "unsqueeze",
+    "identity",
+    "getitem",
+    "chunk",
+    "split",
+    "mean",
+    "sum",
+    "amax",
+    "amin",
+    "channelshuffle",
+    "pixelshuffle",
+    "unflatten",
+    "expand",
+    "repeat",
+    "zeropad2d",
+}
 _JOIN = {"cat", "concat", "stack", "add", "iadd", "mul", "imul", "maximum", "minimum"}  # non-negative if all parts are
 _IN_PLACE_OPERATORS = {
-    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.iand, operator.ior,
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.ipow,
+    operator.iand,
+    operator.ior,
     operator.setitem,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def make_identity(model: nn.Module, path: str, inputs: tuple[Any, ...], *, exact
 
 
 def _input_of(model: nn.Module, path: str, inputs: tuple[Any, ...]) -> Tensor | None:
-    """Return what the module at `path` gets in a training-mode pass, which leaves no trace; None if it is not finite.
-    """
+    """Return what the module at `path` gets in a training-mode pass, which leaves no trace; None if it is not
+    finite."""
     training = {part: part.training for part in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     caught: list[Tensor] = []

@@ -16,14 +16,77 @@ if TYPE_CHECKING:
     from argosy.grow.surgery.follow import Follower
 
 ELEMENTWISE = {name.rstrip("_") for name in ACTIVATIONS} | {
-    "add", "iadd", "sub", "isub", "rsub", "mul", "imul", "truediv", "itruediv", "div", "multiply", "subtract",
-    "maximum", "minimum", "pow", "neg", "abs", "exp", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sign",
-    "gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not",
-    "clamp", "clip", "erf", "sin", "cos", "where", "lerp", "addcmul", "masked_fill", "nan_to_num",
-    "contiguous", "clone", "detach", "to", "type", "float", "double", "half", "bfloat16", "type_as", "requires_grad",
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
-    "zeros_like", "ones_like", "rand_like", "randn_like", "interpolate", "upsample", "identity", "expand_as",
-}  # fmt: skip
+    "add",
+    "iadd",
+    "sub",
+    "isub",
+    "rsub",
+    "mul",
+    "imul",
+    "truediv",
+    "itruediv",
+    "div",
+    "multiply",
+    "subtract",
+    "maximum",
+    "minimum",
+    "pow",
+    "neg",
+    "abs",
+    "exp",
+    "log",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "square",
+    "reciprocal",
+    "sign",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "clamp",
+    "clip",
+    "erf",
+    "sin",
+    "cos",
+    "where",
+    "lerp",
+    "addcmul",
+    "masked_fill",
+    "nan_to_num",
+    "contiguous",
+    "clone",
+    "detach",
+    "to",
+    "type",
+    "float",
+    "double",
+    "half",
+    "bfloat16",
+    "type_as",
+    "requires_grad",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_dropout",
+    "feature_alpha_dropout",
+    "zeros_like",
+    "ones_like",
+    "rand_like",
+    "randn_like",
+    "interpolate",
+    "upsample",
+    "identity",
+    "expand_as",
+}
 SIZES = {"dim", "ndimension", "numel", "_assert", "len", "is_floating_point"}
 FACTS = {"ndim", "device", "dtype", "is_cuda", "requires_grad"}  # attributes that are no tensors
 REDUCTIONS = {"mean", "sum", "amax", "amin", "std", "var", "norm", "logsumexp", "prod", "max", "min", "any", "all"}
@@ -76,8 +139,8 @@ def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
 
 
 def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
-    """Follow a parameter that is repeated for every example of a batch, for instance the class token of a transformer.
-    """
+    """Follow a parameter that is repeated for every example of a batch, for instance the class token of a
+    transformer."""
     loose = walk.values[source]
     sizes = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], list | tuple) else node.args[1:]
     assert isinstance(loose, Loose) and isinstance(sizes, list | tuple)
@@ -201,6 +264,9 @@ def glu(value: Value, dim: int) -> Value | None:
 _RULES: dict[str, Callable[[Any, fx.Node, Any], Any]] = {
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "normalize", "cumsum"), _along_other_axis),
-    "chunk": _chunk, "split": _split, "pad": _pad, "glu": _glu,
+    "chunk": _chunk,
+    "split": _split,
+    "pad": _pad,
+    "glu": _glu,
     **SHAPE_RULES,
-}  # fmt: skip
+}

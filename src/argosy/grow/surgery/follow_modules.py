@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 ELEMENTWISE = (dropout._DropoutNd, nn.Identity, nn.Upsample)
 POOLS = (
-    pooling._MaxPoolNd, pooling._AvgPoolNd, pooling._LPPoolNd, pooling._AdaptiveAvgPoolNd, pooling._AdaptiveMaxPoolNd,
-)  # fmt: skip
+    pooling._MaxPoolNd,
+    pooling._AvgPoolNd,
+    pooling._LPPoolNd,
+    pooling._AdaptiveAvgPoolNd,
+    pooling._AdaptiveMaxPoolNd,
+)
 PADDINGS = (padding._ConstantPadNd, padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd)
 
 
@@ -171,9 +175,7 @@ def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> V
     return value
 
 
-def _layer_norm(
-    walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, value: Value, depth: int
-) -> Value | None:
+def _layer_norm(walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, value: Value, depth: int) -> Value | None:
     """Follow a layer norm: mean and variance over the channels stay the same if each is copied equally often."""
     if value.axis != depth - 1 or len(module.normalized_shape) != 1:
         return value if value.axis < depth - len(module.normalized_shape) else None

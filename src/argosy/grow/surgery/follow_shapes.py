@@ -58,8 +58,8 @@ def _flatten(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def merged(old: tuple[int, ...], new: tuple[int, ...], value: Value) -> Value | None:
-    """Return channels after a change of shape in which the channel axis stays whole or is merged with its neighbours.
-    """
+    """Return channels after a change of shape in which the channel axis stays whole or is merged with its
+    neighbours."""
     i = j = 0
     while i < len(old) and j < len(new):
         a, b, left, right = i, j, old[i], new[j]
@@ -156,6 +156,14 @@ def _is_index(walk: Follower, item: object) -> bool:
 
 
 SHAPE_RULES: dict[str, Callable[[Any, fx.Node, Any], Any]] = {
-    "flatten": _flatten, "view": _reshape, "reshape": _reshape, "squeeze": _squeeze, "unsqueeze": _unsqueeze,
-    "transpose": _transpose, "swapaxes": _transpose, "permute": _permute, "expand": _expand, "getitem": _getitem,
-}  # fmt: skip
+    "flatten": _flatten,
+    "view": _reshape,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "transpose": _transpose,
+    "swapaxes": _transpose,
+    "permute": _permute,
+    "expand": _expand,
+    "getitem": _getitem,
+}

@@ -15,10 +15,22 @@ from argosy.grow.surgery.trace import Traced
 _CONVOLUTION = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _BATCH_NORM = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid,
-    "elu": nn.ELU, "selu": nn.SELU, "celu": nn.CELU, "mish": nn.Mish, "leaky_relu": nn.LeakyReLU,
-    "softplus": nn.Softplus, "softsign": nn.Softsign, "hardswish": nn.Hardswish, "hardsigmoid": nn.Hardsigmoid,
-}  # fmt: skip
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "celu": nn.CELU,
+    "mish": nn.Mish,
+    "leaky_relu": nn.LeakyReLU,
+    "softplus": nn.Softplus,
+    "softsign": nn.Softsign,
+    "hardswish": nn.Hardswish,
+    "hardsigmoid": nn.Hardsigmoid,
+}
 
 
 def similar(layer: nn.Module, width: int, *, bias: bool, in_front: bool = False) -> nn.Module:
@@ -96,7 +108,9 @@ def activation_like(traced: Traced, node: fx.Node | None) -> nn.Module:
     name = traced.activation(node) or ""
     if name in ("hardtanh", "threshold"):
         first, second = ("min_val", "max_val") if name == "hardtanh" else ("threshold", "value")
-        settings = [node.kwargs.get(key, node.args[i] if len(node.args) > i else default)
-                    for i, (key, default) in enumerate(((first, -1.0), (second, 1.0)), start=1)]  # fmt: skip
+        settings = [
+            node.kwargs.get(key, node.args[i] if len(node.args) > i else default)
+            for i, (key, default) in enumerate(((first, -1.0), (second, 1.0)), start=1)
+        ]
         return (nn.Hardtanh if name == "hardtanh" else nn.Threshold)(*settings)  # type: ignore[arg-type]
     return _ACTIVATIONS.get(name, nn.ReLU)()

@@ -18,9 +18,16 @@ __all__ = ["Origin", "Origins", "carry"]
 _State = dict[str, Any]
 # how state scales with the gradient: squares of gradients by 2, steps that are already divided by them by 0
 _POWERS = {
-    "exp_avg_sq": 2.0, "max_exp_avg_sq": 2.0, "square_avg": 2.0, "sum": 2.0, "acc_delta": 0.0, "step_size": 0.0,
-    "eta": 0.0, "mu": 0.0, "ax": 0.0,
-}  # fmt: skip
+    "exp_avg_sq": 2.0,
+    "max_exp_avg_sq": 2.0,
+    "square_avg": 2.0,
+    "sum": 2.0,
+    "acc_delta": 0.0,
+    "step_size": 0.0,
+    "eta": 0.0,
+    "mu": 0.0,
+    "ax": 0.0,
+}
 
 
 def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, lr: float | None = None) -> Optimizer:

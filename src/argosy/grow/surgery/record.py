@@ -1,5 +1,5 @@
-"""Record what was done to a network as data: enough to do it again anywhere, in the same way, on every worker of a job.
-"""
+"""Record what was done to a network as data: enough to do it again anywhere, in the same way, on every worker
+of a job."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class Surgery:
         unknown = sorted(set(data) - known)
         if unknown or data.get("op") not in OPERATIONS:
             wrong = f"unknown fields {', '.join(unknown)}" if unknown else f"unknown operation {data.get('op')!r}"
-            raise GrowError(f"not a surgery: {wrong}", hint=f"fields: {', '.join(sorted(known))}; operations: "
-                            + ", ".join(OPERATIONS))
+            raise GrowError(
+                f"not a surgery: {wrong}",
+                hint=f"fields: {', '.join(sorted(known))}; operations: " + ", ".join(OPERATIONS),
+            )
         return cls(**data)

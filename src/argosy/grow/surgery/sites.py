@@ -71,8 +71,11 @@ def sites(model: nn.Module, example: Any, *, factor: float = 2.0) -> Sites:
 
     A network that cannot be traced as a whole has sites inside its `Block` markers only.
     """
-    found = [_site(model, region, path, as_inputs(example), factor) for region in regions(model, example)
-             for path in _weighted(region.traced.model)]  # fmt: skip
+    found = [
+        _site(model, region, path, as_inputs(example), factor)
+        for region in regions(model, example)
+        for path in _weighted(region.traced.model)
+    ]
     usable = [site for site in found if site.can_deepen or site.can_widen]
     return Sites(usable, [site for site in found if site not in usable])
 

@@ -20,10 +20,31 @@ from argosy.grow.errors import GrowError, NotTraceable
 IDEMPOTENT = {"relu", "relu6", "relu_", "hardtanh", "threshold"}  # f(f(x)) = f(x)
 NON_NEGATIVE = {"relu", "relu6", "relu_", "sigmoid", "softplus", "hardsigmoid", "softmax"}
 OTHER_ACTIVATIONS = {
-    "gelu", "silu", "silu_", "tanh", "tanh_", "sigmoid", "sigmoid_", "elu", "elu_", "selu", "celu", "mish",
-    "leaky_relu", "leaky_relu_", "prelu", "rrelu", "softplus", "softsign", "hardswish", "hardsigmoid", "logsigmoid",
-    "tanhshrink", "softshrink", "hardshrink",
-}  # fmt: skip
+    "gelu",
+    "silu",
+    "silu_",
+    "tanh",
+    "tanh_",
+    "sigmoid",
+    "sigmoid_",
+    "elu",
+    "elu_",
+    "selu",
+    "celu",
+    "mish",
+    "leaky_relu",
+    "leaky_relu_",
+    "prelu",
+    "rrelu",
+    "softplus",
+    "softsign",
+    "hardswish",
+    "hardsigmoid",
+    "logsigmoid",
+    "tanhshrink",
+    "softshrink",
+    "hardshrink",
+}
 ACTIVATIONS = IDEMPOTENT | OTHER_ACTIVATIONS
 
 
@@ -76,8 +97,8 @@ class Traced:
         return self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def activation(self, node: fx.Node) -> str | None:
-        """Return the lower-case name of the activation that this node computes (`relu`, `gelu` …), if it computes one.
-        """
+        """Return the lower-case name of the activation that this node computes (`relu`, `gelu` …), if it
+        computes one."""
         name = self.kind(node)
         return name.rstrip("_") if name in ACTIVATIONS else None
 

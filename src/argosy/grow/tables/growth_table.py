@@ -250,8 +250,8 @@ def _document(path: str | Path) -> dict[str, Any]:
 
 
 def read_all(path: str | Path) -> list[Table]:
-    """Return the tables of a folder (`*.json`), of one JSON file, or of the recorded study (`.csv`), in a fixed order.
-    """
+    """Return the tables of a folder (`*.json`), of one JSON file, or of the recorded study (`.csv`), in a
+    fixed order."""
     place = Path(path)
     if place.suffix == ".csv":
         return read_recorded(place)

@@ -72,8 +72,8 @@ class Experiment:
 
 @dataclass
 class Worker:
-    """Does the tasks of an experiment: (run, first option) → all sequences that begin so. Travels to other processes.
-    """
+    """Does the tasks of an experiment: (run, first option) → all sequences that begin so. Travels to other
+    processes."""
 
     experiment: Experiment
     _trunk: tuple[int, Run] | None = field(default=None, repr=False)  # the last run that was begun, and its number
@@ -165,8 +165,10 @@ def make(
 
     def tell() -> None:
         if progress:
-            progress(sum(each for part in partial.parts if part["first"] != _ARMS_TASK),
-                     runs * len(experiment.options) * each)  # fmt: skip
+            progress(
+                sum(each for part in partial.parts if part["first"] != _ARMS_TASK),
+                runs * len(experiment.options) * each,
+            )
 
     def finished(part: dict[str, Any] | ArgosyError) -> None:
         if isinstance(part, ArgosyError):
@@ -185,9 +187,18 @@ def make(
 
 
 def _experiment(
-    model: str, data: Data, scenario: str, decisions: int, runs: int, options: Sequence[Surgery | None] | None,
-    budget: float, clock: str | VirtualClock, recipe: Recipe, model_options: Mapping[str, Any], seed: int,
-) -> Experiment:  # fmt: skip
+    model: str,
+    data: Data,
+    scenario: str,
+    decisions: int,
+    runs: int,
+    options: Sequence[Surgery | None] | None,
+    budget: float,
+    clock: str | VirtualClock,
+    recipe: Recipe,
+    model_options: Mapping[str, Any],
+    seed: int,
+) -> Experiment:
     if scenario not in SCENARIOS:
         raise UnknownName("scenario", scenario, SCENARIOS)
     for name, value in (("decisions", decisions), ("runs", runs)):
@@ -222,7 +233,10 @@ def _settings(experiment: Experiment, scenario: str) -> dict[str, Any]:
         "model": experiment.model,
         "network": {"options": dict(experiment.model_options), "input": list(data.shape)},
         "data": {
-            "name": data.name, "train": len(data.train_y), "validation": len(data.val_y), "test": len(data.test_y),
+            "name": data.name,
+            "train": len(data.train_y),
+            "validation": len(data.val_y),
+            "test": len(data.test_y),
             "sum": float(data.train_x.double().abs().sum() + (data.train_y + 1).double().sum()),
         },
         "scenario": scenario,
@@ -230,12 +244,16 @@ def _settings(experiment: Experiment, scenario: str) -> dict[str, Any]:
         "decisions": experiment.decisions,
         "budget": experiment.budget,
         "clock": {
-            "growth": clock.growth, "epoch_s": clock.epoch_s, "per_parameter": clock.per_parameter,
-            "per_flop": clock.per_flop, "ratios": clock.ratios, "replica_gain": clock.replica_gain,
+            "growth": clock.growth,
+            "epoch_s": clock.epoch_s,
+            "per_parameter": clock.per_parameter,
+            "per_flop": clock.per_flop,
+            "ratios": clock.ratios,
+            "replica_gain": clock.replica_gain,
         },
         "recipe": experiment.recipe.to_dict(),
         "seeds": list(experiment.seeds),
-    }  # fmt: skip
+    }
 
 
 def _table(

@@ -1,5 +1,5 @@
-"""Read the tables that the published growth study recorded: two networks, five scenarios, 64 sequences, one run each.
-"""
+"""Read the tables that the published growth study recorded: two networks, five scenarios, 64 sequences, one
+run each."""
 
 from __future__ import annotations
 

@@ -75,8 +75,11 @@ def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None
     recipe = Recipe.from_dict(about["recipe"])
     if recipe != run.recipe:
         differing = [k for k, v in recipe.to_dict().items() if v != run.recipe.to_dict()[k]]
-        raise GrowError(f"it was trained by another recipe: {', '.join(differing)} differ", where=str(path),
-                        hint="give the same recipe, or another checkpoint path to start anew")  # fmt: skip
+        raise GrowError(
+            f"it was trained by another recipe: {', '.join(differing)} differ",
+            where=str(path),
+            hint="give the same recipe, or another checkpoint path to start anew",
+        )
     base = run.model
     model = _rebuild(path, base, about["surgeries"], _part(tensors, "model/"), run.example)
     small = None
@@ -143,8 +146,11 @@ def _rebuild(
     wanted = tuple(Surgery.from_dict(s) for s in done)
     already = surgeries_of(model)
     if wanted[: len(already)] != already:
-        raise GrowError("the network given has been grown in another way than the saved one", where=str(path),
-                        hint="give the network as it was before growth")  # fmt: skip
+        raise GrowError(
+            "the network given has been grown in another way than the saved one",
+            where=str(path),
+            hint="give the network as it was before growth",
+        )
     grown = copy.deepcopy(model)
     for surgery in wanted[len(already) :]:
         grown = apply(grown, surgery, example)
@@ -152,8 +158,11 @@ def _rebuild(
         grown.load_state_dict(state)
     except RuntimeError as problem:
         reason = " ".join(str(problem).split())[:300]
-        raise GrowError(f"it belongs to another network than {type(model).__name__}: {reason}", where=str(path),
-                        hint="give the network that the training started with") from None  # fmt: skip
+        raise GrowError(
+            f"it belongs to another network than {type(model).__name__}: {reason}",
+            where=str(path),
+            hint="give the network that the training started with",
+        ) from None
     return grown
 
 

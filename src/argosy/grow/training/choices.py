@@ -55,10 +55,16 @@ def situation_of(
     `original` is the network as its author wrote it; `done` is what was grown since, with the time left at each.
     """
     return Situation(
-        graph=describe(original, example), options=options, time_left=time_left, time_budget=time_budget,
-        done=tuple(done), decisions_left=decisions_left, epoch_s=epoch_s, gpus_gained=gpus_gained,
+        graph=describe(original, example),
+        options=options,
+        time_left=time_left,
+        time_budget=time_budget,
+        done=tuple(done),
+        decisions_left=decisions_left,
+        epoch_s=epoch_s,
+        gpus_gained=gpus_gained,
         utilisation=utilisation,
-    )  # fmt: skip
+    )
 
 
 def options_of(

@@ -54,8 +54,10 @@ class Distillation:
         for name, above in limits.items():
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or value == above:
-                raise GrowError(f"{name} = {value:g} cannot be used",
-                                hint=f"give a number {'above 0' if above == 0 else 'of 0 or more'}")  # fmt: skip
+                raise GrowError(
+                    f"{name} = {value:g} cannot be used",
+                    hint=f"give a number {'above 0' if above == 0 else 'of 0 or more'}",
+                )
         if self.batch < 2:
             raise GrowError(f"batch = {self.batch} is too small", hint="give 2 or more")
 
@@ -130,8 +132,9 @@ class _Student:
         self.model, self.how, self.hard = model, how, hard
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
-            raise GrowError("the small network has nothing to train",
-                            hint="a parameter with requires_grad=True is needed")  # fmt: skip
+            raise GrowError(
+                "the small network has nothing to train", hint="a parameter with requires_grad=True is needed"
+            )
         self.optimizer = torch.optim.SGD(self.parameters, how.lr, momentum=how.momentum)
         weights = [p for p in self.parameters if p.dim() > 1] if how.weight_weight else []
         self.anchors = [(p, p.detach().clone()) for p in weights]

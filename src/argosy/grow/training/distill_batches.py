@@ -25,9 +25,7 @@ ROUNDING = 1e-9
 class Pace:
     """How much of the time is used, from 0 to 1: by steps where they can be counted, else by epochs or the clock."""
 
-    def __init__(
-        self, per_epoch: int | None, epochs: float | None, seconds: float | None, clock: Clock | None
-    ) -> None:
+    def __init__(self, per_epoch: int | None, epochs: float | None, seconds: float | None, clock: Clock | None) -> None:
         if epochs is not None and seconds is not None:
             raise GrowError(f"epochs={epochs:g} and seconds={seconds:g} are both given", hint="give one of them")
         for name, value in (("epochs", epochs), ("seconds", seconds)):
@@ -173,8 +171,10 @@ def check_networks(
             continue  # class probabilities
         low, high = int(y.min()), int(y.max())
         if low < 0 or high >= classes:
-            raise GrowError(f"the data hold classes {low} to {high}, but the networks tell {classes} apart",
-                            hint="classes count from 0")  # fmt: skip
+            raise GrowError(
+                f"the data hold classes {low} to {high}, but the networks tell {classes} apart",
+                hint="classes count from 0",
+            )
 
 
 def _describe(out: Any) -> str:
@@ -182,5 +182,7 @@ def _describe(out: Any) -> str:
 
 
 def _no_batches() -> GrowError:
-    return GrowError("the loader has no batches to learn from",
-                     hint="an iterator that is used up? give a list, a DataLoader or grow.load(…)")  # fmt: skip
+    return GrowError(
+        "the loader has no batches to learn from",
+        hint="an iterator that is used up? give a list, a DataLoader or grow.load(…)",
+    )

@@ -41,8 +41,10 @@ def source(data: Data | Loaders | Iterable[Batch]) -> Source:
         return data
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | torch.Tensor):
         return Loaders(data)
-    raise GrowError(f"{type(data).__name__} is not training data",
-                    hint="give grow.load(...), a DataLoader, or grow.Loaders(train, validation, test)")  # fmt: skip
+    raise GrowError(
+        f"{type(data).__name__} is not training data",
+        hint="give grow.load(...), a DataLoader, or grow.Loaders(train, validation, test)",
+    )
 
 
 def steps(data: Source, batch: int) -> int | None:

@@ -101,8 +101,11 @@ class History:
         """Draw validation accuracy over time with what was decided, as .png, .svg, .html or .json."""
         suffix = Path(path).suffix
         if suffix not in SUFFIXES:
-            raise GrowError(f"a picture cannot be written as {suffix or 'a file without suffix'}", where=str(path),
-                            hint=f"end its name with {', '.join(SUFFIXES)}")  # fmt: skip
+            raise GrowError(
+                f"a picture cannot be written as {suffix or 'a file without suffix'}",
+                where=str(path),
+                hint=f"end its name with {', '.join(SUFFIXES)}",
+            )
         from argosy.report.plots import save_png
 
         chart = self.chart()
@@ -126,10 +129,13 @@ class History:
         tips = ["epoch:Q", "time_s:Q", f"{field_}:Q", "loss:Q", "lr:Q", "parameters:Q", "grown:N"]
         line = alt.Chart(rows(frame)).mark_line(point=True, color=PALETTE[0]).encode(x=x, y=y, tooltip=tips)
         told = pl.DataFrame(
-            {"time_s": [d.time for d in self.decisions], "what": [str(d) for d in self.decisions],
-             "why": [d.refused or d.why for d in self.decisions]},
+            {
+                "time_s": [d.time for d in self.decisions],
+                "what": [str(d) for d in self.decisions],
+                "why": [d.refused or d.why for d in self.decisions],
+            },
             schema={"time_s": pl.Float64, "what": pl.String, "why": pl.String},
-        )  # fmt: skip
+        )
         marks = alt.Chart(rows(told)).encode(x="time_s:Q", tooltip=["what:N", "why:N"])
         rule = marks.mark_rule(color=PALETTE[1], strokeDash=[4, 3])
         text = marks.mark_text(angle=270, align="right", baseline="bottom", dx=-4, dy=-2, color=PALETTE[1])
@@ -139,8 +145,12 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """Return this as plain data, for JSON."""
         decisions = [asdict(d) | {"surgeries": [s.to_dict() for s in d.surgeries]} for d in self.decisions]
-        return {"budget": self.budget, "lines": [asdict(line) for line in self.lines], "decisions": decisions,
-                "test": self.test}  # fmt: skip
+        return {
+            "budget": self.budget,
+            "lines": [asdict(line) for line in self.lines],
+            "decisions": decisions,
+            "test": self.test,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> History:

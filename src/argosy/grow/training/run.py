@@ -93,8 +93,9 @@ class Run:
         if classes and isinstance(self.data, Data) and outputs.shape[-1] < self.data.classes:
             raise GrowError(
                 f"{type(self.model).__name__} tells {outputs.shape[-1]} classes apart, but {self.data.name} has "
-                f"{self.data.classes}", hint="give its last layer as many outputs as there are classes",
-            )  # fmt: skip
+                f"{self.data.classes}",
+                hint="give its last layer as many outputs as there are classes",
+            )
 
     @property
     def time_left(self) -> float:

@@ -1,8 +1,8 @@
 """Tell a job in training what it hears from its cluster: how much time is left, and whether GPUs come or go.
 
-    TimedScheduler       at times fixed beforehand, for experiments
-    SimulatedScheduler   as a simulated cluster's spare GPUs come and go
-    LiveScheduler        driven from outside, by calls from any thread or through a small file
+TimedScheduler       at times fixed beforehand, for experiments
+SimulatedScheduler   as a simulated cluster's spare GPUs come and go
+LiveScheduler        driven from outside, by calls from any thread or through a small file
 """
 
 from __future__ import annotations

@@ -196,9 +196,15 @@ class Trainer:
         run.replace(small)  # from now on time is the small network's
         with threads(run.recipe.threads):
             return distill.shrink(
-                bigger, small, run.data, clock=run.clock, batch=run.recipe.batch, loss=self._loss, seed=self.seed,
+                bigger,
+                small,
+                run.data,
+                clock=run.clock,
+                batch=run.recipe.batch,
+                loss=self._loss,
+                seed=self.seed,
                 **self._distillation_time(),
-            )  # fmt: skip
+            )
 
     def _distillation_time(self) -> dict[str, float]:
         """Return the time for distillation in seconds; in epochs where workers have clocks of their own, which would

@@ -67,23 +67,33 @@ class ActorCritic(Learner):
         self.memory = None if replay is None else Replay(replay)
         self.generator = torch.Generator().manual_seed(seed)
         self.usual: float | None = None  # the moving average of slots' rewards
-        super().__init__({
-            "actor": actor, "critic": critic, "optimizer": self.optimizer, "memory": self.memory,
-            "draws": self.generator,
-        })  # fmt: skip
+        super().__init__(
+            {
+                "actor": actor,
+                "critic": critic,
+                "optimizer": self.optimizer,
+                "memory": self.memory,
+                "draws": self.generator,
+            }
+        )
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Store a rollout of whole time slots, with one gradient step after each; return the mean losses."""
         if not rollout.passes[rollout.last].all():
-            raise InputError("the rollout ends within a time slot, whose reward is not known yet",
-                             hint="collect whole time slots: collect(act, slots=1)")  # fmt: skip
+            raise InputError(
+                "the rollout ends within a time slot, whose reward is not known yet",
+                hint="collect whole time slots: collect(act, slots=1)",
+            )
         reward = rollout.own_reward() if self.own else rollout.slot_reward[rollout.slot]
         columns = {
-            "observation": rollout.observation, "mask": rollout.mask, "action": rollout.action,
-            "log_prob": rollout.log_prob, "reward": reward,
+            "observation": rollout.observation,
+            "mask": rollout.mask,
+            "action": rollout.action,
+            "log_prob": rollout.log_prob,
+            "reward": reward,
             "next_observation": rollout.next_slot_observation(),
             "ended": np.maximum.reduceat(rollout.terminated, rollout.slot_start)[rollout.slot],
-        }  # fmt: skip
+        }
         means = Means()
         for start, stop in zip(rollout.slot_start, np.append(rollout.slot_start[1:], len(rollout))):
             newest = {name: column[start:stop] for name, column in columns.items()}
@@ -123,8 +133,14 @@ class ActorCritic(Learner):
         losses["policy"] = -(weight * advantage * log_prob).mean()
         losses["entropy"] = -self.entropy * spread
         norm = self.descend(self.optimizer, losses, self.max_norm)
-        means.add(**{f"loss_{name}": loss for name, loss in losses.items()}, entropy=spread, gradient_norm=norm,
-                  weight=weight.mean(), advantage=advantage.mean(), reward=reward.mean())  # fmt: skip
+        means.add(
+            **{f"loss_{name}": loss for name, loss in losses.items()},
+            entropy=spread,
+            gradient_norm=norm,
+            weight=weight.mean(),
+            advantage=advantage.mean(),
+            reward=reward.mean(),
+        )
 
     def state(self) -> State:
         """Return everything, also the replay memory."""

@@ -62,7 +62,11 @@ class Clone(Learner):
             logits = masked.mask_logits(self.actor(batch["observation"]), batch["mask"])
             loss = F.cross_entropy(logits, batch["label"])
             norm = self.descend(self.optimizer, {"imitation": loss}, self.max_norm)
-            means.add(loss_imitation=loss, accuracy=(logits.argmax(dim=-1) == batch["label"]).float().mean(),
-                      entropy=masked.entropy(logits, batch["mask"]).mean(), gradient_norm=norm)  # fmt: skip
+            means.add(
+                loss_imitation=loss,
+                accuracy=(logits.argmax(dim=-1) == batch["label"]).float().mean(),
+                entropy=masked.entropy(logits, batch["mask"]).mean(),
+                gradient_norm=norm,
+            )
         self.updates += 1
         return means.result()

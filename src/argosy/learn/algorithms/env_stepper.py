@@ -62,12 +62,26 @@ class EnvStepper:
         self.over = terminated or truncated
         told = "now" in info
         if told and not self.timed:
-            raise InputError("this environment tells the time at some steps, but not when it is reset",
-                             hint="say timed=True")  # fmt: skip
+            raise InputError(
+                "this environment tells the time at some steps, but not when it is reset", hint="say timed=True"
+            )
         passes = told or not self.timed or self.over
         dt = 0.0 if not passes else float(info.get("now", self.time)) - self.time if self.timed else 1.0
-        self.record.add(Step(self.observation, self.mask, action, log_prob, float(reward), terminated, truncated,
-                             passes, self.time, dt, advice))  # fmt: skip
+        self.record.add(
+            Step(
+                self.observation,
+                self.mask,
+                action,
+                log_prob,
+                float(reward),
+                terminated,
+                truncated,
+                passes,
+                self.time,
+                dt,
+                advice,
+            )
+        )
         if "credit" in info:
             self.record.credit(info["credit"])
         self.time += dt

@@ -77,9 +77,11 @@ class Evolution(Learner):
         self.updates += 1
         by_vector = table.mean(axis=1)
         return {
-            "mean": float(by_vector.mean()), "best": float(by_vector.max()), "worst": float(by_vector.min()),
+            "mean": float(by_vector.mean()),
+            "best": float(by_vector.max()),
+            "worst": float(by_vector.min()),
             "gradient_norm": float(np.linalg.norm(gain)),
-        }  # fmt: skip
+        }
 
     def update(self, evaluate: Evaluate) -> dict[str, float]:
         """Make one generation."""

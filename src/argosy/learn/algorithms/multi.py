@@ -56,10 +56,17 @@ class TeamPPO(Learner):
         self.optimizer = torch.optim.Adam(unique(*actors.values(), *critics.values()), lr=lr)
         self.generator = torch.Generator().manual_seed(seed)
         self.losses = {
-            agent: clipped_loss(self.kind, actors[agent], critics[agent], clip=clip, entropy=entropy, value=value,
-                                critic_reads="critic_input")
+            agent: clipped_loss(
+                self.kind,
+                actors[agent],
+                critics[agent],
+                clip=clip,
+                entropy=entropy,
+                value=value,
+                critic_reads="critic_input",
+            )
             for agent in actors
-        }  # fmt: skip
+        }
         super().__init__(
             {f"actor/{agent}": net for agent, net in actors.items()}
             | {f"critic/{agent}": net for agent, net in critics.items()}

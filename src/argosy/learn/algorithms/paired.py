@@ -22,8 +22,10 @@ def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[n
         group = [spans[e] for e in np.flatnonzero(rollout.arrivals == seed)]
         if len(group) < 2 or seed < 0:
             known = "of unknown arrivals" if seed < 0 else f"of the arrivals of seed {seed}"
-            raise InputError(f"a paired baseline needs two or more episodes of the same arrivals; there is one {known}",
-                             hint="collect episodes(envs, act, seeds=[s] * len(envs))")  # fmt: skip
+            raise InputError(
+                f"a paired baseline needs two or more episodes of the same arrivals; there is one {known}",
+                hint="collect episodes(envs, act, seeds=[s] * len(envs))",
+            )
         curves = [_curve(rollout, span, returns) for span in group]
         for span in group:
             at = rollout.time[span]

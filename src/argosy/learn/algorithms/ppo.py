@@ -50,10 +50,15 @@ class PPO(Learner):
         self.optimizer = torch.optim.Adam(unique(actor, critic), lr=lr)
         self.generator = torch.Generator().manual_seed(seed)
         self.loss = clipped_loss(ClipPPOLoss, actor, critic, clip=clip, entropy=entropy, value=value)
-        super().__init__({
-            "actor": actor, "critic": critic, "optimizer": self.optimizer, "order": self.generator,
-            "returns": self.returns,
-        })  # fmt: skip
+        super().__init__(
+            {
+                "actor": actor,
+                "critic": critic,
+                "optimizer": self.optimizer,
+                "order": self.generator,
+                "returns": self.returns,
+            }
+        )
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learn from one rollout; return the mean losses."""
@@ -77,15 +82,27 @@ class PPO(Learner):
 
 
 def clipped_loss(
-    kind: Callable[..., Any], actor: nn.Module, critic: nn.Module | None, *, clip: float, entropy: float, value: float,
+    kind: Callable[..., Any],
+    actor: nn.Module,
+    critic: nn.Module | None,
+    *,
+    clip: float,
+    entropy: float,
+    value: float,
     critic_reads: str = "observation",
-) -> Any:  # fmt: skip
+) -> Any:
     """Return a loss of TorchRL's PPO family for plain networks."""
     loss = kind(
-        policy_module(actor), None if critic is None else value_module(critic, critic_reads), clip_epsilon=clip,
-        entropy_coeff=entropy, critic_coeff=None if critic is None else value, loss_critic_type="l2",
-        normalize_advantage=True, normalize_advantage_exclude_dims=(), functional=False,
-    )  # fmt: skip
+        policy_module(actor),
+        None if critic is None else value_module(critic, critic_reads),
+        clip_epsilon=clip,
+        entropy_coeff=entropy,
+        critic_coeff=None if critic is None else value,
+        loss_critic_type="l2",
+        normalize_advantage=True,
+        normalize_advantage_exclude_dims=(),
+        functional=False,
+    )
     loss.set_keys(sample_log_prob="log_prob", action="action")
     return loss
 
@@ -99,9 +116,13 @@ def critic_values(critic: nn.Module, rollout: Rollout) -> tuple[NDArray[np.float
 def samples(rollout: Rollout, advantage: NDArray[np.float32], target: NDArray[np.float32]) -> Any:
     """Return what the loss reads, as a TensorDict."""
     columns = {
-        "observation": rollout.observation, "mask": rollout.mask, "action": rollout.action,
-        "log_prob": rollout.log_prob, "advantage": advantage[:, None], "value_target": target[:, None],
-    }  # fmt: skip
+        "observation": rollout.observation,
+        "mask": rollout.mask,
+        "action": rollout.action,
+        "log_prob": rollout.log_prob,
+        "advantage": advantage[:, None],
+        "value_target": target[:, None],
+    }
     return TensorDict({name: torch.from_numpy(column) for name, column in columns.items()}, [len(rollout)])
 
 

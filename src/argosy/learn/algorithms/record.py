@@ -11,8 +11,19 @@ from numpy.typing import NDArray
 from argosy.learn.algorithms.acting import Masks
 from argosy.learn.algorithms.rollout import Rollout
 
-KINDS = (np.float32, np.bool_, np.int64, np.float32, np.float64, np.bool_, np.bool_, np.bool_, np.float64, np.float64,
-         np.int64)  # fmt: skip
+KINDS = (
+    np.float32,
+    np.bool_,
+    np.int64,
+    np.float32,
+    np.float64,
+    np.bool_,
+    np.bool_,
+    np.bool_,
+    np.float64,
+    np.float64,
+    np.int64,
+)
 
 
 class Step(NamedTuple):

@@ -40,8 +40,10 @@ class Replay:
         at = (self._next + torch.arange(count)) % self.capacity
         for name, column in self._columns.items():
             if rows[name].shape[1:] != column.shape[1:]:
-                raise InputError(f"samples of another shape: {name} is {tuple(rows[name].shape[1:])}, "
-                                 f"and was {tuple(column.shape[1:])}")  # fmt: skip
+                raise InputError(
+                    f"samples of another shape: {name} is {tuple(rows[name].shape[1:])}, "
+                    f"and was {tuple(column.shape[1:])}"
+                )
             column[at] = rows[name]
         self._next = (self._next + count) % self.capacity
         self._size = min(self._size + count, self.capacity)
@@ -63,8 +65,10 @@ class Replay:
         size, following = int(need(state, "size", "replay memory")), int(need(state, "next", "replay memory"))
         kept = {key.removeprefix("column/"): t for key, t in state.items() if key.startswith("column/")}
         if size > self.capacity or not 0 <= following < self.capacity or any(len(t) != size for t in kept.values()):
-            raise InputError(f"a replay memory of {size} samples does not fit into one of {self.capacity}",
-                             hint="build the learner as it was when it was saved")  # fmt: skip
+            raise InputError(
+                f"a replay memory of {size} samples does not fit into one of {self.capacity}",
+                hint="build the learner as it was when it was saved",
+            )
         self._columns = {name: torch.zeros((self.capacity, *t.shape[1:]), dtype=t.dtype) for name, t in kept.items()}
         for name, column in self._columns.items():
             column[:size] = kept[name]

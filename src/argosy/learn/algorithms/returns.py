@@ -109,9 +109,14 @@ def generalised(
         return torch.from_numpy(table)
 
     _, target = generalized_advantage_estimate(
-        padded(discount), padded(lam), padded(value[start]), padded(following),
-        padded(np.add.reduceat(rewards, start)), padded(last, True), padded(rollout.terminated[end], True),
-    )  # fmt: skip
+        padded(discount),
+        padded(lam),
+        padded(value[start]),
+        padded(following),
+        padded(np.add.reduceat(rewards, start)),
+        padded(last, True),
+        padded(rollout.terminated[end], True),
+    )
     return _by_step(rollout, rewards, target.numpy()[at])
 
 

@@ -64,9 +64,12 @@ class Rewards:
     def state(self) -> State:
         """Return the running figures."""
         return {
-            "rewards": torch.from_numpy(self._rewards), "times": torch.from_numpy(self._times),
-            "count": number(self._count), "mean": number(self._mean), "squares": number(self._squares),
-        }  # fmt: skip
+            "rewards": torch.from_numpy(self._rewards),
+            "times": torch.from_numpy(self._times),
+            "count": number(self._count),
+            "mean": number(self._mean),
+            "squares": number(self._squares),
+        }
 
     def restore(self, state: State) -> None:
         """Restore saved running figures."""

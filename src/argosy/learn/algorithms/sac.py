@@ -60,19 +60,30 @@ class SAC(Learner):
         self.rewards = Rewards() if rewards is None else rewards
         self.batch, self.per_step, self.warm_up, self.max_norm = batch, per_step, warm_up, max_norm
         self.loss: Any = DiscreteSACLoss(
-            policy_module(actor), [action_value_module(critic) for critic in critics], action_space="categorical",
-            target_entropy=0.0, alpha_init=alpha, loss_function="l2",
-        )  # fmt: skip
+            policy_module(actor),
+            [action_value_module(critic) for critic in critics],
+            action_space="categorical",
+            target_entropy=0.0,
+            alpha_init=alpha,
+            loss_function="l2",
+        )
         self.loss.make_value_estimator(ValueEstimators.TD0, gamma=gamma)
         self.follow = SoftUpdate(self.loss, tau=tau)
         self.optimizer = torch.optim.Adam(list(self.loss.parameters()), lr=lr)
         self.memory = Replay(replay)
         self.generator = torch.Generator().manual_seed(seed)
         self._owed = 0.0
-        super().__init__({
-            "actor": actor, "critics": self.loss.qvalue_network_params, "slow": self.loss.target_qvalue_network_params,
-            "optimizer": self.optimizer, "memory": self.memory, "draws": self.generator, "rewards": self.rewards,
-        })  # fmt: skip
+        super().__init__(
+            {
+                "actor": actor,
+                "critics": self.loss.qvalue_network_params,
+                "slow": self.loss.target_qvalue_network_params,
+                "optimizer": self.optimizer,
+                "memory": self.memory,
+                "draws": self.generator,
+                "rewards": self.rewards,
+            }
+        )
 
     @property
     def alpha(self) -> float:
@@ -82,10 +93,15 @@ class SAC(Learner):
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Store a rollout, and make the gradient steps that are due; return the mean losses."""
         self.memory.add(
-            observation=rollout.observation, mask=rollout.mask, action=rollout.action,
-            reward=self.rewards(rollout), elapsed=elapsed(rollout, self.unit_s), terminated=rollout.terminated,
-            next_observation=rollout.next_observation(), next_mask=rollout.next_mask(),
-        )  # fmt: skip
+            observation=rollout.observation,
+            mask=rollout.mask,
+            action=rollout.action,
+            reward=self.rewards(rollout),
+            elapsed=elapsed(rollout, self.unit_s),
+            terminated=rollout.terminated,
+            next_observation=rollout.next_observation(),
+            next_mask=rollout.next_mask(),
+        )
         means = Means()
         if len(self.memory) >= self.warm_up:
             self._owed += self.per_step * len(rollout)
@@ -125,13 +141,19 @@ def transitions(batch: Batch) -> Any:
     size = len(batch["action"])
     end = batch["terminated"][:, None]
     following = {
-        "observation": batch["next_observation"], "mask": batch["next_mask"], "terminated": end, "done": end,
+        "observation": batch["next_observation"],
+        "mask": batch["next_mask"],
+        "terminated": end,
+        "done": end,
         "reward": batch["reward"].float()[:, None],
-    }  # fmt: skip
+    }
     return TensorDict(
         {
-            "observation": batch["observation"], "mask": batch["mask"], "action": batch["action"],
-            "steps_to_next_obs": batch["elapsed"].float()[:, None], "next": TensorDict(following, [size]),
+            "observation": batch["observation"],
+            "mask": batch["mask"],
+            "action": batch["action"],
+            "steps_to_next_obs": batch["elapsed"].float()[:, None],
+            "next": TensorDict(following, [size]),
         },
         [size],
-    )  # fmt: skip
+    )

@@ -46,8 +46,10 @@ class TeamStepper:
 
     def _see(self, seen: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         if set(seen) != set(self.agents):
-            raise InputError(f"the agents {sorted(set(self.agents) ^ set(seen))} come or go within an episode",
-                             hint="all agents must be there from the first step to the last")  # fmt: skip
+            raise InputError(
+                f"the agents {sorted(set(self.agents) ^ set(seen))} come or go within an episode",
+                hint="all agents must be there from the first step to the last",
+            )
         by_agent = self.env.action_masks() if hasattr(self.env, "action_masks") else {}
         self.observation: dict[str, NDArray[np.float32]] = {}
         self.mask: dict[str, Masks] = {}
@@ -70,8 +72,9 @@ class TeamStepper:
         dt = 0.0 if not passes else float(told.get("now", self.time)) - self.time if self.timed else 1.0
         for agent, (action, log_prob) in actions.items():
             seen_now, reward = self.observation[agent], float(rewards[agent])
-            self.records[agent].add(Step(seen_now, self.mask[agent], action, log_prob, reward, terminated, truncated,
-                                         passes, self.time, dt))  # fmt: skip
+            self.records[agent].add(
+                Step(seen_now, self.mask[agent], action, log_prob, reward, terminated, truncated, passes, self.time, dt)
+            )
         self.time += dt
         self._see(seen, infos)
         if self.over:
@@ -122,8 +125,10 @@ def _run(steppers: list[TeamStepper], acts: Mapping[str, Act], unfinished: Calla
     while active := [stepper for stepper in steppers if unfinished(stepper)]:
         chosen: list[dict[str, tuple[int, float]]] = [{} for _ in active]
         for agent in agents:
-            actions, logs = acts[agent](np.stack([stepper.observation[agent] for stepper in active]),
-                                        np.stack([stepper.mask[agent] for stepper in active]))  # fmt: skip
+            actions, logs = acts[agent](
+                np.stack([stepper.observation[agent] for stepper in active]),
+                np.stack([stepper.mask[agent] for stepper in active]),
+            )
             for choice, action, log_prob in zip(chosen, actions.tolist(), logs.tolist()):
                 choice[agent] = action, log_prob
         for stepper, choice in zip(active, chosen):

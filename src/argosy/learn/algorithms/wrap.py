@@ -47,10 +47,14 @@ def policy_module(actor: nn.Module) -> Any:
     return ProbabilisticTensorDictSequential(
         TensorDictModule(Masked(actor), in_keys=["observation", "mask"], out_keys=["logits"]),
         ProbabilisticTensorDictModule(
-            in_keys=["logits"], out_keys=["action"], distribution_class=Categorical,
-            distribution_kwargs={"validate_args": False}, return_log_prob=True, log_prob_key="log_prob",
+            in_keys=["logits"],
+            out_keys=["action"],
+            distribution_class=Categorical,
+            distribution_kwargs={"validate_args": False},
+            return_log_prob=True,
+            log_prob_key="log_prob",
         ),
-    )  # fmt: skip
+    )
 
 
 def value_module(critic: nn.Module, key: str = "observation") -> Any:

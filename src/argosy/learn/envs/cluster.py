@@ -83,9 +83,13 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
             if given and mode != "size":
                 raise InputError(f"{name} is for the mode 'size', and this is {mode!r}", hint="leave it out")
         self.episodes = Episodes(
-            scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions,
+            scenario,
+            reward=reward,
+            types=types,
+            seeds=seeds,
+            max_decisions=max_decisions,
             as_policies=rules is not None,
-        )  # fmt: skip
+        )
         if mode == "size":
             check_elastic(self.episodes.trace(0), self.episodes.source)
         self.mode, self.strict, self.flat, self.types = mode, strict, flat, self.episodes.types
@@ -117,9 +121,14 @@ class ClusterEnv(gymnasium.Env[Observation, np.int64]):
         for name in options or {}:
             check_known("option", name, OPTIONS)
         self.trace_seed = self.episodes.begin(
-            self.action_table, seed, options, self.np_random,
-            slot_s=self._slot_s, under=self._make_policy(), autopilot=self._autopilot,
-        )  # fmt: skip
+            self.action_table,
+            seed,
+            options,
+            self.np_random,
+            slot_s=self._slot_s,
+            under=self._make_policy(),
+            autopilot=self._autopilot,
+        )
         self._over = False
         return self._observe(), {"trace_seed": self.trace_seed, "now": self.episodes.host.engine.now}
 

@@ -27,9 +27,15 @@ class Episodes:
     """Runs one episode after the other, on the same table."""
 
     def __init__(
-        self, scenario: str | Source, *, reward: str, types: Sequence[str] | None, seeds: tuple[int, int],
-        max_decisions: int | None, as_policies: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        scenario: str | Source,
+        *,
+        reward: str,
+        types: Sequence[str] | None,
+        seeds: tuple[int, int],
+        max_decisions: int | None,
+        as_policies: bool = False,
+    ) -> None:
         """`as_policies`: jobs have the types that a policy sees, which a trace may know more exactly."""
         check_known("reward", reward, REWARDS)
         check_positive(max_decisions=max_decisions)
@@ -50,9 +56,16 @@ class Episodes:
         return self._host
 
     def begin(
-        self, table: ActionTable, seed: int | None, options: Mapping[str, Any] | None, draws: np.random.Generator, *,
-        slot_s: float = 0.0, under: Policy | None = None, autopilot: bool = False,
-    ) -> int:  # fmt: skip
+        self,
+        table: ActionTable,
+        seed: int | None,
+        options: Mapping[str, Any] | None,
+        draws: np.random.Generator,
+        *,
+        slot_s: float = 0.0,
+        under: Policy | None = None,
+        autopilot: bool = False,
+    ) -> int:
         """Begin a new run, go to its first decision, and return its seed."""
         drawn = int(draws.integers(*self._seeds)) if seed is None else seed
         trace_seed = int((options or {}).get("trace_seed", drawn))
@@ -60,9 +73,17 @@ class Episodes:
             raise InputError(f"trace_seed must be ≥ 0, is {trace_seed}")
         trace = self.trace(trace_seed)
         self._host = Host(
-            self.source, trace, trace_seed, slot_s=slot_s, sizing=table.sizing, reward=self._reward, under=under,
-            autopilot=autopilot, newcomers=table.newcomers, cap=table.cap,
-        )  # fmt: skip
+            self.source,
+            trace,
+            trace_seed,
+            slot_s=slot_s,
+            sizing=table.sizing,
+            reward=self._reward,
+            under=under,
+            autopilot=autopilot,
+            newcomers=table.newcomers,
+            cap=table.cap,
+        )
         self._table, self._autopilot = table, autopilot
         context = self._host.engine.context
         types = JobTypes(context, self.types) if self._as_policies else job_types(trace, self.types, context)

@@ -31,6 +31,12 @@ def env_for(policy: Policy, scenario: str | Source, *, jobs: int | None = None, 
     network = policy.network
     rows = network.rows if isinstance(network, TableNetwork) else 40
     return ClusterEnv(
-        scenario, jobs=jobs or rows, cap=network.cap, slot_s=policy.slot_s, context=network.context,
-        types=network.types, rules=policy.rules, **more,
-    )  # fmt: skip
+        scenario,
+        jobs=jobs or rows,
+        cap=network.cap,
+        slot_s=policy.slot_s,
+        context=network.context,
+        types=network.types,
+        rules=policy.rules,
+        **more,
+    )

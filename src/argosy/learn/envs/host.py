@@ -23,16 +23,26 @@ class Host:
     """One run that stops where the learner decides: at the first decision in each time slot, or (`slot_s` 0) at all."""
 
     def __init__(
-        self, source: Source, trace: Trace, seed: int, *, slot_s: float, sizing: bool, reward: str,
-        under: Policy | None, autopilot: bool, newcomers: str = "wait", cap: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        source: Source,
+        trace: Trace,
+        seed: int,
+        *,
+        slot_s: float,
+        sizing: bool,
+        reward: str,
+        under: Policy | None,
+        autopilot: bool,
+        newcomers: str = "wait",
+        cap: int = 1,
+    ) -> None:
         if autopilot and under is None:
             raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
-        self.env_policy: EnvPolicy | None = None if autopilot else EnvPolicy(
-            under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap
+        self.env_policy: EnvPolicy | None = (
+            None if autopilot else EnvPolicy(under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap)
         )
         policy = self.driver or self.env_policy
         assert policy is not None

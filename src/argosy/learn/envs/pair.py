@@ -34,9 +34,15 @@ class Pair:
     """What both environments share: the run, which agent acts next, and rewards."""
 
     def __init__(
-        self, scenario: str | Source = "philly-rigid", *, jobs: int = 40, reward: str = "jct",
-        types: Sequence[str] | None = None, seeds: tuple[int, int] = TRAINING_SEEDS, max_decisions: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        scenario: str | Source = "philly-rigid",
+        *,
+        jobs: int = 40,
+        reward: str = "jct",
+        types: Sequence[str] | None = None,
+        seeds: tuple[int, int] = TRAINING_SEEDS,
+        max_decisions: int | None = None,
+    ) -> None:
         check_positive(jobs=jobs)
         self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
         nodes = self.episodes.source.cluster.nodes

@@ -56,8 +56,9 @@ class TrainingCases:
             hint = "use a longer trace, or a scenario that asks for fewer jobs"
             raise InputError(
                 f"the trace has {len(trace)} jobs, fewer than the {base.count} of a training window",
-                where=str(base.real or base.name), hint=hint,
-            )  # fmt: skip
+                where=str(base.real or base.name),
+                hint=hint,
+            )
         check_elastic(trace, base)
 
     def types(self) -> tuple[str, ...]:

@@ -54,9 +54,15 @@ def demonstrate(student: Student, source: Source, seed: int, teacher: str, draws
 
 
 def correct(
-    student: Student, source: Source, seed: int, teacher: str, draws: np.random.Generator, acting: Policy, act: Act,
+    student: Student,
+    source: Source,
+    seed: int,
+    teacher: str,
+    draws: np.random.Generator,
+    acting: Policy,
+    act: Act,
     share: float,
-) -> Rollout:  # fmt: skip
+) -> Rollout:
     """Return steps of an episode in which the student decides; of those recorded the teacher takes a share.
 
     `acting` is the student's policy, `act` its network, step by step.
@@ -77,17 +83,23 @@ def _nothing() -> None:
 def _begin(student: Student, source: Source, seed: int, teacher: str, *, drives: bool) -> tuple[Host, DryRunTable]:
     trace, policy = source.trace(seed), create(teacher)
     policy.eager = False  # so that decisions that change nothing are recorded too
-    host = Host(source, trace, seed, slot_s=student.slot_s, sizing=True, reward="progress", under=policy,
-                autopilot=drives)  # fmt: skip
+    host = Host(
+        source, trace, seed, slot_s=student.slot_s, sizing=True, reward="progress", under=policy, autopilot=drives
+    )
     table = DryRunTable(student.rows, len(student.types), student.cap, context=student.context)
     table.reset(host, job_types(trace, student.types, host.engine.context))
     return host, table
 
 
 def _episode(
-    host: Host, table: DryRunTable, draws: np.random.Generator, observe: Callable[[], None], decide: Callable[[], None],
-    act: Act | None, share: float,
-) -> Rollout:  # fmt: skip
+    host: Host,
+    table: DryRunTable,
+    draws: np.random.Generator,
+    observe: Callable[[], None],
+    decide: Callable[[], None],
+    act: Act | None,
+    share: float,
+) -> Rollout:
     submitted = host.trace.frame["submit_s"]
     span = LONGER * (submitted[-1] - submitted[0]) / host.slot_s
     some = JOB_SLOTS * (1.0 if act is None else ASKED) / len(submitted)
@@ -100,8 +112,10 @@ def _episode(
         decide()
     rollout = record.take()
     if rollout is None:
-        raise InputError(f"the scenario {host.source.name} has no decision to learn from in one episode",
-                         hint="use one with more jobs")  # fmt: skip
+        raise InputError(
+            f"the scenario {host.source.name} has no decision to learn from in one episode",
+            hint="use one with more jobs",
+        )
     return rollout
 
 

@@ -31,11 +31,18 @@ class Dl2Stage:
         self._actor = actor
         critic = student.critic(torch.Generator().manual_seed(seed)) if recipe.critic else None
         self._learner = ActorCritic(
-            actor, critic, gamma=options["gamma"], entropy=options["entropy"], lr=options["lr"],
-            replay=int(options["memory"]) if recipe.replay else None, batch=int(options["batch"]),
-            correction="importance" if options["importance"] else "none", seed=seed,
-            own=bool(options["own"]), normalise=bool(options["normalise"]),
-        )  # fmt: skip
+            actor,
+            critic,
+            gamma=options["gamma"],
+            entropy=options["entropy"],
+            lr=options["lr"],
+            replay=int(options["memory"]) if recipe.replay else None,
+            batch=int(options["batch"]),
+            correction="importance" if options["importance"] else "none",
+            seed=seed,
+            own=bool(options["own"]),
+            normalise=bool(options["normalise"]),
+        )
         self._first = int(options["critic_first"]) if critic is not None else 0
         if critic is not None:
             _own_rate(self._learner.optimizer, actor, critic, options["critic_lr"])

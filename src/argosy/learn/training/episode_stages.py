@@ -74,12 +74,19 @@ class PpoStage(EpisodeStage):
         options = recipe.options
         paired = bool(options["paired"])
         critic = None if paired else student.critic(torch.Generator().manual_seed(recipe.seed))
-        returns = Returns(options["gamma"], options["lam"], baseline="paired" if paired else "critic",
-                          rewards=Rewards(normalise=True))  # fmt: skip
+        returns = Returns(
+            options["gamma"], options["lam"], baseline="paired" if paired else "critic", rewards=Rewards(normalise=True)
+        )
         self.learner = PPO(
-            actor, critic, returns=returns, lr=options["lr"], entropy=options["entropy"],
-            epochs=int(options["epochs"]), batch=int(options["batch"]), seed=recipe.seed,
-        )  # fmt: skip
+            actor,
+            critic,
+            returns=returns,
+            lr=options["lr"],
+            entropy=options["entropy"],
+            epochs=int(options["epochs"]),
+            batch=int(options["batch"]),
+            seed=recipe.seed,
+        )
 
 
 class SacStage(EpisodeStage):
@@ -87,11 +94,19 @@ class SacStage(EpisodeStage):
         super().__init__(recipe, student, cases, actor, workers)
         options, generator = recipe.options, torch.Generator().manual_seed(recipe.seed)
         self.learner = SAC(
-            actor, (ActionValues(student, generator), ActionValues(student, generator)), gamma=options["gamma"],
-            rewards=Rewards(normalise=True), alpha=options["alpha"], target=options["target"], lr=options["lr"],
-            replay=int(options["memory"]), batch=int(options["batch"]), per_step=options["per_step"],
-            warm_up=int(options["start"]), seed=recipe.seed,
-        )  # fmt: skip
+            actor,
+            (ActionValues(student, generator), ActionValues(student, generator)),
+            gamma=options["gamma"],
+            rewards=Rewards(normalise=True),
+            alpha=options["alpha"],
+            target=options["target"],
+            lr=options["lr"],
+            replay=int(options["memory"]),
+            batch=int(options["batch"]),
+            per_step=options["per_step"],
+            warm_up=int(options["start"]),
+            seed=recipe.seed,
+        )
 
 
 class ActionValues(nn.Module):

@@ -51,9 +51,14 @@ class EvolutionStage:
         self._curriculum = Curriculum(recipe.curriculum, seed=recipe.seed) if recipe.curriculum else None
         self.total = recipe.updates
         self._evolution = Evolution(
-            flatten(self._like), pairs=int(options["pairs"]), sigma=options["sigma"], lr=options["lr"],
-            decay=options["decay"], arrivals=int(options["arrivals"]), seed=recipe.seed,
-        )  # fmt: skip
+            flatten(self._like),
+            pairs=int(options["pairs"]),
+            sigma=options["sigma"],
+            lr=options["lr"],
+            decay=options["decay"],
+            arrivals=int(options["arrivals"]),
+            seed=recipe.seed,
+        )
 
     @property
     def done(self) -> int:

@@ -34,9 +34,14 @@ class ImitationStage:
         options = recipe.options
         self._lr = options["clone_lr"]
         self._clone = Clone(
-            actor, lr=self._lr, batch=int(options["clone_batch"]), steps=int(options["clone_steps"]), keep=KEEP,
-            augment=shuffle_rows if recipe.system == "dl2" else None, seed=recipe.seed,
-        )  # fmt: skip
+            actor,
+            lr=self._lr,
+            batch=int(options["clone_batch"]),
+            steps=int(options["clone_steps"]),
+            keep=KEEP,
+            augment=shuffle_rows if recipe.system == "dl2" else None,
+            seed=recipe.seed,
+        )
 
     @property
     def done(self) -> int:

@@ -47,16 +47,24 @@ def curve_chart(curve: tuple[ValidationResult, ...]) -> Chart:
         alt.Chart(rows(pl.DataFrame(points)))
         .mark_line(point=True)
         .encode(
-            x=alt.X("update:Q", title=f"updates ({last})", axis=alt.Axis(tickMinStep=1, format="d"),
-                    scale=alt.Scale(domain=[0, last_update], nice=False)),
-            y=alt.Y("ratio:Q", title="mean JCT / teacher's",
-                    scale=alt.Scale(domain=[min(ratios) - around, max(ratios) + around], zero=False)),
-            color=alt.Color("scenario:N", scale=alt.Scale(range=list(PALETTE)),
-                            legend=alt.Legend(title=None, orient="top")),
+            x=alt.X(
+                "update:Q",
+                title=f"updates ({last})",
+                axis=alt.Axis(tickMinStep=1, format="d"),
+                scale=alt.Scale(domain=[0, last_update], nice=False),
+            ),
+            y=alt.Y(
+                "ratio:Q",
+                title="mean JCT / teacher's",
+                scale=alt.Scale(domain=[min(ratios) - around, max(ratios) + around], zero=False),
+            ),
+            color=alt.Color(
+                "scenario:N", scale=alt.Scale(range=list(PALETTE)), legend=alt.Legend(title=None, orient="top")
+            ),
             tooltip=["scenario:N", "update:Q", alt.Tooltip("ratio:Q", format=".3f")],
         )
         .properties(width="container", height=HEIGHT)
-    )  # fmt: skip
+    )
 
 
 def write_page(trained: Trained, path: Path, command: str) -> None:

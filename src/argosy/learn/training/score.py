@@ -49,9 +49,13 @@ def mean_jct_s(policy: Policy, jobs: Jobs, seed: int) -> float:
 def floor_s(trace: Trace, cluster: Cluster, settings: Settings, cap: int) -> float:
     """Return the mean over jobs of their work at their best speed."""
     tables = compile_tables(
-        trace.frame, cluster, model=settings.perf, reference_type=settings.reference_type,  # type: ignore[arg-type]
-        locality=settings.locality, ps_speeds=settings.ps_speeds,
-    )  # fmt: skip
+        trace.frame,
+        cluster,
+        model=settings.perf,
+        reference_type=settings.reference_type,  # type: ignore[arg-type]
+        locality=settings.locality,
+        ps_speeds=settings.ps_speeds,
+    )
     gpus = trace.frame["gpus"].to_numpy()
     low = np.ceil(trace.frame["min_gpus"].fill_null(0).to_numpy()).astype(int)
     high = np.floor(trace.frame["max_gpus"].fill_null(0).to_numpy()).astype(int)

@@ -24,9 +24,11 @@ from argosy.learn.training.workers import Workers
 MARGIN = 1.2  # the next update or validation is expected to take so many times as long as the last
 MakeStage = Callable[..., Stage]
 ALGORITHMS = {  # imported when they are needed: some take seconds
-    "es": "evolution_stage:EvolutionStage", "dl2": "dl2_stage:Dl2Stage", "ppo": "episode_stages:PpoStage",
+    "es": "evolution_stage:EvolutionStage",
+    "dl2": "dl2_stage:Dl2Stage",
+    "ppo": "episode_stages:PpoStage",
     "sac": "episode_stages:SacStage",
-}  # fmt: skip
+}
 
 
 def algorithm(name: str) -> MakeStage:
@@ -40,7 +42,12 @@ class Session:
     """Knows what is done, how good it is, and what comes next. `recipe`, `student` and `cases` belong together."""
 
     def __init__(
-        self, recipe: Recipe, student: Student, cases: TrainingCases, workers: Workers, progress: ProgressListener,
+        self,
+        recipe: Recipe,
+        student: Student,
+        cases: TrainingCases,
+        workers: Workers,
+        progress: ProgressListener,
         stop: Stop | None = None,
     ) -> None:
         self.recipe, self.student, self._progress, self._stop = recipe, student, progress, stop or Stop()

@@ -58,9 +58,16 @@ class Student:
     def env(self, cases: TrainingCases, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
         """Return an environment with the jobs of a seed and what this network sees; truncated after so many `slots`."""
         return ClusterEnv(
-            cases.source(seed), jobs=self.rows, cap=self.cap, slot_s=self.slot_s, reward=reward, context=self.context,
-            types=self.types, metrics=False, max_decisions=slots,
-        )  # fmt: skip
+            cases.source(seed),
+            jobs=self.rows,
+            cap=self.cap,
+            slot_s=self.slot_s,
+            reward=reward,
+            context=self.context,
+            types=self.types,
+            metrics=False,
+            max_decisions=slots,
+        )
 
     def actor(self, generator: torch.Generator) -> Actor:
         """Return a new network."""

@@ -90,10 +90,14 @@ class Validation:
         found = self._workers.map(evaluate, [Evaluation(window, self._student, arrays) for window in self.windows])
         spent, floor = np.array(found).T
         return ValidationResult(
-            stage, update, float(np.exp(np.log(spent / floor).mean())),
-            float(np.exp(np.log(spent / self._teacher_s).mean())), self._hours(spent), self._hours(self._teacher_s),
+            stage,
+            update,
+            float(np.exp(np.log(spent / floor).mean())),
+            float(np.exp(np.log(spent / self._teacher_s).mean())),
+            self._hours(spent),
+            self._hours(self._teacher_s),
             self._hours(floor),
-        )  # fmt: skip
+        )
 
     @cached_property
     def _teacher_s(self) -> np.ndarray[Any, np.dtype[np.float64]]:

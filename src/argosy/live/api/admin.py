@@ -124,7 +124,13 @@ def _limits(service: Service, row: LimitRow, used: Mapping[str, tuple[float, int
     gpus, jobs = everybody if row.owner == EVERYBODY else used.get(row.owner, (0.0, 0))
     values = asdict(row.limits) | {"queues": None if row.limits.queues is None else list(row.limits.queues)}
     return m.LimitsOut(
-        owner=row.owner, **values,
-        in_file=list(row.in_file), set_here=list(row.set_here), set_by=row.set_by, set_at=row.set_at,
-        queued_now=queued.total() if row.owner == EVERYBODY else queued[row.owner], running_now=jobs, gpus_now=gpus,
-    )  # fmt: skip
+        owner=row.owner,
+        **values,
+        in_file=list(row.in_file),
+        set_here=list(row.set_here),
+        set_by=row.set_by,
+        set_at=row.set_at,
+        queued_now=queued.total() if row.owner == EVERYBODY else queued[row.owner],
+        running_now=jobs,
+        gpus_now=gpus,
+    )

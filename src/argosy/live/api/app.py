@@ -21,9 +21,13 @@ from argosy.live.store import Actor
 
 
 def create_app(
-    service: Service, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), max_body: int = MAX_BODY,
+    service: Service,
+    *,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    max_body: int = MAX_BODY,
     user_rate: Rate = USER_RATE,
-) -> FastAPI:  # fmt: skip
+) -> FastAPI:
     """Make the application. `hosts` are further names of the daemon; `origins` are web pages that may call it."""
 
     def find(secret: str) -> Caller | None:
@@ -46,7 +50,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
-            Middleware(Recorder, refused=refused), Middleware(Guard, find=find, limits=limits),
+            Middleware(Recorder, refused=refused),
+            Middleware(Guard, find=find, limits=limits),
             Middleware(DirectSubmission, service=service),
         ],
     )
@@ -56,4 +61,3 @@ def create_app(
     for part in (jobs, log_routes, reports, cluster, admin):
         app.include_router(part.router)
     return app
-

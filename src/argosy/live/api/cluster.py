@@ -20,7 +20,6 @@ NodeName = Annotated[m.Text, Path(description="name of a node")]
 FIGURES, TRACE = not_json("text/plain", "figures"), not_json("text/csv", "a trace")
 
 
-
 class Csv(Response):
     media_type = "text/csv"
 

@@ -16,8 +16,13 @@ from argosy.live.errors import Conflict, NoSpace, NotFound, OverLimit, StoreErro
 
 _LOG = logging.getLogger("argosy.live.api")
 _STATUS: dict[type[ArgosyError], int] = {
-    OverLimit: 403, NotFound: 404, Conflict: 409, NoSpace: 507, InputError: 422, ArgosyError: 503,
-}  # fmt: skip
+    OverLimit: 403,
+    NotFound: 404,
+    Conflict: 409,
+    NoSpace: 507,
+    InputError: 422,
+    ArgosyError: 503,
+}
 _NEXT_STEP = {404: "see what there is: /v1/openapi.json", 405: "see what there is: /v1/openapi.json"}
 
 

@@ -103,9 +103,16 @@ async def listing(
     if owner not in (None, whose):  # users cannot see jobs of others
         return m.JobPage(jobs=[], next=None, counts=service.counts(whose))
     found = service.jobs(
-        owner=whose, states=_states(state), queue=queue, name=name, ids=_numbers(ids), limit=limit + 1, before=before,
-        after=after, oldest_first=oldest_first,
-    )  # fmt: skip
+        owner=whose,
+        states=_states(state),
+        queue=queue,
+        name=name,
+        ids=_numbers(ids),
+        limit=limit + 1,
+        before=before,
+        after=after,
+        oldest_first=oldest_first,
+    )
     page = [m.JobOut.model_validate(job) for job in found[:limit]]
     following = page[-1].id if len(found) > limit else None
     return m.JobPage(jobs=page, next=following, counts=service.counts(whose))

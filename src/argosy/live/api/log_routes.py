@@ -68,9 +68,11 @@ async def log(
     size = reader.size()
     reader.at = max(0, size - tail) if tail is not None else offset if offset <= size else 0  # it was rotated
     told = {
-        "x-argosy-generation": str(chosen), "x-argosy-offset": str(reader.at),
-        "cache-control": "no-store", "x-content-type-options": "nosniff",
-    }  # fmt: skip
+        "x-argosy-generation": str(chosen),
+        "x-argosy-offset": str(reader.at),
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+    }
     if not follow:
         return LogStream(_whole(reader), headers=told)
     followers: Counter[str] = request.app.state.followers
@@ -101,9 +103,7 @@ async def _whole(reader: LogFile) -> AsyncGenerator[bytes, None]:
         reader.close()
 
 
-async def _following(
-    service: Service, number: int, generation: int, reader: LogFile
-) -> AsyncGenerator[bytes, None]:
+async def _following(service: Service, number: int, generation: int, reader: LogFile) -> AsyncGenerator[bytes, None]:
     try:
         while True:
             last_look = not runs_still(service, number, generation)

@@ -197,7 +197,6 @@ class TokenIn(In):
     owner: Text = Field(description="letters, digits, dots and dashes")
     role: Literal["user", "operator"] = "user"
 
-
     expires_s: Annotated[float, Field(gt=0, le=MOST_EXPIRES_S)] | None = Field(
         EXPIRES_S, description="seconds until it ends; null: never"
     )

@@ -41,9 +41,18 @@ class FakeBackend:
     name = "fake"
     runs_as_owners = False  # nothing really runs
 
-    def __init__(self, nodes: Sequence[Node], script: Callable[[Run], Script] = Script.of, *,
-                 clock: Callable[[], float] = time.monotonic, latency_s: float = 0.0, loss: float = 0.0, seed: int = 0,
-                 state: Path | None = None, logs: bool = True) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        script: Callable[[Run], Script] = Script.of,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        latency_s: float = 0.0,
+        loss: float = 0.0,
+        seed: int = 0,
+        state: Path | None = None,
+        logs: bool = True,
+    ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._script, self._clock, self._logs = script, clock, logs
         self.latency_s, self.loss = latency_s, loss

@@ -197,10 +197,15 @@ class FakeRun:
             report["done"] = True
         saved = [int(work * STEPS_PER_S + 1e-6) for work in self.saved]
         return Status(
-            self.key, phase, self.version, self.exit_code, self.message,
-            self.script.hot and self.phase is not Phase.STARTING, report,
+            self.key,
+            phase,
+            self.version,
+            self.exit_code,
+            self.message,
+            self.script.hot and self.phase is not Phase.STARTING,
+            report,
             tuple({"path": f"gen-{self.key.generation}/step-{step}", "step": step} for step in saved),
-        )  # fmt: skip
+        )
 
     def dump(self) -> dict[str, Any]:
         """Return the run as JSON, for a backend whose runs outlive its process."""
@@ -212,9 +217,12 @@ class FakeRun:
         if coming is not None:
             coming = Assignment(coming["version"], _parts(coming["parts"]), coming["paused"])
         known = {
-            "key": RunKey(*data["key"]), "script": Script(**data["script"]), "parts": _parts(data["parts"]),
-            "coming": coming, "phase": Phase(data["phase"]),
-        }  # fmt: skip
+            "key": RunKey(*data["key"]),
+            "script": Script(**data["script"]),
+            "parts": _parts(data["parts"]),
+            "coming": coming,
+            "phase": Phase(data["phase"]),
+        }
         return cls(**{**data, **known})
 
 

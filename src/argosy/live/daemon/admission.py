@@ -82,6 +82,4 @@ def _check_cpu_job(spec: JobSpec, nodes: Iterable[Node]) -> None:
     cpus, memory = spec.resources.cpus_per_gpu or 0.0, spec.resources.memory_per_gpu_gib or 0.0
     if any(n.cpus >= cpus and n.memory_gib >= memory for n in nodes):
         return
-    raise InputError(
-        f"resources: no node has {cpus:g} CPUs and {memory:g} GiB for {spec.name}", hint="ask for less"
-    )
+    raise InputError(f"resources: no node has {cpus:g} CPUs and {memory:g} GiB for {spec.name}", hint="ask for less")

@@ -65,13 +65,24 @@ class Audit:
         with self._store.transaction() as changes:
             changes.audit(by, action, what, detail=detail)
 
-    def entries(self, *, who: str | None = None, job: int | None = None, since: float | None = None,
-                action: str | None = None, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
+    def entries(
+        self,
+        *,
+        who: str | None = None,
+        job: int | None = None,
+        since: float | None = None,
+        action: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> list[AuditEntry]:
         """Return entries of the log, newest first; may be called from another thread."""
         conditions: list[tuple[str, Any]] = [
-            ("who = ?", who), ("? BETWEEN first_job AND last_job", job), ("at >= ?", since),
-            ("action = ?", action), ("id < ?", before),
-        ]  # fmt: skip
+            ("who = ?", who),
+            ("? BETWEEN first_job AND last_job", job),
+            ("at >= ?", since),
+            ("action = ?", action),
+            ("id < ?", before),
+        ]
         given = [(text, value) for text, value in conditions if value is not None]
         where = f"WHERE {' AND '.join(text for text, _ in given)}" if given else ""
         sql = f"SELECT {COLUMNS} FROM audit {where} ORDER BY id DESC LIMIT ?"

@@ -34,14 +34,23 @@ MISSES, MISSED_S = 3, 3.0  # a run is lost after so many polls in a row without 
 class Bookkeeper:
     """Keeps the rows of jobs and runs true, and says which orders are outstanding."""
 
-    def __init__(self, store: Store, health: DaemonHealth, metrics: Metrics, pauses_cold: bool = True,
-                 limits: LimitBook | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        health: DaemonHealth,
+        metrics: Metrics,
+        pauses_cold: bool = True,
+        limits: LimitBook | None = None,
+    ) -> None:
         self.store, self.health, self.metrics, self.pauses_cold = store, health, metrics, pauses_cold
         self.limits = limits or LimitBook(store)
         self.limit_filter = LimitFilter(store, self.limits, lambda job: waits_outside(job, store) is None)
         health.limited = self.limit_filter.reason
-        self.feed = PlannerFeed(store, lambda job: waits_outside(job, store) is None and self.limit_filter.shows(job),
-                               self.limit_filter.most_gpus)  # fmt: skip
+        self.feed = PlannerFeed(
+            store,
+            lambda job: waits_outside(job, store) is None and self.limit_filter.shows(job),
+            self.limit_filter.most_gpus,
+        )
         self.placements: dict[int, Placement] | None = None  # None: the policy has not answered yet
         self._untouched: set[int] = set()
         self._statuses: dict[RunKey, Status] = {}
@@ -61,8 +70,13 @@ class Bookkeeper:
 
     # what the backend reports
 
-    def take_in(self, statuses: Iterable[Status], failures: Mapping[RunKey, Failure] | None = None,
-                under_way: Callable[[RunKey], bool] = lambda key: False, adopted: bool = False) -> None:
+    def take_in(
+        self,
+        statuses: Iterable[Status],
+        failures: Mapping[RunKey, Failure] | None = None,
+        under_way: Callable[[RunKey], bool] = lambda key: False,
+        adopted: bool = False,
+    ) -> None:
         """Record what these statuses and failed launches mean for jobs and runs."""
         store, at = self.store, self._moment()
         failures = failures or {}
@@ -130,8 +144,18 @@ class Bookkeeper:
             hot = {key.job for key, status in self._statuses.items() if status.hot}
             at = self._moment()
             headroom = Headroom(self.limits.of, store.jobs, store.runs)
-            outcome = reconcile(store.jobs, store.runs, self.placements, self._untouched, hot, self._strays.values(),
-                               at, self.pauses_cold, self.taken, headroom)  # fmt: skip
+            outcome = reconcile(
+                store.jobs,
+                store.runs,
+                self.placements,
+                self._untouched,
+                hot,
+                self._strays.values(),
+                at,
+                self.pauses_cold,
+                self.taken,
+                headroom,
+            )
             if outcome.updates:
                 with store.transaction() as changes:
                     for new in outcome.updates:
@@ -177,17 +201,27 @@ class Bookkeeper:
     def _count(self, new: RowUpdate) -> None:
         for kind, text in new.events:
             counter = {
-                "starting": self.metrics.starts, "resizing": self.metrics.resizes, "moving": self.metrics.moves,
-                "failed": self.metrics.failures, "lost": self.metrics.losses,
-            }.get(kind)  # fmt: skip
+                "starting": self.metrics.starts,
+                "resizing": self.metrics.resizes,
+                "moving": self.metrics.moves,
+                "failed": self.metrics.failures,
+                "lost": self.metrics.losses,
+            }.get(kind)
             if counter is not None:
                 counter.inc()
             if kind == "suspended" and new.run.stop is Stop.PREEMPTED:
                 self.metrics.preemptions.inc()
             note(text, logging.DEBUG, job=new.job.id, generation=new.run.generation, kind=kind)
 
-    def _absent(self, job: Job, run: RunRow, failure: Failure | None, under_way: Callable[[RunKey], bool],
-                adopted: bool, at: Moment) -> RowUpdate | None:
+    def _absent(
+        self,
+        job: Job,
+        run: RunRow,
+        failure: Failure | None,
+        under_way: Callable[[RunKey], bool],
+        adopted: bool,
+        at: Moment,
+    ) -> RowUpdate | None:
         """Decide about a run that the backend does not report."""
         if under_way(run.key):
             return None
@@ -246,10 +280,14 @@ class Bookkeeper:
         """Return whether this run has reported something that is not in the database."""
         key = status.key
         if key not in self._read:
-            counts = dict(self.store.query(
-                "SELECT kind, count(*) FROM events WHERE job = ? AND generation = ? AND kind IN ('story', 'measured')"
-                " GROUP BY kind", (key.job, key.generation),
-            ))  # fmt: skip
+            counts = dict(
+                self.store.query(
+                    "SELECT kind, count(*) FROM events WHERE job = ? AND generation = ?"
+                    " AND kind IN ('story', 'measured')"
+                    " GROUP BY kind",
+                    (key.job, key.generation),
+                )
+            )
             self._read[key] = counts.get("story", 0), counts.get("measured", 0)
             self._committed[key] = {c.path for c in self.store.checkpoints(key.job)}
         story, measured = self._read[key]
@@ -289,8 +327,12 @@ class Bookkeeper:
             row = self._strays.get(key) or self.store.run(key.job, key.generation)
             if key not in self._strays:
                 self.metrics.fenced.inc()
-                note("a run that has ended still exists: it is killed", logging.WARNING, job=key.job,
-                     generation=key.generation)  # fmt: skip
+                note(
+                    "a run that has ended still exists: it is killed",
+                    logging.WARNING,
+                    job=key.job,
+                    generation=key.generation,
+                )
             if row is not None:
                 strays[key] = row
         self._strays = strays
@@ -303,5 +345,8 @@ class Bookkeeper:
         if others == {number}:
             return reason("place-not-free", "an earlier run of it has not quite ended")
         names = ", ".join(str(n) for n in sorted(others) if n > 0) or "a run that is being killed"
-        return reason("place-not-free", f"its place {where} is still held by job {names}, which is leaving",
-                      {"behind": sorted(n for n in others if n > 0)})  # fmt: skip
+        return reason(
+            "place-not-free",
+            f"its place {where} is still held by job {names}, which is leaving",
+            {"behind": sorted(n for n in others if n > 0)},
+        )

@@ -61,12 +61,26 @@ class Daemon:
     `app` makes the API from the service.
     """
 
-    def __init__(self, home: Home, cluster: Cluster, policy: str, backend: Backend, *,
-                 planner: PlannerFactory | None = None, app: Callable[[Service], Application] | None = None,
-                 host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None, poll_s: float = POLL_S,
-                 switch_users: bool | None = None, min_free_bytes: int = MIN_FREE_BYTES,
-                 new_database: bool = False, max_grace_s: float = MAX_GRACE_S,
-                 connections: ConnectionLimits | None = None, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        cluster: Cluster,
+        policy: str,
+        backend: Backend,
+        *,
+        planner: PlannerFactory | None = None,
+        app: Callable[[Service], Application] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        poll_s: float = POLL_S,
+        switch_users: bool | None = None,
+        min_free_bytes: int = MIN_FREE_BYTES,
+        new_database: bool = False,
+        max_grace_s: float = MAX_GRACE_S,
+        connections: ConnectionLimits | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
         self._make_planner = planner or self._planner_process
         self._app, self._host, self._port, self._poll_s = app, host, port, poll_s
@@ -113,15 +127,26 @@ class Daemon:
         create = self._new_database or not self.home.has_history()
         store = Store(self.home.database, self._clock, create=create)
         stack.callback(store.close)
-        self.service = Service(store, self.home, self.cluster, changed=self._wake.set,
-                               min_free_bytes=self._min_free_bytes, accounts=self._accounts,
-                               max_grace_s=self._max_grace_s)  # fmt: skip
+        self.service = Service(
+            store,
+            self.home,
+            self.cluster,
+            changed=self._wake.set,
+            min_free_bytes=self._min_free_bytes,
+            accounts=self._accounts,
+            max_grace_s=self._max_grace_s,
+        )
         self.service.health.policy, self.service.health.backend = self.policy, self.backend.name
         self.service.health.began_s = store.clock.now()
         self._write_queues(store)
         self._first_token()
-        self.bookkeeper = Bookkeeper(store, self.service.health, self.service.metrics,
-                                 getattr(self.backend, "pauses_cold", True), self.service.limits)  # fmt: skip
+        self.bookkeeper = Bookkeeper(
+            store,
+            self.service.health,
+            self.service.metrics,
+            getattr(self.backend, "pauses_cold", True),
+            self.service.limits,
+        )
         self.bookkeeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
@@ -335,5 +360,3 @@ def _whoami() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid{os.geteuid()}"
-
-

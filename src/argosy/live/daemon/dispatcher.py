@@ -34,8 +34,13 @@ class Failure:
 class Dispatcher:
     """Sends orders to the backend. `make_run` and `grace` turn a row into what the backend needs to know."""
 
-    def __init__(self, backend: Backend, make_run: Callable[[RunRow], Run], grace: Callable[[RunRow], float],
-                 now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        make_run: Callable[[RunRow], Run],
+        grace: Callable[[RunRow], float],
+        now: Callable[[], float],
+    ) -> None:
         self._backend, self._make_run, self._grace, self._now = backend, make_run, grace, now
         self._sending: dict[RunKey, asyncio.Task[None]] = {}
         self._sent: dict[RunKey, tuple[Order, float]] = {}  # what, and when
@@ -81,8 +86,15 @@ class Dispatcher:
             self.failures[key] = Failure(message_of(problem), final=True)
         except Exception as problem:  # whatever a backend raises must not end the daemon
             self.problem = f"{call} of job {key.job}: {message_of(problem)}"
-            note("an order failed", logging.WARNING, job=key.job, generation=key.generation, call=call.value,
-                 problem=str(problem), kind=type(problem).__name__)  # fmt: skip
+            note(
+                "an order failed",
+                logging.WARNING,
+                job=key.job,
+                generation=key.generation,
+                call=call.value,
+                problem=str(problem),
+                kind=type(problem).__name__,
+            )
             tries = self._tries[key] = self._tries.get(key, 0) + 1
             wait_s = min(RESEND_S, FIRST_AGAIN_S * 2**tries)
             self._sent[key] = (self._sent[key][0], self._now() - RESEND_S + wait_s)

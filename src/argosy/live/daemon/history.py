@@ -16,21 +16,51 @@ from argosy.perf.overhead import MEASURED
 
 STATUS = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "killed"}
 COLUMNS = (
-    "job_id", "submit_s", "duration_s", "gpus", "user", "queue", "model", "gpu_type", "status", "cpus", "memory_gib",
-    "min_gpus", "max_gpus", "deadline_s", "priority", "expected_s", "name",
-)  # fmt: skip
+    "job_id",
+    "submit_s",
+    "duration_s",
+    "gpus",
+    "user",
+    "queue",
+    "model",
+    "gpu_type",
+    "status",
+    "cpus",
+    "memory_gib",
+    "min_gpus",
+    "max_gpus",
+    "deadline_s",
+    "priority",
+    "expected_s",
+    "name",
+)
 
 
 def entry(job: JobView) -> dict[str, Any]:
     ended = job.ended_at or job.submitted_at
     return {
-        "id": job.id, "name": job.name, "owner": job.owner, "queue": job.queue, "state": job.state.value,
-        "submitted_at": job.submitted_at, "started_at": job.started_at, "ended_at": ended,
-        "jct_s": round(job.wait_s + job.run_s, 3), "wait_s": round(job.wait_s, 3), "run_s": round(job.run_s, 3),
-        "gpu_s": round(job.gpu_s, 3), "gpus_low": job.gpus_low, "gpus_high": job.gpus_high, "runs": job.generation,
-        "failures": job.failures, "preemptions": job.preemptions, "resizes": job.resizes, "moves": job.moves,
-        "exit_code": job.exit_code, "message": job.message,
-    }  # fmt: skip
+        "id": job.id,
+        "name": job.name,
+        "owner": job.owner,
+        "queue": job.queue,
+        "state": job.state.value,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": ended,
+        "jct_s": round(job.wait_s + job.run_s, 3),
+        "wait_s": round(job.wait_s, 3),
+        "run_s": round(job.run_s, 3),
+        "gpu_s": round(job.gpu_s, 3),
+        "gpus_low": job.gpus_low,
+        "gpus_high": job.gpus_high,
+        "runs": job.generation,
+        "failures": job.failures,
+        "preemptions": job.preemptions,
+        "resizes": job.resizes,
+        "moves": job.moves,
+        "exit_code": job.exit_code,
+        "message": job.message,
+    }
 
 
 def page(store: Store, owner: str | None, limit: int, before: int | None) -> list[int]:
@@ -88,13 +118,25 @@ def trace_csv(path: Path, owner: str | None = None) -> str:
         if high == 0 and not cpus and not memory:
             cpus = 1.0  # a trace needs some demand of every job
         elastic = spec.resources.gpus.elastic
-        writer.writerow([
-            job.id, round(job.submitted_s - zero, 3), round(job.gpu_s / asked if asked else job.run_s, 3), f"{asked:g}",
-            sanitize.cell(job.owner), sanitize.cell(job.queue), sanitize.cell(spec.model),
-            sanitize.cell("|".join(spec.resources.gpu_types)) or None, STATUS[job.state],
-            None if cpus is None else cpus * per_gpu, None if memory is None else memory * per_gpu,
-            max(job.gpus_low, 1.0) if elastic else None, high if elastic else None,
-            None if spec.deadline_at is None else max(0.0, round(spec.deadline_at - wall_zero, 3)),
-            job.priority, spec.expected_duration, job.name,
-        ])  # fmt: skip
+        writer.writerow(
+            [
+                job.id,
+                round(job.submitted_s - zero, 3),
+                round(job.gpu_s / asked if asked else job.run_s, 3),
+                f"{asked:g}",
+                sanitize.cell(job.owner),
+                sanitize.cell(job.queue),
+                sanitize.cell(spec.model),
+                sanitize.cell("|".join(spec.resources.gpu_types)) or None,
+                STATUS[job.state],
+                None if cpus is None else cpus * per_gpu,
+                None if memory is None else memory * per_gpu,
+                max(job.gpus_low, 1.0) if elastic else None,
+                high if elastic else None,
+                None if spec.deadline_at is None else max(0.0, round(spec.deadline_at - wall_zero, 3)),
+                job.priority,
+                spec.expected_duration,
+                job.name,
+            ]
+        )
     return out.getvalue()

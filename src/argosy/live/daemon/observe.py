@@ -75,11 +75,21 @@ def end(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate:
     code, done = status.exit_code, status.exit_code == 0 and status.report.get("done") is True
     said = sanitize.text(status.message)
     over = replace(
-        settle(run, at.now), ended_s=at.now, ended_at=at.wall, former=None, exit_code=code, message=said,
+        settle(run, at.now),
+        ended_s=at.now,
+        ended_at=at.wall,
+        former=None,
+        exit_code=code,
+        message=said,
         restarts=max(run.restarts, status.restarts),
-    )  # fmt: skip
-    job = replace(job, run_s=job.run_s + over.run_s, gpu_s=job.gpu_s + over.gpu_s, hot=job.hot or status.hot,
-                  report={**job.report, **sanitize.report(status.report)})  # fmt: skip
+    )
+    job = replace(
+        job,
+        run_s=job.run_s + over.run_s,
+        gpu_s=job.gpu_s + over.gpu_s,
+        hot=job.hot or status.hot,
+        report={**job.report, **sanitize.report(status.report)},
+    )
     if run.stop is not None and not done:
         return _stopped(job, over, run.stop, at)
     if code is None:
@@ -132,8 +142,12 @@ def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> RowUpdate:
     if stop is Stop.BUDGET:
         text = f"ended in order: its time budget of {job.parsed.time_budget or 0:g} s is used up"
         return _final(job, run, State.SUCCEEDED, run.exit_code, text, at)
-    waits = replace(job, state=State.PENDING, preemptions=job.preemptions + (stop is Stop.PREEMPTED),
-                    moves=job.moves + (stop is Stop.MOVED))  # fmt: skip
+    waits = replace(
+        job,
+        state=State.PENDING,
+        preemptions=job.preemptions + (stop is Stop.PREEMPTED),
+        moves=job.moves + (stop is Stop.MOVED),
+    )
     return RowUpdate(waits, run, (("suspended", f"has left its place after {run.run_s:.1f} s: {stop}"),))
 
 

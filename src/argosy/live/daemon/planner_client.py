@@ -47,8 +47,9 @@ PlannerFactory = Callable[[Callable[[], Snapshot]], Planner]
 class PlannerClient:
     """The daemon's side of the conversation with the planner."""
 
-    def __init__(self, make: PlannerFactory, policy: str, store: Store, bookkeeper: Bookkeeper,
-                 wake: asyncio.Event) -> None:
+    def __init__(
+        self, make: PlannerFactory, policy: str, store: Store, bookkeeper: Bookkeeper, wake: asyncio.Event
+    ) -> None:
         self._planner = make(self._snapshot)
         self._policy, self._store, self._bookkeeper, self._wake = policy, store, bookkeeper, wake
         self._asking: asyncio.Task[Decision] | None = None
@@ -100,8 +101,12 @@ class PlannerClient:
             self._not_before_s, self._wait_s = now + self._wait_s, min(2 * self._wait_s, LAST_WAIT_S)
             health.planner_problem = message_of(problem)
             metrics.errors.labels("planner").inc()
-            note("the policy failed; running jobs go on", logging.ERROR, problem=health.planner_problem,
-                 details=getattr(problem, "details", ""))  # fmt: skip
+            note(
+                "the policy failed; running jobs go on",
+                logging.ERROR,
+                problem=health.planner_problem,
+                details=getattr(problem, "details", ""),
+            )
             return
         metrics.decisions.inc()
         metrics.decision_seconds.observe(now - self._asked_s)

@@ -71,9 +71,7 @@ class PlannerFeed:
         late = self._late()
         self._remnants = {number: run.key for number, run in late.items()}
         jobs = (*map(self._active, shown), *map(self._remnant, late.values()))
-        return Snapshot(
-            store.clock.now(), jobs, tuple(_ended(store)), dict(self.nodes), self._overheads_told, memory
-        )
+        return Snapshot(store.clock.now(), jobs, tuple(_ended(store)), dict(self.nodes), self._overheads_told, memory)
 
     def update(self, ask: bool = False, remember: bool = False) -> Update:
         """Return what has changed since the last update."""
@@ -119,9 +117,18 @@ class PlannerFeed:
         reports = tuple(self._report(n) for n in sorted(self.said) if n in self.known and n in store.runs)
         self.said.clear()
         return Update(
-            store.clock.now(), tuple(arrived), ended, tuple(dict.fromkeys(stopped)), nodes, reports, news, priorities,
-            remember, ask, most_gpus,
-        )  # fmt: skip
+            store.clock.now(),
+            tuple(arrived),
+            ended,
+            tuple(dict.fromkeys(stopped)),
+            nodes,
+            reports,
+            news,
+            priorities,
+            remember,
+            ask,
+            most_gpus,
+        )
 
     @property
     def pressing(self) -> bool:
@@ -183,10 +190,16 @@ class PlannerFeed:
         gpus = float(sum(len(part.devices) for part in held))
         scale = gpus / known.gpus if known.gpus else 1.0
         kept = replace(
-            known, id=-job.id, gpus=gpus, min_gpus=gpus, max_gpus=gpus, min_runtime_s=FOREVER_S, app=None,
+            known,
+            id=-job.id,
+            gpus=gpus,
+            min_gpus=gpus,
+            max_gpus=gpus,
+            min_runtime_s=FOREVER_S,
+            app=None,
             cpus=None if known.cpus is None else known.cpus * scale,
             memory_gib=None if known.memory_gib is None else known.memory_gib * scale,
-        )  # fmt: skip
+        )
         return Active(kept, Account(runs=1), held, False, now)
 
     def _visible(self, job: Job) -> bool:
@@ -213,14 +226,16 @@ class PlannerFeed:
         run, now = self.store.runs.get(job.id), self.store.clock.now()
         said = self.store.reports.get(job.id, job.report)
         account = Account(
-            job.gpu_s + (settle(run, now).gpu_s if run else 0.0), job.run_s + (settle(run, now).run_s if run else 0.0),
-            job.generation, job.preemptions, job.failures + job.losses, progress(said),
-        )  # fmt: skip
+            job.gpu_s + (settle(run, now).gpu_s if run else 0.0),
+            job.run_s + (settle(run, now).run_s if run else 0.0),
+            job.generation,
+            job.preemptions,
+            job.failures + job.losses,
+            progress(said),
+        )
         if run is None or run.stop is not None:
             return Active(self._facts(job), account)
-        return Active(
-            self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id)
-        )
+        return Active(self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id))
 
     def _facts(self, job: Job) -> JobFacts:
         """Return the job's facts within its owner's limits, but never below its least size."""
@@ -229,8 +244,13 @@ class PlannerFeed:
             return said
         gpus = min(said.gpus, most)
         share = max(gpus, 1.0) / max(said.gpus, 1.0)
-        return replace(said, gpus=gpus, max_gpus=most, cpus=None if said.cpus is None else said.cpus * share,
-                       memory_gib=None if said.memory_gib is None else said.memory_gib * share)  # fmt: skip
+        return replace(
+            said,
+            gpus=gpus,
+            max_gpus=most,
+            cpus=None if said.cpus is None else said.cpus * share,
+            memory_gib=None if said.memory_gib is None else said.memory_gib * share,
+        )
 
     def _marks(self, job: Job) -> tuple[int, float, float]:
         return job.failures + job.losses, job.priority, self.most_gpus(job)
@@ -241,9 +261,13 @@ class PlannerFeed:
         loss = metrics.get("loss") if isinstance(metrics, Mapping) else None
         pace = self._pace.get(number)
         return Report(
-            number, progress(said), pace.rate if pace else None, sanitize.number(said.get("epoch")),
-            sanitize.number(loss), self._saved.get(number),
-        )  # fmt: skip
+            number,
+            progress(said),
+            pace.rate if pace else None,
+            sanitize.number(said.get("epoch")),
+            sanitize.number(loss),
+            self._saved.get(number),
+        )
 
 
 def facts(job: Job, store: Store) -> JobFacts:

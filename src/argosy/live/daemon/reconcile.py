@@ -82,10 +82,18 @@ class Outcome:
     blocked: dict[int, set[int]] = field(default_factory=dict)
 
 
-def reconcile(jobs: Mapping[int, Job], runs: Mapping[int, RunRow], placements: Mapping[int, Placement],
-              untouched: set[int], hot: set[int], strays: Iterable[RunRow], at: Moment,
-              pauses_cold: bool = True, taken: Mapping[int, int] | None = None,
-              headroom: Headroom | None = None) -> Outcome:
+def reconcile(
+    jobs: Mapping[int, Job],
+    runs: Mapping[int, RunRow],
+    placements: Mapping[int, Placement],
+    untouched: set[int],
+    hot: set[int],
+    strays: Iterable[RunRow],
+    at: Moment,
+    pauses_cold: bool = True,
+    taken: Mapping[int, int] | None = None,
+    headroom: Headroom | None = None,
+) -> Outcome:
     """Return the stops, changes and starts that lead to the placements.
 
     `untouched` are jobs about which the policy did not have the newest information; `hot` those whose workers can
@@ -166,9 +174,13 @@ def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
 def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
     generation = max(job.generation, taken) + 1
     run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
-    started = replace(job, state=State.STARTING, generation=generation,
-                      started_s=at.now if job.started_s is None else job.started_s,
-                      started_at=at.wall if job.started_at is None else job.started_at)  # fmt: skip
+    started = replace(
+        job,
+        state=State.STARTING,
+        generation=generation,
+        started_s=at.now if job.started_s is None else job.started_s,
+        started_at=at.wall if job.started_at is None else job.started_at,
+    )
     where = " ".join(place(p) for p in wanted.parts) or "no device"
     waited = f", {at.now - job.submitted_s:.1f} s after it was submitted" if generation == 1 else ""
     return RowUpdate(started, run, (("starting", f"run {generation} starts on {where}{waited}"),))
@@ -176,8 +188,13 @@ def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
 
 def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
     """Resize, move, pause or continue a run within its generation."""
-    moved = replace(settle(run, at.now), version=run.version + 1, parts=wanted.parts, paused=wanted.paused,
-                    former=() if run.paused else run.parts)  # fmt: skip
+    moved = replace(
+        settle(run, at.now),
+        version=run.version + 1,
+        parts=wanted.parts,
+        paused=wanted.paused,
+        former=() if run.paused else run.parts,
+    )
     where = " ".join(place(p) for p in wanted.parts)
     before, after = (sum(len(p.devices) for p in parts) for parts in (run.parts, wanted.parts))
     if wanted.paused and not run.paused:

@@ -44,29 +44,40 @@ CANCELLING = {
 class Service:
     """The operations behind the API. `changed` is called after every change that the loop should know of."""
 
-    def __init__(self, store: Store, home: Home, cluster: Cluster, health: DaemonHealth | None = None,
-                 metrics: Metrics | None = None, changed: Callable[[], None] = lambda: None,
-                 min_free_bytes: int = MIN_FREE_BYTES, accounts: Accounts | None = None,
-                 max_grace_s: float = MAX_GRACE_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Home,
+        cluster: Cluster,
+        health: DaemonHealth | None = None,
+        metrics: Metrics | None = None,
+        changed: Callable[[], None] = lambda: None,
+        min_free_bytes: int = MIN_FREE_BYTES,
+        accounts: Accounts | None = None,
+        max_grace_s: float = MAX_GRACE_S,
+    ) -> None:
         self.store, self.home, self.cluster, self.changed = store, home, cluster, changed
         self.accounts, self.audit = accounts or Accounts(), Audit(store)
         self.health = health or DaemonHealth()
         self.metrics = metrics or Metrics()
         self.limits = LimitBook(store, cluster)
-        self._submissions = Submissions(store, cluster, self.health, self.metrics, self._tell, min_free_bytes,
-                                        self.limits, max_grace_s)  # fmt: skip
+        self._submissions = Submissions(
+            store, cluster, self.health, self.metrics, self._tell, min_free_bytes, self.limits, max_grace_s
+        )
         self.tokens = Tokens(store, home.key())
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
 
-    def submit(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
-               by: Actor | None = None) -> list[int]:
+    def submit(
+        self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None, by: Actor | None = None
+    ) -> list[int]:
         """Accept jobs, all or none; return their numbers, which are consecutive within an array."""
         return self._submissions.now([self._batch(specs, owner, workdir, by)])[0]
 
-    async def take_in(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None,
-                      by: Actor | None = None) -> list[int]:
+    async def take_in(
+        self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None, by: Actor | None = None
+    ) -> list[int]:
         """Accept jobs of concurrent callers: what they submit at the same time is written in one transaction."""
         return await self._submissions.soon(self._batch(specs, owner, workdir, by))
 
@@ -77,9 +88,18 @@ class Service:
     def job(self, number: int) -> JobView:
         return self._view(self._job(number))
 
-    def jobs(self, owner: str | None = None, states: Iterable[State] | None = None, queue: str | None = None,
-             name: str | None = None, limit: int = 100, before: int | None = None,
-             ids: Sequence[int] | None = None, after: int | None = None, oldest_first: bool = False) -> list[JobView]:
+    def jobs(
+        self,
+        owner: str | None = None,
+        states: Iterable[State] | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        ids: Sequence[int] | None = None,
+        after: int | None = None,
+        oldest_first: bool = False,
+    ) -> list[JobView]:
         """Return a page of jobs, newest or oldest first, with numbers before or after the given ones."""
         where, values = _conditions(owner=owner, queue=queue, name=name)
         where += self.store.conditions()
@@ -205,11 +225,22 @@ class Service:
             status = self.health.nodes.get(node.name)
             by, emptied = drained.get(node.name, (None, False))
             state = "down" if status is not None and not status.up else "draining" if by else "up"
-            views.append(NodeView(
-                node.name, node.gpu_type, node.gpus, node.cpus, node.memory_gib, node.rack, state,
-                status.message if status else "", by, bool(emptied), used.get(node.name, 0.0),
-                tuple(jobs.get(node.name, ())),
-            ))  # fmt: skip
+            views.append(
+                NodeView(
+                    node.name,
+                    node.gpu_type,
+                    node.gpus,
+                    node.cpus,
+                    node.memory_gib,
+                    node.rack,
+                    state,
+                    status.message if status else "",
+                    by,
+                    bool(emptied),
+                    used.get(node.name, 0.0),
+                    tuple(jobs.get(node.name, ())),
+                )
+            )
         return views
 
     def drain(self, name: str, by: Actor = DAEMON, emptied: bool = False) -> None:
@@ -271,11 +302,15 @@ class Service:
         now, s = self.store.clock.now(), self.health
         problems = [*s.problems(now), *self.store.problems()]
         return {
-            "ok": not problems, "problems": problems, "policy": s.policy, "backend": s.backend, "passes": s.passes,
+            "ok": not problems,
+            "problems": problems,
+            "policy": s.policy,
+            "backend": s.backend,
+            "passes": s.passes,
             "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
             "last_decision_age_s": None if s.decided_s is None else round(now - s.decided_s, 3),
             "uptime_clock_s": round(now, 3),
-        }  # fmt: skip
+        }
 
     def metrics_text(self) -> bytes:
         self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"])

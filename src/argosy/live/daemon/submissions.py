@@ -52,9 +52,17 @@ class Batch:
 class Submissions:
     """Checks and writes submissions, grouping those that come at the same time."""
 
-    def __init__(self, store: Store, cluster: Cluster, health: DaemonHealth, metrics: Metrics,
-                 changed: Callable[[], None], min_free_bytes: int = MIN_FREE_BYTES,
-                 limits: LimitBook | None = None, max_grace_s: float = MAX_GRACE_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        health: DaemonHealth,
+        metrics: Metrics,
+        changed: Callable[[], None],
+        min_free_bytes: int = MIN_FREE_BYTES,
+        limits: LimitBook | None = None,
+        max_grace_s: float = MAX_GRACE_S,
+    ) -> None:
         self._store, self._cluster, self._standing, self._metrics = store, cluster, health, metrics
         self._changed, self._min_free_bytes, self._max_grace_s = changed, min_free_bytes, max_grace_s
         self._limits = limits or LimitBook(store, cluster)
@@ -126,9 +134,21 @@ class Submissions:
             priority = spec.priority if ceiling is None else min(spec.priority, ceiling)
             for index in range(spec.array or 1):
                 yield Job(
-                    number, spec.name, batch.owner, spec.queue, priority, text, where, array,
-                    None if array is None else index, spec.after, gpus.low, gpus.high, now, wall,
-                )  # fmt: skip
+                    number,
+                    spec.name,
+                    batch.owner,
+                    spec.queue,
+                    priority,
+                    text,
+                    where,
+                    array,
+                    None if array is None else index,
+                    spec.after,
+                    gpus.low,
+                    gpus.high,
+                    now,
+                    wall,
+                )
                 number += bool(first)
 
     def _write(self) -> None:

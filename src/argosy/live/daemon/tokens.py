@@ -39,8 +39,9 @@ class Tokens:
         }
         self._used: dict[int, float] = {}  # by number: the day of its last use, if not written yet
 
-    def add(self, owner: str, role: str = "user", expires_s: float | None = EXPIRES_S,
-            by: Actor = DAEMON) -> tuple[Token, str]:
+    def add(
+        self, owner: str, role: str = "user", expires_s: float | None = EXPIRES_S, by: Actor = DAEMON
+    ) -> tuple[Token, str]:
         """Make a token; return it with its secret, which is shown only once. `expires_s` None: it never expires."""
         if not OWNER.fullmatch(owner):
             hint = "use letters, digits, dots and dashes, 64 at most"

@@ -56,10 +56,15 @@ class LimitBook:
         """Return the rows of all users with limits of their own, or of one user; everybody's comes first."""
         named = sorted({EVERYBODY, *self._file, *self._set}) if owner is None else [owner]
         return [
-            LimitRow(name, self.of(name), tuple(self._file.get(name, ())), tuple(self._set.get(name, ())),
-                     *self._author.get(name, (None, None)))
+            LimitRow(
+                name,
+                self.of(name),
+                tuple(self._file.get(name, ())),
+                tuple(self._set.get(name, ())),
+                *self._author.get(name, (None, None)),
+            )
             for name in named
-        ]  # fmt: skip
+        ]
 
     def set(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
         """Set some limits of a user; those that are not named stay as they are."""

@@ -71,9 +71,13 @@ class DemoCluster:
         with (self.home.folder / "serve.out").open("ab") as out:
             # a session of its own: Ctrl-C reaches only us, and we end the daemon in order
             self._daemon = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment,
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self._environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self._await_answer()
 
     def kill(self) -> None:

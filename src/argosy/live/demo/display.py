@@ -74,10 +74,16 @@ def _queue(record: Record) -> Table:
         report, done = job["report"], job["progress"]
         loss = (report.get("metrics") or {}).get("loss")
         table.add_row(
-            _name(record, number, False), "paused" if job["paused"] else job["state"], f"{job['gpus']:g}",
-            "" if done is None else f"{done:.0%}", f"{report.get('step') or ''}", "" if loss is None else f"{loss:.4f}",
-            str(job["resizes"]), str(job["moves"]), str(job["preemptions"]),
-        )  # fmt: skip
+            _name(record, number, False),
+            "paused" if job["paused"] else job["state"],
+            f"{job['gpus']:g}",
+            "" if done is None else f"{done:.0%}",
+            f"{report.get('step') or ''}",
+            "" if loss is None else f"{loss:.4f}",
+            str(job["resizes"]),
+            str(job["moves"]),
+            str(job["preemptions"]),
+        )
     return table
 
 

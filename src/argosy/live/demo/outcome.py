@@ -9,8 +9,20 @@ from typing import Any
 
 from argosy.live.demo.record import Record
 
-HEAD = ("job", "what", "state", "took s", "waited s", "resized", "moved", "suspended", "paused",
-        "steps", "loss", "weights")  # fmt: skip
+HEAD = (
+    "job",
+    "what",
+    "state",
+    "took s",
+    "waited s",
+    "resized",
+    "moved",
+    "suspended",
+    "paused",
+    "steps",
+    "loss",
+    "weights",
+)
 _LOSS, _WEIGHTS, _STEP = re.compile(r"loss ([\d.]+)"), re.compile(r"weights ([0-9a-f]{16})"), re.compile(r"step (\d+)")
 
 
@@ -32,11 +44,19 @@ class Outcome:
 
     def cells(self) -> tuple[str, ...]:
         return (
-            self.name, self.about, self.state, f"{self.took_s:.1f}", f"{self.waited_s:.1f}",
-            str(self.resizes), str(self.moves), str(self.suspensions), str(self.pauses),
-            "" if self.steps is None else str(self.steps), "" if self.loss is None else f"{self.loss:.4f}",
+            self.name,
+            self.about,
+            self.state,
+            f"{self.took_s:.1f}",
+            f"{self.waited_s:.1f}",
+            str(self.resizes),
+            str(self.moves),
+            str(self.suspensions),
+            str(self.pauses),
+            "" if self.steps is None else str(self.steps),
+            "" if self.loss is None else f"{self.loss:.4f}",
             self.weights[:8],
-        )  # fmt: skip
+        )
 
 
 def outcome(job: Mapping[str, Any], about: str, record: Record, log: str) -> Outcome:
@@ -46,10 +66,20 @@ def outcome(job: Mapping[str, Any], about: str, record: Record, log: str) -> Out
     step = report.get("step", steps[-1] if steps else None)
     loss = (report.get("metrics") or {}).get("loss", lost[-1] if lost else None)
     return Outcome(
-        job["id"], job["name"], about, job["state"], job["wait_s"] + job["run_s"], job["wait_s"],
-        job["resizes"], job["moves"], job["preemptions"], kinds.count("pausing"), None if step is None else int(step),
-        None if loss is None else float(loss), weights[-1] if weights else "",
-    )  # fmt: skip
+        job["id"],
+        job["name"],
+        about,
+        job["state"],
+        job["wait_s"] + job["run_s"],
+        job["wait_s"],
+        job["resizes"],
+        job["moves"],
+        job["preemptions"],
+        kinds.count("pausing"),
+        None if step is None else int(step),
+        None if loss is None else float(loss),
+        weights[-1] if weights else "",
+    )
 
 
 def exactness(outcomes: Sequence[Outcome]) -> str:

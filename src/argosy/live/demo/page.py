@@ -33,11 +33,18 @@ def page(record: Record, outcomes: Sequence[Outcome], policies: Sequence[str], s
         f'<p class="lead">{len(outcomes)} real training jobs on {slots} slots in {record.end_s:.0f} s, scheduled by '
         f"{escape(' and then '.join(policies))}. Slots were held {use:.0%} of the time.</p>",
         f"<p>{escape(verdict)}.</p>" if verdict else "",
-        charts.figure(gantt(record), "Who ran where", "A bar is a job on a slot. A faint one is paused: it keeps its "
-                      "place while another has its turn. Dashed lines: the daemon is killed, another begins "
-                      "with another policy, a node is emptied."),
-        charts.figure(workers(record), "Workers of each job",
-                      "Each step is a hot resize, a suspension or a start; the training goes on through all of them."),
+        charts.figure(
+            gantt(record),
+            "Who ran where",
+            "A bar is a job on a slot. A faint one is paused: it keeps its "
+            "place while another has its turn. Dashed lines: the daemon is killed, another begins "
+            "with another policy, a node is emptied.",
+        ),
+        charts.figure(
+            workers(record),
+            "Workers of each job",
+            "Each step is a hot resize, a suspension or a start; the training goes on through all of them.",
+        ),
         charts.figure(losses(record), "Losses", "Of the last batch, as the jobs report it, on a logarithmic scale."),
         "<h2>What came out</h2>",
         text_table(HEAD, [found.cells() for found in outcomes]),
@@ -48,7 +55,7 @@ def page(record: Record, outcomes: Sequence[Outcome], policies: Sequence[str], s
         "<h2>Every job's story</h2>",
         *(_story(record, found) for found in outcomes),
         footer("point at a bar for its times"),
-    ]  # fmt: skip
+    ]
     return whole_page("Argosy live", body, charts)
 
 
@@ -67,29 +74,58 @@ def overheads(record: Record) -> list[tuple[str, str, str, str]]:
 
 def gantt(record: Record) -> Chart:
     names = _names(record)
-    bars = alt.Chart(rows(pl.DataFrame([
-        {"job": names[stay.job], "slot": stay.slot, "from": stay.start_s, "to": stay.end_s, "paused": stay.paused}
-        for stay in record.stays if stay.job in names
-    ]))).mark_bar(cornerRadius=3, height={"band": 0.8}).encode(
-        x=_time("from", record), x2="to:Q", y=alt.Y("slot:N", title="slot"), color=_colours(record),
-        opacity=alt.condition("datum.paused", alt.value(0.25), alt.value(0.9)),
-        tooltip=["job:N", "slot:N", "from:Q", "to:Q", "paused:N"],
-    )  # fmt: skip
+    bars = (
+        alt.Chart(
+            rows(
+                pl.DataFrame(
+                    [
+                        {
+                            "job": names[stay.job],
+                            "slot": stay.slot,
+                            "from": stay.start_s,
+                            "to": stay.end_s,
+                            "paused": stay.paused,
+                        }
+                        for stay in record.stays
+                        if stay.job in names
+                    ]
+                )
+            )
+        )
+        .mark_bar(cornerRadius=3, height={"band": 0.8})
+        .encode(
+            x=_time("from", record),
+            x2="to:Q",
+            y=alt.Y("slot:N", title="slot"),
+            color=_colours(record),
+            opacity=alt.condition("datum.paused", alt.value(0.25), alt.value(0.9)),
+            tooltip=["job:N", "slot:N", "from:Q", "to:Q", "paused:N"],
+        )
+    )
     return alt.layer(bars, *_marks(record)).properties(width=WIDTH, height=44 * len({s.slot for s in record.stays}))
 
 
 def workers(record: Record) -> Chart:
     names = _names(record)
     points = [{"job": names[p.job], "t": p.t_s, "workers": p.gpus} for p in record.points if p.job in names]
-    lines = alt.Chart(rows(pl.DataFrame(points))).mark_line(interpolate="step-after", strokeWidth=2.5).encode(
-        x=_time("t", record), color=_colours(record),
-        y=alt.Y("workers:Q", title="slots held", axis=alt.Axis(tickMinStep=1)),
-    )  # fmt: skip
+    lines = (
+        alt.Chart(rows(pl.DataFrame(points)))
+        .mark_line(interpolate="step-after", strokeWidth=2.5)
+        .encode(
+            x=_time("t", record),
+            color=_colours(record),
+            y=alt.Y("workers:Q", title="slots held", axis=alt.Axis(tickMinStep=1)),
+        )
+    )
     faceted = lines.properties(width=WIDTH, height=52).facet(
-        row=alt.Row("job:N", title=None, header=alt.Header(labelAnchor="start", labelOrient="top", labelPadding=2),
-                    sort=list(names.values())),
+        row=alt.Row(
+            "job:N",
+            title=None,
+            header=alt.Header(labelAnchor="start", labelOrient="top", labelPadding=2),
+            sort=list(names.values()),
+        ),
         spacing=6,
-    )  # fmt: skip
+    )
     return faceted
 
 
@@ -97,12 +133,20 @@ def losses(record: Record) -> Chart:
     names = _names(record)
     points = [
         {"job": names[p.job], "t": p.t_s, "loss": max(p.loss, 1e-4)}
-        for p in record.points if p.job in names and p.loss is not None
-    ]  # fmt: skip
+        for p in record.points
+        if p.job in names and p.loss is not None
+    ]
     frame = pl.DataFrame(points, schema={"job": pl.String, "t": pl.Float64, "loss": pl.Float64})
-    return alt.Chart(rows(frame)).mark_line(strokeWidth=1.5, opacity=0.9).encode(
-        x=_time("t", record), y=alt.Y("loss:Q", scale=alt.Scale(type="log")), color=_colours(record),
-    ).properties(width=WIDTH, height=240)  # fmt: skip
+    return (
+        alt.Chart(rows(frame))
+        .mark_line(strokeWidth=1.5, opacity=0.9)
+        .encode(
+            x=_time("t", record),
+            y=alt.Y("loss:Q", scale=alt.Scale(type="log")),
+            color=_colours(record),
+        )
+        .properties(width=WIDTH, height=240)
+    )
 
 
 def _names(record: Record) -> dict[int, str]:
@@ -132,7 +176,8 @@ def _marks(record: Record) -> list[Chart]:
 def _story(record: Record, found: Outcome) -> str:
     lines = [
         (f"{line.t_s:.1f} s", line.kind, line.text)
-        for line in sorted(record.story, key=lambda line: line.t_s) if line.job == found.number
-    ]  # fmt: skip
+        for line in sorted(record.story, key=lambda line: line.t_s)
+        if line.job == found.number
+    ]
     title = f"{escape(found.name)}: {escape(found.about)}"
     return f"<details><summary>{title}</summary>{text_table(('when', 'what', 'more'), lines)}</details>"

@@ -44,9 +44,17 @@ PERIODS = (
 REPAIRS = (NodeRepair("exact-twin", Moment(6, after="urgent")),)
 
 
-def run_demo(home: Path, periods: Sequence[PolicyPeriod], make_jobs: Callable[[Path], Sequence[DemoJob]],
-             say: Callable[[str], None], *, repairs: Sequence[NodeRepair] = (), nodes: int = 2, slots: int = 2,
-             moving: bool | None = None) -> tuple[Record, list[Outcome]]:
+def run_demo(
+    home: Path,
+    periods: Sequence[PolicyPeriod],
+    make_jobs: Callable[[Path], Sequence[DemoJob]],
+    say: Callable[[str], None],
+    *,
+    repairs: Sequence[NodeRepair] = (),
+    nodes: int = 2,
+    slots: int = 2,
+    moving: bool | None = None,
+) -> tuple[Record, list[Outcome]]:
     """Run the whole demonstration in the folder `home`; no process is left at the end, whatever happens."""
     folder = home / "work"
     folder.mkdir(parents=True)
@@ -77,8 +85,14 @@ def _warm_up(cluster: DemoCluster, folder: Path) -> int:
     return number
 
 
-def _run(cluster: DemoCluster, record: Record, jobs: Sequence[DemoJob], periods: list[PolicyPeriod],
-         repairs: list[NodeRepair], shown: Screen) -> list[int]:
+def _run(
+    cluster: DemoCluster,
+    record: Record,
+    jobs: Sequence[DemoJob],
+    periods: list[PolicyPeriod],
+    repairs: list[NodeRepair],
+    shown: Screen,
+) -> list[int]:
     numbers: list[int] = []
     drained: dict[str, float] = {}  # nodes, and until when
     while len(numbers) < len(jobs) or not record.all_ended:

@@ -43,8 +43,15 @@ def job(name: str, script: str, *arguments: object, gpus: str, folder: Path, **m
     words = [sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, arguments)]
     workdir = folder / name
     workdir.mkdir(parents=True, exist_ok=True)
-    return {"name": name, "run": words, "workdir": str(workdir), "resources": {"gpus": gpus}, "grace": 10,
-            "env": {"DIGITS": str(folder / "digits.pt")}, **more}  # fmt: skip
+    return {
+        "name": name,
+        "run": words,
+        "workdir": str(workdir),
+        "resources": {"gpus": gpus},
+        "grace": 10,
+        "env": {"DIGITS": str(folder / "digits.pt")},
+        **more,
+    }
 
 
 def warm_up_job(folder: Path) -> dict[str, Any]:
@@ -57,13 +64,22 @@ def default_jobs(folder: Path) -> list[DemoJob]:
     log = {"pattern": r"step (\d+)", "total": 125}
     exact = ("--exact", "--epochs", 8)
     return [
-        DemoJob(Moment(0), job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
-             "an ordinary script, unchanged"),
+        DemoJob(
+            Moment(0),
+            job("plain", "plain", "--epochs", 5, gpus="1", folder=folder, progress=log),
+            "an ordinary script, unchanged",
+        ),
         DemoJob(Moment(0), job("exact", "elastic", *exact, gpus="1..3", folder=folder), "elastic, in exact mode"),
-        DemoJob(Moment(4), job("grower", "elastic", "--grow", "--epochs", 20, gpus="1..3", folder=folder,
-                         grow={"allowed": True}), "elastic, may grow"),
+        DemoJob(
+            Moment(4),
+            job("grower", "elastic", "--grow", "--epochs", 20, gpus="1..3", folder=folder, grow={"allowed": True}),
+            "elastic, may grow",
+        ),
         DemoJob(Moment(8), job("exact-twin", "elastic", *exact, gpus="1", folder=folder), "exact's twin, in one size"),
         DemoJob(Moment(16), job("urgent", "elastic", "--epochs", 3, gpus="2", folder=folder), "short, in a hurry"),
-        DemoJob(Moment(18, after="urgent"), job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
-             "wants what the grower has"),
-    ]  # fmt: skip
+        DemoJob(
+            Moment(18, after="urgent"),
+            job("late", "elastic", "--epochs", 5, gpus="3", folder=folder),
+            "wants what the grower has",
+        ),
+    ]

@@ -122,9 +122,13 @@ class TlsHandshake(asyncio.Protocol):
         inside, loop = self._inside(), asyncio.get_running_loop()
         try:
             encrypted = await loop.start_tls(
-                transport, inside, self._context, server_side=True, ssl_handshake_timeout=self._register.limits.head_s,
+                transport,
+                inside,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=self._register.limits.head_s,
                 ssl_shutdown_timeout=self._register.limits.head_s,
-            )  # fmt: skip
+            )
         except (OSError, asyncio.CancelledError):  # the client does not trust us, speaks no TLS, or has left
             encrypted = None
         self._register.leave(self)

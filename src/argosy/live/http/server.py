@@ -63,8 +63,14 @@ class _Server(uvicorn.Server):
 class Server:
     """Serves an application on one socket; with `tls`, only encrypted connections."""
 
-    def __init__(self, app: Any, listening: socket.socket, *, limits: ConnectionLimits | None = None,
-                 tls: ServerTls | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        app: Any,
+        listening: socket.socket,
+        *,
+        limits: ConnectionLimits | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._socket, limits = listening, limits or ConnectionLimits()
         self._server = _Server(uvicorn.Config(app, **uvicorn_settings(limits)), limits, tls)
         self._task: asyncio.Task[None] | None = None
@@ -84,8 +90,9 @@ class Server:
 class Web(Server):
     """Serves at a network address."""
 
-    def __init__(self, app: Any, host: str, port: int, *, limits: ConnectionLimits | None = None,
-                 tls: ServerTls | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, app: Any, host: str, port: int, *, limits: ConnectionLimits | None = None, tls: ServerTls | None = None
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             listening = socket.create_server((host, port), family=family, backlog=BACKLOG)

@@ -1,7 +1,7 @@
 """TLS for the API: certificates of our own, or given ones; both are checked again while the daemon runs.
 
-    tls/ca.pem, ca-key.pem            our own authority: users get ca.pem, nobody gets the key
-    tls/server.pem, server-key.pem    signed by it, for the daemon's names and addresses
+tls/ca.pem, ca-key.pem            our own authority: users get ca.pem, nobody gets the key
+tls/server.pem, server-key.pem    signed by it, for the daemon's names and addresses
 """
 
 from __future__ import annotations
@@ -101,9 +101,13 @@ class Authority:
             return None
 
     def _make(
-        self, name: str, common_name: str, days: int, names: list[str] | None = None,
+        self,
+        name: str,
+        common_name: str,
+        days: int,
+        names: list[str] | None = None,
         issuer: tuple[x509.Certificate, EllipticCurvePrivateKey] | None = None,
-    ) -> x509.Certificate:  # fmt: skip
+    ) -> x509.Certificate:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -113,18 +117,35 @@ class Authority:
         words = f"{common_name} {number % 10**8:08d}" if issuer is None else common_name[:64]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, words)])
         by, signing = (subject, key) if issuer is None else (issuer[0].subject, issuer[1])
-        usage = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-                               "encipher_only", "decipher_only"), False)  # fmt: skip
+        usage = dict.fromkeys(
+            (
+                "content_commitment",
+                "key_encipherment",
+                "data_encipherment",
+                "key_agreement",
+                "encipher_only",
+                "decipher_only",
+            ),
+            False,
+        )
         made = (
             x509.CertificateBuilder()
-            .subject_name(subject).issuer_name(by).public_key(key.public_key()).serial_number(number)
-            .not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=days))
+            .subject_name(subject)
+            .issuer_name(by)
+            .public_key(key.public_key())
+            .serial_number(number)
+            .not_valid_before(now - timedelta(minutes=5))
+            .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(issuer is None, 0 if issuer is None else None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
-            .add_extension(x509.KeyUsage(digital_signature=issuer is not None, key_cert_sign=issuer is None,
-                                         crl_sign=issuer is None, **usage), critical=True)
-        )  # fmt: skip
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=issuer is not None, key_cert_sign=issuer is None, crl_sign=issuer is None, **usage
+                ),
+                critical=True,
+            )
+        )
         if names is not None:
             made = made.add_extension(x509.SubjectAlternativeName([_name(n) for n in names]), critical=False)
             made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

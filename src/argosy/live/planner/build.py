@@ -24,9 +24,16 @@ class Built(NamedTuple):
 
 
 def build(
-    setup: Setup, kinds: JobKinds, durations: Durations, now_s: float, jobs: list[Active], memory: Json | None,
-    former: Mapping[int, Expected], *, renumber: bool = False,
-) -> Built:  # fmt: skip
+    setup: Setup,
+    kinds: JobKinds,
+    durations: Durations,
+    now_s: float,
+    jobs: list[Active],
+    memory: Json | None,
+    former: Mapping[int, Expected],
+    *,
+    renumber: bool = False,
+) -> Built:
     """Build the engine. `former` is what was expected of jobs so far; with `renumber` indices need not be kept."""
     if memory:
         kinds.restore(memory["words"])

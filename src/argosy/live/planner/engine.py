@@ -37,8 +37,14 @@ GUESSED_EPOCHS = 20.0  # what a policy that reads losses expects where there are
 
 
 # faults, speeds and ends are real; what is expected of a job is written into its row
-REAL: dict[str, Any] = {"oversized": "skip", "estimator": "oracle", "node_mtbf_h": None, "job_mtbf_h": None,
-                        "drifting": False, "until_s": np.inf}  # fmt: skip
+REAL: dict[str, Any] = {
+    "oversized": "skip",
+    "estimator": "oracle",
+    "node_mtbf_h": None,
+    "job_mtbf_h": None,
+    "drifting": False,
+    "until_s": np.inf,
+}
 
 
 class LiveEngine(ExplainedEngine):
@@ -207,9 +213,7 @@ class LiveEngine(ExplainedEngine):
         self.request_decision(False)
         return self.decision_ns.pop()
 
-    def decide(
-        self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None
-    ) -> None:
+    def decide(self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
         if isinstance(decision, Plan):
             decision = allowed(self, decision, self.protected, self.exclusive)
         super().decide(decision, sizes, wake_at)

@@ -62,18 +62,25 @@ class JobKinds:
         """Return a trace with a row for each kind and size, then one for each queue."""
         gpus = float(min(1, self._cluster.total_gpus))
         rows = [
-            JobFacts(0, float(size) if gpus else 0.0, 0.0, cpus=1.0, memory_gib=0.0, model=model, batch_size=batch,
-                     servers=servers, gpu_types=types)
+            JobFacts(
+                0,
+                float(size) if gpus else 0.0,
+                0.0,
+                cpus=1.0,
+                memory_gib=0.0,
+                model=model,
+                batch_size=batch,
+                servers=servers,
+                gpu_types=types,
+            )
             for model, batch, servers, types in self._kinds
             for size in range(1, self._size + 1)
-        ]  # fmt: skip
+        ]
         rows += [JobFacts(0, gpus, 0.0, queue=queue, cpus=1.0, memory_gib=0.0) for queue in self._queues]
         numbered = [replace(facts, id=i) for i, facts in enumerate(rows)]
         return Trace(frame_of(numbered, np.ones(len(rows))), "live")
 
-    def rows(
-        self, jobs: Sequence[JobFacts], seconds: Floats, tables: RateTables, queues: tuple[str, ...]
-    ) -> Floats:
+    def rows(self, jobs: Sequence[JobFacts], seconds: Floats, tables: RateTables, queues: tuple[str, ...]) -> Floats:
         """Return the engine's columns for these jobs; the caller adds users and applications."""
         gpus = np.array([facts.gpus for facts in jobs])
         kinds = np.array([self._kinds[kind_of(facts)] for facts in jobs], np.int64)
@@ -83,9 +90,12 @@ class JobKinds:
         shared = with_gpus & (gpus < 1) & (ps_class < 0)
         reference = np.where(with_gpus, tables.reference[looked_up] * np.where(shared, gpus, 1.0), 1.0)
         own = replace(
-            tables, job_class=np.where(with_gpus, tables.job_class[looked_up], 0), ps_class=ps_class,
-            reference=reference, work_s=seconds,
-        )  # fmt: skip
+            tables,
+            job_class=np.where(with_gpus, tables.job_class[looked_up], 0),
+            ps_class=ps_class,
+            reference=reference,
+            work_s=seconds,
+        )
         accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
         asked = {
             column: np.array([getattr(facts, RENAMED.get(column, column), None) for facts in jobs], np.float64)
@@ -105,15 +115,27 @@ def type_set(wanted: tuple[str, ...], types: tuple[str, ...]) -> int:
 def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
     """Return jobs as rows of a trace."""
     columns = {
-        "job_id": [str(f.id) for f in jobs], "submit_s": [f.submitted_s for f in jobs], "duration_s": seconds,
-        "gpus": [float(f.gpus) for f in jobs], "user": [f.user for f in jobs], "queue": [f.queue for f in jobs],
-        "model": [f.model for f in jobs], "gpu_type": ["|".join(f.gpu_types) or None for f in jobs],
-        "status": ["completed"] * len(jobs), "cpus": [f.cpus for f in jobs],
-        "memory_gib": [f.memory_gib for f in jobs], "min_gpus": [f.min_gpus for f in jobs],
-        "max_gpus": [f.max_gpus for f in jobs], "work": [None] * len(jobs),
-        "batch_size": [f.batch_size for f in jobs], "ps": [f.servers for f in jobs],
-        "app": [f.app for f in jobs], "weight": [f.weight for f in jobs],
-        "deadline_s": [f.deadline_s for f in jobs], "priority": [f.priority for f in jobs],
-        "expected_s": [f.expected_s for f in jobs], "name": [f.name for f in jobs],
-    }  # fmt: skip
+        "job_id": [str(f.id) for f in jobs],
+        "submit_s": [f.submitted_s for f in jobs],
+        "duration_s": seconds,
+        "gpus": [float(f.gpus) for f in jobs],
+        "user": [f.user for f in jobs],
+        "queue": [f.queue for f in jobs],
+        "model": [f.model for f in jobs],
+        "gpu_type": ["|".join(f.gpu_types) or None for f in jobs],
+        "status": ["completed"] * len(jobs),
+        "cpus": [f.cpus for f in jobs],
+        "memory_gib": [f.memory_gib for f in jobs],
+        "min_gpus": [f.min_gpus for f in jobs],
+        "max_gpus": [f.max_gpus for f in jobs],
+        "work": [None] * len(jobs),
+        "batch_size": [f.batch_size for f in jobs],
+        "ps": [f.servers for f in jobs],
+        "app": [f.app for f in jobs],
+        "weight": [f.weight for f in jobs],
+        "deadline_s": [f.deadline_s for f in jobs],
+        "priority": [f.priority for f in jobs],
+        "expected_s": [f.expected_s for f in jobs],
+        "name": [f.name for f in jobs],
+    }
     return pl.DataFrame(columns, schema=SCHEMA)

@@ -30,13 +30,22 @@ def remember(engine: LiveEngine, policy: str, ids: Mapping[int, int], extra: Jso
     ran = np.flatnonzero((jobs.runs > 0) | (jobs.state != JobState.WAITING)).tolist()
     measured, counted = engine.saved_accounts(ran)
     memory = {
-        "version": VERSION, "policy": policy, "state": engine.policy.state(), "at": engine.now,
-        "next": len(engine.job_names), "slots": [ids[i] for i in index], "index": {str(ids[i]): i for i in index},
-        "wake": _finite(engine.wake_at), **engine.counters(),
-        "ran": [ids[index[row]] for row in ran], "f": pack(measured), "i": pack(counted),
+        "version": VERSION,
+        "policy": policy,
+        "state": engine.policy.state(),
+        "at": engine.now,
+        "next": len(engine.job_names),
+        "slots": [ids[i] for i in index],
+        "index": {str(ids[i]): i for i in index},
+        "wake": _finite(engine.wake_at),
+        **engine.counters(),
+        "ran": [ids[index[row]] for row in ran],
+        "f": pack(measured),
+        "i": pack(counted),
         "parts": [[list(part) for part in engine.parts_of(row)] for row in ran],
-        "groups": _groups(engine, ids), "told": engine.untold_events(),
-    }  # fmt: skip
+        "groups": _groups(engine, ids),
+        "told": engine.untold_events(),
+    }
     return json.dumps(memory | extra)
 
 
@@ -71,10 +80,13 @@ def unpack(text: str, kind: str) -> NDArray[Any]:
 def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
     """Write down the groups of jobs that take turns: who, where, and when the turn ends."""
     return [
-        {"quantum": group.quantum_s, "due": _finite(group.due),
-         "rows": [[ids[job], *place] for job, places in group.members.items() for place in places]}
+        {
+            "quantum": group.quantum_s,
+            "due": _finite(group.due),
+            "rows": [[ids[job], *place] for job, places in group.members.items() for place in places],
+        }
         for group in engine.groups()
-    ]  # fmt: skip
+    ]
 
 
 def read(text: str | None, policy: str) -> Json | None:

@@ -52,9 +52,15 @@ class JobFacts:
 
     @classmethod
     def of(
-        cls, spec: JobSpec, id: int, *, submitted_s: float, user: str = "", deadline_s: float | None = None,
+        cls,
+        spec: JobSpec,
+        id: int,
+        *,
+        submitted_s: float,
+        user: str = "",
+        deadline_s: float | None = None,
         app: str | None = None,
-    ) -> JobFacts:  # fmt: skip
+    ) -> JobFacts:
         """Gather the facts from a job file."""
         asks, gpus = spec.resources, spec.resources.gpus
         low, asked, high = gpus.low, gpus.asked, gpus.high
@@ -63,13 +69,25 @@ class JobFacts:
         units = max(asked, 1.0)
         cpus = 1.0 if asks.cpus_per_gpu is None and low == 0 else asks.cpus_per_gpu
         return cls(
-            id, asked, submitted_s, name=spec.name, user=user, queue=spec.queue, min_gpus=low, max_gpus=high,
+            id,
+            asked,
+            submitted_s,
+            name=spec.name,
+            user=user,
+            queue=spec.queue,
+            min_gpus=low,
+            max_gpus=high,
             cpus=None if cpus is None else cpus * units,
             memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
-            gpu_types=spec.resources.gpu_types, model=spec.model, app=app, priority=spec.priority,
-            deadline_s=math.inf if deadline_s is None else deadline_s, expected_s=spec.expected_duration,
-            min_runtime_s=spec.min_runtime, exclusive=spec.exclusive,
-        )  # fmt: skip
+            gpu_types=spec.resources.gpu_types,
+            model=spec.model,
+            app=app,
+            priority=spec.priority,
+            deadline_s=math.inf if deadline_s is None else deadline_s,
+            expected_s=spec.expected_duration,
+            min_runtime_s=spec.min_runtime,
+            exclusive=spec.exclusive,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,10 @@ from argosy.live.planner.shares import Shares
 from argosy.live.planner.takeover import put_back
 
 STATES: dict[NodeState, view.NodeState] = {
-    "up": view.NodeState.UP, "draining": view.NodeState.DRAINING, "down": view.NodeState.DOWN,
-}  # fmt: skip
+    "up": view.NodeState.UP,
+    "draining": view.NodeState.DRAINING,
+    "down": view.NodeState.DOWN,
+}
 HOPELESS = "it can never run here: no set of nodes could hold it, even if all were free"
 SLIVER = 1e-3  # of its work is left of a job as long as it has not ended
 MOST_ENDED = 200_000  # rows of ended jobs, and groups that are over, before it is worth tidying up
@@ -169,8 +171,12 @@ class Planner:
         if r.epoch is not None and r.loss is not None and np.isfinite(r.loss):
             self._engine.losses.setdefault(job.index, {})[float(r.epoch)] = float(r.loss)
         if r.checkpoint_s is not None and r.checkpoint_s > jobs.saved_at[row]:
-            self._engine.set_job(job.index, saved_at=r.checkpoint_s, saved_left_s=float(jobs.settled_left_s[row]),
-                                 saved_useful=float(jobs.settled_useful[row]))  # fmt: skip
+            self._engine.set_job(
+                job.index,
+                saved_at=r.checkpoint_s,
+                saved_left_s=float(jobs.settled_left_s[row]),
+                saved_useful=float(jobs.settled_useful[row]),
+            )
 
     def overheads(self, seconds: Mapping[str | None, Mapping[str, float]]) -> None:
         """Take in measured costs by model: start, suspend, resume, migrate, resize, slice."""
@@ -228,9 +234,15 @@ class Planner:
         notes, refused, self._notes, self._refused = tuple(self._notes), self._refused, [], {}
         other = time.perf_counter_ns() - began - policy_ns
         return Decision(
-            engine.now, dict(self._shares.now), wake if np.isfinite(wake) else None, refused, asked, policy_ns, other,
+            engine.now,
+            dict(self._shares.now),
+            wake if np.isfinite(wake) else None,
+            refused,
+            asked,
+            policy_ns,
+            other,
             notes=notes,
-        )  # fmt: skip
+        )
 
     def why(self, jobs: Iterable[int]) -> dict[int, Told]:
         """Return why these jobs wait, as of the last decision."""
@@ -247,9 +259,14 @@ class Planner:
         for id, job in self._index.jobs.items():
             row, share = self._row(id), self._shares.now.get(id)
             account = Account(
-                float(table.settled_attained[row]), float(table.settled_executed_s[row]), int(table.runs[row]),
-                int(table.preemptions[row]), int(table.faults[row]), None, float(table.wait_since[row]),
-            )  # fmt: skip
+                float(table.settled_attained[row]),
+                float(table.settled_executed_s[row]),
+                int(table.runs[row]),
+                int(table.preemptions[row]),
+                int(table.faults[row]),
+                None,
+                float(table.wait_since[row]),
+            )
             parts, paused = (share.parts, share.paused) if share else ((), False)
             started = float(table.started[row]) if share else None
             jobs.append(Active(job.facts, account, parts, paused, started, float(table.saved_at[row])))

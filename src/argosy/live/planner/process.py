@@ -38,9 +38,13 @@ class PlannerProcess:
     """One planner at a time, started when it is first needed."""
 
     def __init__(
-        self, setup: Setup, snapshot: Callable[[], Snapshot], *, time_limit_s: float = 30.0,
+        self,
+        setup: Setup,
+        snapshot: Callable[[], Snapshot],
+        *,
+        time_limit_s: float = 30.0,
         start_limit_s: float = 300.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`snapshot` is asked for all that is known whenever a process starts.
 
         The first decisions of a process may have to wait until kernels are compiled: `start_limit_s` holds for them.
@@ -112,10 +116,15 @@ class PlannerProcess:
         self._errors.clear()
         snapshot = self._snapshot()  # first: should it fail, there must be no process that knows nothing
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "argosy.live.planner.worker", str(os.getpid()),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            sys.executable,
+            "-m",
+            "argosy.live.planner.worker",
+            str(os.getpid()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
             limit=LARGEST_LINE,
-        )  # fmt: skip
+        )
         self.starts += 1
         self._listener = asyncio.create_task(self._listen(self._process))
         await self._ask("take_over", self._setup, snapshot)

@@ -43,8 +43,11 @@ class Shares:
 
     def _parts(self, parts: Iterable[tuple[int, int, int, int]]) -> tuple[Part, ...]:
         return tuple(
-            Part(self._nodes[node], tuple(d for d in range(bits.bit_length()) if bits >> d & 1),
-                 milli if bits else WHOLE, servers)
+            Part(
+                self._nodes[node],
+                tuple(d for d in range(bits.bit_length()) if bits >> d & 1),
+                milli if bits else WHOLE,
+                servers,
+            )
             for node, bits, milli, servers in parts
-        )  # fmt: skip
-
+        )

@@ -134,15 +134,29 @@ def _account(engine: LiveEngine, row: int, job: Active, known: Kept | None) -> N
     attained, executed = account.attained_gpu_s, account.executed_s
     index = int(jobs.index[row])
     engine.set_job(
-        index, duration_s=work, expected_s=expected, settled_left_s=left, saved_left_s=left, remaining_s=left,
-        expected_left_s=left, progress=1.0 - left / work, settled_attained=attained, attained=attained,
-        settled_useful=attained, settled_executed_s=executed, executed_s=executed, preemptions=account.preemptions,
-        faults=account.faults, runs=max(account.runs, int(running)), wait_since=waits_since,
-    )  # fmt: skip
+        index,
+        duration_s=work,
+        expected_s=expected,
+        settled_left_s=left,
+        saved_left_s=left,
+        remaining_s=left,
+        expected_left_s=left,
+        progress=1.0 - left / work,
+        settled_attained=attained,
+        attained=attained,
+        settled_useful=attained,
+        settled_executed_s=executed,
+        executed_s=executed,
+        preemptions=account.preemptions,
+        faults=account.faults,
+        runs=max(account.runs, int(running)),
+        wait_since=waits_since,
+    )
     if running:
         started = now if job.started_s is None else job.started_s
         ready = max(now, started + engine.start_overhead_s(index))
-        engine.set_job(index, started=started, ready=ready,
-                       saved_at=started if job.checkpoint_s is None else job.checkpoint_s)  # fmt: skip
+        engine.set_job(
+            index, started=started, ready=ready, saved_at=started if job.checkpoint_s is None else job.checkpoint_s
+        )
     else:
         engine.set_job(index, saved_at=waits_since)

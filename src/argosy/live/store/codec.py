@@ -11,22 +11,67 @@ from argosy.live.states import State, Stop
 from argosy.live.store.rows import Job, RunRow, parts_from_json, parts_to_json
 
 FIXED = (
-    "id", "name", "owner", "queue", "priority", "spec", "workdir", "array_id", "array_index", "after",
-    "gpus_low", "gpus_high", "submitted_s", "submitted_at",
-)  # fmt: skip
+    "id",
+    "name",
+    "owner",
+    "queue",
+    "priority",
+    "spec",
+    "workdir",
+    "array_id",
+    "array_index",
+    "after",
+    "gpus_low",
+    "gpus_high",
+    "submitted_s",
+    "submitted_at",
+)
 CHANGING = (
-    "state", "generation", "failures", "losses", "not_before_s", "started_s", "started_at", "ended_s", "ended_at",
-    "exit_code", "message", "run_s", "gpu_s", "preemptions", "resizes", "moves", "hot", "report", "unlaunched",
-)  # fmt: skip
+    "state",
+    "generation",
+    "failures",
+    "losses",
+    "not_before_s",
+    "started_s",
+    "started_at",
+    "ended_s",
+    "ended_at",
+    "exit_code",
+    "message",
+    "run_s",
+    "gpu_s",
+    "preemptions",
+    "resizes",
+    "moves",
+    "hot",
+    "report",
+    "unlaunched",
+)
 JOB_COLUMNS = ", ".join(FIXED + CHANGING)
 INSERT_JOB = f"INSERT INTO jobs ({', '.join(FIXED[1:])}, state) VALUES ({', '.join('?' * len(FIXED))})"
 INSERT_NUMBERED_JOB = f"INSERT INTO jobs ({', '.join(FIXED)}, state) VALUES ({', '.join('?' * (len(FIXED) + 1))})"
 UPDATE_JOB = f"UPDATE jobs SET priority = ?, {', '.join(f'{c} = ?' for c in CHANGING)} WHERE id = ?"
 
 RUN = (
-    "job", "generation", "version", "parts", "launched_s", "launched_at", "settled_s", "paused", "former", "stop",
-    "running_s", "ended_s", "ended_at", "run_s", "gpu_s", "exit_code", "message", "restarts",
-)  # fmt: skip
+    "job",
+    "generation",
+    "version",
+    "parts",
+    "launched_s",
+    "launched_at",
+    "settled_s",
+    "paused",
+    "former",
+    "stop",
+    "running_s",
+    "ended_s",
+    "ended_at",
+    "run_s",
+    "gpu_s",
+    "exit_code",
+    "message",
+    "restarts",
+)
 RUN_COLUMNS = ", ".join(RUN)
 SAVE_RUN = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * len(RUN))})"
 
@@ -60,19 +105,48 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 def new_values(job: Job) -> tuple[Any, ...]:
     return (
-        job.id, job.name, job.owner, job.queue, job.priority, job.spec_json, job.workdir, job.array_id,
-        job.array_index, json.dumps(job.after), job.gpus_low, job.gpus_high, job.submitted_s, job.submitted_at,
+        job.id,
+        job.name,
+        job.owner,
+        job.queue,
+        job.priority,
+        job.spec_json,
+        job.workdir,
+        job.array_id,
+        job.array_index,
+        json.dumps(job.after),
+        job.gpus_low,
+        job.gpus_high,
+        job.submitted_s,
+        job.submitted_at,
         job.state.value,
-    )  # fmt: skip
+    )
 
 
 def changing_values(job: Job) -> tuple[Any, ...]:
     return (
-        job.priority, job.state.value, job.generation, job.failures, job.losses, job.not_before_s, job.started_s,
-        job.started_at, job.ended_s, job.ended_at, job.exit_code, job.message, job.run_s, job.gpu_s, job.preemptions,
-        job.resizes, job.moves, job.hot, json.dumps(dict(job.report), separators=(",", ":")), job.unlaunched,
+        job.priority,
+        job.state.value,
+        job.generation,
+        job.failures,
+        job.losses,
+        job.not_before_s,
+        job.started_s,
+        job.started_at,
+        job.ended_s,
+        job.ended_at,
+        job.exit_code,
+        job.message,
+        job.run_s,
+        job.gpu_s,
+        job.preemptions,
+        job.resizes,
+        job.moves,
+        job.hot,
+        json.dumps(dict(job.report), separators=(",", ":")),
+        job.unlaunched,
         job.id,
-    )  # fmt: skip
+    )
 
 
 def run_of(row: tuple[Any, ...] | sqlite3.Row) -> RunRow:
@@ -86,7 +160,22 @@ def run_of(row: tuple[Any, ...] | sqlite3.Row) -> RunRow:
 
 def run_values(run: RunRow) -> tuple[Any, ...]:
     return (
-        run.job, run.generation, run.version, parts_to_json(run.parts), run.launched_s, run.launched_at, run.settled_s,
-        run.paused, None if run.former is None else parts_to_json(run.former), run.stop and run.stop.value,
-        run.running_s, run.ended_s, run.ended_at, run.run_s, run.gpu_s, run.exit_code, run.message, run.restarts,
-    )  # fmt: skip
+        run.job,
+        run.generation,
+        run.version,
+        parts_to_json(run.parts),
+        run.launched_s,
+        run.launched_at,
+        run.settled_s,
+        run.paused,
+        None if run.former is None else parts_to_json(run.former),
+        run.stop and run.stop.value,
+        run.running_s,
+        run.ended_s,
+        run.ended_at,
+        run.run_s,
+        run.gpu_s,
+        run.exit_code,
+        run.message,
+        run.restarts,
+    )

@@ -64,9 +64,17 @@ class Transaction:
         """Commit a checkpoint, and forget those it supersedes. Returns False if it was committed already."""
         done = self._db.execute(
             "INSERT OR IGNORE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (job, generation, found["path"], found["step"], found.get("seconds"), found.get("bytes"), self._now,
-             self._wall),
-        )  # fmt: skip
+            (
+                job,
+                generation,
+                found["path"],
+                found["step"],
+                found.get("seconds"),
+                found.get("bytes"),
+                self._now,
+                self._wall,
+            ),
+        )
         self._db.execute(
             "DELETE FROM checkpoints WHERE job = ?1 AND path NOT IN (SELECT path FROM checkpoints WHERE job = ?1"
             " ORDER BY generation DESC, step DESC, t_s DESC LIMIT ?2)",
@@ -74,8 +82,16 @@ class Transaction:
         )
         return done.rowcount > 0
 
-    def audit(self, by: Actor, action: str, what: str = "", *, jobs: Sequence[int] = (), detail: str = "",
-              result: str = "done") -> None:
+    def audit(
+        self,
+        by: Actor,
+        action: str,
+        what: str = "",
+        *,
+        jobs: Sequence[int] = (),
+        detail: str = "",
+        result: str = "done",
+    ) -> None:
         """Record who did what, in the same transaction: one entry, or one for each range of jobs."""
         who = (self._wall, by.who, by.role, by.address, by.token, action)
         if not jobs:
@@ -85,8 +101,10 @@ class Transaction:
             self._db.execute(codec.INSERT_AUDIT, (*who, named, first, last, result, detail))
 
     def overhead(self, model: str, kind: str, seconds: float, owner: str = "") -> None:
-        self._db.execute("INSERT INTO overheads (model, kind, seconds, at, owner) VALUES (?, ?, ?, ?, ?)",
-                         (model, kind, seconds, self._wall, owner))  # fmt: skip
+        self._db.execute(
+            "INSERT INTO overheads (model, kind, seconds, at, owner) VALUES (?, ?, ?, ?, ?)",
+            (model, kind, seconds, self._wall, owner),
+        )
         self._db.execute(
             "DELETE FROM overheads WHERE model = ?1 AND kind = ?2 AND rowid <= (SELECT rowid FROM overheads"
             " WHERE model = ?1 AND kind = ?2 ORDER BY rowid DESC LIMIT 1 OFFSET ?3)",

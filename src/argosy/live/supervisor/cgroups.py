@@ -25,8 +25,13 @@ class Cgroup:
         self.folders = {name: Path(folder) for name, folder in folders.items()}
 
     @classmethod
-    def make(cls, name: str, limits: dict[str, float], root: Path = Path("/sys/fs/cgroup"),
-             membership: Path = Path("/proc/self/cgroup")) -> Cgroup | None:
+    def make(
+        cls,
+        name: str,
+        limits: dict[str, float],
+        root: Path = Path("/sys/fs/cgroup"),
+        membership: Path = Path("/proc/self/cgroup"),
+    ) -> Cgroup | None:
         """Make a group with `limits`: pids (count), memory (bytes), cpu (cores). None if no group can be made."""
         ours = _our_groups(membership)
         unified = root if (root / "cgroup.controllers").exists() else root / "unified"
@@ -47,13 +52,16 @@ class Cgroup:
         return cls(folders)
 
     @classmethod
-    def find(cls, name: str, root: Path = Path("/sys/fs/cgroup"),
-             membership: Path = Path("/proc/self/cgroup")) -> Cgroup | None:
+    def find(
+        cls, name: str, root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+    ) -> Cgroup | None:
         """Find a group again by its name alone, for a run whose supervisor could not write down where it is."""
         ours = _our_groups(membership)
         unified = root if (root / "cgroup.controllers").exists() else root / "unified"
-        places = {controller or "unified": (root / controller if controller else unified) / path.lstrip("/") / name
-                  for controller, path in ours.items()}  # fmt: skip
+        places = {
+            controller or "unified": (root / controller if controller else unified) / path.lstrip("/") / name
+            for controller, path in ours.items()
+        }
         found = {key: str(folder) for key, folder in places.items() if folder.is_dir()}
         return cls(found) if found else None
 

@@ -18,9 +18,17 @@ from argosy.live.supervisor.status import StatusKeeper
 
 
 class Coordinator:
-    def __init__(self, run: Mapping[str, Any], places: Places, processes: WorkerProcesses, rendezvous: Rendezvous,
-                 status: StatusKeeper, rules: Rules, start_worker: Callable[[int, tuple[str, ...]], None],
-                 fail: Callable[[int, str], None]) -> None:
+    def __init__(
+        self,
+        run: Mapping[str, Any],
+        places: Places,
+        processes: WorkerProcesses,
+        rendezvous: Rendezvous,
+        status: StatusKeeper,
+        rules: Rules,
+        start_worker: Callable[[int, tuple[str, ...]], None],
+        fail: Callable[[int, str], None],
+    ) -> None:
         self.places, self.processes, self.rendezvous, self.status = places, processes, rendezvous, status
         self.start_worker, self.fail = start_worker, fail
         self.kind = "resume" if run["restore"] else "start"
@@ -211,7 +219,10 @@ class Coordinator:
             if (member := self.processes.alive.get(number))
         }
         message = {
-            "op": "plan", "version": plan.version, "members": list(plan.members), "recover": plan.recover,
+            "op": "plan",
+            "version": plan.version,
+            "members": list(plan.members),
+            "recover": plan.recover,
             "store": self.rendezvous.place(plan.version),
             "devices": devices,
         }

@@ -31,8 +31,9 @@ class Identity:
         os.setuid(self.uid)
 
 
-def start_detached(words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None,
-                   user: str | None = None) -> tuple[int, int]:
+def start_detached(
+    words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, user: str | None = None
+) -> tuple[int, int]:
     """Run the command in a session of its own; return its process number and its session.
 
     It inherits one descriptor of ours, `keep`, and no other. Its output goes to the descriptor `output`, or nowhere.
@@ -57,8 +58,9 @@ def start_detached(words: Sequence[str], env: Mapping[str, str], keep: int, outp
     return pid, leader
 
 
-def _lead(words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None,
-          tell: int) -> None:
+def _lead(
+    words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None, tell: int
+) -> None:
     """In a child: open the session, start the program in it, and exit."""
     try:
         signal.set_wakeup_fd(-1)
@@ -71,8 +73,9 @@ def _lead(words: Sequence[str], env: Mapping[str, str], keep: int, output: int |
         os._exit(0)
 
 
-def _become(words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None,
-            identity: Identity | None) -> None:
+def _become(
+    words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None
+) -> None:
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         printed = nothing if output is None else output

@@ -70,8 +70,9 @@ class Connection:
 
 
 class MessageServer:
-    def __init__(self, reactor: Reactor, path: Path, uids: Collection[int],
-                 on_message: Callable[[Connection, Message], None]) -> None:
+    def __init__(
+        self, reactor: Reactor, path: Path, uids: Collection[int], on_message: Callable[[Connection, Message], None]
+    ) -> None:
         self.reactor, self.path, self.uids, self.on_message = reactor, path, uids, on_message
         self.connections: set[Connection] = set()
         self._complaints = 0

@@ -102,8 +102,9 @@ def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
     }
 
 
-def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequence[str], control: Path, *,
-                   warm: bool) -> dict[str, Any]:
+def worker_request(
+    run: Mapping[str, Any], places: Places, number: int, of: Sequence[str], control: Path, *, warm: bool
+) -> dict[str, Any]:
     """Describe for the spawner how to start a worker on these slots.
 
     The job file's variables override all others but those named ARGOSY_….
@@ -111,9 +112,18 @@ def worker_request(run: Mapping[str, Any], places: Places, number: int, of: Sequ
     own = {name: value for name, value in run["spec"].get("env", {}).items() if not name.startswith("ARGOSY_")}
     command = run["command"] if warm else run["cold"]
     env = {
-        **run["env"], **run_variables(run, control), **places.variables(of), **own, "ARGOSY_WORKER": str(number),
+        **run["env"],
+        **run_variables(run, control),
+        **places.variables(of),
+        **own,
+        "ARGOSY_WORKER": str(number),
     }
     return {
-        "how": command["how"], "argv": command["argv"], "env": env, "cwd": run["cwd"], "cpus": places.cpus(of),
-        "umask": run.get("umask", 0o022), "limits": {"RLIMIT_CORE": 0},  # a core dump of a training takes gigabytes
+        "how": command["how"],
+        "argv": command["argv"],
+        "env": env,
+        "cwd": run["cwd"],
+        "cpus": places.cpus(of),
+        "umask": run.get("umask", 0o022),
+        "limits": {"RLIMIT_CORE": 0},  # a core dump of a training takes gigabytes
     }

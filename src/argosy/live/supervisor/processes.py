@@ -41,8 +41,13 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    def __init__(self, reactor: Reactor, spawner: WorkerSpawner, cgroup: Cgroup | None,
-                 on_output: Callable[[WorkerProcess, list[bytes]], None]) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        spawner: WorkerSpawner,
+        cgroup: Cgroup | None,
+        on_output: Callable[[WorkerProcess, list[bytes]], None],
+    ) -> None:
         self.reactor, self.spawner, self.cgroup, self.on_output = reactor, spawner, cgroup, on_output
         self.alive: dict[int, WorkerProcess] = {}  # those that are alive, by number
         self.leaders: list[dict[str, Any]] = []  # every worker there was: its session may outlive it

@@ -24,8 +24,9 @@ class RunResources:
     `hear` gets the messages of workers, from the socket `control`; `obey` those of the daemon, from `commands`.
     """
 
-    def __init__(self, folder: RunFolder, run: Mapping[str, Any], uid: int, reactor: Reactor, hear: Listener,
-                 obey: Listener) -> None:
+    def __init__(
+        self, folder: RunFolder, run: Mapping[str, Any], uid: int, reactor: Reactor, hear: Listener, obey: Listener
+    ) -> None:
         user = run.get("user")
         self._folder, self._uid = folder, uid
         self._sockets = socket_folder(folder.path, user)
@@ -37,7 +38,9 @@ class RunResources:
         self.rendezvous = Rendezvous(uid)
         me = process_table.process(os.getpid())
         self.record: dict[str, Any] = {
-            "pid": os.getpid(), "started": me.started if me else 0, "sockets": str(self._sockets),
+            "pid": os.getpid(),
+            "started": me.started if me else 0,
+            "sockets": str(self._sockets),
             "rendezvous": str(self.rendezvous.folder),
             "cgroup": {k: str(v) for k, v in self.cgroup.folders.items()} if self.cgroup else {},
         }

@@ -53,9 +53,17 @@ class StatusKeeper:
 
     def content(self) -> dict[str, Any]:
         return {
-            "t": time.time(), "phase": self.phase, "version": self.version, "hot": self.hot, "message": self.message,
-            "report": self.report, "checkpoints": list(self.checkpoints), "overheads": self.overheads,
-            "story": self.story, "restarts": self.restarts, "workers": self.workers,
+            "t": time.time(),
+            "phase": self.phase,
+            "version": self.version,
+            "hot": self.hot,
+            "message": self.message,
+            "report": self.report,
+            "checkpoints": list(self.checkpoints),
+            "overheads": self.overheads,
+            "story": self.story,
+            "restarts": self.restarts,
+            "workers": self.workers,
         }
 
     def write(self) -> None:

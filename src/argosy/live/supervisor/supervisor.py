@@ -74,8 +74,9 @@ class Supervisor:
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
         rules.stuck_s = self.run["spec"].get("hang_after") or rules.stuck_s
         rendezvous = self.resources.rendezvous
-        self.coordinator = Coordinator(self.run, self.places, self.processes, rendezvous, self.status, rules,
-                                       self.start_worker, self.fail)  # fmt: skip
+        self.coordinator = Coordinator(
+            self.run, self.places, self.processes, rendezvous, self.status, rules, self.start_worker, self.fail
+        )
         self.turns = Turns(self.processes, self.coordinator, self.status, self.places)
         self.reactor.watch(spawner.connection, spawner.readable)
 

@@ -15,8 +15,9 @@ REST_ON_GPUS_S = 60.0
 
 
 class Turns:
-    def __init__(self, processes: WorkerProcesses, coordinator: Coordinator, status: StatusKeeper,
-                 places: Places) -> None:
+    def __init__(
+        self, processes: WorkerProcesses, coordinator: Coordinator, status: StatusKeeper, places: Places
+    ) -> None:
         self.processes, self.coordinator, self.status = processes, coordinator, status
         self.patience_s = REST_ON_GPUS_S if any(place.cuda for place in places.nodes.values()) else REST_S
         self.paused = False  # whether its processes are stopped, not whether they should be

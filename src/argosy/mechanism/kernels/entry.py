@@ -18,9 +18,31 @@ from argosy.mechanism.kernels.static import admit_static
 
 @entry_point
 def enter(
-    jf: F1, ji: I1, nf: F1, ni: I1, bk: I1, en: I1, hp: F1, lg: F1, sf: F1, si: I1, tr: F1, so: I1, rs: F1,
-    rt: F1, ps: F1, pr: F1, ov: F1, wk: I1, sk: F1, ex: F1, qu: F1, gp: I1, gq: F1,
-    ops: I1, parts: I1,
+    jf: F1,
+    ji: I1,
+    nf: F1,
+    ni: I1,
+    bk: I1,
+    en: I1,
+    hp: F1,
+    lg: F1,
+    sf: F1,
+    si: I1,
+    tr: F1,
+    so: I1,
+    rs: F1,
+    rt: F1,
+    ps: F1,
+    pr: F1,
+    ov: F1,
+    wk: I1,
+    sk: F1,
+    ex: F1,
+    qu: F1,
+    gp: I1,
+    gq: F1,
+    ops: I1,
+    parts: I1,
 ) -> int:
     w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, wk, sk, ex, qu, gp, gq)
     op = si[OP]

@@ -93,14 +93,14 @@ COLUMNS_F = {
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
     "settled_executed_s": EXECUTED, "settled_useful": USEFUL, "saved_at": SAFE_AT, "saved_left_s": SAFE_LEFT,
     "saved_useful": SAFE_USEFUL,
-}  # fmt: skip
+}
 COLUMNS_I = {
     "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
     "ps_kind": PS_CLASS, "preemptions": PREEMPTIONS, "state": STATE, "servers": PS_HELD, "level": LEVEL,
     # for hosts, not for policies
     "group": GROUP, "peer": PEER, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
     "guaranteed": GUARANTEED, "faults": FAULTS, "runs": RUNS, "placement_version": GEN,
-}  # fmt: skip
+}
 
 # the columns of a trace that are copied as they are, and what stands for a value that is not given
 FROM_TRACE = {"weight": (WEIGHT, 1.0), "priority": (PRIORITY, 50.0), "deadline_s": (DEADLINE, np.inf)}

@@ -70,9 +70,7 @@ def merge_sort(w: World, n: int) -> None:
             i, middle, high = low, min(low + width, n), min(low + 2 * width, n)
             j = middle
             for k in range(low, high):
-                left = i < middle and (
-                    j >= high or keys[i] < keys[j] or (keys[i] == keys[j] and order[i] < order[j])
-                )
+                left = i < middle and (j >= high or keys[i] < keys[j] or (keys[i] == keys[j] and order[i] < order[j]))
                 a = i if left else j
                 other_keys[k], other[k] = keys[a], order[a]
                 i, j = i + left, j + (not left)
@@ -126,8 +124,10 @@ def cheapest_last(w: World) -> None:
     while first < n:
         head = so[order[first]]
         alike, last = 0, first
-        while last < n and jf[KEY, so[order[last]]] == jf[KEY, head] and (
-            ji[GUARANTEED, so[order[last]]] == ji[GUARANTEED, head]
+        while (
+            last < n
+            and jf[KEY, so[order[last]]] == jf[KEY, head]
+            and (ji[GUARANTEED, so[order[last]]] == ji[GUARANTEED, head])
         ):
             if ji[STATE, so[order[last]]] == RUNNING:
                 places[alike] = last

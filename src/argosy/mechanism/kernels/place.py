@@ -81,9 +81,7 @@ def choose(w: World, s: int, gpus: int, servers: int, reclaiming: bool) -> int:
         while types and parts == 0:
             best = -1
             for t in range(si[TYPES_N]):
-                if (types >> t) & 1 and (
-                    best < 0 or w.rt[ji[CLASS, s], t, k, 1] > w.rt[ji[CLASS, s], best, k, 1]
-                ):
+                if (types >> t) & 1 and (best < 0 or w.rt[ji[CLASS, s], t, k, 1] > w.rt[ji[CLASS, s], best, k, 1]):
                     best = t
             parts = choose_on(w, s, gpus, 1 << best, reclaiming)
             types &= ~(1 << best)

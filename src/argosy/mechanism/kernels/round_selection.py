@@ -21,9 +21,17 @@ NEW = 1e9  # who has received nothing at all comes first, in proportion to its s
 
 @entry_point
 def observe(
-    index: Any, where: Any, slot: Any, alive: Any, members: Any, running: Any, received: Any, total: Any,
-    rows: int, span: float,
-) -> tuple[int, int, int]:  # fmt: skip
+    index: Any,
+    where: Any,
+    slot: Any,
+    alive: Any,
+    members: Any,
+    running: Any,
+    received: Any,
+    total: Any,
+    rows: int,
+    span: float,
+) -> tuple[int, int, int]:
     """Credit everybody who ran; find out who is there. Returns: newcomers, jobs that have left, rows that go on.
 
     `slot` becomes the place of each job's row in the view; the newcomers' places come behind, from `slot[rows]` on.
@@ -93,8 +101,21 @@ def sort_rows(order: Any, spare: Any, n: int, priority: Any, deficit: Any, share
 
 
 @kernel
-def take(r: int, c: int, t: int, size: Any, queue: Any, members: Any, room: Any, own: Any, allowed: Any,
-         taken: Any, running: Any, has_share: Any, idle_new: bool) -> bool:  # fmt: skip
+def take(
+    r: int,
+    c: int,
+    t: int,
+    size: Any,
+    queue: Any,
+    members: Any,
+    room: Any,
+    own: Any,
+    allowed: Any,
+    taken: Any,
+    running: Any,
+    has_share: Any,
+    idle_new: bool,
+) -> bool:
     """Let row r run on column c, if there are GPUs of type t left for it."""
     a, b, q, need = members[r, 0], members[r, 1], queue[r], size[r]
     if need > room[t] + own[q, t] + GPU_SLACK or need > allowed[q] + GPU_SLACK:
@@ -111,11 +132,37 @@ def take(r: int, c: int, t: int, size: Any, queue: Any, members: Any, room: Any,
 
 @entry_point
 def select(
-    members: Any, size: Any, queue: Any, share: Any, received: Any, deficit: Any, works: Any, rate: Any, alive: Any,
-    has_share: Any, running: Any, pace: Any, total: Any, columns: Any, column_type: Any, common: Any, reserved: Any,
-    limit: Any, room: Any, own: Any, allowed: Any, taken: Any, priority: Any, order: Any, spare: Any, rows: int,
-    leftovers: int, idle_new: bool, fresh: bool, round_s: float,
-) -> tuple[bool, int, float]:  # fmt: skip
+    members: Any,
+    size: Any,
+    queue: Any,
+    share: Any,
+    received: Any,
+    deficit: Any,
+    works: Any,
+    rate: Any,
+    alive: Any,
+    has_share: Any,
+    running: Any,
+    pace: Any,
+    total: Any,
+    columns: Any,
+    column_type: Any,
+    common: Any,
+    reserved: Any,
+    limit: Any,
+    room: Any,
+    own: Any,
+    allowed: Any,
+    taken: Any,
+    priority: Any,
+    order: Any,
+    spare: Any,
+    rows: int,
+    leftovers: int,
+    idle_new: bool,
+    fresh: bool,
+    round_s: float,
+) -> tuple[bool, int, float]:
     """Choose who runs, beside those who run already unless the round is `fresh`.
 
     Returns whether priorities had no say in it, how many rows run, and how long whole steps last that fit into a
@@ -183,8 +230,21 @@ def select(
                     fits = size[r] <= room[t] + own[queue[r], t] + GPU_SLACK
                     if fits and works[r, c] and (best < 0 or rate[r, c] > rate[r, best]):
                         best = c
-                if best < 0 or not take(r, best, column_type[best], size, queue, members, room, own, allowed, taken,
-                                        running, has_share, idle_new):  # fmt: skip
+                if best < 0 or not take(
+                    r,
+                    best,
+                    column_type[best],
+                    size,
+                    queue,
+                    members,
+                    room,
+                    own,
+                    allowed,
+                    taken,
+                    running,
+                    has_share,
+                    idle_new,
+                ):
                     break
     n, longest = 0, 0.0
     for r in range(rows):
@@ -198,9 +258,18 @@ def select(
 
 @entry_point
 def answer(
-    index: Any, where: Any, slot: Any, members: Any, running: Any, size: Any, column_type: Any,
-    key: Any, workers: Any, types: Any, rows: int,
-) -> None:  # fmt: skip
+    index: Any,
+    where: Any,
+    slot: Any,
+    members: Any,
+    running: Any,
+    size: Any,
+    column_type: Any,
+    key: Any,
+    workers: Any,
+    types: Any,
+    rows: int,
+) -> None:
     """Fill in the rank, the size and the GPU type of each job; large ones come first."""
     for i in range(len(index)):
         always = where[index[i]] == NEEDS_NO_TURN
@@ -211,4 +280,3 @@ def answer(
             for a in members[r]:
                 i = slot[a]
                 key[i], workers[i], types[i] = -size[r], max(1, int(size[r])), 1 << column_type[c]
-

@@ -19,9 +19,15 @@ DIGITS = 12  # to which shares are compared: 3 · 1/9 and 1/3 are equal, and go 
 
 
 def fill(
-    capacity: Floats, there: Floats, first: Floats, step: Floats, most: Ints, weight: Floats,
-    *, stop_at_refusal: bool = False,
-) -> Ints:  # fmt: skip
+    capacity: Floats,
+    there: Floats,
+    first: Floats,
+    step: Floats,
+    most: Ints,
+    weight: Floats,
+    *,
+    stop_at_refusal: bool = False,
+) -> Ints:
     """Return how many grants each job gets; jobs are columns, in order of arrival, and the three resources are rows.
 
     Shares are relative to `capacity`, grants come out of what is `there`. The first grant of job j is `first[:, j]`, a

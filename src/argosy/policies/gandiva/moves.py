@@ -89,9 +89,10 @@ def _fuller_server(usage: Usage, row: int, here: int) -> Allocation | None:
     """Find free GPUs on another server, the one with fewest: moving a job there defragments."""
     size = usage.size[row]
     nodes = [
-        n for n in usage.open_to(row)
+        n
+        for n in usage.open_to(row)
         if n != here and usage.free[n].bit_count() >= size and usage.has_room(row, n, size)
-    ]  # fmt: skip
+    ]
     node = min(nodes, key=lambda n: (usage.free[n].bit_count(), n), default=-1)
     return Allocation({node: pick(usage.free[node], size)}, {}) if node >= 0 else None
 
@@ -129,9 +130,11 @@ def shrink_for(usage: Usage, row: int) -> bool:
     size = usage.size[row]
     for node in usage.open_to(row):
         grown = [
-            r for devices, rows in sorted(usage.groups[node].items()) for r in rows
+            r
+            for devices, rows in sorted(usage.groups[node].items())
+            for r in rows
             if len(rows) == 1 and usage.group_of(r) is not None and devices.bit_count() > usage.size[r]
-        ]  # fmt: skip
+        ]
         extra = sum(usage.held[r].devices[node].bit_count() - usage.size[r] for r in grown)
         if not grown or usage.free[node].bit_count() + extra < size:
             continue

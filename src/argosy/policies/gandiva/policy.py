@@ -46,10 +46,17 @@ class Gandiva(Policy):
     preemptive = True
 
     def __init__(
-        self, quantum_s: float = 60.0, max_height: int = 2, profile_s: float = 60.0, max_utilisation: float = 2.0,
-        move_every_s: float = 600.0, patience_s: float = 3600.0, pack: bool = True, migrate: bool = True,
+        self,
+        quantum_s: float = 60.0,
+        max_height: int = 2,
+        profile_s: float = 60.0,
+        max_utilisation: float = 2.0,
+        move_every_s: float = 600.0,
+        patience_s: float = 3600.0,
+        pack: bool = True,
+        migrate: bool = True,
         grow: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         above_0 = {"quantum_s": quantum_s, "profile_s": profile_s}
         from_0 = {"max_utilisation": max_utilisation, "move_every_s": move_every_s, "patience_s": patience_s}
         for name, value in (above_0 | from_0).items():
@@ -114,8 +121,14 @@ class Gandiva(Policy):
         refused: dict[tuple[Any, ...], Reason] = {}  # a job that asks for the same is refused, too
         waits, ahead = False, -1
         for row in sorted(rows, key=usage.index.__getitem__):
-            alike = (usage.gpus[row], usage.types[row], usage.queue[row], usage.cpu_unit[row],
-                     usage.memory_unit[row], usage.ps[row])  # fmt: skip
+            alike = (
+                usage.gpus[row],
+                usage.types[row],
+                usage.queue[row],
+                usage.cpu_unit[row],
+                usage.memory_unit[row],
+                usage.ps[row],
+            )
             if ahead >= 0 and usage.size[row]:
                 plan.reasons[row] = Reason(Why.BEHIND, f"job {ahead} has waited too long", behind=(ahead,))
                 continue

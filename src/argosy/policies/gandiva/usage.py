@@ -33,9 +33,13 @@ class Usage:
     """
 
     def __init__(
-        self, view: View, context: Context, turns: Mapping[int, tuple[int, int]], pairs: Mapping[int, int],
+        self,
+        view: View,
+        context: Context,
+        turns: Mapping[int, tuple[int, int]],
+        pairs: Mapping[int, int],
         known: Mapping[int, Allocation],
-    ) -> None:  # fmt: skip
+    ) -> None:
         jobs, nodes = view.jobs, view.nodes
         self.pairs = dict(pairs)
         self.gpus, self.state, self.queue = jobs.gpus.tolist(), jobs.state.tolist(), jobs.queue.tolist()
@@ -104,10 +108,12 @@ class Usage:
         found = self._open_to.get((types, queue))
         if found is None:
             found = self._open_to[types, queue] = [
-                node for node, is_open in enumerate(self.open)
-                if is_open and self.owner[node] in (-1, queue)
+                node
+                for node, is_open in enumerate(self.open)
+                if is_open
+                and self.owner[node] in (-1, queue)
                 and (types == -1 or self.node_gpus[node] == 0 or types >> self.node_type[node] & 1)
-            ]  # fmt: skip
+            ]
         return found
 
     def has_room(self, row: int, node: int, units: int) -> bool:
@@ -156,9 +162,11 @@ class Usage:
     def shared_groups(self) -> list[tuple[int, int]]:
         """Return the groups whose members take turns, the most crowded first."""
         found = [
-            (-len(rows), node, devices) for node, groups in enumerate(self.groups) for devices, rows in groups.items()
+            (-len(rows), node, devices)
+            for node, groups in enumerate(self.groups)
+            for devices, rows in groups.items()
             if len(rows) > 1 and rows[0] not in self.pairs
-        ]  # fmt: skip
+        ]
         return [(node, devices) for _, node, devices in sorted(found)]
 
     def place(self, row: int, allocation: Allocation) -> None:

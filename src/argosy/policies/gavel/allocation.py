@@ -45,18 +45,30 @@ class Problem:
         """Return the problem of some of the jobs on one of so many equal parts of the cluster."""
         some = {name: values[rows] for name, values in self.columns.items()}
         return replace(
-            self, speed=self.speed[rows], gpus=self.gpus[rows], weight=self.weight[rows], queue=self.queue[rows],
-            index=self.index[rows], capacity=self.capacity / of, columns=some,
-        )  # fmt: skip
+            self,
+            speed=self.speed[rows],
+            gpus=self.gpus[rows],
+            weight=self.weight[rows],
+            queue=self.queue[rows],
+            index=self.index[rows],
+            capacity=self.capacity / of,
+            columns=some,
+        )
 
     def fairest(self, due: Floats) -> Floats:
         """Return shares that give every job at least t · due, with t as large as possible."""
         if self.beside is None:
             return fairest(self.speed, self.gpus, due, self.capacity, self.column_type, self.extra)[0]
         shares, pairs, _ = fairest_with_pairs(
-            self.speed, self.gpus, due, self.columns["kind"].astype(np.int64), self.beside, self.capacity,
-            self.column_type, self.extra,
-        )  # fmt: skip
+            self.speed,
+            self.gpus,
+            due,
+            self.columns["kind"].astype(np.int64),
+            self.beside,
+            self.capacity,
+            self.column_type,
+            self.extra,
+        )
         self.pairs.update(pairs)
         return shares
 
@@ -76,9 +88,13 @@ class Gavel(SharePolicy):
     aware = True
 
     def __init__(
-        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
-        placement_aware: bool = False, partitions: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        round_s: float = 360.0,
+        min_interval_s: float = 1920.0,
+        authors: bool = False,
+        placement_aware: bool = False,
+        partitions: int = 1,
+    ) -> None:
         super().__init__(round_s, min_interval_s, authors)
         if partitions < 1:
             raise InputError(f"{self.name}: partitions must be ≥ 1, is {partitions}")
@@ -139,9 +155,16 @@ class Gavel(SharePolicy):
     def _problem(self, view: View, places: Ints, speed: Floats) -> Problem:
         jobs = view.jobs
         return Problem(
-            speed, jobs.gpus[places], jobs.weight[places], jobs.queue[places], jobs.index[places], self.capacity,
-            self.column_type, self.columns(view, places), not self.authors,
-        )  # fmt: skip
+            speed,
+            jobs.gpus[places],
+            jobs.weight[places],
+            jobs.queue[places],
+            jobs.index[places],
+            self.capacity,
+            self.column_type,
+            self.columns(view, places),
+            not self.authors,
+        )
 
     def columns(self, view: View, places: Ints) -> dict[str, Floats]:
         """Return what `solve` needs beside demands and speeds."""

@@ -49,9 +49,14 @@ class MaxThroughput(Gavel):
 @register("gavel-cost", "as much work for the money as possible, deadlines kept", SOURCE)
 class MinCost(TimedGavel):
     def __init__(
-        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
-        placement_aware: bool = False, partitions: int = 1, prices: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        round_s: float = 360.0,
+        min_interval_s: float = 1920.0,
+        authors: bool = False,
+        placement_aware: bool = False,
+        partitions: int = 1,
+        prices: str = "",
+    ) -> None:
         super().__init__(round_s, min_interval_s, authors, placement_aware, partitions)
         self.prices = {}
         for pair in filter(None, prices.split("/")):

@@ -95,9 +95,7 @@ class FinishTimeFairness(TimedGavel):
             if job in self._before:
                 spent, left_then, speed_then = self._before[job]
                 isolated_age[i] = spent + max(left_then - left[i], 0.0) / speed_then
-        now = {
-            int(problem.index[i]): (float(isolated_age[i]), float(left[i]), float(alone[i])) for i in able.tolist()
-        }
+        now = {int(problem.index[i]): (float(isolated_age[i]), float(left[i]), float(alone[i])) for i in able.tolist()}
         self._before = now if self.partitions == 1 else self._before | now
         left, age = left[able], age[able]
         alone_s = isolated_age[able] + left / alone[able]

@@ -32,9 +32,15 @@ INNER = ("fairness", "fifo")
 @register("gavel-hierarchical", "queues share by weight, their jobs fairly or first come, first served", SOURCE)
 class Hierarchical(Gavel):
     def __init__(
-        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
-        placement_aware: bool = False, partitions: int = 1, inner: str = "fairness", levels: int = 8,
-    ) -> None:  # fmt: skip
+        self,
+        round_s: float = 360.0,
+        min_interval_s: float = 1920.0,
+        authors: bool = False,
+        placement_aware: bool = False,
+        partitions: int = 1,
+        inner: str = "fairness",
+        levels: int = 8,
+    ) -> None:
         super().__init__(round_s, min_interval_s, authors, placement_aware, partitions)
         if inner not in INNER:
             raise InputError(f"{self.name}: inner must be one of {', '.join(INNER)}, is {inner!r}")

@@ -51,8 +51,16 @@ class Pairs:
 class Program:
     """The program for shares X of rows (groups of `count` equal jobs) on columns, and t; it is solved repeatedly."""
 
-    def __init__(self, speed: Floats, gpus: Floats, count: Floats, capacity: Floats, column_type: Ints,
-                 extra: bool = True, pairs: Pairs | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        speed: Floats,
+        gpus: Floats,
+        count: Floats,
+        capacity: Floats,
+        column_type: Ints,
+        extra: bool = True,
+        pairs: Pairs | None = None,
+    ) -> None:
         self.speed, self._shape = speed, speed.shape
         n, columns = speed.shape
         self._x, self._n = n * columns, n  # X comes first, then t
@@ -181,9 +189,15 @@ class Program:
         matrix = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.tile(variable, 5))), shape).tocsc()
         zeros, most = np.zeros(count), np.where(pairs.speed_first.ravel() > 0, self._highs.kHighsInf, 0.0)
         self._solver.addCols(
-            count, zeros, zeros, most, matrix.nnz, matrix.indptr[:-1].astype(np.int32),
-            matrix.indices.astype(np.int32), matrix.data,
-        )  # fmt: skip
+            count,
+            zeros,
+            zeros,
+            most,
+            matrix.nnz,
+            matrix.indptr[:-1].astype(np.int32),
+            matrix.indices.astype(np.int32),
+            matrix.data,
+        )
 
     def _solve(self, cost: Floats) -> Floats | None:
         cost = np.append(cost, np.zeros(self._solver.getNumCol() - len(cost)))
@@ -219,9 +233,17 @@ def fairest(
 
 
 def soonest(
-    speed: Floats, gpus: Floats, due_at: Callable[[float], Floats], start: float, capacity: Floats, column_type: Ints,
-    worst: Callable[[Floats], float], extra: bool = True, steps: int = 20, accuracy: float = 1e-6,
-) -> tuple[Floats, float]:  # fmt: skip
+    speed: Floats,
+    gpus: Floats,
+    due_at: Callable[[float], Floats],
+    start: float,
+    capacity: Floats,
+    column_type: Ints,
+    worst: Callable[[Floats], float],
+    extra: bool = True,
+    steps: int = 20,
+    accuracy: float = 1e-6,
+) -> tuple[Floats, float]:
     """Return the shares with the smallest ρ. Jobs are due the speeds `due_at(ρ)`; speeds have the ρ `worst(speeds)`.
 
     From a ρ that can be reached, find the X that gives all jobs most beyond it; its own ρ is tried next.

@@ -28,10 +28,16 @@ class PackingGavel(Gavel):
     _pairs: JobPairs
 
     def __init__(
-        self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False,
-        placement_aware: bool = False, partitions: int = 1, packing: bool = False, estimator: str = "oracle",
+        self,
+        round_s: float = 360.0,
+        min_interval_s: float = 1920.0,
+        authors: bool = False,
+        placement_aware: bool = False,
+        partitions: int = 1,
+        packing: bool = False,
+        estimator: str = "oracle",
         measured: float = 0.3,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(round_s, min_interval_s, authors, placement_aware, partitions)
         if estimator not in ESTIMATORS:
             raise InputError(f"{self.name}: estimator must be one of {', '.join(ESTIMATORS)}, is {estimator!r}")

@@ -23,9 +23,15 @@ JobPairs = dict[tuple[int, int], Floats]  # rows of two jobs → share of time o
 
 
 def fairest_with_pairs(
-    speed: Floats, gpus: Floats, due: Floats, kind: Ints, beside: Floats, capacity: Floats, column_type: Ints,
+    speed: Floats,
+    gpus: Floats,
+    due: Floats,
+    kind: Ints,
+    beside: Floats,
+    capacity: Floats,
+    column_type: Ints,
     extra: bool = True,
-) -> tuple[Floats, JobPairs, float]:  # fmt: skip
+) -> tuple[Floats, JobPairs, float]:
     """Return shares of single jobs and of pairs that give every job at least t · due; kind -1 is never packed."""
     able = np.flatnonzero((speed > 0).any(axis=1) & (due > 0))
     shares = np.zeros(speed.shape)
@@ -55,8 +61,12 @@ def worthwhile(speed: Floats, gpus: Floats, kind: Ints, count: Ints, beside: Flo
     good = slowed_a + slowed_b > WORTH_IT
     a, b = a[good], b[good]
     both = (speed[a] > 0) & (speed[b] > 0)
-    return Pairs(a, b, np.where(both, speed[a] * slowed_a[good][:, None], 0.0),
-                 np.where(both, speed[b] * slowed_b[good][:, None], 0.0))  # fmt: skip
+    return Pairs(
+        a,
+        b,
+        np.where(both, speed[a] * slowed_a[good][:, None], 0.0),
+        np.where(both, speed[b] * slowed_b[good][:, None], 0.0),
+    )
 
 
 def distribute(ones: Ints, others: Ints, time: float, column: int, columns: int, handed: JobPairs) -> None:

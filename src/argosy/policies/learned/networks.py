@@ -129,9 +129,21 @@ class TableNetwork(Network):
         layers = [np.empty_like(a[b]) for b in ("b1", "b2", "b3")]
         scratch = [*layers, np.empty(max(map(len, layers)) + 1, np.int64)]
         fill_by_table(
-            self.rows, self.cap, needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order,
-            first, per_share, features.fixed_columns(len(self.types)), *a.values(), *scratch,
-        )  # fmt: skip
+            self.rows,
+            self.cap,
+            needs.counts,
+            needs.amounts,
+            free.copy(),
+            np.zeros((n, 3)),
+            workers,
+            servers,
+            order,
+            first,
+            per_share,
+            features.fixed_columns(len(self.types)),
+            *a.values(),
+            *scratch,
+        )
         return Grants(workers, servers, np.arange(n))
 
     def logits(self, observation: Matrix) -> Matrix:
@@ -143,9 +155,17 @@ class ScoreNetwork(Network):
 
     kind, context = "score", True
     shapes: ClassVar[dict[str, str]] = {
-        "w1": "ie", "b1": "e", "w2": "eh", "wc": "eh", "b2": "h", "w3": "sh", "w4": "hm", "b4": "m", "w5": "mk",
+        "w1": "ie",
+        "b1": "e",
+        "w2": "eh",
+        "wc": "eh",
+        "b2": "h",
+        "w3": "sh",
+        "w4": "hm",
+        "b4": "m",
+        "w5": "mk",
         "b5": "k",
-    }  # fmt: skip
+    }
 
     @classmethod
     def of(cls, weights: Weights) -> Self:
@@ -164,10 +184,20 @@ class ScoreNetwork(Network):
         a, n = self.arrays, len(features.types)
         embedded = np.empty((n, len(a["b2"])), np.float32)
         embed(
-            features.types, features.times, features.gpus_per_job, features.cpus_per_job, a["w1"], a["b1"], a["w2"],
-            a["wc"], a["b2"], np.empty((n, len(a["b1"])), np.float32), np.empty_like(a["b1"]), np.empty_like(a["b2"]),
+            features.types,
+            features.times,
+            features.gpus_per_job,
+            features.cpus_per_job,
+            a["w1"],
+            a["b1"],
+            a["w2"],
+            a["wc"],
+            a["b2"],
+            np.empty((n, len(a["b1"])), np.float32),
+            np.empty_like(a["b1"]),
+            np.empty_like(a["b2"]),
             embedded,
-        )  # fmt: skip
+        )
         return embedded
 
     def grant(self, features: JobFeatures, needs: Demands, first: Flags, free: Floats, per_share: Floats) -> Grants:
@@ -176,10 +206,26 @@ class ScoreNetwork(Network):
         n, a = len(needs.rows), self.arrays
         workers, servers, order, choice, heap = np.zeros((5, n), np.int64)
         fill_by_score(
-            needs.counts, needs.amounts, free.copy(), np.zeros((n, 3)), workers, servers, order, first,
-            self.embed(features), a["w3"], a["w4"], a["b4"], a["w5"], a["b5"], np.empty_like(a["b4"]), self.cap,
-            np.empty(n, np.float32), choice, heap,
-        )  # fmt: skip
+            needs.counts,
+            needs.amounts,
+            free.copy(),
+            np.zeros((n, 3)),
+            workers,
+            servers,
+            order,
+            first,
+            self.embed(features),
+            a["w3"],
+            a["w4"],
+            a["b4"],
+            a["w5"],
+            a["b5"],
+            np.empty_like(a["b4"]),
+            self.cap,
+            np.empty(n, np.float32),
+            choice,
+            heap,
+        )
         return Grants(workers, servers, order)
 
     def logits(self, observation: Matrix) -> Matrix:

@@ -1,8 +1,8 @@
 """Finish-time fairness: how late a job finishes compared with a fair share of the cluster, and what GPUs would change.
 
-    ρ(g) = T_shared(g) / T_ideal
-    T_shared(g) = age + left / speed(g, placement)
-    T_ideal = duration · max(1, gpus / (cluster GPUs / N)),     N: competing applications, average over its life
+ρ(g) = T_shared(g) / T_ideal
+T_shared(g) = age + left / speed(g, placement)
+T_ideal = duration · max(1, gpus / (cluster GPUs / N)),     N: competing applications, average over its life
 """
 
 from __future__ import annotations

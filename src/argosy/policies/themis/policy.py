@@ -46,8 +46,18 @@ FINISHES = ("first", "last")
 BID_SIZES = 8
 PROMISED, WINNER, STAYS, OUTSIDE, LOSER = 0.5, 1.0, 2.0, 3.0, 4.0  # ranks; a job with a running lease has 0
 NOBODY = -1
-MEMORY = {"auctions": int, "seen_s": float, "app_s": float, "apps": np.int64, "since_s": float, "since_app_s": float,
-          "leased": np.int64, "until": float, "promised": int, "due_s": float}  # fmt: skip
+MEMORY = {
+    "auctions": int,
+    "seen_s": float,
+    "app_s": float,
+    "apps": np.int64,
+    "since_s": float,
+    "since_app_s": float,
+    "leased": np.int64,
+    "until": float,
+    "promised": int,
+    "due_s": float,
+}
 
 
 @register("themis", "leases auctioned among those furthest behind their fair share", "Mahajan et al., NSDI'20")

@@ -40,9 +40,18 @@ from argosy.policies.tiresias.gittins import Gittins
 from argosy.policies.tiresias.queues import Queues
 
 SKEWS = {  # largest tensor / model size
-    "vgg11": 0.774, "vgg16": 0.744, "vgg19": 0.717, "alexnet": 0.611, "inception3": 0.138, "inceptionv3": 0.138,
-    "resnet50": 0.112, "resnet101": 0.075, "resnet152": 0.060, "inception4": 0.044, "inceptionv4": 0.044,
-}  # fmt: skip
+    "vgg11": 0.774,
+    "vgg16": 0.744,
+    "vgg19": 0.717,
+    "alexnet": 0.611,
+    "inception3": 0.138,
+    "inceptionv3": 0.138,
+    "resnet50": 0.112,
+    "resnet101": 0.075,
+    "resnet152": 0.060,
+    "inception4": 0.044,
+    "inceptionv4": 0.044,
+}
 ENDS = ("finish", "fail", "kill")
 NEW_SHARE = 0.02  # the index is computed again when new samples are this share of all
 
@@ -55,9 +64,13 @@ class Tiresias(Policy):
     eager = True
 
     def __init__(
-        self, limits: str = "3250,7200", promote: float = 0.0, pack_limit: float = 0.4, unknown_skew: float = -1.0,
+        self,
+        limits: str = "3250,7200",
+        promote: float = 0.0,
+        pack_limit: float = 0.4,
+        unknown_skew: float = -1.0,
         authors: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.limits = numbers(self.name, "limits", limits)
         if not (np.all(self.limits > 0) and np.all(np.diff(self.limits) > 0)):
             raise InputError(f"{self.name}: limits must be positive and rise, are {limits!r}")
@@ -118,9 +131,17 @@ class TiresiasGittins(Tiresias):
     uses = Tiresias.uses | {"history"}
 
     def __init__(
-        self, limits: str = "3250,7200", promote: float = 0.0, pack_limit: float = 0.4, unknown_skew: float = -1.0,
-        authors: bool = False, history: str = "", window: int = 1000, least: int = 30, quantum: str = "limit",
-    ) -> None:  # fmt: skip
+        self,
+        limits: str = "3250,7200",
+        promote: float = 0.0,
+        pack_limit: float = 0.4,
+        unknown_skew: float = -1.0,
+        authors: bool = False,
+        history: str = "",
+        window: int = 1000,
+        least: int = 30,
+        quantum: str = "limit",
+    ) -> None:
         super().__init__(limits, promote, pack_limit, unknown_skew, authors)
         for name, value in (("window", window), ("least", least)):
             if value < 1:

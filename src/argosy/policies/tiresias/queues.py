@@ -96,7 +96,7 @@ class Queues:
 
 def arrange(
     now: float, free: int, quiet: bool, promote: float, limits: Floats, n: int, columns: Floats, memory: Floats
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Fill in key, group and age; return when the next job leaves its queue, and the same for jobs that may start.
 
     A job that leaves its queue matters only to the jobs that wait in that queue: until then they are not served before

@@ -108,8 +108,19 @@ class Grower:
         assert self._agent is not None
         network, done = self._network, zip(self._left, self._network.surgeries, strict=True)
         options = options_of(network.model, example)
-        return ask(self._agent, situation_of(network.original, example, options, times.left, times.budget, done,
-                                             epoch_s=times.epoch, gpus_gained=float(gained)))  # fmt: skip
+        return ask(
+            self._agent,
+            situation_of(
+                network.original,
+                example,
+                options,
+                times.left,
+                times.budget,
+                done,
+                epoch_s=times.epoch,
+                gpus_gained=float(gained),
+            ),
+        )
 
     @contextmanager
     def _in_private(self) -> Iterator[None]:

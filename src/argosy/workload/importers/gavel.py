@@ -49,9 +49,7 @@ SHORT_NAMES = {"arrival_s": "arrival_time", "priority": "priority_weight"}
     "Narayanan et al., Gavel, OSDI 2020; github.com/stanford-futuredata/gavel, scheduler/traces",
 )
 def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
-    notes = [
-        "work is in steps of batch_size per GPU; durations follow from the performance model named in `model`"
-    ]
+    notes = ["work is in steps of batch_size per GPU; durations follow from the performance model named in `model`"]
     return finish([_rows(path) for path in paths], on_error=on_error, notes=notes)
 
 

@@ -55,18 +55,14 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
     tasks = tables.get("pai_task_table.csv")
     jobs, tags = tables.get("pai_job_table.csv"), tables.get("pai_group_tag_table.csv")
     if tasks is None:
-        raise TraceError(
-            "there is no task table", where=str(paths[0]), hint="add pai_task_table.csv (10 columns)"
-        )
+        raise TraceError("there is no task table", where=str(paths[0]), hint="add pai_task_table.csv (10 columns)")
     if tags is not None and jobs is None:
         what = "group tags cannot be matched to jobs without the job table"
         raise TraceError(what, where=str(tags.path), hint="add pai_job_table.csv")
     notes: list[str] = []
     frame = _sum_tasks(tasks, notes)
     if jobs is not None:
-        about = jobs.frame.rename({"status": "ended", "start_time": "submitted"}).unique(
-            "job_name", keep="first"
-        )
+        about = jobs.frame.rename({"status": "ended", "start_time": "submitted"}).unique("job_name", keep="first")
         frame = frame.join(
             about.select("job_name", "inst_id", "user", "ended", "submitted"),
             on="job_name",
@@ -74,9 +70,7 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
             maintain_order="left",
         )
         submitted = pl.min_horizontal("submitted", "start_time")
-        frame = frame.with_columns(
-            pl.coalesce("ended", "status").alias("status"), submitted.alias("submit_s")
-        )
+        frame = frame.with_columns(pl.coalesce("ended", "status").alias("status"), submitted.alias("submit_s"))
     if tags is not None:
         frame = frame.join(
             tags.frame.drop("user", LINE).unique("inst_id", keep="first"),

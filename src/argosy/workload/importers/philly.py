@@ -76,9 +76,7 @@ def _jobs(text: bytes, path: Path) -> list[Any]:
     try:
         jobs = json.loads(text)
     except json.JSONDecodeError as problem:
-        raise TraceError(
-            f"not valid JSON: {problem.msg}", where=f"{path}:{problem.lineno}", hint=HINT
-        ) from None
+        raise TraceError(f"not valid JSON: {problem.msg}", where=f"{path}:{problem.lineno}", hint=HINT) from None
     except RecursionError:
         raise TraceError("not valid JSON: nested too deeply", where=str(path), hint=HINT) from None
     if not isinstance(jobs, list):
@@ -120,9 +118,7 @@ def _job(job: object) -> tuple[Any, ...] | str:
         raise _Wrong("submitted_time is missing")
     if not attempts:
         return "no scheduling attempt was recorded"
-    times = [
-        (_time(a.get("start_time"), "start_time"), _time(a.get("end_time"), "end_time")) for a in attempts
-    ]
+    times = [(_time(a.get("start_time"), "start_time"), _time(a.get("end_time"), "end_time")) for a in attempts]
     if times[-1][1] is None:
         return "it had not ended when the log was written"
     spans = [end - start for start, end in times if start is not None and end is not None]

@@ -62,19 +62,11 @@ def _rows(path: Path, notes: list[str]) -> Table:
     present = {name: kind for name, kind in COLUMNS.items() if name in table.frame.columns}
     if not present.keys() & {"Elapsed", "ElapsedRaw", "End"}:
         raise TraceError("has no run times", where=str(path), hint="add Elapsed to the columns of sacct -o")
-    table = table.without(
-        pl.col("JobID").str.contains(".", literal=True), "job steps, such as 123.batch", notes
-    )
+    table = table.without(pl.col("JobID").str.contains(".", literal=True), "job steps, such as 123.batch", notes)
     table = convert(table, present, required=("JobID", "Submit", "State"))
-    absent = [
-        pl.lit(None, dtype=pl.String if k is Kind.TEXT else pl.Float64).alias(c) for c, k in COLUMNS.items()
-    ]
-    table = table.with_frame(
-        table.frame.with_columns(e for e in absent if e.meta.output_name() not in present)
-    )
-    end = pl.coalesce(
-        pl.col("Start") + pl.coalesce("Elapsed", "ElapsedRaw"), "End"
-    )  # also of jobs that still run
+    absent = [pl.lit(None, dtype=pl.String if k is Kind.TEXT else pl.Float64).alias(c) for c, k in COLUMNS.items()]
+    table = table.with_frame(table.frame.with_columns(e for e in absent if e.meta.output_name() not in present))
+    end = pl.coalesce(pl.col("Start") + pl.coalesce("Elapsed", "ElapsedRaw"), "End")  # also of jobs that still run
     table = ran(table.with_frame(table.frame.with_columns(end.alias("End"))), "Start", "End", notes)
     cpus = pl.coalesce("NCPUS", "AllocCPUS", *map(_cpus, TRES), "ReqCPUS")
     return table.with_frame(

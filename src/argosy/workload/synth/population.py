@@ -64,9 +64,7 @@ class Population:
                 "model": pick(names, model_of[template]),
                 "status": pick(list(STATUSES), status),
             }
-        ).with_columns(
-            pl.format("{}-{}", pick(labels, template), pl.Series(run_numbers(template))).alias("name")
-        )
+        ).with_columns(pl.format("{}-{}", pick(labels, template), pl.Series(run_numbers(template))).alias("name"))
 
     def _who(self, jobs: int, seed: int) -> tuple[Ints, Ints, int]:
         """Return the template of each job in order of submission, the user of each template, and how many users."""
@@ -91,8 +89,8 @@ class Population:
         return self.completed, self.failed, self.killed
 
     def _joint(self, largest_gpus: float) -> tuple[Floats, Floats]:
-        """Return the sizes that occur, and the share of jobs with each (outcome, size); too large sizes are cut down.
-        """
+        """Return the sizes that occur, and the share of jobs with each (outcome, size); too large sizes are
+        cut down."""
         every = sorted({size for outcome in self._outcomes() for size in outcome.sizes})
         sizes = [size for size in every if size <= largest_gpus] or [every[0]]
         joint = np.zeros((len(STATUSES), len(sizes)))

@@ -28,15 +28,59 @@ VENUS_SERIES = "Helios Venus, submissions per 10 min"
 # Mean over the Venus series, relative to its mean; the first hour begins at midnight, the first day is
 # Monday.
 VENUS_HOURS = (
-    0.897, 0.658, 0.600, 0.384, 0.268, 0.205, 0.187, 0.224, 0.374, 0.796, 1.295, 1.474,
-    1.164, 1.299, 1.559, 1.656, 1.734, 1.733, 1.282, 1.313, 1.345, 1.364, 1.149, 1.038,
-)  # fmt: skip
+    0.897,
+    0.658,
+    0.600,
+    0.384,
+    0.268,
+    0.205,
+    0.187,
+    0.224,
+    0.374,
+    0.796,
+    1.295,
+    1.474,
+    1.164,
+    1.299,
+    1.559,
+    1.656,
+    1.734,
+    1.733,
+    1.282,
+    1.313,
+    1.345,
+    1.364,
+    1.149,
+    1.038,
+)
 VENUS_WEEKDAYS = (1.023, 1.105, 1.275, 1.202, 0.948, 0.681, 0.771)
 # Philly, days 27–80, the busiest tenth of the days of each hour left out; the trace's own clock.
 PHILLY_HOURS = (
-    0.72, 0.74, 0.72, 0.48, 0.47, 0.65, 0.80, 0.83, 0.69, 0.80, 0.85, 1.09,
-    1.21, 1.19, 1.15, 1.04, 1.26, 0.62, 0.94, 1.81, 2.69, 1.74, 1.37, 0.94,
-)  # fmt: skip
+    0.72,
+    0.74,
+    0.72,
+    0.48,
+    0.47,
+    0.65,
+    0.80,
+    0.83,
+    0.69,
+    0.80,
+    0.85,
+    1.09,
+    1.21,
+    1.19,
+    1.15,
+    1.04,
+    1.26,
+    0.62,
+    0.94,
+    1.81,
+    2.69,
+    1.74,
+    1.37,
+    0.94,
+)
 
 # Applications and large models with published throughput, from those run on one GPU to those run on many.
 MODELS = {
@@ -212,15 +256,9 @@ PAI = Profile(
     # 1,037,085 GPU jobs in about two months; Helios lends its day and week.
     Rhythm(jobs_per_day=17_000, hours=VENUS_HOURS, weekdays=VENUS_WEEKDAYS, burst_sigma=0.62),
     Population(
-        completed=Outcome(
-            0.70, Mixture(((0.62, 230, 1.2), (0.38, 4_212, 1.5)), 626_371), PAI_SIZES, size_pull=0.2
-        ),
-        failed=Outcome(
-            0.25, Mixture(((0.7, 165, 1.3), (0.3, 3_588, 1.6)), 626_371), PAI_SIZES, size_pull=0.1
-        ),
-        killed=Outcome(
-            0.05, Mixture(((0.5, 250, 1.3), (0.5, 3_260, 1.5)), 626_371), PAI_SIZES, size_pull=0.1
-        ),
+        completed=Outcome(0.70, Mixture(((0.62, 230, 1.2), (0.38, 4_212, 1.5)), 626_371), PAI_SIZES, size_pull=0.2),
+        failed=Outcome(0.25, Mixture(((0.7, 165, 1.3), (0.3, 3_588, 1.6)), 626_371), PAI_SIZES, size_pull=0.1),
+        killed=Outcome(0.05, Mixture(((0.5, 250, 1.3), (0.5, 3_260, 1.5)), 626_371), PAI_SIZES, size_pull=0.1),
         queues={"search": 0.30, "recommendation": 0.30, "vision": 0.20, "language": 0.15, "research": 0.05},
         models=MODELS,
         users=1300,

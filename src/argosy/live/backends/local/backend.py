@@ -50,8 +50,15 @@ class LocalBackend:
     runs_as_owners = True
     pauses_cold = True  # a command without the SDK can be paused too, where it holds no GPU
 
-    def __init__(self, home: Path, nodes: Sequence[Node] | None = None, *, cuda: bool | None = None,
-                 settings: Mapping[str, Any] | None = None, zygotes: Path | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        nodes: Sequence[Node] | None = None,
+        *,
+        cuda: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+        zygotes: Path | None = None,
+    ) -> None:
         found, real = machine.default_nodes() if nodes is None else (tuple(nodes), bool(machine.real_gpus()))
         self.home, self._nodes = home.resolve(), found
         self.places = machine.places(found, real if cuda is None else cuda)
@@ -163,15 +170,25 @@ class LocalBackend:
             most = max(1.0, (resources.get("gpus") or {}).get("high", 1.0))
             limits["memory"] = resources["memory_per_gpu_gib"] * most * 2**30
         return {
-            "job": run.key.job, "generation": run.key.generation, "assignment": asdict(run.assignment),
-            "spec": dict(spec), "home": str(run.home.resolve()), "restore": list(run.restore), "user": user,
+            "job": run.key.job,
+            "generation": run.key.generation,
+            "assignment": asdict(run.assignment),
+            "spec": dict(spec),
+            "home": str(run.home.resolve()),
+            "restore": list(run.restore),
+            "user": user,
             "uid": pwd.getpwnam(user).pw_uid if user else os.getuid(),
-            "env": {**base, **run.env}, "hot": run.hot, "cwd": str(cwd), "zygote": str(zygote) if zygote else None,
+            "env": {**base, **run.env},
+            "hot": run.hot,
+            "cwd": str(cwd),
+            "zygote": str(zygote) if zygote else None,
             "command": {"how": command.how, "argv": command.argv},
             "cold": {"how": command.cold.how, "argv": command.cold.argv},
             "nodes": {name: asdict(place) for name, place in self.places.items()},
-            "marker": f"{self._digest}-{run.key.job}-{run.key.generation}", "limits": limits,
-            "settings": self.settings, "asked_at": time.time(),
+            "marker": f"{self._digest}-{run.key.job}-{run.key.generation}",
+            "limits": limits,
+            "settings": self.settings,
+            "asked_at": time.time(),
         }
 
     def _warm(self, interpreter: str | None, spec: Mapping[str, Any], user: str | None, *, cuda: bool) -> Path | None:
@@ -317,9 +334,15 @@ def _changed(path: Path) -> int:
 
 def _read_status(key: RunKey, content: Mapping[str, Any]) -> Status:
     return Status(
-        key, Phase(content.get("phase", Phase.STARTING)), content.get("version", 0), content.get("exit_code"),
-        content.get("message", ""), content.get("hot", False), content.get("report", {}),
-        tuple(content.get("checkpoints", ())), tuple(content.get("overheads", ())), tuple(content.get("story", ())),
+        key,
+        Phase(content.get("phase", Phase.STARTING)),
+        content.get("version", 0),
+        content.get("exit_code"),
+        content.get("message", ""),
+        content.get("hot", False),
+        content.get("report", {}),
+        tuple(content.get("checkpoints", ())),
+        tuple(content.get("overheads", ())),
+        tuple(content.get("story", ())),
         content.get("restarts", 0),
     )
-

@@ -42,8 +42,12 @@ def environment_of(user: str | None) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if not name.startswith("ARGOSY_")}
     account = pwd.getpwnam(user)
     return {
-        "HOME": account.pw_dir, "USER": user, "LOGNAME": user, "SHELL": account.pw_shell or "/bin/sh",
-        "PATH": os.environ.get("PATH", os.defpath), "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "HOME": account.pw_dir,
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": account.pw_shell or "/bin/sh",
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
     }
 
 

@@ -50,8 +50,9 @@ class ZygotePool:
         self._cold_until: dict[Path, float] = {}  # zygotes that did not get warm
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def ensure(self, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str],
-               user: str | None) -> Path | None:
+    def ensure(
+        self, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str], user: str | None
+    ) -> Path | None:
         """Return the socket of a matching zygote, started if need be; None if the job has to start cold.
 
         `distinct` are the variables by which zygotes differ; `env` is what a new one is started with. A job starts cold
@@ -124,8 +125,9 @@ class ZygotePool:
         share = max(1, min(MOST_EACH, MOST // len({*users, user})))
         return users.count(user) < share
 
-    def _start(self, path: Path, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str],
-               user: str | None) -> None:
+    def _start(
+        self, path: Path, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str], user: str | None
+    ) -> None:
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
             with short_path(path) as short:
@@ -195,8 +197,13 @@ class ZygotePool:
         """Kill a zygote that hangs, or is not an interpreter at all."""
         record = read_record(_record(path))
         if record is not None:
-            note("an interpreter did not answer in time and is killed", logging.WARNING,
-                 interpreter=record["interpreter"], user=record["user"], seconds=self.warm_limit_s)  # fmt: skip
+            note(
+                "an interpreter did not answer in time and is killed",
+                logging.WARNING,
+                interpreter=record["interpreter"],
+                user=record["user"],
+                seconds=self.warm_limit_s,
+            )
             _kill(record)
         self._cold_until[path] = time.monotonic() + AGAIN_S
         self._remove(path)

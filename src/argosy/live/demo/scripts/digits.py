@@ -47,7 +47,13 @@ def slow_loader(load_s: float = LOAD_S) -> DataLoader[tuple[Tensor, Tensor]]:
 def small_network() -> nn.Sequential:
     """With batch norm and dropout: the two that make it hard to be exact."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 16, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32 * 16, 10),
+    )

@@ -31,9 +31,20 @@ class Scorer(NamedTuple):
 
 @entry_point
 def embed(
-    types: Any, times: Any, gpus_per_job: float, cpus_per_job: float, w1: Any, b1: Any, w2: Any, wc: Any, b2: Any,
-    encoded: Any, mean: Any, crowd: Any, embedded: Any,
-) -> None:  # fmt: skip
+    types: Any,
+    times: Any,
+    gpus_per_job: float,
+    cpus_per_job: float,
+    w1: Any,
+    b1: Any,
+    w2: Any,
+    wc: Any,
+    b2: Any,
+    encoded: Any,
+    mean: Any,
+    crowd: Any,
+    embedded: Any,
+) -> None:
     """Compute what does not change within a time slot, up to the first layer that sees the size.
 
     h = relu(W1 x + b1);  embedded = W2 h + Wc mean(h) + b2. `encoded`, `mean` and `crowd` are scratch.
@@ -74,10 +85,26 @@ def log_time(time: Any) -> Any:
 
 @entry_point
 def fill_by_score(
-    counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any, first: Any,
-    embedded: Any, w3: Any, w4: Any, b4: Any, w5: Any, b5: Any, hidden: Any, cap: int, score: Any, choice: Any,
+    counts: Any,
+    amounts: Any,
+    free: Any,
+    used: Any,
+    workers: Any,
+    servers: Any,
+    order: Any,
+    first: Any,
+    embedded: Any,
+    w3: Any,
+    w4: Any,
+    b4: Any,
+    w5: Any,
+    b5: Any,
+    hidden: Any,
+    cap: int,
+    score: Any,
+    choice: Any,
     heap: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Divide a time slot, and return how many units were granted.
 
     `hidden`, `score`, `choice` and `heap` are scratch.
@@ -120,9 +147,14 @@ def rate(division: Division, net: Scorer, j: int) -> None:
         net.hidden[k] = net.b4[k]
     for i in range(net.embedded.shape[1]):
         x = (
-            net.embedded[j, i] + w * w3[0, i] + u * w3[1, i] + some_w * w3[2, i] + some_u * w3[3, i]
-            + log_w * w3[4, i] + log_u * w3[5, i]
-        )  # fmt: skip
+            net.embedded[j, i]
+            + w * w3[0, i]
+            + u * w3[1, i]
+            + some_w * w3[2, i]
+            + some_u * w3[3, i]
+            + log_w * w3[4, i]
+            + log_u * w3[5, i]
+        )
         if x > 0.0:
             for k in range(len(net.hidden)):
                 net.hidden[k] += x * net.w4[i, k]

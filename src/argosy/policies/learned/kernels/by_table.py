@@ -16,10 +16,29 @@ from argosy.policies.learned.kernels.units import Division, possible, serve, tak
 
 @entry_point
 def fill_by_table(
-    rows: int, cap: int, counts: Any, amounts: Any, free: Any, used: Any, workers: Any, servers: Any, order: Any,
-    first: Any, per_share: Any, static: Any, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any,
-    h1: Any, h2: Any, logits: Any, found: Any,
-) -> int:  # fmt: skip
+    rows: int,
+    cap: int,
+    counts: Any,
+    amounts: Any,
+    free: Any,
+    used: Any,
+    workers: Any,
+    servers: Any,
+    order: Any,
+    first: Any,
+    per_share: Any,
+    static: Any,
+    w1: Any,
+    b1: Any,
+    w2: Any,
+    b2: Any,
+    w3: Any,
+    b3: Any,
+    h1: Any,
+    h2: Any,
+    logits: Any,
+    found: Any,
+) -> int:
     """Divide a time slot among batches of `rows` jobs in the given order, and return how many units were granted.
 
     `static` are the columns of a job that do not change within a time slot; three more follow: share × rows,
