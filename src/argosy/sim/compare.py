@@ -157,8 +157,8 @@ def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
     tables = compile_tables(
         trace.frame,
         cluster,
-        model=settings.perf,
-        reference_type=settings.reference_type,  # type: ignore[arg-type]
+        model=settings.perf,  # type: ignore[arg-type]
+        reference_type=settings.reference_type,
         ps_speeds=settings.ps_speeds,
     )
     submit = trace.frame["submit_s"]

@@ -77,8 +77,8 @@ class Engine(EngineState):
         self.tables = tables = compile_tables(
             trace.frame,
             cluster,
-            model=settings.perf,
-            reference_type=settings.reference_type,  # type: ignore[arg-type]
+            model=settings.perf,  # type: ignore[arg-type]
+            reference_type=settings.reference_type,
             locality=settings.locality,
             ps_speeds=settings.ps_speeds,
         )

@@ -51,8 +51,8 @@ def floor_s(trace: Trace, cluster: Cluster, settings: Settings, cap: int) -> flo
     tables = compile_tables(
         trace.frame,
         cluster,
-        model=settings.perf,
-        reference_type=settings.reference_type,  # type: ignore[arg-type]
+        model=settings.perf,  # type: ignore[arg-type]
+        reference_type=settings.reference_type,
         locality=settings.locality,
         ps_speeds=settings.ps_speeds,
     )
