@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,9 @@ def _job(number: int) -> Job:
         cpus=1.0,
         min_gpus=1 if number % 2 else None,
         max_gpus=8 if number % 2 else None,
+        weight=1.0 + number % 4,
+        deadline_s=200.0 + 61.0 * (number % 13) + 37.0 * (number // 2),
+        priority=10.0 * (number % 10),
     )
 
 
@@ -112,6 +116,9 @@ def _facts(number: int, job: Job) -> JobFacts:
         cpus=job.cpus,
         model=job.model,
         expected_s=job.duration_s,
+        weight=job.weight or 1.0,
+        deadline_s=job.deadline_s or math.inf,
+        priority=job.priority or 0.0,
     )
 
 
