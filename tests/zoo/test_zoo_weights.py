@@ -71,7 +71,7 @@ def test_everything_that_is_no_file_of_weights_is_refused(tmp_path: Path, monkey
             read(file)
         assert caught.value.where == str(file) and caught.value.hint, name
     assert not Path("hacked").exists()
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="does not exist"):
         find(str(tmp_path / "missing.safetensors"))
     with pytest.raises(InputError):
         find(str(tmp_path))
