@@ -40,10 +40,10 @@ compare: $(RUN_STAMP) ## compare six policies on a week of generated jobs; print
 	  --policies fifo,fifo-backfill,sjf,srtf,las,drf --seeds 3 --report out/report.html --json out/report.json
 
 test: setup ## run all tests, the fast ones first
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2
 
 test-fast: setup ## run the fast tests only
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
 
 check: setup ## lint, formatting and types
 	@$(BIN)/ruff check .
