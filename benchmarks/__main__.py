@@ -5,8 +5,15 @@ python -m benchmarks philly peers --data DIR  # some, with the public data in DI
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
+python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
+python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
+python -m benchmarks joint-training           # argonaut's learning curves and ablations, half an hour
+python -m benchmarks placement                # learned placement: searches, gangs and Harmony, some minutes
 python -m benchmarks live                     # real jobs on this machine, some minutes
 python -m benchmarks reference                # every finish time against a slow, plain simulator, ten minutes
+python -m benchmarks dual-agent               # the dual-agent scheduler against its rivals, ten minutes
+python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
+python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -23,7 +30,20 @@ from argosy.errors import ArgosyError, InputError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, warm, write
 
 SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
-LONG = ("growth", "faithfulness", "learning", "live", "reference")
+LONG = (
+    "growth",
+    "faithfulness",
+    "learning",
+    "live",
+    "reference",
+    "rltune",
+    "placement",
+    "joint",
+    "joint-training",
+    "dual-agent",
+    "online",
+    "dual-agent-training",
+)
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)
 
@@ -72,7 +92,7 @@ def further(given: argparse.Namespace) -> Json:
 
 
 def measure_one(name: str, options: Options, more: Json) -> None:
-    module = import_module(f"benchmarks.{name}")
+    module = import_module(f"benchmarks.{name.replace('-', '_')}")
     load, began = os.getloadavg()[0], time.perf_counter()
     figures = module.run(options, **more)
     result = document(name, figures, module.SEEDS, load)

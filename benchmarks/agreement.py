@@ -27,7 +27,7 @@ TIRESIAS = (  # file, nodes of 4 GPUs, what results.csv calls it, ours, remark
     (SMALL, 4, "shortest-gpu (count)", "srsf", ""),
     (SYN, 32, "shortest-gpu (count)", "srsf", ""),
     (SMALL, 4, "dlas-gpu", "tiresias-las:authors=true", ""),
-    (SMALL, 4, "dlas-gpu", "tiresias-las", "other rules: as in the next trace; they make no difference here"),
+    (SMALL, 4, "dlas-gpu", "tiresias-las", "other rules, as for the next trace; they make no difference here"),
     (SYN, 32, "dlas-gpu (count)", "tiresias-las:authors=true", ""),
     (
         SYN,
@@ -35,7 +35,7 @@ TIRESIAS = (  # file, nodes of 4 GPUs, what results.csv calls it, ours, remark
         "dlas-gpu (count)",
         "tiresias-las",
         "other rules: demotion exactly on the threshold,"
-        " waiting jobs in the order of their first start, not a kept list",
+        " waiting jobs ordered by their first start instead of a list that is kept",
     ),
     (SYN, 32, "gittins (sort order corrected)", "tiresias-gittins:authors=true:history=SAMPLES", ""),
     (
@@ -62,8 +62,11 @@ GAVEL = (  # file, GPUs of each type, what results.csv calls it, ours
     (MSR, 36, "fifo_perf", "gavel-fifo"),
     (MSR, 36, "max_min_fairness", "gavel-max-min-agnostic"),
 )
-OWN_ROUNDS = "other rules: freed GPUs do not idle until the round ends, no whole steps, newcomers may run at once"
-OWN_QUEUE = "other rules: follows every arrival and end at once, without rounds"
+OWN_ROUNDS = (
+    "other rules: freed GPUs do not idle until the round ends, work is not rounded to whole steps,"
+    " new jobs may run at once"
+)
+OWN_QUEUE = "other rules: reacts to every arrival and end at once, without rounds"
 TOLERANCE = {"tiresias": 0.01, "gavel": 0.03}
 
 

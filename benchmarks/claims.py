@@ -117,7 +117,7 @@ def tiresias(gpus: int, jobs: int, load: float, seeds: Sequence[int]) -> Json:
                 "",
                 list(backfill / las),
                 at_least=1.0,
-                remark="a fifo in which small jobs pass: the rest of the gain over fifo is its blocking",
+                remark="fifo-backfill lets small jobs pass blocked ones; the rest of the gain over fifo is due to that",
             ),
             row(
                 "Tiresias",
@@ -179,8 +179,8 @@ def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
     published, claim, own = "+26 % utilisation (180 GPUs)", "useful utilisation / fifo's", "gandiva:patience_s=inf"
     rows = []
     for name, remark in (
-        ("gandiva", "with a bound that is ours: nobody passes a job that has waited for an hour"),
-        (own, "without that bound"),
+        ("gandiva", "with a rule that we added: no job passes one that has waited for an hour"),
+        (own, "without that rule"),
     ):
         note = f"{remark}; mean JCT {times(jct, name)} of fifo's"
         rows.append(
@@ -194,7 +194,7 @@ def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
                 published,
                 gain(work, name),
                 at_least=1.0,
-                remark="as above, without what gangs lose by being split over nodes",
+                remark="as above, not counting what gangs lose by being split over nodes",
             )
         )
     rows.append(
@@ -205,7 +205,7 @@ def gandiva(quick: bool, seeds: Sequence[int]) -> Json:
             "",
             gain(work, "gandiva", "fifo-backfill"),
             at_least=1.0,
-            remark=f"whose mean JCT is {times(jct, 'fifo-backfill')} of fifo's",
+            remark=f"fifo-backfill's mean JCT is {times(jct, 'fifo-backfill')} of fifo's",
         )
     )
     for part, without in (("packing", f"{own}:pack=no"), ("migration", f"{own}:migrate=no")):
@@ -262,7 +262,7 @@ def gavel(jobs: int, loads: Sequence[float], seeds: Sequence[int]) -> Json:
     if not sustained:
         remark = "no load of the sweep is sustained; this is the lowest"
     elif grows(best, agnostic) > SUSTAINED:
-        remark += ", and the agnostic one does not"
+        remark += "; gavel-max-min-agnostic does not sustain it"
     setting = f"hetero-108, {jobs:,} jobs, load {best['load']:g}"
     published = "up to 3.5×; 1.5× on a real cluster"
     return {
@@ -387,7 +387,7 @@ def sidecar(jobs: int, load: float, seeds: Sequence[int]) -> Json:
             ),
             row(
                 "SC'20",
-                "the same, where sidecar still believes in 10 s",
+                "the same, where sidecar still assumes 10 s",
                 setting,
                 "",
                 list(jct_s("sidecar", 60.0) / cheap),
@@ -417,7 +417,7 @@ def sidecar_mixed(quick: bool, seeds: Sequence[int]) -> Json:
                 "up to 1.6× (−37 %)",
                 ratios,
                 at_least=1.0,
-                remark="not the authors' kind of setting",
+                remark="unlike the authors' setting",
             )
         ]
     }

@@ -1,4 +1,4 @@
-"""Are the policies what their papers say? Headline claims (claims.py) and the authors' own code (agreement.py).
+"""Check whether the policies do what their papers say: headline claims (claims.py), the authors' code (agreement.py).
 
 Claims run from the repository alone. What needs the public measurements and traces needs --data; without it, the
 rows that were measured last are kept and marked.
@@ -123,9 +123,9 @@ def kept(row: Json) -> str:
 
 
 def verdict(row: Json) -> str:
-    """The rule, and whether the mean keeps it; not surely, if the interval also allows the opposite."""
+    """Return the rule and whether the mean keeps it; "not certain" if the interval also allows the opposite."""
     answer = "yes" if row["holds"] else "no"
-    return f"{row['rule']}: {answer}{'' if row.get('surely', True) else ', not surely'}"
+    return f"{row['rule']}: {answer}{'' if row.get('surely', True) else ', not certain'}"
 
 
 def table(figures: Json) -> Sequence[Row]:

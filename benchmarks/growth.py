@@ -68,12 +68,16 @@ def target_table(figures: Json) -> list[Row]:
             rows.append(
                 (
                     f"{name}, {kind}: regret after 10 look-ups ≤ half of random's",
-                    f"{ratio:.2f} of it",
+                    f"{ratio:.2f} of random's",
                     yes(ratio <= 0.5),
                 )
             )
             rows.append(
-                (f"{name}, {kind}: in no table worse than random after 10", ", ".join(worse) or "none", yes(not worse))
+                (
+                    f"{name}, {kind}: in no table worse than random after 10 look-ups",
+                    ", ".join(worse) or "none",
+                    yes(not worse),
+                )
             )
             rows.append(
                 (
@@ -85,7 +89,7 @@ def target_table(figures: Json) -> list[Row]:
         taught, fresh = (mean[kind]["regret"]["5"] for kind in ("taught", "fresh"))
         rows.append(
             (
-                f"{name}: regret after 5 look-ups lower with what others taught",
+                f"{name}: regret after 5 look-ups is lower when taught by the other tables",
                 f"{100 * taught:.2f} against {100 * fresh:.2f} points",
                 yes(taught < fresh),
             )
@@ -106,7 +110,7 @@ def target_table(figures: Json) -> list[Row]:
             d = figures["shrinking"]["differences"][f"{arm} - small"]
             rows.append(
                 (
-                    f"shrunk by {arm.replace('_', ' and ')} at least as good as small throughout",
+                    f"distilled by {arm.replace('_', ' and ')}: at least as good as the small network",
                     points(d),
                     yes(d["mean"] >= 0),
                 )
@@ -161,9 +165,9 @@ def search_table(figures: Json) -> list[Row]:
             "taught, 10",
             "fresh, 10",
             "random, 10",
-            "looks to best: taught / fresh",
+            "look-ups to the best: taught / fresh",
             "stops after",
-            "regret then",
+            "regret at that point",
         )
     ]
     for which, name in (("own", ""), ("recorded", "published ")):

@@ -34,10 +34,10 @@ def hours(values: Sequence[float]) -> str:
 
 
 def met(value: Interval, target: float) -> str:
-    """Whether the mean reaches it; not surely, if the interval also allows the opposite."""
+    """Return whether the mean reaches the target; "not certain" if the interval also allows the opposite."""
     reached = value.mean >= target
     sure = value.low >= target if reached else value.high < target
-    return ("yes" if reached else "**no**") + ("" if sure else ", not surely")
+    return ("yes" if reached else "**no**") + ("" if sure else ", not certain")
 
 
 def cases_of(figures: Json, part: str, **wanted: object) -> list[Json]:

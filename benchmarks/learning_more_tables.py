@@ -78,7 +78,7 @@ def ablation_table(figures: Json) -> Sequence[Row]:
     for case in cases:
         change = reduction(case["last"], cases[0]["last"])
         worse = case["arm"] in PUBLISHED
-        direction = ("yes" if change.mean < 0 else "**no**") + ("" if change.excludes_zero() else ", not surely")
+        direction = ("yes" if change.mean < 0 else "**no**") + ("" if change.excludes_zero() else ", not certain")
         seeds = ", ".join(f"{value:.3f}" for value in case["last"])
         mean = f"{np.mean(case['last']):.3f}"
         gap = "" if case is cases[0] else percent(change)

@@ -9,6 +9,7 @@
     fuzz     10,000 steps of everything in any order, on the fake backend
     kills    1,000 kills of the daemon on the fake backend, 100 kills of anything while real jobs resize
     soak     half an hour of a mix of real jobs (--minutes): does anything of the daemon grow?
+    policies  14 real jobs, most of them elastic, on four slots under three policies: completion times
     reliability  the other tests that really kill: how often, and whether anything was lost
 
     python -m benchmarks live                        # all of it, some minutes
@@ -28,7 +29,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from argosy.errors import UnknownName
-from benchmarks import live_daemon, live_elastic, live_exact, live_reliability, live_restart, live_soak
+from benchmarks import live_daemon, live_elastic, live_exact, live_policies, live_reliability, live_restart, live_soak
 from benchmarks.harness import RESULTS, Json, Options, Row, document, write
 from benchmarks.live_exact import SEEDS
 from benchmarks.live_tables import target_table
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[[Options], Json]] = {
     "fuzz": live_reliability.fuzz,
     "kills": live_reliability.kills,
     "soak": live_soak.soak,
+    "policies": live_policies.policies,
     "reliability": live_reliability.reliability,
 }
 

@@ -15,10 +15,11 @@ from argosy.errors import ArgosyError
 from benchmarks.harness import ROOT, Json, Options
 
 LIVE = "tests/live"
-NOTHING_LOST = "no job lost, none twice at once, every result kept"
+NOTHING_LOST = "no job is lost, none runs twice at once, every result is kept"
 FUZZ = {
-    "everything that the API offers, clocks, lost messages, failing nodes, copies and kills, in any order": (
-        f"{NOTHING_LOST}; numbers never reused, limits kept, every change audited, no answer 5xx, every job ends",
+    "API calls of every kind, clock jumps, lost messages, node failures, restored copies and kills, in any order": (
+        f"{NOTHING_LOST}; job numbers are never reused, limits hold, every change is audited, no response is 5xx,"
+        " every job ends",
         f"{LIVE}/daemon/test_live_fuzz.py::test_anything_in_any_order",
     ),
 }
@@ -28,14 +29,14 @@ KILLS = {
         f"{LIVE}/daemon/test_live_kills.py::test_kill_the_daemon_at_random_moments",
     ),
     "`kill -9` of the daemon, supervisors, workers, spawners and zygotes while jobs resize, real processes": (
-        f"{NOTHING_LOST}; every sample once in every epoch, exact mode the same bits",
+        f"{NOTHING_LOST}; every sample comes once in every epoch, exact mode gives the same bits",
         f"{LIVE}/whole/test_whole_random_kills.py::test_kill_anything_while_jobs_resize",
     ),
 }
 SIZES = {"ARGOSY_FUZZ_STEPS": "10000", "ARGOSY_KILLS": "1000", "ARGOSY_REAL_KILLS": "100"}
 PROOFS = {
     "`kill -9` of the daemon, workers and supervisors, real processes": (
-        f"{NOTHING_LOST}; every sample once in every epoch",
+        f"{NOTHING_LOST}; every sample comes once in every epoch",
         f"{LIVE}/whole/test_whole_kills.py::test_kill_everything_over_and_over",
     ),
     "a worker is killed": (
@@ -43,35 +44,41 @@ PROOFS = {
         f"{LIVE}/sdk/test_sdk_recovery.py::test_survivors_of_a_kill_go_on_and_lose_no_completed_step",
     ),
     "a worker hangs (SIGSTOP)": (
-        "found, killed and replaced",
+        "it is found, killed and replaced",
         f"{LIVE}/local/test_local_elastic.py::test_a_stopped_worker_is_found_killed_and_replaced",
     ),
     "a full disk under the daemon (a small tmpfs)": (
-        "refuses submissions, keeps what it has, goes on when there is room",
+        "the daemon refuses submissions, keeps what it has, and goes on when there is room",
         f"{LIVE}/daemon/test_live_hardship.py::test_a_full_disk",
     ),
     "a full disk under a job": (
-        "the checkpoint fails, the job goes on and says so",
+        "the checkpoint fails; the job goes on and reports it",
         f"{LIVE}/sdk/test_sdk_checkpoint.py::test_a_full_disk_does_not_end_the_training",
     ),
     "the newest checkpoint is damaged": (
-        "the one before is used",
+        "the previous checkpoint is used",
         f"{LIVE}/sdk/test_sdk_checkpoint.py::test_a_damaged_newest_checkpoint_gives_way_to_the_one_before",
     ),
-    "the wall clock jumps": ("durations do not", f"{LIVE}/daemon/test_live_hardship.py::test_the_wall_clock_may_jump"),
+    "the wall clock jumps": (
+        "durations stay correct",
+        f"{LIVE}/daemon/test_live_hardship.py::test_the_wall_clock_may_jump",
+    ),
     "two daemons on one database": (
-        "the second refuses",
+        "the second one refuses to start",
         f"{LIVE}/daemon/test_live_hardship.py::test_a_second_daemon_refuses",
     ),
-    "requests made up from the API's own description": (
-        "answers are as promised, none is a fault of ours",
+    "random requests generated from the API's own schema": (
+        "responses match the schema, and none is an internal error",
         f"{LIVE}/api/test_api_schema.py",
     ),
     "hostile requests: paths, shell characters, floods, broken HTTP": (
-        "refused; nothing runs, nothing is told",
+        "refused; nothing runs, and nothing is disclosed",
         f"{LIVE}/api/test_api_hostile.py",
     ),
-    "wrong, foreign and void tokens": ("open nothing of others", f"{LIVE}/api/test_api_rights.py"),
+    "wrong tokens, other users' tokens, expired and revoked tokens": (
+        "give no access to other users' jobs",
+        f"{LIVE}/api/test_api_rights.py",
+    ),
 }
 
 

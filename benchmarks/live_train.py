@@ -1,7 +1,8 @@
 """The training script of the live benchmarks: a small CNN on noise around patterns, with the SDK.
 
 Every worker writes a line for each step, `time step world rank cpu-seconds`, to a file of its own, steps-…; at the end
-rank 0 writes the loss on held-out data and all weights.
+rank 0 writes the loss on held-out data and all weights. With `--sample-ms` each step also waits as long as a GPU would
+compute for the samples of this worker.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--size", type=int, default=16)
 parser.add_argument("--no-norm", action="store_true")
 parser.add_argument("--parts", type=int, default=1, help="passes in which a batch goes through the network")
+parser.add_argument("--sample-ms", type=float, default=0.0, help="time that a GPU would take for a sample")
 given = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -63,6 +65,7 @@ with (
     model, optimizer = job.setup(model, optimizer)
     for image, label in job.batches(loader, epochs=epochs):
         optimizer.zero_grad()
+        time.sleep(len(image) * given.sample_ms / 1000)
         parts = list(zip(image.chunk(given.parts), label.chunk(given.parts)))
         for number, (some, right) in enumerate(parts, 1):
             with job.no_sync() if number < len(parts) else nullcontext():

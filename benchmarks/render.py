@@ -1,7 +1,8 @@
 """Put the figures of benchmarks/results into the pages that quote them: `python -m benchmarks.render`.
 
-A page has pairs of comments, `<!-- philly -->` and `<!-- end -->`; what stands between them is replaced. So the
-pages quote nothing but the JSON files, and are refreshed with one command after `make bench` or `make faithfulness`.
+A page has pairs of comments, `<!-- philly -->` and `<!-- end -->`; the text between them is replaced. So all measured
+tables come from the JSON files, and one command refreshes them after `make bench` or `make faithfulness`. The line that
+says how a table was measured follows the first table of each measurement on a page.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from benchmarks import decision, environments, faithfulness, growth, million, peers, philly, schedulers, startup
+from benchmarks import decision, environments, faithfulness, growth, joint, million, peers, philly, schedulers, startup
 from benchmarks import learning_more_tables as learning_more
 from benchmarks import learning_tables as learning
 from benchmarks import live_tables as live
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-PAGES = tuple(
-    ROOT / "docs" / f"{name}.md" for name in ("performance", "faithfulness", "growth", "learning", "live-figures")
-)
+NAMES = ("performance", "faithfulness", "growth", "dl2", "live-figures", "learning", "joint-scheduling")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
     "profile": ("philly", philly.profile_table),
@@ -67,11 +67,17 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "learnlatency": ("learning", learning_more.latency_table),
     "learnlevels": ("learning", learning_more.level_table),
     "learnlose": ("learning", learning_more.lose_table),
+    "jointmixed": ("joint", joint.mixed_table),
+    "jointleague": ("joint", joint.league_table),
+    "jointloads": ("joint", joint.load_table),
+    "jointwindows": ("joint", joint.window_table),
+    "jointdecision": ("joint", joint.decision_table),
     "livetargets": ("live", live.target_table),
     "liveresizes": ("live", live.resize_table),
     "livedrift": ("live", live.drift_table),
     "livereliability": ("live", live.reliability_table),
     "livesoak": ("live", live.soak_table),
+    "livepolicies": ("live", live.policies_table),
 }
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),
@@ -80,7 +86,8 @@ PICTURES = {  # file in docs/images, and what it shows
     "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
-WHOLE_MACHINE = ("live",)  # all other benchmarks use one core
+WHOLE_MACHINE = ("live", "joint")  # all other benchmarks use one core
+OWN_LOADS = ("live",)  # parts are measured at different times, and the tables have their load averages
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -90,7 +97,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def block(name: str, results: Path = RESULTS) -> str:
-    """One table with the line that says how it was measured; or a picture."""
+    """Return one table with the line that says how it was measured, or a picture."""
     if name in PICTURES:
         return f"<!-- {name} -->\n{picture(*PICTURES[name])}\n<!-- end -->"
     if name not in TABLES:
@@ -106,8 +113,10 @@ def block(name: str, results: Path = RESULTS) -> str:
         f"`{result['command']}`, {'all' if source in WHOLE_MACHINE else 'one'} of {machine['cores']} cores"
         f" ({machine['cpu']}),"
         f" Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']},"
-        f" Polars {versions['polars']}; load average before: {result['load_average_before']:.2f}"
+        f" Polars {versions['polars']}"
     )
+    if source not in OWN_LOADS:
+        note += f"; load average before: {result['load_average_before']:.2f}"
     return f"<!-- {name} -->\n{markdown(made)}\n\n{note}\n<!-- end -->"
 
 
@@ -118,7 +127,18 @@ def picture(file: str, caption: str) -> str:
 
 
 def render(page: str, results: Path = RESULTS) -> str:
-    return BLOCK.sub(lambda found: block(found["name"], results), page)
+    """Return the page with new tables; a line on how they were measured is not repeated."""
+    notes: set[str] = set()
+
+    def replaced(found: re.Match[str]) -> str:
+        text = block(found["name"], results)
+        table, separator, note = text.removesuffix("\n<!-- end -->").partition("\n\n")
+        if not separator or note not in notes:
+            notes.add(note)
+            return text
+        return f"{table}\n<!-- end -->"
+
+    return BLOCK.sub(replaced, page)
 
 
 def main() -> int:

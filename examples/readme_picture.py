@@ -1,4 +1,4 @@
-"""The picture at the top of the README: four policies on a week of jobs, drawn from real runs.
+"""The picture at the top of the README: five policies on a week of jobs, drawn from real runs.
 
 make picture        or        python examples/readme_picture.py docs/images/compare.png
 """
@@ -18,7 +18,7 @@ from argosy.sim.compare import Experiment, Recipe, run_all, tasks
 from argosy.sim.settings import Settings
 from argosy.sim.warm import warm_up
 
-POLICIES = ("fifo", "fifo-backfill", "srtf", "las")
+POLICIES = ("fifo", "fifo-backfill", "srtf", "las", "argonaut")
 SEEDS = (0, 1, 2)
 
 

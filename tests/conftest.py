@@ -1,9 +1,10 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -13,20 +14,39 @@ hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure() -> None:
-    """Tests press Ctrl-C, also when they run in the background, where a shell lets programs ignore it."""
+    """Restore the handler of SIGINT: tests press Ctrl-C, and a shell makes background programs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real traces and measurements beside the project; tests that need them are extra."""
+    """The folder of real traces and measurements beside the project; tests that need it are skipped without it."""
     folder = Path(__file__).parents[1] / "../shared/data"
     if not folder.is_dir():
         pytest.skip("no shared data beside the project")
     return folder.resolve()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`pytest -n 2` divides the tests as `shares.py` says, unless another way is asked for (`--dist`)."""
+    if config.option.dist != "load":
+        return None
+    from shares import Shares
+
+    config.option.loadscopereorder = False  # the order of `pytest_collection_modifyitems` is kept
+    return Shares(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a mistake shows within seconds, not after the long studies."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    """Run fast tests first, so that a mistake shows within seconds, and then the longest.
+
+    Short tests at the end keep all workers busy until the suite is done.
+    """
+
+    def slowness(item: pytest.Item) -> tuple[bool, float]:
+        mark = item.get_closest_marker("slow")
+        return mark is not None, -mark.args[0] if mark and mark.args else 0.0
+
+    items.sort(key=slowness)

@@ -7,14 +7,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from benchmarks import agreement, claims, faithfulness, render, schedulers
+from benchmarks import agreement, claims, faithfulness, live_policies, live_tables, render, schedulers
 from benchmarks.__main__ import NAMES, main
 from benchmarks.harness import Options
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_has_what_the_command_needs(name: str) -> None:
-    module = import_module(f"benchmarks.{name}")
+    module = import_module(f"benchmarks.{name.replace('-', '_')}")
     assert callable(module.run) and callable(module.table) and isinstance(module.SEEDS, tuple)
 
 
@@ -29,7 +29,7 @@ class TestClaims:
         assert row["ours"] == pytest.approx(4.0)
         assert row["low"] < 3.0 < row["high"]
         assert row["holds"] and not row["surely"]
-        assert faithfulness.verdict(row) == "≥ 3: yes, not surely"
+        assert faithfulness.verdict(row) == "≥ 3: yes, not certain"
 
     def test_what_is_surely_wrong_says_so(self) -> None:
         row = claims.row("S", "c", "s", "", [2.0, 2.01, 1.99], at_most=1.25)
@@ -37,7 +37,7 @@ class TestClaims:
 
     def test_one_seed_is_never_sure(self) -> None:
         row = claims.row("S", "c", "s", "", [5.0], at_least=2.0)
-        assert faithfulness.verdict(row) == "≥ 2: yes, not surely" and faithfulness.shown(row) == "5.00"
+        assert faithfulness.verdict(row) == "≥ 2: yes, not certain" and faithfulness.shown(row) == "5.00"
 
     def test_a_small_cluster_shows_what_a_dear_restart_costs(self) -> None:
         first, _ = claims.sidecar(jobs=12, load=1.0, seeds=[0])["rows"]
@@ -48,7 +48,7 @@ class TestClaims:
         monkeypatch.setattr(claims, "steady", lambda scenario, trace, policy, seed: (len(policy), next(growth)))
         found = claims.gavel(jobs=20, loads=[0.5, 0.6, 0.7], seeds=[0])
         (row,) = found["rows"]
-        assert "load 0.6" in row["setting"] and "the agnostic one does not" in row["remark"]
+        assert "load 0.6" in row["setting"] and "agnostic does not sustain it" in row["remark"]
         assert row["ours"] == pytest.approx(len("gavel-max-min-agnostic") / len("gavel-max-min"))
         assert [cells[2] for cells in faithfulness.sweep_table({"sweep": found["sweep"]})[1:]] == [
             "1.00×",
@@ -88,10 +88,47 @@ def test_a_program_in_parts_keeps_most_of_its_objective() -> None:
     assert found["solved"] == 2 and 0.5 < found["kept"] <= 1.0 + 1e-6
 
 
+class TestLivePolicies:
+    def test_a_workload_is_the_same_jobs_in_another_order(self) -> None:
+        one, same, other = (live_policies.workload(seed) for seed in (1, 1, 2))
+        assert one == same != other and len(one) >= 12
+        for jobs in (one, other):
+            assert sorted((job.slots, job.epochs) for job in jobs) == sorted((job.slots, job.epochs) for job in one)
+            assert [job.submit_s for job in jobs] == sorted(job.submit_s for job in jobs)
+            assert jobs[-1].submit_s < live_policies.SPREAD_S
+
+    def test_the_table_compares_repetitions_with_the_same_seed(self) -> None:
+        history = {"ended_at": 9.0, "submitted_at": 1.0, "wait_s": 0.0, "run_s": 0.0, "gpu_s": 0.0, "name": "job-1"}
+        history |= {"preemptions": 1, "moves": 0, "failures": 0}
+
+        def run(policy: str, seed: int, seconds: float, resizes: int) -> dict[str, object]:
+            ended = [history | {"jct_s": seconds + more, "resizes": resizes} for more in (-1.0, 1.0)]
+            loads = {"load_average_before": float(seed), "load_average_after": 0.5}
+            return {"policy": policy, "seed": seed} | live_policies.summary(ended) | loads
+
+        runs = [run("drf", 1, 10.0, 0), run("argonaut", 1, 8.0, 2), run("argonaut", 2, 16.0, 3), run("drf", 2, 20.0, 0)]
+        head, first, second = live_tables.policies_table({"policies": {"runs": runs}})
+        assert dict(zip(head, second)) == {
+            "policy": "`argonaut`",
+            "mean JCT, by repetition": "8.0, 16.0 s",
+            "mean": "12.0 s",
+            "over drf's": "0.80",
+            "95 %": "0.80 … 0.80",
+            "90th percentile": "12.8 s",
+            "last job done after": "8 s",
+            "resizes a job": "2.50",
+            "preemptions a job": "1.00",
+            "moves a job": "0.00",
+            "load average": "0.5 … 2.0",
+        }
+        assert first[3:5] == ("1.00", "")
+        assert len(live_tables.policies_table({})) == 1
+
+
 class TestPages:
     @pytest.mark.parametrize("page", render.PAGES, ids=lambda page: page.name)
     def test_they_are_up_to_date(self, page: Path) -> None:
-        """If this fails: `python -m benchmarks.render`."""
+        """Pages agree with the result files; if this fails, run `python -m benchmarks.render`."""
         assert render.render(page.read_text("utf-8")) == page.read_text("utf-8")
 
     def test_rendering_twice_is_rendering_once(self) -> None:

@@ -51,7 +51,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def case(**jct_h: list[float]) -> Json:
-    """Made-up times of one place, by policy."""
+    """Return made-up times of one scenario, by policy."""
     return {
         "scenario": "dl2-500",
         "speeds": "rough",
@@ -83,8 +83,8 @@ class TestDifferences:
 
     def test_a_target_is_met_surely_only_with_its_whole_interval(self) -> None:
         assert learning_figures.met(Interval(45.0, 44.5, 45.5, 10), 44.1) == "yes"
-        assert learning_figures.met(Interval(45.0, 43.0, 47.0, 10), 44.1) == "yes, not surely"
-        assert learning_figures.met(Interval(44.0, 43.0, 45.0, 10), 44.1) == "**no**, not surely"
+        assert learning_figures.met(Interval(45.0, 43.0, 47.0, 10), 44.1) == "yes, not certain"
+        assert learning_figures.met(Interval(44.0, 43.0, 45.0, 10), 44.1) == "**no**, not certain"
         assert learning_figures.met(Interval(40.0, 39.0, 41.0, 10), 44.1) == "**no**"
 
     def test_ratios_to_the_floor_are_geometric(self) -> None:
@@ -181,7 +181,7 @@ class TestTables:
         figures = {"jct": {"cases": [whole_case([4.0, 12.5])]}}
         head, first, second = learning_tables.target_table(figures)
         assert first[2:5] == (DRF, "−44.1", "−60.0") and second[2:5] == (LITERAL, "−17.5", "−50.0")
-        assert dict(zip(head, first))["dl2+"].startswith("−50.0") and first[-1] == "yes, not surely"
+        assert dict(zip(head, first))["dl2+"].startswith("−50.0") and first[-1] == "yes, not certain"
         assert first[5].startswith("−30.0") and first[6].startswith("**no**")
 
     def test_the_best_rival_is_the_one_to_beat(self) -> None:
@@ -196,7 +196,7 @@ class TestTables:
         _, full, replay, critic = learning_more_tables.ablation_table(figures)
         assert full[3:] == ("", "", "")
         assert replay[3].startswith("+20.0") and replay[5] == "yes" and "39.6" in replay[4]
-        assert critic[5] == "**no**, not surely"
+        assert critic[5] == "**no**, not certain"
 
     @pytest.mark.parametrize("table", [t for name, t in vars(learning_more_tables).items() if name.endswith("_table")])
     def test_what_was_not_measured_says_how_to(self, table: object) -> None:

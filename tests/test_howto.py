@@ -31,7 +31,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 
 @pytest.fixture
 def names() -> Iterator[None]:
-    """Forgets the policies that a test registers."""
+    """Remove the policies that a test registers."""
     before = {name: POLICIES[name] for name in POLICIES}
     yield
     POLICIES._things.clear()
@@ -84,7 +84,7 @@ def test_the_links_lead_somewhere() -> None:
 
 
 def test_entry_points_bring_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the page's pyproject.toml would, with fifo's class in the place of another package's."""
+    """An entry point as in the page's pyproject.toml registers a policy; here it names fifo's class."""
     group = re.search(r'entry-points\."([^"]+)"', PAGE)
     assert group is not None
     asked: list[str] = []

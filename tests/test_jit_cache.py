@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: what lies there is executed, so nobody else may have put it there."""
+"""The cache of compiled kernels: its files are executed, so other users must not be able to write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argosy import _jit
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of everybody's, where the cache goes if there is no home that can be written."""
+    """The shared folder for the cache, used if the home cannot be written."""
     unusable = tmp_path / "file"
     unusable.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(unusable))

@@ -25,6 +25,7 @@ USING = {
     "mechanism/kernels/round_selection": "gavel-max-min",
     "policies/learned/kernels/by_table": "dl2",
     "policies/learned/kernels/by_score": "dl2+",
+    "policies/rltune/kernels/tiers": "rltune",
     "policies/themis/auction": "themis",
     "policies/tiresias/gittins": "tiresias-gittins",
 }

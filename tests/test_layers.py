@@ -47,7 +47,7 @@ INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longes
         {"api"},
         {"demo"},
     ),
-    "learn": ({"errors", "loads", "networks"}, {"envs", "algorithms"}, {"training"}),
+    "learn": ({"errors", "loads", "networks"}, {"envs", "algorithms"}, {"placement"}, {"training"}, {"online"}),
     "grow": (
         {"errors"},
         {"data", "models"},
@@ -85,7 +85,7 @@ def violations(root: Path) -> list[str]:
 
 
 def verdict(importer: str, path: list[str]) -> str | None:
-    """Why a module must not import the name at `path` (both below argosy), or None."""
+    """Return why a module must not import the name at `path` (both below argosy), or None."""
     imported, outer = ".".join(path), importer.split(".")[0]
     return (
         between_packages(outer, path[0])
@@ -120,12 +120,12 @@ def inside(package: str, importer: str, imported: str) -> str | None:
 
 
 def longest(name: str, known: Iterable[str]) -> str | None:
-    """The longest of the known names that `name` is or lies in."""
+    """Return the longest known name that equals `name` or contains it."""
     return max((k for k in known if name == k or name.startswith(k + ".")), key=len, default=None)
 
 
 def privacy(importer: str, path: list[str]) -> str | None:
-    """What begins with an underscore belongs to the package it is in, and to all inside."""
+    """Check that names with an underscore are imported only inside their package."""
     for i, name in enumerate(path):
         if name.startswith("_") and not name.startswith("__"):
             return None if importer.split(".")[:i] == path[:i] else f"{'.'.join(path[: i + 1])} is private"

@@ -1,4 +1,4 @@
-"""The tutorial's commands and code, run as they stand; and an index that misses no page."""
+"""The tutorial's commands and code run as they stand, and the index names every page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(block: str) -> str:
-    """A console block as a script: lines with a prompt, and what belongs to a command that goes on."""
+    """Return a console block as a script: lines with a prompt, and their continuations."""
     script, document = [], False
     for line in block.splitlines():
         if line.startswith("$ "):
@@ -33,7 +33,7 @@ def commands(block: str) -> str:
 
 
 def shell(script: str, folder: Path) -> str:
-    """What a shell prints that has `argosy` on its path."""
+    """Return what a shell prints that has `argosy` on its path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     bash = ["bash", "-euo", "pipefail", "-c", script]
     run = subprocess.run(bash, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True)
@@ -56,7 +56,7 @@ def test_the_tutorial_uses_every_command_it_should() -> None:
         assert used in script
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_the_tutorial_runs_as_it_stands(printed: tuple[Path, str]) -> None:
     folder, out = printed
     for name in ("morning.csv", "ours.csv", "week.csv", "events.jsonl", "srtf.json", "runs.json"):
@@ -67,13 +67,13 @@ def test_the_tutorial_runs_as_it_stands(printed: tuple[Path, str]) -> None:
     assert "by offered load" in out
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_the_story_it_asks_for_is_one_of_waiting(printed: tuple[Path, str]) -> None:
     story = printed[1].partition("Job j081 under fifo")[2].partition("In short")[0]
     assert "waits" in story or "waiting" in story
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_the_python_code_runs(
     printed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from argosy.cluster.cluster import Node as Node
     from argosy.cluster.view import View as View
     from argosy.errors import ArgosyError as ArgosyError
+    from argosy.mechanism.bids import Bids as Bids
     from argosy.mechanism.plan import Plan as Plan
     from argosy.policies.base import Policy as Policy
     from argosy.policies.base import Sizes as Sizes
@@ -40,6 +41,7 @@ _HOMES = {
     "Cluster": "cluster.cluster",
     "Job": "workload.trace",
     "Node": "cluster.cluster",
+    "Bids": "mechanism.bids",
     "Plan": "mechanism.plan",
     "Policy": "policies.base",
     "Result": "sim.result",

@@ -1,7 +1,7 @@
-"""Make the learning environment known to Gymnasium, whichever of the two is imported first, without loading either.
+"""Register the learning environment with Gymnasium, whichever of the two is imported first, without loading either.
 
-Gymnasium has no plug-ins: an environment exists once somebody has registered it. If Gymnasium is there already, that is
-done at once; if not, a watcher waits in `sys.meta_path` until somebody imports it.
+Gymnasium has no plug-ins: an environment exists once it has been registered. If Gymnasium is already imported, that is
+done at once; if not, a watcher in `sys.meta_path` waits until it is imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def register_when_imported() -> None:
 
 
 class Watcher:
-    """Finds Gymnasium as everybody else does, and registers when it has been loaded."""
+    """An import finder that loads Gymnasium as usual, and registers the environments afterwards."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,7 +1,7 @@
-"""Compiled kernels: Numba, compiled once per machine, recompiled exactly when a kernel's source changes.
+"""Compile kernels with Numba, once per machine, and again exactly when a kernel's source changes.
 
-Numba's own cache is keyed by the path and the date of one file: it would compile anew in every environment, and miss
-a change in another kernel's file. Ours is keyed by a digest of all kernel sources of a folder, wherever it lies.
+Numba's own cache is keyed by the path and the date of one file: it would compile again in every environment, and miss
+a change in another kernel's file. Ours is keyed by a digest of all kernel sources of a folder, wherever that is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
-BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # slow kernels that notice a wrong index: for debugging
+BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # for debugging: slow kernels that check every index
 SOURCES = Path(__file__).parent / "mechanism" / "kernels"
 OF_POLICIES = Path(__file__).parent / "policies" / "learned" / "kernels"
 SHARED = Path(__file__).with_name("slack.py")  # constants that kernels of all folders are compiled with
@@ -25,14 +25,14 @@ SHARED = Path(__file__).with_name("slack.py")  # constants that kernels of all f
 
 @cache
 def digest(folder: Path = SOURCES) -> str:
-    """Return a digest of all that compiled code depends on, beside Numba and the processor, which Numba looks after."""
+    """Return a digest of what compiled code depends on, except Numba and the processor, which Numba itself checks."""
     sources = [p.read_bytes() for p in (Path(__file__), SHARED, *sorted(folder.glob("*.py")))]
     return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
 
 
 @cache
 def cache_dir(sources: Path = SOURCES) -> Path:
-    """Return where the machine code of these kernels is kept: the user's cache, or a temporary folder if need be."""
+    """Return where the machine code of these kernels is kept: the user's cache, or else a temporary folder."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "argosy"
     shared = Path(tempfile.gettempdir()) / f"argosy-{os.getuid()}"
     for base in (home, shared):
@@ -50,23 +50,23 @@ def cache_dir(sources: Path = SOURCES) -> Path:
 
 
 def _only_ours(folder: Path) -> bool:
-    """Say whether nobody else can write there: what is loaded is executed, and anybody may have made the folder."""
+    """Return whether only this user can write there, because code that is loaded from there is executed."""
     about = folder.lstat()
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
 
 
 def is_warm(sources: Path = SOURCES) -> bool:
-    """Say whether these kernels have been compiled on this machine before."""
+    """Return whether these kernels have been compiled on this machine before."""
     return any(cache_dir(sources).glob("*.nbc"))
 
 
-def kernel(function: F) -> F:
-    """Compile for use by other kernels only, without a wrapper for callers in Python."""
-    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def kernel(function: F, *, allocates: bool = False) -> F:
+    """Compile a function for use by other kernels only, without a wrapper for callers in Python."""
+    return _compile(function, _nrt=allocates, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def entry_point(function: F, *, allocates: bool = False) -> F:
-    """Compile for callers in Python, on first use, and keep the result on disk, outside the source tree.
+    """Compile a function for callers in Python, on first use, and keep the result on disk, outside the source tree.
 
     Modules that use this as a decorator import Numba: import them late. A function that makes arrays of its own says
     that it `allocates`.
@@ -77,13 +77,13 @@ def entry_point(function: F, *, allocates: bool = False) -> F:
 
 
 def _compile(function: F, **options: bool) -> F:
-    numba: Any = import_module("numba")  # heavy: only kernel modules use this, and they are imported late
+    numba: Any = import_module("numba")  # slow to load, so only kernel modules use it, and they are imported late
     # kernels allocate nothing, so they need no reference counts (_nrt), which would cost much of their time
     compiled = numba.njit(error_model="numpy", boundscheck=BOUNDS_CHECKED, **options)(function)
     by_exact_types = compiled.get_call_template
 
     def by_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        # Numba would compile a function anew for every literal it is called with: once per type is enough
+        # Numba would compile a function again for every literal argument; once per type is enough
         unliteral = numba.types.unliteral
         return by_exact_types(tuple(unliteral(a) for a in args), {k: unliteral(v) for k, v in kws.items()})
 
@@ -92,7 +92,7 @@ def _compile(function: F, **options: bool) -> F:
 
 
 def _shared_cache(function: Callable[..., Any], allocates: bool) -> Any:
-    """Make Numba's cache for one function, told where to look and what the code depends on."""
+    """Make Numba's cache for one function, with our folder and our digest of what the code depends on."""
     caching: Any = import_module("numba.core.caching")
     sources = Path(function.__code__.co_filename).parent
 
@@ -114,8 +114,8 @@ def _shared_cache(function: Callable[..., Any], allocates: bool) -> Any:
         _locator_classes = (Locator,)
 
         def reduce(self, cres: Any) -> Any:
-            # To load an environment is to import its module: Numba's for arrays would load SciPy. Code reads only an
-            # environment's constants, so those without any are left out.
+            # Loading an environment imports its module, and Numba's module for arrays would load SciPy. Code reads only
+            # an environment's constants, so environments without any are left out.
             *rest, environments = super().reduce(cres)
             return (*rest, tuple(e for e in environments if e.consts))
 

@@ -1,4 +1,4 @@
-"""Write files that appear whole or not at all: a temporary file beside the target is renamed over it."""
+"""Write files that appear complete or not at all: a temporary file in the same folder is renamed to the target."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from argosy.errors import InputError
 def writing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; it becomes the target when the block ends without an error.
 
-    The temporary name ends like the target's, for writers that choose a format by suffix. An existing file
-    keeps its content until the last moment and its permissions after it; a symbolic link keeps its aim.
+    The temporary name has the target's suffix, for writers that choose a format by it. An existing file keeps its
+    content until the end, and its permissions; a symbolic link keeps pointing to the same file.
     """
     target = Path(path)
     try:
@@ -40,7 +40,7 @@ def writing(path: str | Path) -> Iterator[Path]:
 
 
 def _mode_to_keep(target: Path, shown: str | Path) -> int:
-    """Return the permissions of the file that is there, or those that a new file would get."""
+    """Return the permissions of the existing file, or those that a new file would get."""
     try:
         found = target.stat()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Read YAML files that people write into Pydantic models, with errors that name the line.
+"""Read YAML files written by people into Pydantic models, with errors that name the line.
 
-YAML only gives the structure; the model gives the types. Every scalar reaches the model as the text that
-stands in the file, so `rack: 010`, `gpu: 1080` and `name: no` mean what they say and `memory_gib: 1e3` is a
-number. Only plain null (`~`, `null`, nothing) becomes None. Tags, merge keys and duplicate keys are refused.
+YAML only gives the structure; the model gives the types. Every scalar reaches the model as the text in the file,
+so that `rack: 010`, `gpu: 1080` and `name: no` are texts and `memory_gib: 1e3` is a number. Only plain null (`~`,
+`null`, nothing) becomes None. Tags, merge keys and duplicate keys are refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pydantic_core import ErrorDetails
 
 from argosy.errors import InputError, UnknownName
 
-MAX_BYTES = 16 * 2**20  # far above any file a person writes, far below what would fill the memory
+MAX_BYTES = 16 * 2**20  # far larger than any file that a person writes, and far smaller than the memory
 MOST_WRONG_KEYS = 50
-MAX_VALUES = 500_000  # aliases of aliases can blow a short file up
+MAX_VALUES = 500_000  # aliases of aliases can expand a short file to very many values
 
-Loc = tuple[str | int, ...]  # the way to a value: ("nodes", 0, "gpus")
+Loc = tuple[str | int, ...]  # the path to a value: ("nodes", 0, "gpus")
 M = TypeVar("M", bound="FileModel")
 
 _YAML = "tag:yaml.org,2002:"
@@ -32,9 +32,7 @@ _TAGS = {_YAML + kind for kind in _KINDS}
 
 
 class BoundedModel(BaseModel):
-    """Base of models that strangers may fill in. Each wrong key would be an error of its own, so their number is
-    limited.
-    """
+    """Base of models for untrusted input: the number of keys is limited, since each wrong key is an error."""
 
     @model_validator(mode="before")
     @classmethod
@@ -45,7 +43,7 @@ class BoundedModel(BaseModel):
 
 
 class FileModel(BoundedModel):
-    """Base of everything read from a file: unknown keys are errors, numbers are finite, values do not change.
+    """Base of all models read from files: unknown keys are errors, numbers are finite, values do not change.
 
     The `description` of a field is shown as the next step when its value is wrong or missing. A validator
     raises ValueError("what is wrong; next step").
@@ -73,7 +71,7 @@ def load_yaml(source: Path | str, model: type[M], error: type[InputError] = Inpu
     except _Refused as bad:
         raise error(bad.what, where=f"{name}:{bad.line}", hint=bad.hint) from None
     except ValidationError as invalid:
-        # by line, but a misspelt key before the missing one that it causes
+        # in order of lines, but a misspelt key comes before the missing key that it causes
         problems = sorted(invalid.errors(), key=lambda e: (e["type"] != "extra_forbidden", _line(lines, e["loc"])))
         first, more = _explain(problems[0], model, lines), len(problems) - 1
         count = f" (and {more} more problem{'s' * (more > 1)})" if more else ""
@@ -83,7 +81,7 @@ def load_yaml(source: Path | str, model: type[M], error: type[InputError] = Inpu
 
 
 def read_text(path: Path, error: type[InputError] = InputError) -> str:
-    """Return the text of a file of reasonable size, or an error that says why there is none."""
+    """Return the text of a file of reasonable size; raise the given error if it cannot be read."""
     where = str(path)
     try:
         with path.open("rb") as file:
@@ -114,7 +112,7 @@ class _Refused(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader whose nodes carry their line, and which refuses a key that stands twice in one mapping."""
+    """A YAML loader that keeps the line of each node, and refuses a key that occurs twice in one mapping."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -124,7 +122,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise _Refused(line, "a key must be a plain word", "quote the text if it begins with [ or {")
             if key.value in first:
-                what = f"the key {key.value!r} stands twice"
+                what = f"the key {key.value!r} is given twice"
                 raise _Refused(line, what, f"line {first[key.value]} has it too; remove one")
             first[key.value] = line
         return node
@@ -180,7 +178,7 @@ def _build(node: yaml.Node, loc: Loc, lines: dict[Loc, int]) -> Any:
 
 
 def _explain(problem: ErrorDetails, model: type[BaseModel], lines: dict[Loc, int]) -> _Refused:
-    """Return one of Pydantic's findings in our own words."""
+    """Return one of Pydantic's errors in our own words."""
     loc, kind, value = problem["loc"], problem["type"], problem["input"]
     line, label = _line(lines, loc), _label(loc)
     if kind == "extra_forbidden":
@@ -208,7 +206,7 @@ def _explain(problem: ErrorDetails, model: type[BaseModel], lines: dict[Loc, int
 
 
 def _line(lines: dict[Loc, int], loc: Loc) -> int:
-    """Return the line of a value, or of the nearest thing around it that has one."""
+    """Return the line of a value, or of the nearest enclosing value that has one."""
     return next((lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in lines), 1)
 
 
@@ -218,7 +216,7 @@ def _label(loc: Loc) -> str:
 
 
 def _models_at(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """Return the models that may stand at a place: one, unless a field allows several."""
+    """Return the models that are allowed at a place: one, unless a field allows several."""
     found = [model]
     for step in loc:
         fields = [m.model_fields[step] for m in found if isinstance(step, str) and step in m.model_fields]
@@ -238,7 +236,7 @@ def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def _description(model: type[BaseModel], loc: Loc) -> str | None:
-    """Return what the field at, or next above, a place is for."""
+    """Return the description of the field at a place, or of the nearest one above it."""
     for n in range(len(loc), 0, -1):
         step = loc[n - 1]
         for m in _models_at(model, loc[: n - 1]):

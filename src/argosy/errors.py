@@ -1,7 +1,7 @@
 """Define every exception that Argosy raises on purpose.
 
     ArgosyError                      exit code 1
-    ├── InputError                   exit code 2: what a person gave us is wrong
+    ├── InputError                   exit code 2: the user's input is wrong
     │   ├── TraceError               a trace file or one of its rows
     │   ├── ClusterError             a cluster file or one of its nodes
     │   └── UnknownName              a policy, preset, format … that does not exist (did you mean …?)
@@ -9,9 +9,9 @@
         ├── UndeclaredInformation    it read a column it did not declare in `uses`
         └── InvalidPlan              it asked for something impossible
 
-    PluginWarning                    what another distribution brings does not load, and is left out
+    PluginWarning                    a plug-in of another distribution does not load, and is left out
 
-A message says what is wrong, the offending value, where it stands, and the next step.
+A message says what is wrong, the value, where it is, and the next step.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from collections.abc import Iterable
 
 
 class ArgosyError(Exception):
-    """Base of all errors that Argosy raises on purpose."""
+    """Base class of all errors that Argosy raises on purpose."""
 
     exit_code = 1
 
 
 def message_of(problem: BaseException) -> str:
-    """Return what an exception says, or its kind where it says nothing (an exception itself is never false)."""
+    """Return the message of an exception, or the name of its class if the message is empty."""
     return str(problem) or type(problem).__name__
 
 
 class InputError(ArgosyError):
-    """Something a person wrote cannot be used.
+    """The user's input cannot be used.
 
     `where` is a file, or file:line; `hint` is the next step.
     """
@@ -89,4 +89,4 @@ class InvalidPlan(PolicyError):
 
 
 class PluginWarning(UserWarning):
-    """What another distribution brings cannot be used; everything else goes on without it."""
+    """A plug-in of another distribution cannot be used; everything else works without it."""

@@ -1,4 +1,4 @@
-"""Registries of policies, placers, importers and the like: names given by decorators or by entry points."""
+"""Registries of policies, importers and other things by name, filled by decorators and entry points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokenPlugin:
     """An entry point of another distribution that could not be used, and why."""
 
     name: str
-    distribution: str  # its name in pip; empty if the entry point does not tell
+    distribution: str  # its name in pip; empty if the entry point does not have it
     version: str
     reason: str
 
@@ -57,7 +57,7 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def add(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers a thing under a name."""
+        """Return a decorator that registers an object under a name."""
 
         def decorate(thing: T) -> T:
             if name in self._things and self._things[name] is not thing:
@@ -68,7 +68,7 @@ class Registry(Generic[T]):
         return decorate
 
     def also(self, other: str, name: str) -> None:
-        """Register another name for a thing, which is understood but not listed."""
+        """Register another name for an object, which is accepted but not listed."""
         self._other_names[other] = name
 
     @property
@@ -94,7 +94,7 @@ class Registry(Generic[T]):
             raise
 
     def _load_plugin(self, point: EntryPoint) -> None:
-        """Load an entry point. It may fail in any way, and is then left out: commands that do not need it go on."""
+        """Load an entry point; if it fails in any way it is left out, so that commands that do not need it work."""
         before = dict(self._things), dict(self._other_names)
         try:
             thing = point.load()
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
             self._things[point.name] = thing
         except KeyboardInterrupt:
             raise
-        except BaseException as problem:  # also SystemExit, raised by a module that acts as a program
+        except BaseException as problem:  # also SystemExit, from a module that is written as a program
             self._things, self._other_names = before
             self._leave_out(point, problem)
 
@@ -117,8 +117,7 @@ class Registry(Generic[T]):
             warnings.warn(f"{text}\n  → repair or remove it: {broken.remedy}", PluginWarning, stacklevel=4)
 
     def _of_own_module(self, name: str) -> T | None:
-        """Return the thing that a module of `package` with its name registers: the other modules need not be
-        imported."""
+        """Return the object that the module of its own name registers, without importing the other modules."""
         own = name.replace("-", "_")
         if self._loaded or not self._package or not own.isidentifier() or not find_spec(f"{self._package}.{own}"):
             return None

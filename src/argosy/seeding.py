@@ -1,4 +1,4 @@
-"""Spawn one seed for a run into independent streams by name.
+"""Derive independent random streams, by name, from the seed of a run.
 
 Streams are named, not numbered, so that switching one component on never changes another's draws.
 """

@@ -1,4 +1,4 @@
-"""What a command answers, for the tests of the command line."""
+"""Hold the result of a command, for the tests of the command line."""
 
 from __future__ import annotations
 

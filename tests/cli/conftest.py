@@ -1,4 +1,4 @@
-"""Running the command line inside the test, as a person would from a shell."""
+"""Fixtures that run the command line inside the test, as a person would from a shell."""
 
 from __future__ import annotations
 

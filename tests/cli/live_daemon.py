@@ -41,12 +41,12 @@ class LiveDaemon:
             time.sleep(0.1)
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
-        """As Ctrl-C does; its exit code."""
+        """End the daemon as Ctrl-C does, and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(LIMIT_S)
 
     def clean_up(self) -> None:
-        """Nothing stays behind, whatever has failed: the planner is in the same process group."""
+        """Kill the whole process group, so that nothing stays behind when a test fails; the planner is in it too."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)

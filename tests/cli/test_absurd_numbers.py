@@ -1,4 +1,4 @@
-"""Numbers that nobody means: each is refused with the value and the next step, or does what it says."""
+"""Absurd numbers in options: each is refused with the value and a next step, or is taken literally."""
 
 from __future__ import annotations
 

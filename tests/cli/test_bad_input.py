@@ -1,4 +1,4 @@
-"""What people get wrong: each gives a message with the value and the next step, and exit code 2."""
+"""Common mistakes in input: each gives a message with the value and a next step, and exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin that does not work is told about and left out; commands go on without it."""
+"""A plugin that does not work is reported and left out; commands go on without it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_doctor_shows_it(tmp_path: Path) -> None:
 
 
 def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[type[Policy]]:
-    """A registry with one thing of its own, which loads the plugins of the folder."""
+    """Return a registry with one entry of its own, which loads the plugins of the folder."""
     monkeypatch.syspath_prepend(str(folder))
     registry: Registry[type[Policy]] = Registry("policy", None, "argosy.policies", check_class)
     registry.add("own")(Policy)

@@ -1,4 +1,4 @@
-"""`argosy train` as a person uses it: small, interrupted, resumed, wrong."""
+"""`argosy train` from the command line: small trainings, interrupted and resumed ones, and bad input."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def tiny(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [DL2, PLUS], ids=["dl2", "dl2+"])
 def test_train_and_compare(argosy: Argosy, tmp_path: Path, start: list[str]) -> None:
     system = start[1]
@@ -131,7 +132,7 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
     failed = argosy(*PLUS, "-o", "w.safetensors")
     assert failed.code == 2
     assert "the sum of the scores is nan at update 1" in failed.err
-    assert "kept the best weights so far, of update 2 of warm-up" in failed.err
+    assert "wrote the best weights so far, of update 2 of warm-up" in failed.err
     assert read(tmp_path / "w.safetensors").about["updates"] == 0
 
 
@@ -156,7 +157,7 @@ def test_no_number_is_told_where(argosy: Argosy, tmp_path: Path, monkeypatch: py
         (["--slot-s", "inf"], "--slot-s inf is too large"),
         (["--slot-s", "nan"], "--slot-s nan is too small"),
         (["--minutes", "-1"], "--minutes -1 leaves no time"),
-        (["--no-critic"], "--no-critic is for DL2's own algorithm"),
+        (["--no-critic"], "--no-critic is for DL2's algorithm"),
         (["--judge", "dl2-10"], "unknown scenario 'dl2-10'"),
         (["-o", "w.pt"], "weights are .safetensors files"),
         (["-o", "/proc/nowhere/w.safetensors"], "cannot be written"),
@@ -171,6 +172,12 @@ def test_wrong_input_is_named(argosy: Argosy, more: list[str], message: str) -> 
 
 
 def test_what_is_missing_is_asked_for(argosy: Argosy) -> None:
+    for own in ("rltune", "dual-agent", "harmony", "spotlight"):
+        assert "weights are .safetensors files" in argosy("train", own, "-o", "w.txt").err
+    assert "rltune has no option 'algo'" in argosy("train", "rltune", "--algo", "es", "-o", "w.safetensors").err
+    wrong = argosy("train", "dual-agent", "--set", "lr=fast", "-o", "w.safetensors").err
+    assert "lr must be a number, is 'fast'" in wrong
+    assert "--fee and --energy are for dual-agent" in argosy("train", "dl2", "--fee", "1", "-o", "w.safetensors").err
     assert "no system is named" in argosy("train").err
     assert "no output is named" in argosy("train", "dl2").err
     assert "did you mean dl2" in argosy("train", "dl3", "-o", "w.safetensors").err

@@ -1,4 +1,4 @@
-"""`argosy zoo`, and `argosy train --verify`, on a zoo of one's own."""
+"""`argosy zoo` and `argosy train --verify`, with a zoo made by the test."""
 
 from __future__ import annotations
 

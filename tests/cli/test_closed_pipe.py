@@ -1,4 +1,4 @@
-"""A reader who has seen enough, such as `head`, is no error."""
+"""A reader that closes the pipe early, such as `head`, causes no error."""
 
 from __future__ import annotations
 

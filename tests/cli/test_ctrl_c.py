@@ -1,4 +1,4 @@
-"""Ctrl-C at early moments, with real processes: one line, exit code 130, and nobody is left behind."""
+"""Ctrl-C at early moments, with real processes: one line, exit code 130, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has_workers(group: int) -> bool:
 
 
 def read(path: str) -> str:
-    """Of a process that may be gone."""
+    """Read a file of a process that may be gone."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:

@@ -65,7 +65,7 @@ def test_sites(argosy: Argosy, networks: str) -> None:
         ("nets.py:Net", "3x16", "does not accept an example input"),
         ("nets.py:Net", "3xx", "not a shape"),
         ("missing.py:Net", "3x16x16", "no such file"),
-        ("Net", "3x16x16", "names no network"),
+        ("Net", "3x16x16", "there is no network"),
     ],
 )
 def test_bad_networks(argosy: Argosy, networks: str, model: str, shape: str, says: str) -> None:
@@ -121,7 +121,7 @@ def test_the_demo_grows_a_network_and_draws_it(argosy: Argosy, tmp_path: Path) -
     assert (tmp_path / "pictures" / "grow-demo.png").stat().st_size > 5000
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_a_small_study_writes_its_parts_and_a_page(argosy: Argosy, tmp_path: Path) -> None:
     (tmp_path / "toy").mkdir()
     for scenario in ("early", "late"):

@@ -16,7 +16,7 @@ from live_daemon import LiveDaemon, live_daemon
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDaemon]:
-    """Two nodes of four GPUs that only pretend; one for all tests of this file."""
+    """A daemon with two nodes of four fake GPUs, shared by all tests of this file."""
     with live_daemon(tmp_path_factory.mktemp("live") / "home") as running:
         yield running
 
@@ -238,7 +238,7 @@ def test_limits_are_set_shown_enforced_and_cleared(live: Argosy) -> None:
     assert (row["gpus"], row["priority"], row["queues"], row["queued"]) == (1.0, 60.0, ["default"], None)
     assert "0 of 1" in live("limits").out
     refused = live("submit", "--run", "fake seconds=1", "--gpus", "2")
-    assert refused.code == 1 and f"{me} may hold 1 at once" in refused.err and "ask an operator" in refused.err
+    assert refused.code == 1 and f"{me} may hold only 1 at once" in refused.err and "ask an operator" in refused.err
     first, second = (submitted(live("submit", "--run", "fake seconds=600"))[0] for _ in range(2))
     end = time.monotonic() + 120
     while f"{me} holds 1 of 1 GPUs allowed" not in (told := live("explain", str(second)).out):

@@ -1,4 +1,4 @@
-"""`argosy serve` itself: what it says, how it ends, how it is found again."""
+"""`argosy serve` itself: what it prints, how it ends, how clients find it again."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def test_what_people_get_wrong(argosy: Argosy, home: Path, arguments: list[str],
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_those_who_wait_bear_a_restart(argosy: Argosy, home: Path) -> None:
     """`logs -f` and `wait` go on when the daemon is killed and started again, on another port."""
     with live_daemon(home) as daemon:
@@ -113,7 +114,7 @@ def test_those_who_wait_bear_a_restart(argosy: Argosy, home: Path) -> None:
 
 
 def test_the_queue_stays_on_the_screen(argosy: Argosy, home: Path) -> None:
-    """On a terminal it is drawn again and again, until Ctrl-C."""
+    """On a terminal the queue is redrawn until Ctrl-C."""
     with live_daemon(home):
         assert argosy("submit", "--run", "fake seconds=100000", "--name", "on-screen").code == 0
         ours, theirs = os.openpty()

@@ -1,4 +1,4 @@
-"""The queue is read in several questions, and jobs do not wait in between."""
+"""The queue is read in several requests, and jobs may change in between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from argosy.cli.queue import ALL, read_queue
 
 
 class Scripted:
-    """A daemon whose job 15 ends between the first question and the last."""
+    """A daemon whose job 15 ends between the first request and the last."""
 
     def get(self, path: str, *, state: str, **asked: Any) -> dict[str, Any]:
         states = {"running": [15, 16], "pending": [17], "succeeded": [15]}

@@ -32,7 +32,7 @@ def numbers(argosy: Argosy) -> list[int]:
 
 
 def refused(home: Path, *options: str) -> tuple[int, str]:
-    """How a daemon that does not start ends."""
+    """Return how a daemon that refuses to start ends."""
     daemon = LiveDaemon(home, "--cluster", "fake", "--policy", "fifo", *options)
     try:
         return daemon.process.wait(LIMIT_S), daemon.told()
@@ -119,7 +119,7 @@ def test_what_others_have_put_beside_a_copy_is_not_believed(argosy: Argosy, home
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be taken for one\n" * 200, None, b""])
 def test_a_database_that_cannot_be_used_is_told(home: Path, content: bytes | None) -> None:
-    """No traceback: what is wrong, and the next step."""
+    """The message has no traceback, but says what is wrong and names the next step."""
     (home / "jobs" / "1").mkdir(parents=True)
     if content is not None:
         (home / "argosy.db").write_bytes(content)

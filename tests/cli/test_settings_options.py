@@ -29,7 +29,7 @@ def test_every_setting_is_explained_and_has_its_panel() -> None:
 
 
 def test_explanations_are_the_comments() -> None:
-    assert explanations()["hot_resize"] == "resize without restarting the survivors"
+    assert explanations()["hot_resize"] == "resize without restarting the workers that stay"
 
 
 def test_help_shows_choices(argosy: Argosy, monkeypatch: pytest.MonkeyPatch) -> None:

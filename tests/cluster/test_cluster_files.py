@@ -1,4 +1,4 @@
-"""Cluster files: what people write becomes the cluster they meant, or an error at the line to change."""
+"""Cluster files: a correct file gives the cluster that was meant, a wrong one an error that names the line."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_csv_of_virtual_clusters(write: Write) -> None:
         ("node,gpus\n" + "x" * 200_000 + ",1\n", ":2", "not a valid CSV row", None),
         ("vc,nodes_8gpu\nvcA,two\n", ":2", "number of nodes must be a number", None),
         ("vc,nodes_8gpu\nvcA,1.5\n", ":2", "must be whole", None),
-        ("vc,nodes_8gpu\nvcA,1\nvcA,1\n", ":3", "'vcA' stands twice", None),
+        ("vc,nodes_8gpu\nvcA,1\nvcA,1\n", ":3", "'vcA' is listed twice", None),
         ("vc,nodes_8gpu\n,1\n", ":2", "no name", None),
         ("vc,nodes_800000gpu\nvcA,1\n", "", "gpus must be 0..100000", None),
     ],

@@ -1,4 +1,4 @@
-"""What explanations take for granted about the mechanism: a job that fits is started."""
+"""The assumption of all explanations about the mechanism: a job that fits is started."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_spreading_goes_to_the_emptiest_node() -> None:
 
 
 def test_a_job_without_gpus_takes_cpus_from_a_lower_ranked_one_whatever_the_gpu_type() -> None:
-    """The GPU type of a job that wants no GPU says nothing about where it may displace others."""
+    """The GPU type of a CPU-only job does not restrict where it may displace others."""
     cluster = Cluster((Node("n0", "a", 8, 32.0, 64.0), Node("n1", "b", 1, 1.0, 1.0)))
     jobs = [Job("long", 0.0, 100.0, 1, cpus=30.0), Job("cpus", 5.0, 10.0, 0, cpus=8.0, gpu_type="b")]
     rules = Settings.ideal(consolidation="strict")

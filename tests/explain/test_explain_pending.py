@@ -1,4 +1,4 @@
-"""One small cluster for each reason."""
+"""Each reason for waiting, shown on a small cluster of its own."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_nodes_that_are_down() -> None:
 
 
 class Stingy(Policy):
-    """Gives the second job nothing."""
+    """A policy that gives the second job nothing."""
 
     name: ClassVar[str] = "stingy"
 
@@ -187,7 +187,7 @@ def test_a_policy_that_gives_nothing() -> None:
 
 
 class Planner(Policy):
-    """Runs the first job only, and says why in one of two cases."""
+    """A policy that runs the first job only, and gives a reason in one of two cases."""
 
     name: ClassVar[str] = "planner"
 

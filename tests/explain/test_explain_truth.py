@@ -1,4 +1,4 @@
-"""Explanations keep what they promise, on random workloads and with the mechanism as the judge."""
+"""Explanations are true on random workloads: the mechanism itself is asked whether they are."""
 
 from __future__ import annotations
 

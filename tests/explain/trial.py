@@ -1,4 +1,4 @@
-"""The mechanism itself as the judge of what an explanation promises."""
+"""Ask the mechanism itself whether an explanation is true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argosy.sim.engine import Engine
 
 
 def starts(engine: Engine, row: int, demand: Demand, gone: Iterable[int] = ()) -> bool:
-    """Would a job of this demand start now if it stood first and these rows were stopped? Asked of a copy."""
+    """Return whether a job of this demand would start if it were first and these rows were stopped, on a copy."""
     real = engine.world
     engine.world = w = L.World(*(matrix.copy() for matrix in real))
     stops = np.array([(L.DO_STOP, w.ji[L.ID, r], 0, 0, 0) for r in gone], np.int64).reshape(-1, 5)

@@ -34,7 +34,7 @@ PLANNER_SETTINGS = Settings(min_run_s=20.0)
 
 
 def event_logs(scenario: str) -> dict[str, str]:
-    """For each policy: a digest of its event logs in this scenario, all seeds together."""
+    """Return for each policy a digest of its event logs in this scenario, over all seeds."""
     found = read_scenario(scenario, quick=True)
     traces = [found.trace(seed) for seed in SEEDS]
     digests = {}
@@ -49,7 +49,7 @@ def event_logs(scenario: str) -> dict[str, str]:
 
 
 def environment(policy: str) -> dict[str, str]:
-    """For each scenario: a digest of all that is observed, allowed and done when the policy is followed."""
+    """Return for each scenario a digest of all observations, masks and actions when the policy is followed."""
     digests = {}
     for scenario in ENVIRONMENTS[policy]:
         env = ClusterEnv(read_scenario(scenario, quick=True), under=policy, context=policy == "dl2+")
@@ -65,7 +65,7 @@ def environment(policy: str) -> dict[str, str]:
 
 
 def planner(policy: str) -> str:
-    """A digest of the planner's decisions; half-way another planner takes over."""
+    """Return a digest of the planner's decisions; half-way another planner takes over."""
     jobs = [_job(number) for number in range(36)]
     ends = simulate(Trace.of_jobs(jobs), PLANNER_CLUSTER, policy, PLANNER_SETTINGS).jobs["finish_s"].to_list()
     setup = Setup(PLANNER_CLUSTER, policy, PLANNER_SETTINGS, by_stake=False)

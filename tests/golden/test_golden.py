@@ -1,4 +1,4 @@
-"""What Argosy decides is what it decided before: the same event logs, observations, actions and live decisions.
+"""Argosy decides as before: event logs, observations, actions and live decisions have the recorded digests.
 
 A digest that must change because a fault was found is recorded again, and the commit says why:
 
@@ -24,7 +24,7 @@ def test_everything_is_recorded() -> None:
     assert set(RECORDED["planner"]) == set(POLICIES)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 @pytest.mark.parametrize("scenario", RECORDED["event_logs"])
 def test_event_logs(scenario: str) -> None:
     assert golden.event_logs(scenario) == RECORDED["event_logs"][scenario]

@@ -93,7 +93,7 @@ class VGG11(nn.Module):
 
 
 class DenseLayer(nn.Module):
-    """norm, ReLU, 1x1, norm, ReLU, 3x3; the result is put behind what came in."""
+    """norm, ReLU, 1x1, norm, ReLU, 3x3; the result is concatenated to the input."""
 
     def __init__(self, before: int, growth: int) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def season(model: nn.Module, example: Tensor, steps: int = 3) -> None:
-    """Give batch-norms statistics and affine parameters that are not the trivial ones."""
+    """Give batch norms non-trivial statistics and affine parameters."""
     model.train()
     for part in model.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm | nn.LayerNorm):

@@ -1,4 +1,4 @@
-"""Surgeries as data: applied, remembered, and done again."""
+"""Surgeries are data: they are applied, recorded, and repeated."""
 
 from __future__ import annotations
 

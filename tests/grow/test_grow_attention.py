@@ -80,7 +80,7 @@ def test_without_a_batch_and_dropout_only_in_training() -> None:
 
 
 class Around(nn.Module):
-    """Attention alone, with a way to set what it is called with."""
+    """Attention alone; the test sets the arguments of the call."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()

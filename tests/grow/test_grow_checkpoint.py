@@ -1,4 +1,4 @@
-"""Runs survive in files: whole, exact, and never by unpickling."""
+"""Runs are saved and restored exactly and completely, and never by unpickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time is exact; growth costs what it is said to cost."""
+"""Virtual time is exact, and growth costs as much time as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading pictures: what a person asks for is what they get, and bad files are named."""
+"""Loading pictures: requests give the right data, and errors name bad files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_pictures_are_brought_to_the_size_asked_for(size: int) -> None:
         ({"train": 5000}, "1,442 training pictures"),
         ({"train": 0}, "at least 1"),
         ({"val": -1}, "at least 0"),
-        ({"train": 1442, "val": 1}, "cut from the training data"),
+        ({"train": 1442, "val": 1}, "taken from the training data"),
         ({"test": 400}, "355 test pictures"),
         ({"size": 0}, "at least 1"),
     ],
@@ -127,7 +127,7 @@ def test_fashion_mnist_from_idx_files(fashion: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (idx(np.zeros((5, 2, 2), np.uint8))[:-1], "35 bytes where the header promises 36"),
+        (idx(np.zeros((5, 2, 2), np.uint8))[:-1], "35 bytes, but its header says 36"),
         (b"\0\0\x08\x03\0\0", "inside its header"),
         (b"\0\0\x0d\x03" + bytes(40), "starts with 00 00 0d 03"),
         (b"", "starts with nothing"),
@@ -153,7 +153,7 @@ def test_wrong_class_counts_are_refused(fashion: Path, tmp_path: Path) -> None:
     wrong[-1] = 0  # one ankle boot becomes a t-shirt
     labels.unlink()
     labels.write_bytes(wrong.tobytes())
-    with pytest.raises(GrowError, match=r"test data should hold 1,000 .* found 1001, 1000"):
+    with pytest.raises(GrowError, match=r"test data must have 1,000 .* found 1001, 1000"):
         load("fashion-mnist", root=tmp_path)
     labels.unlink()
     with pytest.raises(GrowError, match="t10k-labels-idx1-ubyte"):
@@ -185,7 +185,7 @@ def test_cifar_python_batches(tmp_path: Path) -> None:
 
 
 class Hostile:
-    """Pickles as a call of a function that leaves a mark."""
+    """An object whose unpickling calls a function that leaves a trace."""
 
     def __init__(self, function: object, *arguments: object) -> None:
         self.call = (function, arguments)
@@ -206,7 +206,7 @@ def test_a_hostile_pickle_is_refused_and_does_nothing(tmp_path: Path, protocol: 
     for attack in attacks:
         path = tmp_path / "data_batch_1"
         path.write_bytes(pickle.dumps({b"data": attack, b"labels": [1]}, protocol))
-        with pytest.raises(GrowError, match=r"data_batch_1: refused: the file asks for"):
+        with pytest.raises(GrowError, match=r"data_batch_1: the file asks for"):
             cifar.read_batches(tmp_path)
     assert not mark.exists()
 
@@ -261,10 +261,10 @@ def test_folders_that_can_not_be_used(tmp_path: Path) -> None:
         load(folder)
     assert load(folder, size=6).shape == (3, 6, 6)
     (folder / "dark" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrubbish")
-    with pytest.raises(GrowError, match=r"broken\.png: not a readable picture"):
+    with pytest.raises(GrowError, match=r"broken\.png: the picture cannot be read"):
         load(folder, size=6)
     (folder / "empty").mkdir()
-    with pytest.raises(GrowError, match="empty holds no pictures"):
+    with pytest.raises(GrowError, match="empty has no pictures"):
         load(folder)
     (tmp_path / "one" / "only").mkdir(parents=True)
     Image.new("L", (2, 2)).save(tmp_path / "one" / "only" / "a.png")

@@ -23,7 +23,7 @@ TOLERANCE = 1e-5  # of the output's scale, see `difference`
 
 
 def without_gradient(old: nn.Module, new: nn.Module, example: Tensor, lr: float = 0.05) -> list[str]:
-    """New parameters that have had no gradient anywhere after two steps of SGD in training mode."""
+    """Return new parameters without any gradient after two steps of SGD in training mode."""
     known = {name.replace(".layer.", ".") for name, _ in old.named_parameters()}
     added = {name: p for name, p in new.named_parameters() if name.replace(".layer.", ".") not in known}
     assert added
@@ -239,7 +239,7 @@ def test_residual_can_be_asked_for_and_identity_is_refused_where_none_fits() -> 
         ({"example": torch.zeros(2, 9, 12, 12)}, "does not accept an example input of shape 2x9x12x12"),
         ({"site": "nowhere"}, "no layer 'nowhere'"),
         ({"site": ""}, "no layer ''"),
-        ({"site": 3}, "a site is a name"),
+        ({"site": 3}, "a site must be a name"),
         ({"site": "2"}, "ReLU is a kind of layer that cannot be deepened"),
     ],
 )

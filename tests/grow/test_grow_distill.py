@@ -80,7 +80,7 @@ def test_the_small_network_learns_and_the_arguments_stay(
 
 
 def test_answers_alone_teach(digits: Data, trained: tuple[nn.Module, nn.Module]) -> None:
-    """Without true classes (a loss of nothing) the grown network's answers are all there is to learn from."""
+    """Without true classes the student learns from the grown network's answers alone."""
     small, bigger = trained
 
     def nothing(out: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
@@ -134,7 +134,7 @@ def test_a_virtual_clock_is_charged_exactly(digits: Data, trained: tuple[nn.Modu
 def test_real_seconds_are_kept(
     digits: Data, trained: tuple[nn.Module, nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine's clock stands still except when it is read, so the test does not depend on the machine."""
+    """The clock advances only when it is read, so the test does not depend on the machine's speed."""
     reads = 0
 
     def monotonic() -> float:
@@ -200,8 +200,8 @@ def test_recalibration_sets_statistics_and_nothing_else() -> None:
     ("options", "message"),
     [
         ({"epochs": 1, "seconds": 1.0}, "both given"),
-        ({"epochs": -1}, "not a length of time"),
-        ({"seconds": math.inf}, "not a length of time"),
+        ({"epochs": -1}, "not a valid duration"),
+        ({"seconds": math.inf}, "not a valid duration"),
         ({"temperature": 0.0}, "temperature = 0"),
         ({"lr": math.nan}, "lr = nan"),
         ({"logit_weight": -1.0}, "logit_weight = -1"),
@@ -217,12 +217,12 @@ def test_options_that_can_not_be_used(digits: Data, options: dict[str, float], m
 def test_bad_networks_and_data_are_explained(digits: Data) -> None:
     model = cnn1(4, channels=1)
     cases = [
-        (cnn1(4, channels=1, classes=7), model, digits, "2x7, the small one an output of shape 2x10"),
+        (cnn1(4, channels=1, classes=7), model, digits, "2x7, but the small one an output of shape 2x10"),
         (cnn1(4, channels=3), model, digits, "does not accept an example input of shape 2x1x8x8"),
         (model, cnn1(4, channels=3), digits, "does not accept an example input"),
         (model, model, [], "no batches"),
         (model, model, iter(()), "no batches"),
-        (model, model, [(digits.train_x[:8], torch.full((8,), 10))], "classes 10 to 10, but the networks tell 10"),
+        (model, model, [(digits.train_x[:8], torch.full((8,), 10))], "classes 10 to 10, but the networks have 10"),
         (model, model, 7, "int is not training data"),
     ]
     for bigger, small, loader, message in cases:

@@ -67,5 +67,5 @@ def test_regret_of_the_worst() -> None:
 def test_smoothing() -> None:
     np.testing.assert_allclose(smooth(np.array([1.0, 3.0, 5.0, 7.0]), 2), [1, 2, 4, 6])
     np.testing.assert_allclose(smooth(np.array([1.0, 3.0]), 50), [1, 2])
-    with pytest.raises(GrowError, match="window of 0"):
+    with pytest.raises(GrowError, match="window must be at least 1, not 0"):
         smooth(np.array([1.0]), 0)

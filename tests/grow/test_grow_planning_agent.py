@@ -1,4 +1,4 @@
-"""The default agent: plans, what it learns, how it decides, and how it is kept."""
+"""The default agent: its plans, what it learns, how it decides, and how it is saved."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_search_finds_the_best_with_few_tries_and_knows_when_to_stop(taught: Sur
 def test_search_refuses_what_makes_no_sense() -> None:
     table = toy_table()
     search = Search(task_of(table), plans_of(table)[:2])
-    with pytest.raises(GrowError, match="not a number"):
+    with pytest.raises(GrowError, match="must be a finite number"):
         search.tell(0, float("nan"))
     for _ in range(2):
         search.tell(search.ask(), 0.5)

@@ -272,7 +272,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_weights():
     good = copy.deepcopy(run.model)
     run.recipe = dataclasses.replace(run.recipe, schedule="constant")
     run.course = Course(1e30)
-    with pytest.raises(GrowError, match=r"no longer a number in epoch 2.*\n.*smaller learning rate"):
+    with pytest.raises(GrowError, match=r"not finite in epoch 2.*\n.*smaller learning rate"):
         for _ in range(3):
             run.train_epoch()
     assert same_weights(run.model, good)
@@ -371,7 +371,7 @@ def test_networks_of_several_inputs():
 
 def test_real_time_ends_an_epoch_in_the_middle():
     class Steps(RealClock):
-        """A real clock on which each look takes a tenth of a second."""
+        """A clock that advances by a tenth of a second whenever it is read."""
 
         ticks = 0
 
@@ -405,7 +405,7 @@ def test_a_last_batch_of_one_is_left_out():
         (lambda: new(budget=0.0), "budget of 0"),
         (lambda: new(data="digits"), "str is not training data"),
         (lambda: new(net=small_net().requires_grad_(False)), "nothing to train"),
-        (lambda: new(net=nn.Sequential(nn.Flatten(), nn.Linear(64, 7))), "7 classes apart, but digits has 10"),
+        (lambda: new(net=nn.Sequential(nn.Flatten(), nn.Linear(64, 7))), "outputs for 7 classes, but digits has 10"),
         (lambda: new(net=nn.Linear(3, 10)), "does not accept an example input of shape 64x1x8x8"),
     ],
 )
@@ -416,7 +416,7 @@ def test_nonsense_is_refused(make, part):
 
 
 def test_the_published_small_setting_can_be_said():
-    """Three successive epochs from 20 % of the budget, a reset at each, then down to 0 at the end."""
+    """The schedule has three successive epochs from 20 % of the budget, a reset at each, and ends at 0."""
     run = new(Recipe(), budget=15.0)
     rates = []
     while run.time_left > 0:

@@ -1,4 +1,4 @@
-"""What schedulers answer, and when."""
+"""The answers of the growth schedulers, and when they change."""
 
 from __future__ import annotations
 

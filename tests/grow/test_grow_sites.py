@@ -53,7 +53,7 @@ def test_the_table_shows_every_layer_once() -> None:
 
 
 class _Net(nn.Module):
-    """Two linear layers, to be spoilt in various ways."""
+    """Two linear layers, which tests modify in various ways."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def test_quantised_lazy_and_recurrent_layers() -> None:
 
 
 class _Branching(nn.Module):
-    """Not traceable as a whole: a branch depends on values."""
+    """A network that cannot be traced as a whole, because a branch depends on values."""
 
     def __init__(self, marked: bool) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ def test_layers_called_through_a_plain_list_are_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.steps[1](torch.relu(self.steps[0](x)))
 
-    with pytest.raises(GrowError, match="does not reach what was added"):
+    with pytest.raises(GrowError, match="does not reach the new layers"):
         deepen(Listed(), "one", example=torch.randn(3, 4))
 
 

@@ -44,7 +44,7 @@ def ground() -> dict:
 
 
 def begun(ground: dict, number: int, epochs: int, clock: VirtualClock | None = None) -> Run:
-    """A run of a study, without the study."""
+    """Start the run that a study would start."""
     seed = int(stream(3, "growth study run", number).integers(2**31))
     torch.manual_seed(seed)
     network = build("cnn1", width=4, channels=1)
@@ -61,7 +61,7 @@ def ended(run: Run) -> float:
 
 
 class Watched(FixedSequence):
-    """An agent whose questions can be read later: copies of it share them."""
+    """An agent that records what it is asked; copies of it share the record."""
 
     asked: ClassVar[list[Situation]] = []
 
@@ -190,7 +190,7 @@ def test_one_seed_has_no_interval_and_no_agent_no_arm(ground: dict) -> None:
     json.dumps(found, allow_nan=False)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_processes_give_the_same_study(ground: dict) -> None:
     setting = pays.Setting(
         **ground,
@@ -208,7 +208,7 @@ def test_chosen_comes_from_validation_results() -> None:
     assert pays.chosen_from([table]) == {"early": (LAST, FIRST, LAST)}
     liar = replace(table, test=table.test[::-1].copy())  # what the test data say changes nothing
     assert pays.chosen_from([liar]) == {"early": (LAST, FIRST, LAST)}
-    with pytest.raises(GrowError, match="two tables for early"):
+    with pytest.raises(GrowError, match="two tables for the scenario early"):
         pays.chosen_from([table, table])
 
 
@@ -304,12 +304,12 @@ def accuracy(model: torch.nn.Module, data: Data) -> float:
         ({"chosen": {}}, "chosen has 0 decisions for early, not 1"),
         ({"random_sequences": 0}, "random_sequences = 0 is too small"),
         ({"scenarios": ()}, "no scenario"),
-        ({"prices": ("gold",)}, "'gold' is not a price"),
+        ({"prices": ("gold",)}, "'gold' is not known"),
         ({"agent": Path("nowhere.safetensors")}, "there is no such file"),
         ({"agent": 7}, "int is not an agent"),
         ({"options": (None,)}, "nothing to decide"),
         ({"budget": 1.0}, "no time is left"),
-        ({"budget": math.nan}, "a budget of nan"),
+        ({"budget": math.nan}, "budget must be above 0, not nan"),
         ({"chosen": {"early": (Surgery("deepen", "77"),)}}, "77"),
     ],
 )

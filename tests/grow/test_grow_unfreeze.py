@@ -1,4 +1,4 @@
-"""Layers that slept and are woken."""
+"""Frozen layers are made trainable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was widened learns: gradients reach it, and optimizer state follows it."""
+"""Widened layers learn: gradients reach them, and optimizer state is carried over."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _alive(origin: Origin, seen: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", ["residual", "densenet", "transformer", *WIDE])
 def test_gradients_of_copies_are_what_the_origins_say(name: str) -> None:
-    """So that momentum and moments can be carried over: incoming weights a share, outgoing weights all of it."""
+    """Copies get a share of the gradient of incoming weights and all of that of outgoing weights."""
     model, example = NETWORKS[name].build(batch=4)
     model, example = model.double(), example.double()
     for site in widenable(model, example)[:3]:

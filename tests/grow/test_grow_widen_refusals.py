@@ -53,7 +53,7 @@ class Written(nn.Module):
 @pytest.mark.parametrize(
     ("middle", "reason"),
     [
-        ("view", "64 written in"),
+        ("view", "fixed size 64"),
         ("softmax", "softmax"),
         ("channel mean", "mean"),
         ("input", "fixed size"),

@@ -1,4 +1,4 @@
-"""Trainings in processes of their own: two that train one network, and one that is killed."""
+"""Trainings in separate processes: two workers that train one network, and one that is killed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from training_help import Chooses, drawn, same_weights, small_net
 
@@ -17,6 +18,7 @@ from argosy.grow.training.clock import VirtualClock
 from argosy.grow.training.schedulers import TimedScheduler
 from argosy.grow.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow(6)
 AGENT = [[Surgery("deepen", "0")], [Surgery("deepen", "4"), Surgery("deepen", "0")]]
 
 
@@ -38,7 +40,7 @@ def train(rank: int) -> dict[str, object]:
 
 
 def train_in_real_time(rank: int) -> int:
-    """How many steps a worker makes; the other one's clock says that there is plenty of time."""
+    """Return how many steps a worker makes while the other one's clock has plenty of time left."""
     trainer = Trainer(small_net(), drawn(), TimedScheduler(0.3 if rank == 0 else 99), progress=False)
     return sum(line.steps for line in trainer.fit().lines)
 

@@ -42,7 +42,7 @@ def small_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Module:
 
 
 def same_weights(a: nn.Module, b: nn.Module) -> bool:
-    """Bit by bit, statistics too."""
+    """Return whether all weights and statistics are equal, bit by bit."""
     left, right = a.state_dict(), b.state_dict()
     return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
 

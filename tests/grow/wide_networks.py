@@ -1,4 +1,4 @@
-"""More networks for the widening tests: what channels can meet on their way."""
+"""More networks for the widening tests, with all operations that channels may pass through."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ConvNext(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down, up by a transposed convolution, joined with what was there before."""
+    """Downsampling, then a transposed convolution, concatenated with the earlier features."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from argosy.league.table import League
 
 
 class Structure(HTMLParser):
-    """Which elements open and close, and what they would fetch."""
+    """Collect which elements open and close, and which resources they would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def test_it_shows_failures_stars_and_definitions(text: str) -> None:
 
 
 def cells(chart: Any) -> list[dict[str, Any]]:
-    """The data of a chart, wherever Altair put them."""
+    """Return the data of a chart, wherever Altair put them."""
     spec = chart.to_dict()
     inline = [part["data"]["values"] for part in [spec, *spec["layer"]] if "values" in part.get("data", {})]
     return [row for rows in [*spec.get("datasets", {}).values(), *inline] for row in rows]

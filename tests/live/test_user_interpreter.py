@@ -1,4 +1,4 @@
-"""What the user's interpreter runs needs no Argosy; the layers inside live are checked by tests/test_layers.py."""
+"""Code that runs in the user's interpreter does not need Argosy installed there."""
 
 from __future__ import annotations
 

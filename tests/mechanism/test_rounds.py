@@ -1,4 +1,4 @@
-"""Rounds realise shares: who is behind runs, and in the long run everybody gets what was asked for."""
+"""Rounds realise shares: jobs that are behind run, and in the long run every job gets its share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from argosy.workload.trace import Job, Trace
 
 
 class Fixed(SharePolicy):
-    """Shares by job index, whatever happens."""
+    """A policy with fixed shares by job index."""
 
     name = "fixed-shares"
 
@@ -44,7 +44,7 @@ def run(policy: SharePolicy, jobs: list[Job], cluster: Cluster, until_s: float) 
 
 
 def rounds_of(shares: list[list[float]], capacity: list[float], leftovers: int = AFTERWARDS, **options: bool) -> Rounds:
-    """Rounds of 10 s with jobs of one GPU each, and their shares."""
+    """Return rounds of 10 s with jobs of one GPU each, and their shares."""
     n, columns = len(shares), len(capacity)
     rounds = Rounds(10.0, range(columns), leftovers=leftovers, **options)
     set_room(rounds, capacity)
@@ -62,7 +62,7 @@ def set_room(rounds: Rounds, capacity: list[float]) -> None:
 
 
 def turn(rounds: Rounds, jobs: int, columns: list[int] | None = None) -> list[int]:
-    """The column on which each job runs in the next round, -1 for none; then ten seconds pass."""
+    """Return the column on which each job runs in the next round (-1: none), and let ten seconds pass."""
     order = np.arange(len(rounds.total)) if columns is None else np.array(columns)
     rounds.select(order, fresh=True)
     _, workers, types = rounds.answer(np.arange(jobs))
@@ -85,7 +85,7 @@ def test_shares_by_gpu_type_move_a_job_between_types() -> None:
 
 @pytest.mark.parametrize("rounds", [100, 1000])
 def test_received_time_converges_to_the_shares(rounds: int) -> None:
-    """Whatever the shares, as long as they fit: the distance is about a round, so it vanishes with their number."""
+    """For any shares that fit, the error is about one round, so its share vanishes as rounds increase."""
     shares = np.random.default_rng(3).dirichlet(np.ones(5))  # five jobs share one GPU
     state = rounds_of([[x] for x in shares], [1.0])
     turns = np.array([turn(state, 5) for _ in range(rounds)])

@@ -1,4 +1,4 @@
-"""Gavel's own simulator, answered within three percent.
+"""Argosy's results are within three per cent of those of Gavel's own simulator.
 
 Its semantics: no overheads, consolidated throughputs only, rounds of whole steps, and what `authors` switches on.
 """
@@ -38,7 +38,7 @@ def measured(shared_data: Path) -> Iterator[pl.DataFrame]:
 
 
 def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:
-    """A job accepts the GPU types on which it was measured to run at all."""
+    """Restrict each job to the GPU types on which it was measured to run."""
     fails = {
         (r["model"].lower(), r["batch_size"], r["scale_factor"], r["gpu_type"])
         for r in measured.filter(pl.col("steps_per_s") <= 0).iter_rows(named=True)

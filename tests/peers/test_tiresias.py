@@ -1,4 +1,4 @@
-"""The authors' simulator, answered to the second.
+"""Argosy's results equal those of Tiresias' own simulator, to the second.
 
 Their semantics: no overheads, whole seconds, GPUs are counted and not placed, ends come before arrivals, and jobs with
 equal keys stay in the order they had before.

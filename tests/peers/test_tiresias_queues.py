@@ -30,7 +30,7 @@ def test_gittins_to_the_second(shared_data: Path) -> None:
 
 
 def test_the_papers_form_is_close(shared_data: Path) -> None:
-    """Demotion on time and waiting jobs in the order of their first start, instead of a list that is kept."""
+    """The paper's form demotes on time, and orders waiting jobs by first start instead of by a kept list."""
     mean, _, _ = completion(shared_data, SYN, 32, create("tiresias-las"))
     assert mean == pytest.approx(6108, rel=0.05)
     assert mean == pytest.approx(6324.4, abs=0.1)  # a change is a change of what the policy does

@@ -1,4 +1,4 @@
-"""Matrix completion finds what a low rank determines, and the class that a job is like."""
+"""Matrix completion recovers a low-rank matrix, and finds the class that a job resembles."""
 
 from __future__ import annotations
 

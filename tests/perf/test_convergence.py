@@ -1,4 +1,4 @@
-"""Loss curves and their fits: recovered without noise, useful with it, and the same whenever one looks."""
+"""Loss curves and their fits: exact without noise, useful with it, and the same on every reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU shows of a network: published figures, and a default for the others."""
+"""The GPU utilisation and memory of networks: published figures, and a default for the others."""
 
 from __future__ import annotations
 

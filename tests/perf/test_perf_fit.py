@@ -1,4 +1,4 @@
-"""Fitting recovers what made the data, and says how far off it is."""
+"""Fitting recovers the parameters that made the data, and reports its error."""
 
 from __future__ import annotations
 

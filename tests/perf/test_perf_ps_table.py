@@ -1,4 +1,4 @@
-"""Measured speeds of parameter-server jobs, used as they are."""
+"""Measured speeds of parameter-server jobs are used unchanged."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_rough_surface_is_as_far_from_the_fit_as_the_fit_from_the_measurements
 
 
 def test_a_rough_surface_has_dips() -> None:
-    """A rule that takes one unit after the other gets stuck on it, and not on the smooth one."""
+    """A rule that adds one unit at a time gets stuck on the rough surface, but not on the smooth one."""
 
     def stuck(table: np.ndarray) -> int:
         inner = table[1:-1, 1:-1]

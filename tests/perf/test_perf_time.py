@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from argosy.errors import InputError
-from argosy.perf.fluctuation import BLOCK_TICKS, MachineSpeeds
+from argosy.perf.fluctuation import BLOCK_TICKS, MachineSpeeds, Storms
 from argosy.perf.overhead import COLUMNS, Overheads
 
 
@@ -29,6 +30,29 @@ class TestMachineSpeeds:
         assert np.array_equal(np.concatenate(pieces), whole)
         assert np.array_equal(speeds.speeds(5, 20), whole[5:25])  # and going back
         assert np.array_equal(MachineSpeeds(3, 7).speeds(BLOCK_TICKS + 3, 4), whole[BLOCK_TICKS + 3 : BLOCK_TICKS + 7])
+
+    def test_storms_slow_most_of_a_rack_and_nothing_else_changes(self) -> None:
+        racks = np.repeat(np.arange(4), 4)
+        storms = Storms(racks)
+        calm, slow = MachineSpeeds(16, 5), MachineSpeeds(16, 5, storms=storms)
+        ticks = 2 * BLOCK_TICKS
+        factor = calm.speeds(0, ticks) / slow.speeds(0, ticks)
+        assert factor.min() >= 1 - 1e-12 and factor.max() <= storms.factor[1] + 1e-9
+        hit = factor > 1.3
+        assert 0.1 < hit.mean() < 0.4
+        together = np.corrcoef(hit.T)
+        same = racks[:, None] == racks
+        assert together[same & ~np.eye(16, dtype=bool)].mean() > 0.4 > 0.2 > abs(together[~same].mean())
+        assert np.array_equal(slow.speeds(1000, 20), MachineSpeeds(16, 5, storms=storms).speeds(0, ticks)[1000:1020])
+
+    @pytest.mark.parametrize(
+        "wrong", [{"share": 1.5}, {"factor": (0.5, 2.0)}, {"hours": (0.0, 1.0)}, {"rate_per_week": -1}]
+    )
+    def test_impossible_storms_are_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match="storm"):
+            Storms(np.zeros(2, np.int64), **wrong)
+        with pytest.raises(InputError, match="rack of each"):
+            MachineSpeeds(3, 0, storms=Storms(np.zeros(2, np.int64)))
 
     def test_drift_is_the_promised_process_even_across_blocks(self) -> None:
         drift = np.log(MachineSpeeds(50, 3, static_sd=0.0, episode_rate_per_week=0.0).speeds(0, 4 * BLOCK_TICKS))

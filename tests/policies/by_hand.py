@@ -18,13 +18,13 @@ from argosy.workload.trace import Job, Trace
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: str | Policy, **settings: Any) -> Result:
-    """A run without overheads, at the speeds of the trace."""
+    """Simulate without overheads, at the speeds of the trace."""
     chosen = create(policy) if isinstance(policy, str) else policy
     return Engine(Trace.of_jobs(jobs), cluster, chosen, Settings.ideal(**settings)).run()
 
 
 def finish(result: Result) -> list[float]:
-    """Finish times in order of submission, rounded as far as sums of quanta are exact."""
+    """Return finish times in order of submission, rounded as far as sums of quanta are exact."""
     return [round(t, 6) for t in result.jobs["finish_s"].to_list()]
 
 
@@ -38,7 +38,7 @@ def starts(result: Result) -> list[float]:
 
 
 def first_places(result: Result) -> dict[str, dict[int, tuple[int, int]]]:
-    """Where each job first ran: {job: {node: (bit set of devices, thousandths of each)}}."""
+    """Return where each job first ran: {job: {node: (bit set of devices, thousandths of each)}}."""
     names = result.jobs["job_id"]
     places: dict[str, dict[int, tuple[int, int]]] = {}
     for row in result.events.filter(result.events["kind"] == EventKind.START).iter_rows(named=True):

@@ -1,4 +1,4 @@
-"""Which questions a host asks a policy: those it overrides, unless the class or the instance says otherwise."""
+"""A host calls the methods that a policy overrides, unless the class or the instance says otherwise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RanksAndSizes(Ranks):
 
 
 class SizesIfTold(RanksAndSizes):
-    """Sizes jobs only with a parameter."""
+    """A policy that sizes jobs only if a parameter is set."""
 
     answers = Ranks.answers
 
@@ -34,7 +34,7 @@ class Wakes(SizesIfTold):
 
 
 class Placing:
-    """Not a policy by itself."""
+    """A mixin with `place`, which is not a policy by itself."""
 
     def place(self, view: View) -> Floats:
         return np.zeros(len(view.jobs))
@@ -72,4 +72,4 @@ def test_every_policy_answers_something_that_a_host_asks() -> None:
     for name in POLICIES:
         policy = create(name)
         assert policy.answers <= set(QUESTIONS)
-        assert policy.key or policy.answers & {"rank", "plan"}
+        assert policy.key or policy.answers & {"rank", "plan", "bid"}

@@ -69,7 +69,7 @@ class Scribbling(Good):
 
 
 class Forgetful(Good):
-    """Goes by the number of calls of all runs."""
+    """A policy whose order depends on the number of calls in all runs."""
 
     calls = 0
 
@@ -79,7 +79,7 @@ class Forgetful(Good):
 
 
 class Drawing(Good):
-    """Draws random numbers and does not say so."""
+    """A policy that draws random numbers without declaring it."""
 
     def reset(self, context: Context) -> None:
         self.seed = context.seed
@@ -179,8 +179,8 @@ class Elsewhere(Good):
         (NotJson, "not JSON"),
         (Amnesiac, "differs after restore"),
         (Nameless, "has no name"),
-        (Idle, "implements neither rank nor plan"),
-        (SizeOnly, "implements neither rank nor plan"),
+        (Idle, "implements neither rank nor bid nor plan"),
+        (SizeOnly, "implements neither rank nor bid nor plan"),
         (Clairvoyant, r"unknown information \['weather'\]"),
         (Elsewhere, "unknown placer 'nearby'"),
     ],

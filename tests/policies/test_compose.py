@@ -1,4 +1,4 @@
-"""Policies that choose places themselves: a small one, end to end, and the corners of the walk."""
+"""Policies that choose nodes themselves: a small one, end to end, and the corner cases of the walk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 def anywhere(view: View, row: int, gpus: int, free: Ints) -> Mapping[int, int] | None:
-    """From the last node backwards."""
+    """Choose nodes from the last one backwards."""
     if gpus == 0:
         return {len(free) - 1: 0}
     chosen = {}
@@ -37,7 +37,7 @@ def anywhere(view: View, row: int, gpus: int, free: Ints) -> Mapping[int, int] |
 
 
 def not_on_node_zero(view: View, row: int, gpus: int, free: Ints) -> Mapping[int, int] | None:
-    """The whole job on one node, but never on the first."""
+    """Put the whole job on one node, but never on the first."""
     for node in range(1, len(free)):
         if free[node] >= gpus:
             return {node: gpus}
@@ -45,7 +45,7 @@ def not_on_node_zero(view: View, row: int, gpus: int, free: Ints) -> Mapping[int
 
 
 class Composed(Policy):
-    """First come, first served, on places of its own."""
+    """First come, first served, on nodes that the policy chooses."""
 
     name = "composed"
     uses = frozenset({"demand", "placement", "nodes"})
@@ -172,12 +172,12 @@ def test_types_reservations_cpus_and_servers_need_no_attention() -> None:
     jobs = [
         Job("t4", 1, 5, 1, gpu_type="t4", cpus=2, memory_gib=1),
         Job("vip", 1, 5, 2, queue="vip", gpu_type="t4", cpus=4, memory_gib=1),
-        Job("big", 1, 5, 1, gpu_type="t4", cpus=3, memory_gib=1),
+        Job("big", 1, 5, 1, gpu_type="t4", cpus=5, memory_gib=1),
         Job("ps", 1, 5, 1, gpu_type="a100", cpus=2, memory_gib=1, ps=2),
     ]
     result = simulate(jobs, cluster, Composed(), perf="ps")
     # every job has a server beside each worker (`ps` two), which takes CPUs like a worker. t4 must not use c;
-    # vip may; big finds a GPU on b, but 4 CPUs beside t4's worker and server, and needs 6: it waits
+    # vip may; big finds a GPU on b, but 4 CPUs beside t4's worker and server, and its worker needs 5: it waits
     places = gpus_by_node(result)
     assert places["t4"] == {1: 1} and places["vip"] == {2: 2} and places["ps"] == {0: 1}
     begun = starts(result)

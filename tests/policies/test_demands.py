@@ -1,4 +1,4 @@
-"""What jobs need, read off a view: every kind of job, and what bounds its size."""
+"""The demands of jobs, read from a view: every kind of job, and the limits of its size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_elastic_job_grows_by_workers() -> None:
 
 @pytest.mark.parametrize(("cap", "cpus", "high"), [(16, 1, 12), (5, 1, 5), (16, 20, 2), (1, 1, 2)])
 def test_what_bounds_the_largest_size(cap: int, cpus: int, high: int) -> None:
-    """The job itself, the cap, and what empty nodes hold of it; never less than its smallest size."""
+    """The limits are the job's own, the cap, and what empty nodes can hold; never less than its smallest size."""
     job = Job("e", 0, 60, gpus=2, cpus=2 * cpus, min_gpus=2, max_gpus=12)
     assert read(job, cap=cap).high.tolist() == [high]
 

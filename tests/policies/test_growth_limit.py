@@ -18,7 +18,7 @@ SLOT = "drf:slot_s=1200"
 
 
 def profile_of(by_size: list[float], all_reduce: list[float] | None = None) -> Profile:
-    """One class of jobs with n workers and n servers at these speeds, n = 0, 1, …; and one on GPUs alone."""
+    """Return a profile: a class with these speeds at n workers and n servers, n = 0, 1, …; and one on GPUs alone."""
     sizes = len(by_size)
     ps = np.zeros((1, sizes, sizes))
     ps[0, np.arange(sizes), np.arange(sizes)] = by_size

@@ -1,4 +1,4 @@
-"""A crowd that arrives at one instant, while nothing runs yet."""
+"""Many jobs arrive at one instant, while nothing runs yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three jobs and a pencil: every policy that only orders, against times worked out by hand."""
+"""Three jobs under every policy that only orders, compared with times worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where jobs go: every placer, and what limits all of them, seen through the event log."""
+"""Every placer, and the limits that hold for all of them, checked in the event log."""
 
 from __future__ import annotations
 

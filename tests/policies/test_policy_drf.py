@@ -52,7 +52,7 @@ def test_a_job_that_is_refused_is_passed_over_unless_that_ends_the_filling() -> 
 
 
 def slow_fill(capacity: Floats, first: Floats, step: Floats, most: Ints, weight: Floats, stop: bool) -> list[int]:
-    """The definition, word for word."""
+    """Fill as the definition says, step by step."""
     given = np.zeros(len(most), np.int64)
     allocated, free, candidates = np.zeros_like(first), capacity * (1 + 1e-9), list(range(len(most)))
     while candidates:
@@ -178,7 +178,7 @@ def test_nonsense_is_refused(spec: str) -> None:
 
 
 def test_a_division_among_a_thousand_jobs_grants_nearly_all_units_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps it quick: only the last units, which may be refused, are granted one by one."""
+    """Only the last units, which may be refused, are granted one by one; this keeps a decision fast."""
     singly: list[int] = []
 
     def counted(*arguments: Any) -> Any:

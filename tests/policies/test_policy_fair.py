@@ -89,7 +89,7 @@ def test_no_policy_that_decides_more_than_an_order() -> None:
 
 def test_an_inner_policy_with_a_memory_hears_of_events() -> None:
     class Counting(Policy):
-        """Later finishers go behind: it has to be told who finished."""
+        """An inner policy that counts finished jobs, so it must be told of events."""
 
         def reset(self, context: Context) -> None:
             self.finished = 0

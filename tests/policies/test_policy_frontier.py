@@ -1,4 +1,4 @@
-"""frontier: the concave frontier of a job, and who gets the next step."""
+"""frontier: the concave frontier of a job, and which job gets the next step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_COSTS = Settings(overheads="none", locality=False, min_run_s=0.0)
 
 
 def bumpy(name: str, best: tuple[int, int]) -> TableParameterServer:
-    """Every step from (1, 1) makes it slower, except the way's end."""
+    """A surface on which every step from (1, 1) is slower, except the last one."""
     points = tuple((float(p), float(w)) for p in range(1, 5) for w in range(1, 5))
     speeds = tuple(100.0 if (p, w) == best else 10.0 if p == w == 1 else 5.0 for p, w in points)
     return TableParameterServer(name, points, speeds)
@@ -65,7 +65,7 @@ def test_short_jobs_go_first_where_there_is_not_enough(networks: None) -> None:
 
 
 def test_gains_shrink_along_a_frontier() -> None:
-    """On the catalogue's rough surfaces: larger, faster, and ever less per share."""
+    """On the catalogue's rough surfaces, each step is larger and faster, and gains less per share."""
     from argosy.scenario import read_scenario
 
     scenario = read_scenario("dl2-100", quick=True)

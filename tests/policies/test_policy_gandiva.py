@@ -1,4 +1,4 @@
-"""Gandiva's five steps, turns, packing by trial, moves and growth, on clusters small enough for a pencil."""
+"""Gandiva's five steps, turns, packing by trial, moves and growth, on clusters small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODELS = ("resnet-18", "resnet-50", "lm", "transformer", "recommendation", "a3c"
 
 
 def run(jobs: list[Job], cluster: Cluster, settings: Settings | None = None, **parameters: Any) -> Result:
-    """Audited, like everything here."""
+    """Simulate, and audit the result."""
     settings = settings or Settings.ideal()
     trace = Trace.of_jobs(jobs)
     result = Engine(trace, cluster, Gandiva(**parameters), settings).run()
@@ -116,7 +116,7 @@ def test_half_less_the_cost_of_switching() -> None:
 
 def packed(jobs: list[Job], cluster: Cluster, speeds: tuple[float, float], **parameters: Any) -> Result:
     """Jobs of two networks whose speeds beside each other are given."""
-    settings = Settings(overheads="none", locality=False)
+    settings = Settings(overheads="none", locality=False, measurement_noise=0.0)
     trace = Trace.of_jobs(jobs)
     engine = Engine(trace, cluster, Gandiva(**parameters), settings)
     kinds = engine.context.kinds
@@ -132,7 +132,7 @@ PAIR = [Job("a", 0, 3000, 1, model="a3c", **LIGHT), Job("b", 0, 3000, 1, model="
 
 
 def halves(result: Result) -> list[float]:
-    """When somebody came to hold half of a GPU."""
+    """Return the times at which a job came to hold half of a GPU."""
     return [t for t, *_, milli in events(result, EventKind.START, EventKind.RESUME) if milli == 500]
 
 
@@ -170,9 +170,12 @@ def test_packing_can_be_switched_off_or_limited(what: dict[str, Any]) -> None:
 def test_memory_limits_packing() -> None:
     """Two transformers (11.5 GiB each) do not fit a V100 with 16, but an A100 with 40; nor do CPUs that are taken."""
     jobs = [Job(name, 0, 600, 1, model="transformer", **LIGHT) for name in "ab"]
-    assert halves(run(jobs, ONE_GPU, Settings(overheads="none"))) == []
-    assert halves(run(jobs, Cluster((Node("n", "a100", 1, 8.0),)), Settings(overheads="none")))
-    assert halves(run(jobs, Cluster((Node("n", "a100", 1, 1.5),)), Settings(overheads="none"))) == []
+    assert halves(run(jobs, ONE_GPU, Settings(overheads="none", measurement_noise=0.0))) == []
+    assert halves(run(jobs, Cluster((Node("n", "a100", 1, 8.0),)), Settings(overheads="none", measurement_noise=0.0)))
+    assert (
+        halves(run(jobs, Cluster((Node("n", "a100", 1, 1.5),)), Settings(overheads="none", measurement_noise=0.0)))
+        == []
+    )
 
 
 def test_a_packed_pair_separates_when_a_gpu_becomes_free() -> None:
@@ -363,7 +366,7 @@ def test_what_is_switched_off_is_not_looked_at() -> None:
 
 
 def test_only_jobs_whose_place_is_not_known_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps a decision about a thousand jobs quick: it remembers where it has put them."""
+    """The policy remembers where it has put jobs, which keeps a decision about a thousand jobs fast."""
     looked_up: list[int] = []
     placement = View.placement
 

@@ -128,7 +128,7 @@ def test_grouping_like_jobs_keeps_the_optimum() -> None:
 
 
 def test_the_rest_of_the_time_goes_where_it_adds_most() -> None:
-    """Two jobs of one GPU and plenty of room: nobody gains by less than all the time on his best type."""
+    """With two jobs of one GPU and plenty of room, each job gets all the time on its best type."""
     shares, _ = fairest(np.array([[4.0, 1.0], [1.0, 3.0]]), np.ones(2), np.ones(2), np.array([4.0, 4.0]), np.arange(2))
     assert shares == pytest.approx(np.eye(2))
 
@@ -181,7 +181,7 @@ def test_cost_buys_the_cheapest_work_that_keeps_deadlines() -> None:
 
 
 def test_water_filling_between_queues() -> None:
-    """Queue 1 weighs twice as much as queue 0, which has two jobs; who runs all the time leaves the rest to others."""
+    """Queue 1 has twice the weight of queue 0, which has two jobs; a job at full time leaves the rest to others."""
     given = replace(problem(np.ones((3, 1)), [2]), queue=np.array([0, 0, 1]))
     weights = {"queue_weights": np.array([1.0, 2.0])}
     assert policy("gavel-hierarchical", **weights).solve(given)[:, 0] == pytest.approx([0.5, 0.5, 1.0])
@@ -233,7 +233,7 @@ def test_the_time_of_two_groups_is_handed_out_evenly() -> None:
 
 @pytest.fixture
 def networks() -> Iterator[None]:
-    """Two networks: one much faster on a v100, the other hardly; both known alone."""
+    """Two networks with known speeds: one is much faster on a v100, the other hardly."""
     with catalogue.borrowed():
         for name, v100, k80 in (("gavel-test-picky", 10.0, 1.0), ("gavel-test-easy", 4.0, 3.6)):
             points = [Point("v100", 1, 0, None, v100), Point("k80", 1, 0, None, k80)]
@@ -347,7 +347,7 @@ def test_estimates_that_only_packing_uses_and_other_nonsense() -> None:
         ("gavel-max-min:estimator=guess", "estimator must be one of oracle, completion"),
         ("gavel-max-min:measured=2", "measured must lie in 0..1"),
         ("gavel-max-min:packing=true:partitions=2", "packing cannot be combined"),
-        ("gavel-max-min-agnostic:placement_aware=true", "does not know how fast jobs are"),
+        ("gavel-max-min-agnostic:placement_aware=true", "placement_aware has no effect"),
         ("gavel-cost:prices=v100=free", "prices must be like"),
         ("gavel-hierarchical:inner=lifo", "inner must be one of fairness, fifo"),
         ("gavel-hierarchical:levels=0", "levels must be ≥ 1"),
@@ -431,7 +431,7 @@ def test_prices_find_what_the_program_finds(seed: int) -> None:
 
 
 def test_nothing_that_is_left_over_is_lost() -> None:
-    """Without a limit on GPUs everybody runs all the time, and where they are short they are all in use."""
+    """Without a shortage of GPUs every job runs all the time; with one, all GPUs are in use."""
     speed, gpus, capacity, due = crowd(1, 300)
     share, _ = fairest(speed, gpus, due, 1e6 * capacity, np.arange(3))
     assert share.sum(axis=1) == pytest.approx(1.0)

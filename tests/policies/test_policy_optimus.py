@@ -59,7 +59,7 @@ def test_no_grant_without_a_gain() -> None:
 
 
 def slow_grant(jobs: list[Bidder], free: NDArray[np.float64], stop: bool) -> None:
-    """The definition, word for word."""
+    """Grant as the definition says, step by step."""
     free = free.copy()
     while True:
         gains = [job.gain() for job in jobs]
@@ -369,7 +369,7 @@ def test_gangs_are_no_larger_than_the_empty_nodes_of_one_type_hold() -> None:
 
 
 def test_a_division_looks_at_each_job_and_each_unit_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps a division among a thousand jobs quick: gains by heap, one speed fit for all jobs of a class."""
+    """A heap of gains and one speed fit per class keep a decision about a thousand jobs fast."""
     gains, fits = counted(monkeypatch, Bidder, "gain"), counted(monkeypatch, speeds, "fit_speed_sync")
     jobs = [
         Job(

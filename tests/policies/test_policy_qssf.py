@@ -1,4 +1,4 @@
-"""QSSF: what it predicts, from whom, and that it never looks ahead."""
+"""QSSF: what it predicts, from which jobs, and that it never looks ahead."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_nobody_is_preempted() -> None:
 
 
 class Witness(Qssf):
-    """Writes down every key."""
+    """A policy that records every key."""
 
     name = "qssf"
 
@@ -177,7 +177,7 @@ class Witness(Qssf):
 
 
 def test_no_feature_sees_the_future() -> None:
-    """Jobs that end later may last for ever, and those that come later may be others: nothing changes before."""
+    """Changing the durations of jobs that end later, or later jobs themselves, changes nothing before."""
     rng = np.random.default_rng(5)
     submits = np.sort(rng.uniform(0, 20_000, 400))
     jobs = [

@@ -1,4 +1,4 @@
-"""Sidecar: Amdahl's line through what was seen, shrinking for newcomers, growing on what is free, and its price."""
+"""Sidecar: Amdahl's law fitted to measurements, shrinking for new jobs, growing on free GPUs, and restart costs."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_nonsense_is_refused(spec: str) -> None:
 
 
 def test_curves_are_fitted_again_only_where_something_new_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps a decision about a thousand jobs quick: only the job that starts and the one that shrinks change."""
+    """Only the job that starts and the one that shrinks are fitted again, which keeps a decision fast."""
     fitted: list[int] = []
 
     def counted(rates: dict[int, float], most: int, serial: float) -> list[float]:

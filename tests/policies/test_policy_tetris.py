@@ -50,12 +50,13 @@ def test_the_score_by_hand() -> None:
 
 
 def test_dl2_adds_what_is_left_instead() -> None:
-    columns = {"gpus": [2.0, 2.0], "cpus": [4.0, 4.0], "memory_gib": [16.0, 16.0], "progress": [0.9, 0.1]}
+    columns = {"gpus": [2.0, 2.0], "cpus": [4.0, 4.0], "memory_gib": [16.0, 16.0]}
+    columns |= {"done_s": [9.0, 5.0], "declared_s": [10.0, 50.0]}
     policy = create("tetris:dl2=true")
     nearly_done, hardly_begun = policy.rank(view_of(policy, CLUSTER, columns))
     # alignment 1/2 + 1/4 + 1/4 = 1 = size: −(1 + 0.1) against −(1 + 0.9)
     assert (nearly_done, hardly_begun) == pytest.approx((-1.1, -1.9))
-    assert policy.uses == {"demand", "nodes", "progress"}
+    assert policy.uses == {"demand", "nodes", "progress", "declared"}
 
 
 def test_jobs_without_an_estimate_count_as_the_longest() -> None:

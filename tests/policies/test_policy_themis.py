@@ -48,7 +48,7 @@ def test_who_is_alone_keeps_everything() -> None:
 
 
 def test_as_few_as_possible_go_without() -> None:
-    """A bundle below a gang's size is worth nothing, and neither is nothing: two small gangs before a large one."""
+    """A bundle below a gang's size has no value, so two small gangs are served before a large one."""
     sizes = np.array([[0, 4], [0, 2], [0, 2]])
     values = np.array([[0.0, 100.0], [0.0, 0.1], [0.0, 0.1]])
     assert partial_allocation(4, sizes, values).choices.tolist() == [0, 1, 1]
@@ -132,7 +132,7 @@ def test_sizes_to_bid_for() -> None:
 
 
 def flat_profile(kinds: int = 1) -> Profile:
-    """Speed in proportion to GPUs, wherever they are."""
+    """A profile whose speed is proportional to GPUs, wherever they are."""
     rate = np.broadcast_to(np.arange(33.0)[:, None], (kinds, 1, 33, 4)).copy()
     return Profile(rate, np.zeros((0, 1, 1)), np.ones((kinds, kinds)), Footprint(np.ones(kinds), np.ones(kinds)))
 
@@ -220,7 +220,7 @@ def test_a_job_that_keeps_its_gpus_is_not_restarted() -> None:
 
 
 def test_a_large_gang_is_promised_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Single GPUs come up one by one, and there is always somebody for them: the gang would wait to the end."""
+    """GPUs become free one by one and small jobs always want them: without a promise the gang would wait to the end."""
     small = [Job(f"s{i}", 150.0 * i, 4000, 1) for i in range(60)]
     jobs = sorted([*small, Job("gang", 2000, 60, 8)], key=lambda job: job.submit_s)
     row = [job.job_id for job in jobs].index("gang")
@@ -256,7 +256,7 @@ def test_each_type_is_auctioned() -> None:
 
 
 def test_elastic_jobs_share_by_their_values() -> None:
-    """Nobody else bids: the elastic job takes all it can use, and does in 25 s what takes 100 s on one GPU."""
+    """With no other bidder, the elastic job takes all it can use, and does in 25 s what takes 100 s on one GPU."""
     jobs = [Job("e", 0, 100, 1, min_gpus=1, max_gpus=4)]
     assert finish(simulate(jobs, Cluster.uniform(1, 4), "themis")) == [25.0]
 

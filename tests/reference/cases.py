@@ -30,7 +30,7 @@ LARGE = (49, 64, 96, 128)  # GPUs of a node that the engine keeps in several wor
 
 @dataclass(frozen=True)
 class Case:
-    """One small world, as plain numbers."""
+    """One small cluster and workload, as plain numbers."""
 
     policy: str
     nodes: tuple[tuple[int, int, int], ...]  # GPUs, CPUs, GiB
@@ -44,7 +44,7 @@ class Case:
 
 
 def draw(random: Random, policy: str | None = None) -> Case:
-    """A case in which things get into each other's way: loads are high, sizes mixed, ties frequent."""
+    """Draw a case with much contention: high loads, mixed sizes, frequent ties."""
     counted = random.random() < 0.5  # GPUs alone matter: all demands for CPUs and memory are zero
     largest = random.choice((1, 2, 4, 8))
     drawn = [
@@ -83,7 +83,7 @@ def draw(random: Random, policy: str | None = None) -> Case:
 
 
 def ends_by_reference(case: Case) -> list[tuple[int | None, int, int]]:
-    """When each job ends, how often it was preempted and moved; None: it can never run."""
+    """Return when each job ends, and how often it was preempted and moved; None if it can never run."""
     nodes = [Node(gpus, cpus, memory, set(range(gpus))) for gpus, cpus, memory in case.nodes]
     jobs = [Job(i, *numbers) for i, numbers in enumerate(case.jobs)]
     rules = Rules(
@@ -106,7 +106,7 @@ def ends_by_reference(case: Case) -> list[tuple[int | None, int, int]]:
 
 
 def ends_by_engine(case: Case, folder: Path) -> list[tuple[int | None, int, int]]:
-    """The same from the engine."""
+    """Return the same figures from the engine."""
     costs = folder / "overheads.csv"
     costs.write_text("model,kind,seconds\n" + "".join(f",{kind},{s}\n" for kind, s in case.overheads.items()))
     settings = Settings.ideal(

@@ -1,7 +1,7 @@
-"""A slow simulator that is plainly right: whole seconds, plain lists, no short cuts. The engine is compared with it.
+"""A slow and simple simulator: whole seconds, plain lists, no short cuts. The engine is compared with it.
 
 It knows gangs of whole GPUs (or of none) with CPUs and memory, on nodes of one GPU type, and policies that only order
-jobs. A decision is one walk in the policy's order, as docs/design.md describes it under *One walk*.
+jobs. A decision is one walk in the policy's order, as docs/design.md describes it under *The walk*.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Job:
     migrations: int = 0
 
     def units(self, devices: set[int]) -> int:
-        """How often it needs its CPUs and memory beside these devices."""
+        """Return how many units of CPUs and memory the job needs beside these devices."""
         return len(devices) if self.gpus else 1
 
 
@@ -138,7 +138,7 @@ class Reference:
         return all(self.nodes[n].free >= gpus and self.room(job, n, []) >= len(gpus) for n, gpus in place.items())
 
     def room(self, job: Job, n: int, lent: list[Job]) -> int:
-        """How many GPUs of the job the node has room for, if these others left; -1: not even for one without GPUs."""
+        """Return how many of the job's GPUs fit on the node if these others left; -1 if not even its CPUs fit."""
         node, here, gpus = self.nodes[n], [other for other in lent if n in other.place], self.gpus(n, lent)
         cpus = node.cpus + sum(other.cpus * other.units(other.place[n]) for other in here)
         memory = node.memory + sum(other.memory * other.units(other.place[n]) for other in here)
@@ -150,7 +150,7 @@ class Reference:
         return len(self.nodes[n].free) + sum(len(other.place.get(n, ())) for other in lent)
 
     def choose(self, job: Job, lent: list[Job]) -> dict[int, int]:
-        """One node: of those that hold it, the one with fewest free GPUs (with most, if others must leave)."""
+        """Choose one node: of those that hold it, the one with fewest free GPUs (with most, if others must leave)."""
         sign = -1 if lent and job.gpus else 1
         holding = [n for n in range(len(self.nodes)) if self.room(job, n, lent) >= job.gpus]
         if holding:
@@ -158,7 +158,7 @@ class Reference:
         return {} if lent or job.gpus < 2 else self.spread(job, lent)
 
     def spread(self, job: Job, lent: list[Job]) -> dict[int, int]:
-        """Several nodes: the roomiest ones, and for the rest the tightest that holds it."""
+        """Choose several nodes: those with most room, and for the rest the one with least room that holds it."""
         rooms, largest = {n: self.room(job, n, lent) for n in range(len(self.nodes))}, max(n.gpus for n in self.nodes)
         place, rest = dict[int, int](), job.gpus
         while rest > 0 and max(rooms.values(), default=0) > 0:
@@ -186,7 +186,7 @@ class Reference:
         return {}
 
     def clear(self, job: Job, place: dict[int, int], lent: list[Job]) -> dict[int, int]:
-        """Take the last-ranked jobs out of the way; then leave alone, best-ranked first, who need not go after all."""
+        """Remove the last-ranked jobs; then put back, best-ranked first, those that need not leave after all."""
         taken = []
         for other in lent:
             if any(self.room(job, n, []) < place[n] for n in other.place if n in place):

@@ -20,7 +20,7 @@ def test_every_job_ends_when_the_reference_says(policy: str, tmp_path: Path, ran
 
 
 def case_of(jobs: list[tuple[int, int, int]], nodes: int, gpus: int, overhead: int, *, strict: bool = False) -> Case:
-    """Jobs of (submit, work, GPUs) under srtf; GPUs alone matter."""
+    """Return a case of jobs (submit, work, GPUs) under srtf, in which only GPUs matter."""
     overheads = dict.fromkeys(("start", "suspend", "resume", "migrate"), overhead)
     numbers = tuple((submit, work, size, 0, 0, "red") for submit, work, size in jobs)
     return Case("srtf", ((gpus, 9, 9),) * nodes, numbers, {}, strict, 20, 0, 10**6, overheads)
@@ -44,7 +44,7 @@ def test_a_gang_is_spread_over_nodes_whose_cpus_allow_less_than_their_gpus(tmp_p
 
 
 def test_who_is_taken_needlessly_is_left_alone(tmp_path: Path) -> None:
-    """A job of four takes the place of the last jobs, of one and of four GPUs: that of one has lost nothing."""
+    """A job of four GPUs takes those of the last jobs, of one and of four GPUs: the job of one goes on."""
     case = case_of([(0, 90, 1), (0, 80, 4), (0, 10, 3), (5, 1, 4)], 1, 8, 3)
     found = ends_by_engine(case, tmp_path)
     assert found == ends_by_reference(case)

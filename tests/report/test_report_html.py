@@ -18,7 +18,7 @@ NASTY = "</script><b>&'\"\\ queue"
 
 
 class Structure(HTMLParser):
-    """Which elements open and close, and what they would fetch."""
+    """Collect which elements open and close, and which resources they would fetch."""
 
     VOID = ("meta", "br")
 

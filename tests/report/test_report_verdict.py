@@ -1,4 +1,4 @@
-"""The headline recommends what a real scheduler could do, and says so when there is no first."""
+"""The headline recommends a policy that a real scheduler could use, and says so if there is no clear winner."""
 
 from __future__ import annotations
 

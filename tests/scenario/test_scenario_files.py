@@ -24,6 +24,7 @@ SHIPPED = [
     "overload",
     "packed",
     "philly-rigid",
+    "stormy",
 ]
 
 
@@ -70,7 +71,8 @@ def test_what_the_scenarios_of_the_papers_fix() -> None:
     hetero = read_scenario("hetero-108").cluster
     assert [sum(n.gpus for n in hetero.nodes if n.gpu_type == t) for t in hetero.gpu_types] == [36, 36, 36]
     assert read_scenario("faulty").settings.node_mtbf_h == 240.0
-    assert read_scenario("fluctuating").settings.drifting
+    assert read_scenario("fluctuating").settings.drifting and not read_scenario("fluctuating").settings.storms
+    assert read_scenario("stormy").settings.storms and read_scenario("stormy").settings.measurement_noise == 0.1
 
 
 def test_mixed_has_every_kind_of_job() -> None:

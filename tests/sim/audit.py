@@ -1,4 +1,4 @@
-"""An auditor that believes nothing: it replays an event log in plain Python and lists what cannot be true.
+"""An independent auditor: it replays an event log in plain Python and lists what cannot be true.
 
 It shares no code with the engine. What several events do at one instant is judged when the instant is over, because
 a plan lifts all it moves before it puts anything down.
@@ -30,7 +30,7 @@ Part = tuple[int, int, int]  # node, devices (bit set), thousandths
 
 @dataclass
 class Life:
-    """One job as the log tells it."""
+    """The history of one job, from the log."""
 
     state: str = "unknown"
     parts: tuple[Part, ...] = ()
@@ -121,7 +121,7 @@ class Audit:
             self.lives[job].state, self.lives[job].end = "ended", (self.now, "refused")
 
     def parts(self, job: int, rows: list[dict[str, Any]]) -> tuple[Part, ...]:
-        """What a job has on each node; 48 devices of it are a row."""
+        """Return what a job has on each node; a row has 48 devices."""
         masks, firsts, shares = defaultdict[int, int](int), set(), defaultdict[int, set[int]](set)
         for row in rows:
             node, first = row["node"], row["first"]
@@ -187,7 +187,7 @@ class Audit:
     # -- an instant ----------------------------------------------------------------------------------------------
 
     def check_instant(self) -> None:
-        """Between two times: who holds what, and may they?"""
+        """Check what jobs hold between two times, and whether they may."""
         running = [(job, life) for job, life in enumerate(self.lives) if life.state == "running"]
         devices: dict[tuple[int, int], int] = defaultdict(int)
         cpus: dict[int, float] = defaultdict(float)
@@ -280,7 +280,7 @@ class Audit:
         self.check_work(job, life, row)
 
     def check_work(self, job: int, life: Life, row: dict[str, Any]) -> None:
-        """A job that ran to its end did its work, no more and no less (where speeds are known to this auditor)."""
+        """Check that a completed job did exactly its work (where this auditor knows the speeds)."""
         asked = self.jobs[job]
         known = self.settings.perf == "rigid" and self.calm and not life.packed
         if not known or life.end is None or life.end[1] in ("cancelled", "refused"):
@@ -292,7 +292,7 @@ class Audit:
 
 
 class RigidSpeed:
-    """The rigid performance model, told again: GPUs × type × locality, relative to the request."""
+    """A second implementation of the rigid model: GPUs × type × locality, relative to the request."""
 
     def __init__(
         self, cluster: Cluster, locality: bool, slowdown: Callable[[], tuple[float, ...]] = default_slowdowns
@@ -348,12 +348,12 @@ def near(a: float, b: float) -> bool:
 
 
 def audit(result: Result, trace: Trace, settings: Settings, cancels: Mapping[str, float] | None = None) -> list[str]:
-    """Everything in this result that cannot be true."""
+    """Return everything in this result that cannot be true."""
     return Audit(result, trace, settings, cancels).run()
 
 
 def books(engine: Engine) -> list[str]:
-    """Where the kernels' running totals differ from the sum of the placements they stand for.
+    """Return where the kernels' running totals differ from the sums of the placements.
 
     The log does not tell where parameter servers are; this does, so their CPUs and memory are checked here.
     """
@@ -424,5 +424,5 @@ def simulate(
 
 
 def ends(result: Result) -> dict[str, float]:
-    """When each job finished."""
+    """Return when each job finished."""
     return dict(zip(result.jobs["job_id"].to_list(), result.jobs["finish_s"].to_list()))

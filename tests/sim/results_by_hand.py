@@ -17,7 +17,7 @@ ENDINGS = {"completed": EventKind.FINISH, "failed": EventKind.FAIL, "killed": Ev
 
 @dataclass(frozen=True)
 class Stint:
-    """A stretch on devices: `on` maps a node's index to the devices used there."""
+    """A period on devices: `on` maps a node's index to the devices used there."""
 
     start_s: float
     end_s: float

@@ -1,4 +1,4 @@
-"""Small random worlds: clusters, jobs, settings. Small, because a counter-example should be readable."""
+"""Random clusters, jobs and settings; they are small, so that a counter-example is readable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HORIZON_S = 1e6  # far beyond the last end: a run that goes on until here is stu
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """All that a run needs beside its policy."""
+    """Everything that a run needs beside its policy."""
 
     trace: Trace
     cluster: Cluster
@@ -26,7 +26,7 @@ class World:
     cancels: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Code that builds it again, without what is as usual."""
+        """Return code that builds it again, without default values."""
         rows = self.trace.frame.to_dicts()
         jobs = ", ".join(f"Job({told(row, asdict(Job('', -1.0, -1.0, -1.0)))})" for row in rows)
         usual = asdict(Node(""))

@@ -95,7 +95,7 @@ def test_whether_seeds_matter() -> None:
 
 
 class Deadly(Trace):
-    """Ends the process that unpickles it, as the kernel does when memory runs out."""
+    """An object that kills the process which unpickles it, as the kernel does when memory runs out."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return os._exit, (3,)

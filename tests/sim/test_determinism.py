@@ -1,4 +1,4 @@
-"""Same seed, same bytes: in this process, in another one, and by whichever path of the engine."""
+"""The same seed gives the same bytes in this process, in another one, and on every path of the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALM = Settings(seed=11, min_run_s=0.0)
 
 
 def some_trace(jobs: int = 80, seed: int = 2) -> Trace:
-    """All kinds of jobs, in bursts."""
+    """Return a trace of all kinds of jobs, in bursts."""
     random = stream(seed, "test.trace")
     made = []
     for i in range(jobs):
@@ -66,7 +66,7 @@ def some_cluster(*, queues: bool = False) -> Cluster:
 
 
 def digest(result: Result) -> str:
-    """Of every row of the event log and of the job table."""
+    """Return a digest of every row of the event log and of the job table."""
     rows = [result.events.rows(), result.jobs.rows()]
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
@@ -81,7 +81,7 @@ def run(policy: Policy | str, settings: Settings, *, queues: bool = False) -> Re
 
 
 def digests() -> dict[str, str]:
-    """What another process is asked for."""
+    """Return the digests that are compared with another process."""
     return {name: digest(run(name, ROUGH, queues=True)) for name in POLICIES}
 
 
@@ -92,7 +92,7 @@ def here() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, str]:
-    """The same, in a process of its own with another hash seed."""
+    """Return the same digests from another process with another hash seed."""
     code = "import json, test_determinism; print(json.dumps(test_determinism.digests()))"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
@@ -130,7 +130,7 @@ PATHS = {
 @pytest.mark.parametrize("path", list(PATHS))
 @pytest.mark.parametrize("name", SHORTCUTS)
 def test_short_cuts_change_nothing(name: str, path: str) -> None:
-    """A policy that declares a fixed key, or that it need not be asked, gets what it would get without."""
+    """A policy with declared short-cuts has the same result as without them."""
     results = {}
     for static, eager in ((True, True), (False, True), (False, False)):
         policy = create(name)

@@ -1,4 +1,4 @@
-"""Who may be where: types, servers, queues, reservations, placers."""
+"""Which jobs may run where: types, servers, queues, reservations, placers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ IDEAL = Settings.ideal()
 
 
 class SlowBackfill(FifoBackfill):
-    """The same policy on the general path."""
+    """The same policy without the short-cuts of static policies."""
 
     name = "slow backfill"
     static = eager = False
 
 
 def where(result: Result, job: int) -> list[tuple[int, int]]:
-    """Nodes and devices of a job's first placement."""
+    """Return the nodes and devices of a job's first placement."""
     events = result.events.filter((result.events["job"] == job) & (result.events["kind"] == EventKind.START))
     return sorted(zip(events["node"].to_list(), events["devices"].to_list()))
 
@@ -151,7 +151,7 @@ def test_placers(placer: str, expected: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("policy", ["fifo", "srtf"])
 def test_more_jobs_than_slots(policy: str) -> None:
-    """Matrices grow while a run goes on."""
+    """The matrices grow during a run."""
     jobs = [Job(f"j{i:04}", 0, 10, 1) for i in range(3000)]
     assert simulate(jobs, Cluster.uniform(10, 10), policy, IDEAL).jobs["finish_s"].max() == 300
 

@@ -1,4 +1,4 @@
-"""Sizes and explicit plans: resizing, moving, packing, taking turns; and what the mechanism must refuse."""
+"""Sizes and explicit plans: resizing, moving, packing, time slices; and what the mechanism must refuse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIGHT: dict[str, Any] = {"cpus": 1.0, "memory_gib": 1.0}  # so that two fit besi
 
 
 class Scripted(Policy):
-    """Plans as the test says; `step` gets the view and the trace rows' places in it."""
+    """A policy whose plans the test writes; `step` gets the view and the rows of the trace in it."""
 
     name = "scripted"
     uses = frozenset(INFORMATION)
@@ -39,7 +39,7 @@ class Scripted(Policy):
 
 
 class Wanted(Policy):
-    """Sizes by a schedule: job → [(from when, GPUs)]."""
+    """A policy with sizes by a schedule: job → [(from when, GPUs)]."""
 
     name = "wanted"
     uses = frozenset({"demand"})
@@ -136,7 +136,7 @@ def test_a_migration_costs_and_changes_nothing_else() -> None:
 
 
 def test_a_job_without_gpus_moves_too() -> None:
-    """It leaves its CPUs behind, for the job that needs them there."""
+    """It frees its CPUs for the job that needs them on that node."""
 
     def step(view: View, at: dict[int, int]) -> Plan:
         plan = Plan.keep(view)
@@ -162,6 +162,27 @@ def test_two_jobs_may_swap_places() -> None:
 
     result = simulate([Job("a", 0, 100, 1), Job("b", 0, 100, 1)], Cluster.uniform(2, 1), Scripted(step), IDEAL)
     assert result.jobs["migrations"].to_list() == [1, 1] and ends(result) == {"a": 100, "b": 100}
+
+
+def test_jobs_that_take_any_device_leave_the_named_ones_to_others() -> None:
+    """The last sharer of device 0 stops; a job that takes any GPU comes earlier, but device 0 is named by another."""
+
+    def step(view: View, at: dict[int, int]) -> Plan:
+        plan = Plan.keep(view)
+        if view.now == 0:
+            plan.run(at[0], {0: 1}, devices={0: 1})
+            plan.wake_at = 10.0
+        elif view.now == 10:
+            plan.stop(at[0])
+            plan.run(at[1], {0: 1})
+            plan.run(at[2], {0: 1}, devices={0: 1})
+        elif 0 in at and view.waiting and view.now > 10:
+            plan.run(at[0], {0: 1})
+        return plan
+
+    jobs = [Job("share", 0, 50, 0.5, **LIGHT), Job("any", 0, 20, 1, **LIGHT), Job("quarter", 0, 20, 0.25, **LIGHT)]
+    result = simulate(jobs, TWO, Scripted(step), IDEAL)
+    assert rows(result, EventKind.START)[1:] == [(10, 2, 0, 1), (10, 1, 0, 2)]
 
 
 def test_what_a_fresh_plan_does_not_name_stops() -> None:
@@ -234,7 +255,7 @@ def test_a_turn_that_can_not_be_taken_now_is_taken_later() -> None:
 
 
 def test_groups_do_not_pile_up() -> None:
-    """A policy that forms a new group at every decision must not eat up the memory."""
+    """A policy that forms a new group at every decision must not exhaust the memory."""
 
     def step(view: View, at: dict[int, int]) -> Plan:
         plan = Plan.fresh(view)
@@ -374,6 +395,24 @@ def test_a_policy_hears_of_everything_in_order_before_it_decides() -> None:
         (10, "start", 1),
         (11, "finish", 1),
     ]
+
+
+def test_a_policy_hears_only_the_kinds_of_events_that_it_names() -> None:
+    heard: list[tuple[float, str, int]] = []
+
+    class EndsOnly(Policy):
+        name = "ends-only"
+        hears = frozenset({"finish"})
+
+        def rank(self, view: View) -> Floats:
+            return view.jobs.submitted
+
+        def on_event(self, event: Event) -> None:
+            heard.append((event.time, event.kind, event.job))
+
+    jobs = [Job("a", 0, 10, 1), Job("b", 5, 1, 1), Job("c", 12, 1, 1)]
+    simulate(jobs, Cluster.uniform(1, 1), EndsOnly(), IDEAL)
+    assert heard == [(10, "finish", 0), (11, "finish", 1), (13, "finish", 2)]
 
 
 @pytest.mark.parametrize("wake", [0.0, -1.0, float("nan")])

@@ -1,4 +1,4 @@
-"""Nodes of more GPUs than fit in one word of devices: every way to hold, share, take turns on and give back theirs."""
+"""Nodes with more GPUs than one word of bits: every way to hold, share, time-slice and return them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_words_are_parts_of_a_set() -> None:
 
 @pytest.mark.parametrize("gpus", [54, 60, 62, 72, 128, 1000])
 def test_the_log_loses_no_device(gpus: int, tmp_path: Path) -> None:
-    """Its numbers are floats, which are exact up to 53 bits."""
+    """The log stores numbers as floats, which are exact up to 53 bits."""
     result = simulate([Job("a", 0.0, 10.0, gpus - 1), Job("b", 0.0, 10.0, 1)], large(gpus), "fifo", IDEAL)
     held = opened(result, EventKind.START)
     assert sorted(map(len, held)) == [1, gpus - 1] and set.union(*held) == set(range(gpus))

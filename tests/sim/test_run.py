@@ -115,7 +115,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 
 def test_an_engine_leaves_no_cycle_behind() -> None:
-    """Its matrices are large: they go when the last one who knows it does, not at some later collection."""
+    """An engine's large matrices are freed with its last reference, not at some later garbage collection."""
     engine = Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), create("fifo"), Settings.ideal())
     engine.run()
     gone = weakref.ref(engine)

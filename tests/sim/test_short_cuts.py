@@ -1,4 +1,4 @@
-"""What a policy declares saves time and changes nothing."""
+"""Short-cuts that a policy declares save time and do not change the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from argosy.workload.trace import Job, Trace
 
 
 def asked(trace: Trace, cluster: Cluster, policy: Policy, settings: Settings) -> Result:
-    """The same run, but the policy is asked at every decision."""
+    """Return the same run with the policy asked at every decision."""
     engine = Engine(trace, cluster, policy, settings)
     while engine.advance():
         engine.ask()
@@ -114,7 +114,7 @@ def test_places_that_are_none_are_refused(codes: list[int]) -> None:
         def place(self, view: View) -> Ints:
             return self.codes
 
-    with pytest.raises(PolicyError, match="are not places for 1 jobs"):
+    with pytest.raises(PolicyError, match="are not valid `Place` codes for 1 jobs"):
         Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), Wrong(*codes), Settings.ideal())
 
 

@@ -40,7 +40,7 @@ def ask(
 
 
 def played(trace: Trace, until_s: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Who has finished by then, had every job started at once."""
+    """Return the jobs that have finished by then, if every job had started at once."""
     end_s = (trace.frame["submit_s"] + trace.frame["duration_s"]).to_numpy()
     order = np.argsort(end_s, kind="stable").astype(np.int64)
     done = order[end_s[order] <= until_s]
@@ -121,7 +121,7 @@ def test_perfect_repetition_gives_the_order_of_sjf() -> None:
 
 
 def test_trees_learn_what_the_rolling_mean_can_not() -> None:
-    """Length follows from the GPU count, but every job comes from a new user."""
+    """The duration depends on the number of GPUs, but every job comes from a new user."""
     trace = jobs(*((i // 3 * 1800.0, 100.0 * 4 ** (i % 3), float(2 ** (i % 3)), f"u{i}", "q", "x") for i in range(400)))
     now = 2.5 * DAY_S  # just when jobs 360, 361 and 362 arrive
     finished, finish_s = played(trace, now)
@@ -196,7 +196,7 @@ def test_jobs_known_only_by_their_work_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        *((spec, "no spread") for spec in ("noisy", "noisy:", "noisy:-1", "noisy:much", "noisy:nan")),
+        *((spec, "needs a number ≥ 0") for spec in ("noisy", "noisy:", "noisy:-1", "noisy:much", "noisy:nan")),
         ("oracle:2", "takes no argument, got '2'"),
         ("history:", "takes no argument"),
     ],

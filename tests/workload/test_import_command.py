@@ -27,7 +27,7 @@ app.command()(import_trace)
 
 
 def call(*arguments: object, fails: type[Exception] | None = None) -> str:
-    """What the command says on stderr, or the error that it raises."""
+    """Return what the command prints on stderr, or the error that it raises."""
     result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=True)
     if fails is not None:
         assert isinstance(result.exception, fails), result.output

@@ -1,4 +1,4 @@
-"""Files of weights: round trips, and everything that is none."""
+"""Files of weights: round trips, and the refusal of all other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands that talk to a daemon do alike: find it, print safely what jobs wrote, wait while it restarts."""
+"""Shared parts of the commands that talk to a daemon: find it, print job output safely, wait while it restarts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ if TYPE_CHECKING:
 DAEMON = "Which daemon"
 ApiOption = Annotated[
     str | None,
-    typer.Option("--api", help="its address; default: $ARGOSY_API, or as in its home", rich_help_panel=DAEMON),
+    typer.Option(
+        "--api",
+        help="address of the daemon; default: $ARGOSY_API, or the address in its folder",
+        rich_help_panel=DAEMON,
+    ),
 ]
 HomeOption = Annotated[
     Path | None,
     typer.Option("--home", help="its folder; default: $ARGOSY_HOME or ~/.argosy", rich_help_panel=DAEMON),
 ]
-JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="its number, see argosy queue", min=1)]
+JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="number of the job, see argosy queue", min=1)]
 JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB…", help="their numbers", min=1)]
 
-PATIENCE_S = 60.0  # how long commands that wait bear a daemon that is away: it may be restarting
+PATIENCE_S = 60.0  # how long waiting commands retry when no daemon answers, since it may be restarting
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
 
 
@@ -62,7 +66,7 @@ def needs_live(*libraries: str) -> None:
 
 
 class Patient:
-    """A connection to a daemon that may be away for a while, as during a restart; then it is looked for again."""
+    """A connection to a daemon that may be away for a while, as during a restart; it then connects again."""
 
     def __init__(self, api: str | None, home: Path | None) -> None:
         self._where = api, home
@@ -77,7 +81,7 @@ class Patient:
 
     @contextmanager
     def bearing(self) -> Iterator[Client]:
-        """Yield a client for something that can be repeated. If no daemon answers, wait; after a minute give up."""
+        """Yield a client for a request that can be repeated; if no daemon answers, wait, and give up after a minute."""
         from argosy.live.client import NoDaemon
 
         try:
@@ -86,7 +90,7 @@ class Patient:
         except NoDaemon:
             if self._away_since is None:
                 self._away_since = time.monotonic()
-                say("the daemon is away; waiting for it …")
+                say("the daemon does not answer; waiting for it …")
             elif time.monotonic() - self._away_since > PATIENCE_S:
                 raise
             time.sleep(1)
@@ -109,7 +113,7 @@ def safe(value: object) -> str:
 
 
 def safe_log(text: str) -> str:
-    """Return a log for a terminal: colours stay, all other control characters are shown as text."""
+    """Return a log for a terminal: colours are kept, all other control characters are shown as text."""
     shown, end = [], 0
     for colour in _COLOUR.finditer(text):
         shown += [_lines_only(text[end : colour.start()]), colour.group()]

@@ -1,4 +1,4 @@
-"""Offer every field of `argosy.sim.settings.Settings` as an option, explained by the comment beside the field.
+"""Offer every field of `argosy.sim.settings.Settings` as an option, whose help is the comment after the field.
 
 There is one list of settings: a field added there is an option here, with default, choices and explanation.
 """
@@ -20,7 +20,17 @@ from argosy.sim import settings as source
 from argosy.sim.settings import CHOICES, Settings
 
 PANELS = {
-    "How jobs run": ("perf", "ps_speeds", "reference_type", "locality", "overheads", "hot_resize", "drifting"),
+    "How jobs run": (
+        "perf",
+        "ps_speeds",
+        "reference_type",
+        "locality",
+        "overheads",
+        "hot_resize",
+        "drifting",
+        "measurement_noise",
+        "storms",
+    ),
     "How the scheduler treats them": (
         "estimator",
         "placer",
@@ -34,14 +44,14 @@ PANELS = {
 }
 OTHERS = "More settings"
 EXPLAINED_HERE = {
-    "seed": "of everything random; the same seed gives the same run",
+    "seed": "seed of all random numbers; the same seed gives the same run",
     "node_repair_h": "mean time until a failed node is back",
     "until_s": "stop the simulation at this time",
 }
 
 
 def explanations() -> dict[str, str]:
-    """Map each field to the comment beside it; fields whose name says enough in the code are explained here."""
+    """Map each field to the comment after it, or to an explanation here if it has no comment."""
     found = re.findall(r"^    (\w+): [^#\n]+# (.+)$", inspect.getsource(source), re.MULTILINE)
     return EXPLAINED_HERE | {name: text for name, text in found if name in Settings.__dataclass_fields__}
 
@@ -71,7 +81,7 @@ def _options() -> list[inspect.Parameter]:
     for field in fields(Settings):
         name, kind, default = field.name, types[field.name], field.default
         if name in CHOICES:
-            enum: Any = StrEnum  # made while running, which a type checker cannot follow
+            enum: Any = StrEnum  # created at run time, which a type checker cannot follow
             kind = enum(name, {choice.replace("-", "_"): choice for choice in CHOICES[name]})
             default = kind(default)
         panel = None if name == "seed" else panel_of.get(name, OTHERS)

@@ -1,4 +1,4 @@
-"""Share what several commands do alike: read inputs, check outputs, print answers, show progress."""
+"""Shared parts of several commands: read inputs, check outputs, print answers, show progress."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LikeOption = Annotated[
     str | None,
     typer.Option(help="generate jobs like philly, helios, pai, acme, gavel, pollux or dl2", rich_help_panel=WORKLOAD),
 ]
-JobsOption = Annotated[int, typer.Option(help="with --like: how many", rich_help_panel=WORKLOAD)]
+JobsOption = Annotated[int, typer.Option(help="with --like: how many jobs", rich_help_panel=WORKLOAD)]
 DaysOption = Annotated[
     float | None,
     typer.Option(help="with --like: span of their arrivals; default: the source's", rich_help_panel=WORKLOAD),
@@ -57,12 +57,12 @@ WindowOption = Annotated[
     typer.Option(help="measure only jobs submitted in FROM..TO, such as 1d..6d", metavar="FROM..TO"),
 ]
 ProgressOption = Annotated[
-    bool | None, typer.Option("--progress/--no-progress", help="default: where stderr is a terminal")
+    bool | None, typer.Option("--progress/--no-progress", help="show a progress bar; default: if stderr is a terminal")
 ]
 
 
 def at_least(option: str, least: int, value: int | None) -> None:
-    """Refuse a number that is too small, and name it, which Typer's own check does not."""
+    """Raise InputError for a number that is too small; the message has the value, which Typer's does not."""
     if value is not None and value < least:
         raise InputError(f"{option} {value} is too small", hint=f"give {least} or more")
 
@@ -72,14 +72,14 @@ MOST_WORKERS = 1_000
 
 
 def within(option: str, least: int, most: int, value: int | None) -> None:
-    """Refuse a number that is too small, or that no machine could serve."""
+    """Raise InputError for a number that is too small, or larger than any machine could handle."""
     at_least(option, least, value)
     if value is not None and value > most:
         raise InputError(f"{option} {value} is too large", hint=f"give {most} or less")
 
 
 def say(text: str) -> None:
-    """Tell a person something that is not the answer."""
+    """Print a message for people to stderr, apart from the answer."""
     typer.echo(text, err=True)
 
 
@@ -96,7 +96,7 @@ def emit(document: Any, output: Output) -> None:
 def read_workload(
     trace: Path | None, like: str | None, jobs: int, days: float | None, load: float | None, cluster: Cluster
 ) -> Trace | Recipe:
-    """Return the jobs a person asked for: those of a file, or a recipe to generate some that fit the cluster."""
+    """Return the jobs that the options name: those of a file, or a recipe to generate jobs that fit the cluster."""
     if (trace is None) == (like is None):
         what = "neither --trace nor --like is given" if trace is None else "both --trace and --like are given"
         raise InputError(what, hint="name a trace (--trace week.csv) or a kind of jobs (--like philly)")
@@ -119,13 +119,13 @@ def _read_trace(path: Path) -> Trace:
     except TraceError as bad:
         if "--on-error" not in (bad.hint or ""):
             raise
-        # leaving out bad rows is an option of `import` only: runs must not differ in their jobs by accident
+        # only `import` can leave out bad rows, so that runs do not differ in their jobs by accident
         hint = f"correct it, or leave out bad rows: argosy import csv {path} -o clean.csv --on-error skip"
         raise TraceError(bad.what, where=bad.where, hint=hint) from None
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Fail now rather than after the simulation. Makes the folder; leaves the file as it is."""
+    """Raise an error now, rather than after the simulation, if a file cannot be written; create its folder."""
     from argosy.atomic import writing
 
     for path in paths:
@@ -164,8 +164,9 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None, wanted: bool | None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on stderr, and yield a function that sets how much is done, of how much, and of what. Without
-    a terminal nothing is shown.
+    """Show a progress bar on stderr, and yield a function that sets how much is done, of how much, and of what.
+
+    Without a terminal nothing is shown.
     """
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield lambda done, total=None, what=None: None
@@ -174,7 +175,7 @@ def progress_bar(what: str, total: int | None, wanted: bool | None) -> Iterator[
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # a full bar above the answer says nothing, unless it was asked for
+    # a full bar above the answer is of no use, unless it was asked for
     with Progress(*columns, console=Console(stderr=True), transient=wanted is None) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done, total=None, what=None: bar.update(task, completed=done, total=total, description=what)

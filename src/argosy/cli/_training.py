@@ -1,4 +1,4 @@
-"""What `argosy train` shows: a bar with the present score, and tables of the results."""
+"""Show the progress and the results of `argosy train`: a bar with the present score, and tables."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def show(trained: Trained) -> None:
 
 def present_verified(name: str, found: Verified) -> None:
     """Print whether the weights are what their recipe makes."""
-    same = "the same weights, bit for bit" if found.same else "other weights (another machine or version?)"
+    same = "the same weights, bit for bit" if found.same else "different weights (another machine or version?)"
     typer.echo(f"{name}: {found.again:.4f} × floor, shipped {found.shipped:.4f}; {same}")
     if not found.reached:
         say("the score was not reached")

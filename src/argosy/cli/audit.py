@@ -1,4 +1,4 @@
-"""`argosy audit`: who did what."""
+"""`argosy audit` shows which user did what, and when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def audit(
     who: Annotated[str | None, typer.Option(help="only what this user did")] = None,
     job: Annotated[int | None, typer.Option(help="only what concerns this job", min=1)] = None,
     since: Annotated[
-        str | None, typer.Option(help="only the last so long, such as 2h or 7d, or since a day, such as 2026-12-01")
+        str | None,
+        typer.Option(help="only from the last span of time, such as 2h or 7d, or since a day, such as 2026-12-01"),
     ] = None,
     action: Annotated[
         str | None,
@@ -35,7 +36,7 @@ def audit(
             "token-revoke, limits-set, limits-clear, backup, or authenticate (wrong tokens)"
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most this many")] = 100,
     output: Annotated[
         AuditOutput, typer.Option("--output", "-o", help="how the answer is printed")
     ] = AuditOutput.TABLE,

@@ -93,8 +93,8 @@ def compare(
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
     argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
 
-    With a trace, seeds vary only what is random (faults, noise, a policy's dice); with --like each seed
-    also makes other jobs.
+    With a trace, seeds change only what is random (faults, noise, random policies); with --like each seed
+    also generates other jobs.
     """
     from argosy.policies.base import create
 
@@ -119,7 +119,7 @@ def compare(
     warm_up(say)
     chosen = [settings.seed + i for i in range(seeds)]
     if seeds > 1 and not experiment.chance(names):
-        say(f"nothing is random in these runs, so every seed gives the same: running seed {chosen[0]} only")
+        say(f"nothing is random in these runs, so every seed gives the same result; running only seed {chosen[0]}")
         chosen = chosen[:1]
     todo = tasks(names, chosen, loads)
     with progress_bar("runs", len(todo), progress) as bar:
@@ -132,7 +132,7 @@ def compare(
         outcomes = run_all(experiment, todo, workers, done)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed and len(failed) == len(outcomes) and isinstance(failed[0].error, InputError):
-        raise failed[0].error  # where all runs fail alike, no policy is to blame
+        raise failed[0].error  # if all runs fail with the same error, it is not due to a policy
     for outcome in failed:
         say(f"error: {outcome.task}: {outcome.error}")
         if outcome.details and os.environ.get("ARGOSY_DEBUG"):
@@ -173,14 +173,12 @@ def from_scenario(
     settings: Settings,
     window: tuple[float, float] | None,
 ) -> tuple[Experiment, list[str], str | None]:
-    """Read a scenario, which fixes jobs, cluster, settings, and what its policies leave open; seeds and window are
-    free.
-    """
+    """Return the experiment of a scenario, which fixes all but seeds and window; the caller may set those."""
     from argosy.policies.base import create
     from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
 
-    hint = "leave it out, or describe a comparison of your own without --scenario"
+    hint = "leave it out, or give jobs, cluster and settings without --scenario"
     changed = next((option for option, value in given.items() if value is not None), None)
     for field in fields(Settings):
         if changed is None and field.name != "seed" and getattr(settings, field.name) != field.default:
@@ -248,8 +246,7 @@ def show(comparison: Comparison) -> None:
 
 
 def parse_policies(text: str) -> list[str]:
-    """Parse `fifo,las:quantum_s=60` into a list with each policy at most once. `all` stands for every policy
-    there is."""
+    """Parse `fifo,las:quantum_s=60` into a list without repeats; `all` means every registered policy."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if "all" in names:
         names = [name for name in names if name != "all"]
@@ -263,7 +260,7 @@ def parse_policies(text: str) -> list[str]:
 
 
 def every_policy() -> list[str]:
-    """Return the registered policies, fifo first: comparisons are with the first."""
+    """Return the registered policies, with fifo first, because the first is the baseline."""
     from argosy.policies.base import POLICIES
 
     return sorted(POLICIES, key=lambda name: (name != "fifo", name))

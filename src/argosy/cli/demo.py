@@ -1,4 +1,4 @@
-"""`argosy demo`: real training jobs, scheduled live on this machine."""
+"""`argosy demo` schedules real training jobs live on this machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ def demo(
     *,
     report: Annotated[Path, typer.Option(help="the page to write")] = Path("out/live.html"),
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="one policy for all of it; default: three, one after the other")
+        str | None,
+        typer.Option("--policy", "-p", help="one policy for the whole demo; default: three, one after the other"),
     ] = None,
     repair: Annotated[bool, typer.Option(help="empty a node for a while: its jobs have to move")] = True,
     home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
     progress: ProgressOption = None,
 ) -> None:
-    """Start a small cluster on this machine, train real networks on it, and show what the policy makes of them.
+    """Start a small cluster on this machine, train real networks on it, and show what the policy decides.
 
     \b
     argosy demo
     argosy demo --policy tiresias-las --report out/las.html
 
-    Two nodes with two slots each, virtual where there are no GPUs. It takes about two minutes, and leaves nothing
-    running, also after Ctrl-C.
+    The cluster has two nodes with two slots each, which are virtual if there are no GPUs. The demo takes about two
+    minutes, and leaves no process running, even after Ctrl-C.
     """
     needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
     check_writable(report)

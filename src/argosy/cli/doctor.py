@@ -1,7 +1,7 @@
 """`argosy doctor` shows what is installed, what is missing, what it is for, and the command that fixes it.
 
-Required libraries are really imported, because an installed one can still be broken (LightGBM without libgomp
-is the usual case). Optional ones are only looked up: importing torch or Ray takes seconds.
+Required libraries are imported, because an installed one can still be broken (LightGBM without libgomp is the
+usual case). Optional ones are only searched for, because importing torch or Ray takes seconds.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     kind: Kind
@@ -108,7 +108,7 @@ def doctor(
 
 
 def system() -> dict[str, str | int | float | None]:
-    """Return the machine, as far as it matters for speed."""
+    """Return the properties of the machine that matter for speed."""
     memory_gib = None
     if hasattr(os, "sysconf"):
         memory_gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
@@ -167,7 +167,7 @@ def _library(distribution: str, module: str, purpose: str, minimum: str) -> Find
         return Finding(distribution, Kind.REQUIRED, Status.OLD, found, purpose, _pip("--upgrade", wanted))
     try:
         importlib.import_module(module)
-    except Exception as problem:  # whatever a half-installed library raises is what we are here to report
+    except Exception as problem:  # a half-installed library may raise anything, which is then reported
         lines = str(problem).splitlines()
         found = f"{version} does not import: {lines[0] if lines else type(problem).__name__}"
         fix = _pip("--force-reinstall", wanted)
@@ -201,7 +201,7 @@ def _plugins() -> Iterator[Finding]:
             warnings.simplefilter("ignore", PluginWarning)  # it is in the answer
             broken = POLICIES.broken
     except ImportError:
-        return  # a required library is missing: that is told above
+        return  # a required library is missing: that is reported above
     for plugin in broken:
         found = f"{plugin.origin}: {plugin.reason}"
         fix = f"{shlex.quote(sys.executable)} -m {plugin.remedy}" if plugin.distribution else None

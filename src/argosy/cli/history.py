@@ -1,4 +1,4 @@
-"""`argosy history`: jobs that have ended, for people, programs and the simulator."""
+"""`argosy history` shows jobs that have ended, for people, programs and the simulator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HistoryOutput(StrEnum):
 
 def history(
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most this many")] = 100,
     user: Annotated[str | None, typer.Option(help="only jobs of this user (operators)")] = None,
     output: Annotated[
         HistoryOutput,

@@ -57,7 +57,7 @@ def import_trace(
     sacct -aP -o JobID,Submit,Start,Elapsed,State,AllocTRES > jobs.txt
     argosy import sacct jobs.txt -o ours.parquet
 
-    Times become seconds since the first submission. What was left out, and why, is told at the end.
+    Times become seconds since the first submission. At the end it prints what was left out, and why.
     """
     from argosy.workload.files import write_trace
     from argosy.workload.importers import get_importer

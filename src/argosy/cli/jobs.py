@@ -1,4 +1,4 @@
-"""One job: `argosy status`, `explain` and `cancel`."""
+"""The commands about one job: `argosy status`, `explain` and `cancel`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _run(run: dict[str, Any]) -> tuple[Any, ...]:
 def explain(
     job: JobArgument, *, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None
 ) -> None:
-    """Say why a job waits, or runs as it does: the policy's reason, its evidence, and what would start it now.
+    """Explain why a job waits, or runs as it does: the policy's reason, its evidence, and what would start it now.
 
     \b
     argosy explain 7
@@ -138,14 +138,16 @@ def _plain(value: Any) -> str:
 def cancel(
     jobs: JobsArgument,
     *,
-    now: Annotated[bool, typer.Option("--now", "--force", help="kill those that run: they cannot save first")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", "--force", help="kill running jobs at once; they cannot save their work")
+    ] = False,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Cancel jobs. One that runs is asked to save its work and leave; its checkpoints are kept.
+    """Cancel jobs. A running job is asked to save its work and exit; its checkpoints are kept.
 
-    Cancelled a second time it has a few seconds left, and with --now none.
+    After a second cancel it has a few seconds left, and with --now it is killed at once.
 
     \b
     argosy cancel 7

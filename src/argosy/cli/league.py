@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from argosy.scenario import Scenario
 
 SEEDS, QUICK_SEEDS = 3, 1
-AS_NEEDED = 10_000  # columns: so wide that a table takes what it needs
+AS_NEEDED = 10_000  # columns: wide enough for any table
 
 
 def league(
@@ -46,7 +46,8 @@ def league(
         str, typer.Option("--policies", "-p", help="names separated by commas, each with its parameters")
     ] = "all",
     seeds: Annotated[
-        int | None, typer.Option(help="how many: 0, 1, …; each has its own jobs", show_default="3, with --quick 1")
+        int | None,
+        typer.Option(help="number of seeds: 0, 1, …; each has its own jobs", show_default="3, with --quick 1"),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="folder of real traces, used by the scenarios that name one")
@@ -57,12 +58,12 @@ def league(
     ] = None,
     output: OutputOption = Output.TABLE,
     report: Annotated[Path | None, typer.Option(help="write one HTML page that works offline")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="write Markdown, with two pictures beside it")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="write Markdown, with two pictures in the same folder")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all figures of all runs as JSON")] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="list the scenarios and end")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="list the scenarios and exit")] = False,
     progress: ProgressOption = None,
 ) -> None:
     """Run every policy in a fixed set of scenarios.
@@ -128,7 +129,7 @@ def check_outputs(report: Path | None, markdown: Path | None, json_file: Path | 
 
 
 def play(season: Season, workers: int | None, progress: bool | None) -> list[Score]:
-    """Run the whole season under a progress bar; errors are told at the end."""
+    """Run the whole season with a progress bar; errors are printed at the end."""
     with progress_bar("runs", len(season.matches()), progress) as bar:
         ended: list[Score] = []
 
@@ -139,7 +140,7 @@ def play(season: Season, workers: int | None, progress: bool | None) -> list[Sco
         scores = season.play_all(workers, done)
     failed = [score for score in scores if score.error is not None]
     if len(failed) == len(scores) and isinstance(failed[0].error, InputError):
-        raise failed[0].error  # where all runs fail alike, no policy is to blame
+        raise failed[0].error  # if all runs fail with the same error, it is not due to a policy
     for score in failed:
         say(f"error: {score.match}: {score.error}")
         if score.details and os.environ.get("ARGOSY_DEBUG"):
@@ -156,7 +157,7 @@ def present(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Print the table and write the files; end with 1 if a run failed."""
+    """Print the table and write the files; exit with 1 if a run failed."""
     from argosy.atomic import writing
     from argosy.league.table import League, document
 
@@ -244,7 +245,7 @@ def ratios_table(found: League, shown: int) -> Table:
 
 
 def show_list(scenarios: tuple[Scenario, ...], output: Output) -> None:
-    """Print what there is, one line each."""
+    """Print the list of scenarios."""
     from argosy.league.page import scenario_facts
 
     if output is not Output.TABLE:

@@ -1,4 +1,4 @@
-"""`argosy limits`: what users may queue, run and hold at once."""
+"""`argosy limits` shows and sets what users may queue, run and hold at once."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from argosy.cli._shared import Output, OutputOption, emit, say
 from argosy.errors import InputError
 
 app = typer.Typer(invoke_without_command=True, help="What users may queue and hold at once.", rich_markup_mode=None)
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="a user's name, or '*' for everybody else")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="a user's name, or '*' for all other users")]
 
 
 @app.callback()
 def limits(
     context: typer.Context, *, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None
 ) -> None:
-    """Show limits, and how much of them is used now. Users see their own, operators everybody's.
+    """Show limits, and how much of them is used now. Users see their own, operators those of all users.
 
     \b
     argosy limits
     argosy limits set ann --gpus 8 --queued 100 --priority 60 --queues research
-    argosy limits set '*' --gpus 4              # everybody of whom nothing else is said
-    argosy limits set ann --gpus none           # no limit, whatever holds for everybody
-    argosy limits clear ann                     # as in the cluster file again
+    argosy limits set '*' --gpus 4              # all users without limits of their own
+    argosy limits set ann --gpus none           # no limit, whatever the limit of the others
+    argosy limits clear ann                     # back to the limits of the cluster file
 
-    The row * is for everybody who has no row. What is set here overrules `limits:` of the cluster file.
+    The row * is for all users without a row. What is set here overrides `limits:` of the cluster file.
     """
     if context.invoked_subcommand is not None:
         return
@@ -62,7 +62,7 @@ def set_(
     running: Annotated[str | None, typer.Option(help="jobs that may run at once")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs that may be held at once")] = None,
     priority: Annotated[str | None, typer.Option(help="the highest priority that may be given, 0..100")] = None,
-    queues: Annotated[str | None, typer.Option(help="queues that may be used, by commas")] = None,
+    queues: Annotated[str | None, typer.Option(help="queues that may be used, with commas")] = None,
     array: Annotated[str | None, typer.Option(help="copies in one array")] = None,
     api: ApiOption = None,
     home: HomeOption = None,
@@ -74,7 +74,7 @@ def set_(
     argosy limits set ann --queues research,default --priority 60
     argosy limits set ann --gpus none
 
-    What runs runs on. Nothing more of the user's starts or grows beyond the limit; `argosy explain` says so.
+    Running jobs continue. No job of the user starts or grows beyond the limit; `argosy explain` says so.
     """
     numbers = {"queued": queued, "running": running, "gpus": gpus, "priority": priority, "array": array}
     given: dict[str, Any] = {name: _value(name, text) for name, text in numbers.items() if text is not None}
@@ -87,7 +87,7 @@ def set_(
 
 @app.command()
 def clear(user: UserArgument, *, api: ApiOption = None, home: HomeOption = None) -> None:
-    """Forget what was set for a user: what the cluster file says holds again. For operators.
+    """Remove the limits that were set for a user, so that those of the cluster file apply. For operators.
 
     \b
     argosy limits clear ann

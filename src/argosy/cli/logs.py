@@ -1,4 +1,4 @@
-"""`argosy logs`: what a job wrote, also while it writes."""
+"""`argosy logs` prints the output of a job, also while it runs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from argosy.cli.wait import ENDED
 if TYPE_CHECKING:
     from argosy.live.client import Client
 
-TAIL_BYTES_A_LINE = 400  # asked for at first; doubled until there are enough lines
+TAIL_BYTES_A_LINE = 400  # requested per line at first; doubled until there are enough lines
 
 
 def logs(
     job: JobArgument,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it writes, until the job ends")] = False,
-    run: Annotated[int | None, typer.Option(help="of this run; default: the newest", min=1)] = None,
-    lines: Annotated[int | None, typer.Option("--lines", "-n", help="only so many of the last lines")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="on a terminal too, exactly what the job wrote")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="continue while the job writes, until it ends")
+    ] = False,
+    run: Annotated[int | None, typer.Option(help="the log of this run; default: the newest", min=1)] = None,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", help="only this many of the last lines")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="print exactly what the job wrote, even on a terminal")] = False,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Print what a job wrote, to stdout and stderr alike.
+    """Print what a job wrote to stdout and stderr.
 
     \b
     argosy logs 7
@@ -84,7 +86,7 @@ def _runs(daemon: Client, job: int, run: int) -> bool:
 
 
 def _print(daemon: Client, job: int, run: int | None, write: Writer, *, follow: bool = False) -> None:
-    """Print a log from the writer's position. A run that has ended and wrote nothing has no log."""
+    """Print a log from the writer's position; a run that ended without output has no log."""
     from argosy.live.client import Refused
 
     try:
@@ -104,7 +106,7 @@ def _start_of_last(daemon: Client, job: int, run: int | None, lines: int | None)
     while True:
         with daemon.stream(f"/v1/jobs/{job}/log", generation=run, tail=size) as (headers, content):
             start, text = int(headers["x-argosy-offset"]), b"".join(content)
-        breaks = [i for i, byte in enumerate(text[:-1]) if byte == 10]  # a last line need not be ended
+        breaks = [i for i, byte in enumerate(text[:-1]) if byte == 10]  # the last line may lack its newline
         if lines == 0:
             return start + len(text)
         if len(breaks) >= lines:
@@ -119,7 +121,7 @@ class Writer:
 
     def __init__(self, *, raw: bool) -> None:
         self._raw = raw
-        self.at = 0  # in the log: where to go on if the connection breaks
+        self.at = 0  # position in the log at which to continue if the connection breaks
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def __call__(self, chunk: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Define the command `argosy`. Commands import heavy libraries when they run, so that asking for help is instant."""
+"""Define the command `argosy`; commands import heavy libraries when they run, so that help is shown at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from argosy import __version__
 from argosy.errors import ArgosyError, PluginWarning
 
-HOMES = {  # of each command: its module in argosy.cli and its name there, in the order in which help lists them
+HOMES = {  # command → (module in argosy.cli, name there), in the order in which help lists them
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
     "league": "league.league",
@@ -46,7 +46,7 @@ HOMES = {  # of each command: its module in argosy.cli and its name there, in th
 
 
 class LazyGroup(TyperGroup):
-    """The commands by name. Each is imported when it is asked for, because most runs need one of them."""
+    """The commands by name; each is imported when it is used, because most runs need only one of them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -61,7 +61,7 @@ class LazyGroup(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.rich_markup_mode = None  # to load what draws frames would take longer than all the rest
+        self.rich_markup_mode = None  # loading Rich to draw frames would take longer than everything else
         super().format_help(ctx, formatter)
 
 
@@ -108,7 +108,7 @@ def argosy(
 def _plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format a warning of ours as a sentence; other warnings are shown with their place, as usual."""
+    """Format our own warnings as a sentence; other warnings are shown with their source line, as usual."""
     if issubclass(category, PluginWarning):
         return f"warning: {message}\n"
     return _usual_format(message, category, filename, lineno, line)
@@ -118,14 +118,14 @@ _usual_format = warnings.formatwarning
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads the output."""
+    """Run the command line. Exit codes: 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 the output was closed."""
     debugging = bool(os.environ.get("ARGOSY_DEBUG"))
     warnings.formatwarning = _plain_warning
     try:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # here, where it is not an error if the reader has gone
+            sys.stdout.flush()  # here a reader that has gone is not an error
     except BrokenPipeError:
         _end_without_reader()
     except ArgosyError as problem:
@@ -142,7 +142,7 @@ def main() -> None:
     except SystemExit as end:
         if end.code == 130:
             typer.echo("interrupted", err=True)
-        elif isinstance(end.__context__, BrokenPipeError):  # which Typer takes for a failure
+        elif isinstance(end.__context__, BrokenPipeError):  # Typer treats it as a failure
             _end_without_reader()
         raise
 

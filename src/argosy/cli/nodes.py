@@ -1,4 +1,4 @@
-"""`argosy nodes`: the machines, what is held of them, and taking them out of use."""
+"""`argosy nodes` shows the machines and what jobs hold on them, and takes them out of use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nodes(
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Show the nodes, and what is held of them.
+    """Show the nodes, and what jobs hold on them.
 
     \b
     argosy nodes
@@ -71,11 +71,13 @@ def _table(found: list[dict[str, Any]]) -> Any:
 def drain(
     names: NameArgument,
     *,
-    now: Annotated[bool, typer.Option("--now", help="move running jobs away; without room they save and wait")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="move running jobs away; if there is no room, they save their work and wait")
+    ] = False,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Let no more jobs start on nodes; those that run there run on, unless you say --now. For operators.
+    """Let no more jobs start on nodes; running jobs continue there, unless --now is given. For operators.
 
     \b
     argosy nodes drain n2

@@ -1,4 +1,4 @@
-"""`argosy policies` lists what there is to choose from."""
+"""`argosy policies` lists the policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`argosy queue`: what runs, what waits, and why."""
+"""`argosy queue` shows the jobs that run and wait, and why they wait."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PAGE = 1000  # rows of one request
 
 def queue(
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="keep it on the screen, always current")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="keep the table on the screen and up to date")] = False,
     all_: Annotated[bool, typer.Option("--all", "-a", help="also jobs that have ended")] = False,
     state: Annotated[str | None, typer.Option(help=f"only these, by commas: {', '.join(ALL)}")] = None,
     queue: Annotated[str | None, typer.Option(help="only jobs of this queue")] = None,
     name: Annotated[str | None, typer.Option(help="only jobs of this name")] = None,
     user: Annotated[str | None, typer.Option(help="only jobs of this user (operators)")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most so many")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="show at most this many")] = 100,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Show your jobs; operators see everybody's.
+    """Show your jobs; operators see the jobs of all users.
 
     \b
     argosy queue

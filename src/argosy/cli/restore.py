@@ -1,4 +1,4 @@
-"""`argosy restore`: go back to a copy of the daemon's database. For operators."""
+"""`argosy restore` replaces the daemon's database by a copy. For operators."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def restore(
         typer.Option("--home", help="its folder; default: $ARGOSY_HOME or ~/.argosy", rich_help_panel=DAEMON),
     ] = None,
 ) -> None:
-    """Go back to a copy of the daemon's database. For operators; the daemon must have ended.
+    """Replace the daemon's database by a copy. For operators; the daemon must have ended.
 
     \b
     argosy backup argosy-monday.db       # while the daemon runs
     argosy restore argosy-monday.db      # after it has ended; then: argosy serve
 
-    The copy is checked, and what will be lost is told before anything is changed. The database that is there is moved
-    into a folder replaced-DATE of the home: you can go back to it in the same way.
+    The copy is checked, and what will be lost is printed before anything is changed. The present database is moved
+    into a folder replaced-DATE of the home; you can restore it in the same way.
 
-    Never copy a file over argosy.db by hand: what lies beside it would be mixed into the copy.
+    Never copy a file over argosy.db by hand: the files next to it would be mixed into the copy.
 
     \b
     Jobs that the copy does not know are stopped; their numbers stay unused.
@@ -54,17 +54,17 @@ def restore(
             _ask(found.home.folder)
         aside = found.carry_out()
     if aside is not None:
-        say(f"the database that was there is now in {aside}")
+        say(f"the previous database is now in {aside}")
     say(f"{found.home.database} is now {file}; start the daemon: argosy serve")
 
 
 def _tell(found: Restore, file: Path) -> None:
-    """Say what the copy has, and what will be lost."""
+    """Print what the copy contains, and what will be lost."""
     of = f", up to {moment(found.found.written_at)}" if found.found.written_at is not None else ""
     say(f"{file}: intact, {_some(len(found.found.jobs), 'job')}{of}")
     loss = found.loss
     if loss is None:
-        say("the database that is there cannot be read: what will be lost cannot be told")
+        say("the present database cannot be read, so it is not known what will be lost")
         return
     if not found.home.database.exists():
         say("there is no database now")

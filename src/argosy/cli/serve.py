@@ -1,4 +1,4 @@
-"""`argosy serve`: the daemon that runs jobs."""
+"""`argosy serve` runs the daemon, which schedules and runs jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve(
     home: Annotated[Path | None, typer.Option(help="its folder; default: $ARGOSY_HOME or ~/.argosy")] = None,
     nodes: Annotated[int | None, typer.Option(help="how many; default: 2", rich_help_panel=LOCAL)] = None,
     slots: Annotated[
-        int | None, typer.Option(help="GPUs of each, virtual where there are none; default: 2", rich_help_panel=LOCAL)
+        int | None, typer.Option(help="GPUs of each node, virtual if there are none; default: 2", rich_help_panel=LOCAL)
     ] = None,
     host: Annotated[str, typer.Option(help="address to listen on", rich_help_panel=NETWORK)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free", min=0, max=65535, rich_help_panel=NETWORK)] = 0,
@@ -59,7 +59,8 @@ def serve(
     ] = 1000,
     max_connections_per_address: Annotated[int, typer.Option(min=1, rich_help_panel=BOUNDS)] = 250,
     head_timeout: Annotated[
-        float, typer.Option(help="seconds until the head of a request is there", min=0.1, rich_help_panel=BOUNDS)
+        float,
+        typer.Option(help="most seconds until the head of a request has arrived", min=0.1, rich_help_panel=BOUNDS),
     ] = 10.0,
     user_rate: Annotated[
         float,
@@ -70,21 +71,21 @@ def serve(
     log: Annotated[Path | None, typer.Option(help="its log; default: daemon.log in its home; - is stderr")] = None,
     new_database: Annotated[
         bool,
-        typer.Option("--new-database", help="begin anew where the database was lost; better: argosy restore FILE"),
+        typer.Option("--new-database", help="start with an empty database if it was lost; better: argosy restore FILE"),
     ] = False,
     max_grace: Annotated[
-        str, typer.Option(help="the longest that a job may take to save its work and leave; then it is killed")
+        str, typer.Option(help="longest time in which a job may save its work and exit; then it is killed")
     ] = "10m",
     stop_jobs: Annotated[
-        bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and leave; they go on next time")
+        bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and exit; they continue next time")
     ] = False,
 ) -> None:
-    """Run the daemon: it takes jobs in, schedules them by a policy and runs them on this machine.
+    """Run the daemon: it accepts jobs, schedules them by a policy and runs them on this machine.
 
     \b
     argosy serve
     argosy serve --policy srtf --nodes 2 --slots 4
-    argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` takes no time of any CPU
+    argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
     argosy serve --host 0.0.0.0 --allow-host gpu1.example.org --port 7557 --tls
 
@@ -119,7 +120,7 @@ def serve(
     names = [*(allow_host or []), host]
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
-        say("warning: this is plain HTTP, so that others on the network can read tokens; encrypt it with --tls")
+        say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
     app = partial(create_app, hosts=names, origins=allow_origin or [], user_rate=Rate(user_rate, 5 * user_rate))
     bounds = ConnectionLimits(max_connections, max_connections_per_address, head_timeout)
     daemon = Daemon(
@@ -139,12 +140,12 @@ def serve(
     import gc
 
     gc.collect()
-    gc.freeze()  # imported objects stay: collecting them again would hold up all requests for a tenth of a second
+    gc.freeze()  # imported objects stay, and examining them again would delay all requests by a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
 
 
 def _warm_up() -> None:
-    """Compile now what the policy's process would otherwise compile while the first jobs wait."""
+    """Compile kernels now, which the policy's process would otherwise do while the first jobs wait."""
     from argosy._jit import OF_POLICIES, is_warm
 
     if not (is_warm() and is_warm(OF_POLICIES)):
@@ -162,7 +163,7 @@ def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> C
         raise UnknownName("backend", backend, ("local", "fake"))
     if name not in ("local", "fake"):
         if nodes is not None or slots is not None:
-            hint = "leave --nodes and --slots out: the file says what there is"
+            hint = "leave --nodes and --slots out, because the file describes the nodes"
             raise InputError(f"--nodes and --slots do not go with --cluster {name}", hint=hint)
         return Cluster.read(name)
     if name == "fake":
@@ -192,7 +193,7 @@ def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, 
     if cert is not None or key is not None:
         if cert is None or key is None or own:
             hint = "give both --tls-cert and --tls-key; or --tls alone, for certificates of its own"
-            raise InputError("the options for encryption do not fit together", hint=hint)
+            raise InputError("the options for encryption cannot be combined in this way", hint=hint)
         return ServerTls(cert, key)
     return own_tls(home, host, names) if own else None
 

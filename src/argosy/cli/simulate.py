@@ -49,14 +49,17 @@ def simulate(
     days: DaysOption = None,
     load: LoadOption = None,
     output: OutputOption = Output.TABLE,
-    why: Annotated[str | None, typer.Option(metavar="JOB", help="tell one job's story: when, why, behind whom")] = None,
+    why: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="show the history of one job: when it waited, why, and behind which jobs"),
+    ] = None,
     log: Annotated[Path | None, typer.Option(help="write every event as a line of JSON")] = None,
     report: ReportOption = None,
     window: WindowOption = None,
     progress: ProgressOption = None,
     settings: Settings,
 ) -> None:
-    """Run jobs under one policy and measure what came of it.
+    """Run jobs under one policy and show the metrics.
 
     \b
     argosy simulate -t week.csv -c cluster.yaml -p srtf -o json
@@ -100,7 +103,7 @@ def simulate(
 
 
 def tell(trace: Trace, cluster: Cluster, policy: Policy, settings: Settings, job: str, output: Output) -> None:
-    """Print one job's story."""
+    """Print the history of one job."""
     from argosy.explain.story import story
 
     text = story(trace, cluster, policy, settings, job)
@@ -138,7 +141,7 @@ def answer(result: Result, window: tuple[float, float] | None, output: Output) -
 
 
 def document(result: Result, window: tuple[float, float] | None) -> dict[str, Any]:
-    """Return what a program may want to know of a run."""
+    """Return the figures of a run, for programs."""
     from argosy.report.comparison import sees_future
     from argosy.report.tables import versions, without_nan
     from argosy.sim.metrics import metrics

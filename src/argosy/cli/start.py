@@ -1,4 +1,4 @@
-"""The entry point of the command `argosy`: it starts quickly, ends quickly, and Ctrl-C ends it quietly at any time."""
+"""The entry point of the command `argosy`, which starts and ends fast, and which Ctrl-C ends silently at any time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     _open_streams()
-    gc.set_threshold(10_000, 10, 10)  # what is imported stays: to look through it often finds nothing
+    gc.set_threshold(10_000, 10, 10)  # imported objects stay, so frequent collections would find nothing
     try:
         from argosy.cli.main import main as run
 
@@ -20,8 +20,8 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     finally:
-        gc.freeze()  # the system takes the memory back: a search for garbage would cost a fifth of a short run
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever presses it again does not want to wait, nor to read
+        gc.freeze()  # the system frees the memory anyway; a last collection would take a fifth of a short run
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once, without a message
 
 
 def _open_streams() -> None:

@@ -1,4 +1,4 @@
-"""`argosy submit`: hand jobs to the daemon."""
+"""`argosy submit` submits jobs to the daemon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCH = 500  # jobs in one request: far below the daemon's limits
 BATCH_BYTES = 2 * 2**20
-VALUES = "Instead of a file's values"
+VALUES = "Override values of the files"
 ENVIRONMENT = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
@@ -31,23 +31,26 @@ def submit(
     run: Annotated[str | None, typer.Option(help="a command, instead of files: 'python train.py'")] = None,
     gpus: Annotated[str | None, typer.Option(help="2, or 1..8, or 1..4..8, or 0.5", rich_help_panel=VALUES)] = None,
     name: Annotated[str | None, typer.Option(help="a name to find it by", rich_help_panel=VALUES)] = None,
-    queue: Annotated[str | None, typer.Option(help="which queue it counts for", rich_help_panel=VALUES)] = None,
+    queue: Annotated[str | None, typer.Option(help="the queue of the job", rich_help_panel=VALUES)] = None,
     priority: Annotated[float | None, typer.Option(help="0..100, higher first", rich_help_panel=VALUES)] = None,
     after: Annotated[
-        list[int] | None, typer.Option(help="a job that must have succeeded before; repeatable", rich_help_panel=VALUES)
+        list[int] | None,
+        typer.Option(help="a job that must succeed before this one starts; repeatable", rich_help_panel=VALUES),
     ] = None,
-    array: Annotated[int | None, typer.Option(help="so many copies", rich_help_panel=VALUES)] = None,
+    array: Annotated[int | None, typer.Option(help="number of copies", rich_help_panel=VALUES)] = None,
     here: Annotated[
         bool,
         typer.Option("--here/--clean", help="find commands and libraries as in this shell (PATH, virtual environment)"),
     ] = True,
-    wait: Annotated[bool, typer.Option("--wait", help="until all have ended; exit code as argosy wait")] = False,
-    timeout: Annotated[str | None, typer.Option(help="with --wait: give up after so long, such as 2h")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="wait until all have ended; exit code as in argosy wait")
+    ] = False,
+    timeout: Annotated[str | None, typer.Option(help="with --wait: give up after this time, such as 2h")] = None,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Submit jobs; their numbers are printed, one a line.
+    """Submit jobs; their numbers are printed, one per line.
 
     \b
     argosy submit job.yaml
@@ -64,7 +67,7 @@ def submit(
         what = "both files and --run are given" if files else "there is nothing to submit"
         raise InputError(what, hint="name job files (argosy submit job.yaml) or a command (--run 'python train.py')")
     if timeout is not None and not wait:
-        raise InputError(f"--timeout {timeout} goes with --wait", hint="add --wait, or leave it out")
+        raise InputError(f"--timeout {timeout} is only for --wait", hint="add --wait, or leave it out")
     limit_s = None if timeout is None else _seconds(timeout)
     if run is not None and not run.strip():
         raise InputError("--run is empty", hint="write a command: --run 'python train.py'")
@@ -98,7 +101,7 @@ def _seconds(text: str) -> float:
 
 
 def _refuse_programs(files: list[str]) -> None:
-    """Refuse a program or a command given instead of a job file, and say how a command is submitted."""
+    """Raise InputError for a program or a command in place of a job file, and tell how to submit a command."""
     if not files or files[0] == "-":
         return
     first, path = files[0], Path(files[0])

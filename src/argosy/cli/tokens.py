@@ -1,4 +1,4 @@
-"""`argosy token` and `argosy backup`: for operators."""
+"""The commands `argosy token` and `argosy backup`, for operators."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def add(
     user: Annotated[str, typer.Argument(help="letters, digits, dots and dashes")],
     *,
     role: Annotated[str, typer.Option(help="user: own jobs; operator: all, nodes and tokens")] = "user",
-    expires: Annotated[str, typer.Option(help="it ends after so long, such as 90d or 12h; or: never")] = "90d",
+    expires: Annotated[
+        str, typer.Option(help="the token expires after this time, such as 90d or 12h; or: never")
+    ] = "90d",
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Make a token; it is printed this once and kept nowhere.
+    """Create a token; it is printed only once and stored nowhere.
 
     \b
     argosy token add ann
@@ -45,17 +47,17 @@ def rotate(
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="its number, see argosy token list", min=1)],
     *,
     keep_old: Annotated[
-        str, typer.Option("--keep-old", help="the old secret works on for so long, such as 1h; 0: not at all")
+        str, typer.Option("--keep-old", help="how long the old secret stays valid, such as 1h; 0: not at all")
     ] = "1h",
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Replace a token by a new one of the same user, role and lifetime; the new secret is printed this once.
+    """Replace a token by a new one of the same user, role and lifetime; the new secret is printed only once.
 
     \b
-    argosy token rotate 3                    # both secrets work for an hour: time to pass the new one on
-    argosy token rotate 3 --keep-old 0       # the old one is known to somebody else: it ends now
+    argosy token rotate 3                    # both secrets work for an hour, to pass the new one on
+    argosy token rotate 3 --keep-old 0       # the old secret has leaked: it ends now
     """
     with connect(api, home) as daemon:
         made = daemon.post(f"/v1/tokens/{token}/rotate", {"keep_old_s": _seconds(keep_old) or 0.0})
@@ -82,7 +84,7 @@ def _show_new(made: dict[str, Any], output: Output) -> None:
 
 @app.command("list")
 def list_(*, output: OutputOption = Output.TABLE, api: ApiOption = None, home: HomeOption = None) -> None:
-    """Show whose tokens there are, when they expire, and on which day each was last used.
+    """List the tokens: whose they are, when they expire, and on which day each was last used.
 
     \b
     argosy token list
@@ -107,7 +109,7 @@ def list_(*, output: OutputOption = Output.TABLE, api: ApiOption = None, home: H
 
 
 def _day(unix_s: float | None) -> str:
-    """The daemon counts days in UTC."""
+    """Format a day, which the daemon counts in UTC."""
     return "never" if unix_s is None else time.strftime("%Y-%m-%d", time.gmtime(unix_s))
 
 
@@ -124,7 +126,7 @@ def revoke(
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """End tokens: from now on they open nothing.
+    """Revoke tokens, which are not accepted any more from now on.
 
     \b
     argosy token revoke 3
@@ -158,5 +160,5 @@ def backup(
         temporary.open("wb") as copy,
     ):
         copy.writelines(content)
-    file.chmod(0o600)  # it tells who ran what
+    file.chmod(0o600)  # it contains what each user ran
     say(f"{file}: {file.stat().st_size / 2**20:.1f} MiB")

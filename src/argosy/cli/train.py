@@ -1,10 +1,12 @@
-"""`argosy train`: make weights for a learned policy, by imitating a teacher and by reinforcement."""
+"""`argosy train` makes weights for a learned policy, by imitating a teacher and by reinforcement."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,26 +16,70 @@ from argosy.errors import InputError
 HOW = "How it learns"
 VALIDATION = "How it is validated"
 RUNNING = "How it runs"
+ON_THE_JOB = "Learning on the job (argonaut)"
+
+OWN_TRAINERS = {  # system: module below argosy.learn, its recipe
+    "rltune": ("training.rltune", "RlTuneRecipe"),
+    "dual-agent": ("training.dual_agent", "DualAgentRecipe"),
+    "harmony": ("placement.harmony", "Recipe"),
+    "spotlight": ("placement.gangs", "Recipe"),
+}
 
 
 def train(
     *,
     system: Annotated[
-        str | None, typer.Argument(help="dl2 (as published) or dl2+ (one small network for every job)")
+        str | None,
+        typer.Argument(
+            help="dl2 (as published), dl2+ (one small network for every job), argonaut (order, size and GPU type"
+            " together), rltune, dual-agent, harmony or spotlight"
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="the file of weights, .safetensors")] = None,
-    scenario: Annotated[str, typer.Option(help="jobs and cluster to learn on, see `argosy league --list`")] = (
-        "dl2-500"
-    ),
-    loads: Annotated[bool, typer.Option("--loads", help="every seed at another load, rather than one load")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="the scenario with fewer jobs")] = False,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            help="jobs and cluster to learn on, see `argosy league --list`; several with commas, or league for all",
+            show_default="dl2-500; argonaut: all with contention",
+        ),
+    ] = None,
+    loads: Annotated[
+        bool | None,
+        typer.Option(
+            "--loads/--one-load",
+            help="a different load (argonaut: and cluster size) for every seed",
+            show_default="one load; argonaut: loads",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool | None,
+        typer.Option("--quick/--full", help="use scenarios with fewer jobs", show_default="full; argonaut: quick"),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="folder of real traces and measured speeds")] = None,
     teacher: Annotated[
         str | None,
-        typer.Option(help="policy to imitate first, with its parameters", show_default="drf; dl2+: optimus fitted"),
+        typer.Option(
+            help="policy to imitate first, with its parameters",
+            show_default="drf; dl2+: optimus fitted; argonaut: joint with other powers",
+        ),
     ] = None,
     algo: Annotated[
-        str | None, typer.Option(help="es, dl2, ppo or sac", show_default="dl2's own; dl2+: es", rich_help_panel=HOW)
+        str | None,
+        typer.Option(
+            help="es, dl2, ppo or sac; dual-agent: es, mappo, ippo or sac",
+            show_default="dl2's own; dl2+, dual-agent: es",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    fee: Annotated[
+        float | None,
+        typer.Option(
+            help="dual-agent: minutes that a dollar of a job's fee counts as", show_default="1", rich_help_panel=HOW
+        ),
+    ] = None,
+    energy: Annotated[
+        float | None,
+        typer.Option(help="dual-agent: minutes that a kilowatt-hour counts as", show_default="0", rich_help_panel=HOW),
     ] = None,
     warm_up: Annotated[int | None, typer.Option(help="updates that imitate the teacher", rich_help_panel=HOW)] = None,
     dagger: Annotated[
@@ -57,7 +103,7 @@ def train(
         bool, typer.Option("--no-replay", help="DL2 without its replay memory", rich_help_panel=HOW)
     ] = False,
     no_critic: Annotated[
-        bool, typer.Option("--no-critic", help="DL2 with a moving average instead", rich_help_panel=HOW)
+        bool, typer.Option("--no-critic", help="DL2 with a moving average as baseline", rich_help_panel=HOW)
     ] = False,
     set_: Annotated[
         list[str] | None,
@@ -69,13 +115,19 @@ def train(
     judge: Annotated[
         str | None, typer.Option(help="further scenarios to validate on, with commas", rich_help_panel=VALIDATION)
     ] = None,
-    windows: Annotated[int, typer.Option(help="validation windows of each scenario", rich_help_panel=VALIDATION)] = 4,
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            help="validation windows of each scenario", show_default="4; argonaut: 1", rich_help_panel=VALIDATION
+        ),
+    ] = None,
     every: Annotated[int, typer.Option(help="updates between two validations", rich_help_panel=VALIDATION)] = 10,
     patience: Annotated[
-        int, typer.Option(help="validations without progress after which it ends; 0: never", rich_help_panel=VALIDATION)
+        int,
+        typer.Option(help="stop after this many validations without progress; 0: never", rich_help_panel=VALIDATION),
     ] = 10,
     minutes: Annotated[
-        float | None, typer.Option(help="stop after so long; --resume continues", rich_help_panel=RUNNING)
+        float | None, typer.Option(help="stop after this many minutes; --resume continues", rich_help_panel=RUNNING)
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue where it was interrupted", rich_help_panel=RUNNING)
@@ -93,6 +145,21 @@ def train(
     report: Annotated[
         Path | None, typer.Option(help="write the learning curve as an HTML page", rich_help_panel=RUNNING)
     ] = None,
+    from_log: Annotated[
+        Path | None,
+        typer.Option(
+            help="tune on what happened: a daemon's database, an event log or a trace", rich_help_panel=ON_THE_JOB
+        ),
+    ] = None,
+    guard: Annotated[
+        str, typer.Option(help="policy that tuned weights may not be worse than", rich_help_panel=ON_THE_JOB)
+    ] = "tiresias-las",
+    weights: Annotated[
+        str, typer.Option(help="weights to begin with: a file, or a name", rich_help_panel=ON_THE_JOB)
+    ] = "argonaut",
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="the cluster of the log", rich_help_panel=ON_THE_JOB)
+    ] = None,
     verify: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="make shipped weights again, and check that their score is reached"),
@@ -104,10 +171,12 @@ def train(
     \b
     argosy train dl2 --scenario dl2-500 --teacher drf --updates 2000 -o dl2.safetensors
     argosy train dl2+ --loads --algo es --updates 200 --minutes 30 -o dl2plus.safetensors
+    argosy train argonaut --scenario mixed --minutes 20 -o argonaut.safetensors
+    argosy train argonaut --from-log live.db --cluster cluster.yaml --guard tiresias-las -o tuned.safetensors
     argosy compare --scenario dl2-500 -p drf,dl2@dl2.safetensors
 
-    Interrupted, it keeps a checkpoint beside its output, and --resume continues as if nothing had happened. If it ends
-    before there are weights, within the warm-up, the exit code is 1.
+    If it is interrupted, it leaves a checkpoint next to its output, and --resume continues with the same result. If it
+    ends before there are weights, within the warm-up, or if tuning on a log did not improve them, the exit code is 1.
     """
     began_s = time.monotonic()
     within("--workers", 1, MOST_WORKERS, workers)
@@ -117,9 +186,35 @@ def train(
         make_again(verify, data, workers, ray, log, progress)
         return
     if system is None:
-        raise InputError("no system is named", hint="argosy train dl2 …, or argosy train dl2+ …")
+        raise InputError(
+            "no system is named", hint="argosy train dl2 …, argosy train argonaut …; argosy train --help lists them"
+        )
+    if output is None and from_log is not None:
+        output = Path(f"{system}-tuned.safetensors")
     if output is None:
         raise InputError("no output is named", hint=f"say where the weights go: -o {system}.safetensors")
+    if from_log is not None:
+        if system != "argonaut":
+            raise InputError(f"--from-log is for argonaut, not for {system}", hint="argosy train argonaut --from-log …")
+        need_torch()
+        from argosy.cli._online import tune
+        from argosy.learn.training.options import parse_options
+
+        numbers = parse_options(set_ or [])
+        tune(
+            from_log, output, cluster, guard, weights, generations=updates, options=numbers, seed=seed, workers=workers
+        )
+        return
+    if system in OWN_TRAINERS:
+        given: dict[str, Any] = {"algo": algo, "updates": updates, "jobs": jobs, "fee": fee, "energy": energy}
+        if scenario is not None:
+            given["scenarios"] = scenario_list(scenario)
+        train_by_own_recipe(
+            system, output, {n: x for n, x in given.items() if x is not None} | {"seed": seed}, set_ or []
+        )
+        return
+    if fee is not None or energy is not None:
+        raise InputError(f"--fee and --energy are for dual-agent, not for {system}", hint="leave them out")
     from argosy.learn.training.options import parse_options
     from argosy.learn.training.recipe import Recipe
 
@@ -170,10 +265,52 @@ def train(
     present(trained, output, report)
 
 
+def train_by_own_recipe(system: str, output: Path, given: dict[str, Any], changes: list[str]) -> None:
+    """Train a system whose module has a recipe of its own, with those options that are fields of the recipe."""
+    if output.suffix != ".safetensors":
+        raise InputError("weights are .safetensors files", where=str(output), hint=f"-o {output.stem}.safetensors")
+    check_writable(output)
+    need_torch()
+    from importlib import import_module
+
+    from argosy.zoo import write
+
+    name, recipe = OWN_TRAINERS[system]
+    module = import_module(f"argosy.learn.{name}")
+    kind = getattr(module, recipe)
+    default = kind()
+    for change in changes:
+        field, _, text = change.partition("=")
+        given[field] = converted(system, field, text, getattr(default, field, None))
+    for field in given:
+        if not hasattr(default, field):
+            allowed = ", ".join(f.name for f in fields(default))
+            raise InputError(f"{system} has no option {field!r}", hint=f"--set takes {allowed}")
+    write(module.train(kind(**given), progress=tell), output)
+    say(f"wrote {output}; try it: argosy compare --scenario mixed --policies las,{system}@{output}")
+
+
+def converted(system: str, field: str, text: str, default: object) -> object:
+    """Return the value of `--set field=text`, of the same kind as the default."""
+    try:
+        if isinstance(default, tuple):
+            return scenario_list(text)
+        return text if default is None or isinstance(default, str) else type(default)(text)  # type: ignore[call-arg]
+    except ValueError:
+        raise InputError(
+            f"{system}: {field} must be a number, is {text!r}", hint=f"such as {field}={default}"
+        ) from None
+
+
+def tell(report: str | Mapping[str, float]) -> None:
+    """Say how a training goes on: in its own words, or figure by figure."""
+    say(report if isinstance(report, str) else ", ".join(f"{name} {value:.4g}" for name, value in report.items()))
+
+
 def make_again(
     name: str, data: Path | None, workers: int | None, ray: str | None, log: Path | None, progress: bool | None
 ) -> None:
-    """Make shipped weights again by the recipe in their header (`--verify`)."""
+    """Train shipped weights again by the recipe in their header (`--verify`)."""
     need_torch()
     from argosy.cli._training import present_verified, showing_progress
     from argosy.learn.training.verify import recipe_of, verify
@@ -187,7 +324,7 @@ def make_again(
 
 
 def need_torch() -> None:
-    """Refuse to train without the packages that only training needs."""
+    """Raise InputError if a package that only training needs is missing."""
     try:
         import gymnasium  # noqa: F401
         import torchrl  # noqa: F401

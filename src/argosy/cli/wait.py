@@ -1,4 +1,4 @@
-"""`argosy wait`: until jobs have ended; the exit code says how."""
+"""`argosy wait` waits until jobs have ended; the exit code tells how they ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED_AT_ONCE = 500
 def wait(
     jobs: JobsArgument,
     *,
-    timeout: Annotated[str | None, typer.Option(help="give up after so long, such as 90s or 2h")] = None,
+    timeout: Annotated[str | None, typer.Option(help="give up after this time, such as 90s or 2h")] = None,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
@@ -31,7 +31,7 @@ def wait(
 
     \b
     Exit codes: 0 all succeeded, 100 one failed, 101 not ended in time, 102 there is no such job, 103 one was
-    cancelled. Of several, the first of 102, 101, 100, 103 that is true.
+    cancelled. If several apply, the first of 102, 101, 100, 103.
     """
     from argosy.config import parse_duration
 
@@ -39,7 +39,7 @@ def wait(
 
 
 def wait_for(jobs: list[int], api: str | None, home: Path | None, limit_s: float | None) -> int:
-    """Wait, tell how each ended, and return the exit code."""
+    """Wait, print how each job ended, and return the exit code."""
     waiting, ends = list(dict.fromkeys(jobs)), set[int]()
     started, pause_s = time.monotonic(), 0.1
     with Patient(api, home) as patient:

@@ -1,4 +1,4 @@
-"""`argosy zoo`: the weights that ship, what they are for and how they were made."""
+"""`argosy zoo` lists the shipped weights, what they are for and how they were made."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from argosy.cli._shared import Output, OutputOption, emit
 
 def zoo(
     *,
-    show: Annotated[str | None, typer.Option(help="the whole header of one of them, or of a file of weights")] = None,
+    show: Annotated[
+        str | None, typer.Option(help="show the whole header of shipped weights, or of a file of weights")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the trained weights that ship.
+    """List the shipped trained weights.
 
     \b
     argosy zoo
@@ -78,6 +80,8 @@ def facts(name: str) -> dict[str, Any]:
 
 
 def _score(score: dict[str, Any]) -> str:
+    if "over_base" in score:
+        return f"{score['over_base']:.3f} × {score['base']}"
     if "score" not in score:
         return "?"
     return f"{score['over_teacher']:.3f} × teacher, {score['score']:.3f} × floor"

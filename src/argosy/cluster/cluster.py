@@ -10,14 +10,17 @@ from pathlib import Path
 from argosy.cluster.limits import UserLimits
 from argosy.errors import ClusterError
 
-MAX_GPUS_PER_NODE = 100_000  # far more than there are: a slip of the pen should not take all memory
+MAX_GPUS_PER_NODE = 100_000  # far more than any node has, so that a typing error does not use up all memory
 MAX_PLACES = 20_000_000  # nodes × GPUs of the largest one: the simulator keeps a table of that size
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine. `islands` are the sizes of GPU groups with a faster link among themselves (socket, PCIe switch,
-    NVLink group), in device order; empty means that all GPUs of the node are one island."""
+    """One machine of the cluster.
+
+    `islands` are the sizes of GPU groups with a faster link among themselves (socket, PCIe switch, NVLink group), in
+    device order; empty means that all GPUs of the node are one island.
+    """
 
     name: str
     gpu_type: str = "gpu"
@@ -34,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue may always use `quota_gpus`; beyond them it borrows idle GPUs, up to `limit_gpus` (None: all)."""
+    """A queue of jobs: it may always use `quota_gpus`, and borrow idle GPUs up to `limit_gpus` (None: all)."""
 
     name: str
     quota_gpus: float = 0.0
@@ -54,7 +57,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nodes on which nothing starts from `start_s` until `end_s`; jobs that run there go on."""
+    """Nodes on which no job starts from `start_s` until `end_s`; jobs that run there go on."""
 
     nodes: tuple[str, ...]
     start_s: float
@@ -63,7 +66,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Bandwidths by the widest boundary a job crosses; `intra_island_gbps` None means as inside a node."""
+    """Bandwidths by the widest boundary that a job crosses; `intra_island_gbps` None means the same as in a node."""
 
     intra_node_gbps: float = 300.0
     intra_rack_gbps: float = 100.0
@@ -73,7 +76,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: nodes in a fixed order (a node's place in it is its index everywhere), queues, reservations."""
+    """A cluster: nodes in a fixed order, queues and reservations; a node's position is its index everywhere."""
 
     nodes: tuple[Node, ...]
     name: str = "cluster"
@@ -98,7 +101,7 @@ class Cluster:
         nodes_per_rack: int = 20,
         name: str = "",
     ) -> Cluster:
-        """Make a cluster of `nodes` equal machines: what tests and examples mostly want."""
+        """Make a cluster of `nodes` equal machines, as tests and examples mostly need."""
         return cls(
             tuple(
                 Node(f"n{i}", gpu_type, gpus, cpus, memory_gib, rack=f"r{i // nodes_per_rack}") for i in range(nodes)
@@ -136,7 +139,7 @@ class Cluster:
 
 
 def check(cluster: Cluster) -> None:
-    """Refuse clusters that cannot exist."""
+    """Raise InputError for a cluster that cannot exist."""
     if not cluster.nodes:
         raise ClusterError("the cluster has no nodes", hint="list at least one under `nodes:`")
     names: set[str] = set()
@@ -168,7 +171,7 @@ def check(cluster: Cluster) -> None:
 
 
 def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]) -> None:
-    """Refuse reservations that name unknown nodes, end before they begin, or overlap on a node."""
+    """Raise InputError for reservations that name unknown nodes, end before they begin, or overlap on a node."""
     for i, span in enumerate(spans):
         if not 0 <= span.start_s < span.end_s:
             raise ClusterError(f"{what}: end_s must be after start_s ≥ 0, is {span.end_s:g} after {span.start_s:g}")

@@ -1,4 +1,4 @@
-"""Read cluster files: YAML as people write it, CSV node lists as traces bring them, and the presets that ship.
+"""Read cluster files: YAML files, the CSV node lists that come with traces, and the presets that are shipped.
 
 A YAML file lists groups of equal nodes; docs/clusters.md has the format. Node names may be written as ranges
 in Slurm's way, `gpu[001-016,020]`.
@@ -26,7 +26,7 @@ from argosy.cluster.limits import EVERYBODY, UserLimits
 from argosy.config import Duration, FileModel, load_yaml, read_text
 from argosy.errors import ClusterError, UnknownName
 
-CPUS_PER_GPU = 8.0  # where a file does not say; a node without GPUs gets as much as one with one
+CPUS_PER_GPU = 8.0  # default; a node without GPUs gets as many CPUs as a node with one GPU
 MEMORY_GIB_PER_GPU = 64.0
 MAX_NODES = 200_000
 PRESETS = Path(__file__).with_name("presets")
@@ -54,15 +54,15 @@ class WattsSection(FileModel):
 class NodeGroup(FileModel):
     """A group of equal nodes."""
 
-    count: int | None = Field(None, ge=1, le=MAX_NODES, description="how many such nodes, 1 if not given")
-    name: _Name | None = Field(None, description="one name, a beginning of names, or a range such as n[0-15]")
+    count: int | None = Field(None, ge=1, le=MAX_NODES, description="number of such nodes, 1 if not given")
+    name: _Name | None = Field(None, description="one name, a prefix of names, or a range such as n[0-15]")
     gpu: _Name = Field(_NODE.gpu_type, description="the GPU type, such as v100")
     gpus: int = Field(ge=0, le=MAX_GPUS_PER_NODE, description="GPUs in one node; 0 for CPU nodes")
     cpus: _Size | None = Field(None, description="CPU cores of one node")
     memory_gib: _Size | None = Field(None, description="main memory of one node in GiB")
     gpu_memory_gib: float = Field(_NODE.gpu_memory_gib, gt=0, description="memory of one GPU in GiB")
-    rack: _Name | None = Field(None, description="the rack, or with nodes_per_rack how rack names begin")
-    nodes_per_rack: int | None = Field(None, ge=1, description="start a new rack after so many nodes")
+    rack: _Name | None = Field(None, description="the rack, or with nodes_per_rack the prefix of rack names")
+    nodes_per_rack: int | None = Field(None, ge=1, description="start a new rack after this many nodes")
     islands: list[_Count] = Field([], description="sizes of the fast-linked GPU groups, such as [4, 4]")
     price_per_hour: _Size | None = Field(None, description="price of one node for one hour")
     watts: WattsSection | None = Field(None, description="power of one node, such as {idle: 400, busy: 2400}")
@@ -100,10 +100,10 @@ class QueueSection(FileModel):
 
 
 class ReservationSection(FileModel):
-    """A reservation: nodes for one queue only, for a time."""
+    """A reservation: nodes that only one queue may use, for some time."""
 
     nodes: list[_Name] | None = Field(None, description="node names or ranges, such as [n0, n[4-7]]")
-    count: int | None = Field(None, ge=1, description="how many nodes; the first that are not reserved then")
+    count: int | None = Field(None, ge=1, description="number of nodes; the first that are not reserved at that time")
     queue: _Name = Field(description="the queue they are reserved for")
     start: Duration = Field(0.0, description="since the trace began, such as 2h")
     end: Duration = Field(description="since the trace began, such as 6h")
@@ -119,7 +119,7 @@ class ReservationSection(FileModel):
 
 
 class DrainSection(FileModel):
-    """A drain: nodes on which nothing new starts, for a time."""
+    """A drain: nodes on which no job starts, for some time."""
 
     nodes: list[_Name] = Field(description="node names or ranges, such as [n0, n[4-7]]")
     start: Duration = Field(0.0, description="since the trace began, such as 2h")
@@ -133,7 +133,7 @@ class DrainSection(FileModel):
 
 
 class LimitSection(FileModel):
-    """The limits of one user. A limit that is left out is that of everybody; null lifts it."""
+    """The limits of one user; a limit that is left out is the one for all users, and null removes it."""
 
     queued: int | None = Field(None, ge=0, description="jobs that may wait")
     running: int | None = Field(None, ge=0, description="jobs that may run at once")
@@ -144,7 +144,7 @@ class LimitSection(FileModel):
 
 
 class LimitsSection(FileModel):
-    """The limits of everybody and of single users."""
+    """The limits of all users, and those of single users."""
 
     default: LimitSection = Field(LimitSection.model_validate({}), description="for those who are not named")
     users: dict[_Name, LimitSection] = Field(default_factory=dict, description="by user")
@@ -490,7 +490,7 @@ def _by_virtual_cluster(rows: Iterator[tuple[str, list[str]]], gpus: int, path: 
         if not vc:
             raise ClusterError("the virtual cluster has no name", where=where, hint="fill it in")
         if vc in queues:
-            raise ClusterError(f"the virtual cluster {vc!r} stands twice", where=where, hint="add them up")
+            raise ClusterError(f"the virtual cluster {vc!r} is listed twice", where=where, hint="add them up")
         queues[vc] = Queue(vc, quota_gpus=number * gpus)
         nodes += (
             Node(f"{vc}-{i}", gpus=gpus, cpus=CPUS_PER_GPU * gpus, memory_gib=MEMORY_GIB_PER_GPU * gpus)

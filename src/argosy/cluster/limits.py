@@ -1,4 +1,4 @@
-"""Define limits of users: what one person may queue, run and hold at once on a shared cluster."""
+"""Define limits of users: what one user may queue, run and hold at the same time on a shared cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-EVERYBODY = "*"  # limits of those for whom nothing else is said
+EVERYBODY = "*"  # the limits of users without limits of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Limits:
 
     @property
     def bound_runs(self) -> bool:
-        """Return whether the limits reach beyond submission, to what may run at once."""
+        """Return whether the limits also restrict what may run at once, not only what may be submitted."""
         return self.running is not None or self.gpus is not None
 
 

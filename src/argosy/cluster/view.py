@@ -1,8 +1,8 @@
-"""What a policy sees: read-only columns of the active jobs and the nodes, at one instant.
+"""The view that a policy gets: read-only columns of the active jobs and the nodes, at one instant.
 
-Nothing is copied: a column is a slice of the host's own arrays, made read-only. Every column belongs to a kind of
-information, and a policy sees only the kinds that it declares in `uses`; reading another raises. So a table of results
-can say which policy peeked at the future.
+Nothing is copied: a column is a read-only slice of the host's own arrays. Every column belongs to a kind of
+information, and a policy sees only the kinds that it declares in `uses`; reading another raises an error. So a table of
+results can say which policies saw the future.
 """
 
 from __future__ import annotations
@@ -17,37 +17,50 @@ from numpy.typing import NDArray
 
 from argosy.errors import UndeclaredInformation
 
-WHOLE = 1000  # thousandths of a device: `Part.milli` of a job that has the device for itself
+WHOLE = 1000  # thousandths of a device: `Part.milli` of a job that has the device alone
 
 
 class JobState(IntEnum):
-    """Whether a job holds anything: the column `state` of the jobs."""
+    """Whether a job runs, waits or is paused: the values of the column `state` of the jobs."""
 
     WAITING = 0
     RUNNING = 1
-    PAUSED = 2  # it keeps its place in a time-sliced group, and it is another job's turn
+    PAUSED = 2  # it has a place in a time-sliced group, but it is another job's turn
 
 
 class NodeState(IntEnum):
-    """Whether a node takes jobs: the column `state` of the nodes."""
+    """Whether a node accepts jobs: the values of the column `state` of the nodes."""
 
     UP = 0
-    DRAINING = 1  # what runs goes on, nothing new starts
+    DRAINING = 1  # running jobs go on, no job starts
     DOWN = 2
+
+
+class Overhead(IntEnum):
+    """What costs a job time: the columns of `Context.overheads`."""
+
+    START = 0
+    SUSPEND = 1  # paid when it resumes
+    RESUME = 2
+    MIGRATE = 3
+    RESIZE = 4  # cold or hot, as the run has it
 
 
 INFORMATION: dict[str, str] = {
     "demand": "what was asked for: GPUs, CPUs, memory, range, queue, user, weight, priority, deadline",
-    "service": "what it got so far: GPU-seconds, run and waiting time, preemptions",
-    "placement": "who runs where",
-    "progress": "the share of its work that is done",
-    "rate": "measured work per second",
+    "service": "what each job got so far: GPU-seconds, run and waiting time, preemptions",
+    "placement": "where each job runs",
+    "progress": "the work that each job has done so far, in seconds at the requested size",
+    "declared": "the whole work, where the user declared it: a number of steps or epochs",
+    "rate": "measured work per second, with noise; speeds of machines as measured through their jobs",
     "estimate": "expected duration and what is left of it, from the run's estimator",
     "duration": "the true duration: the future",
     "profile": "throughput by GPU type, size and locality",
     "nodes": "the nodes: free devices, types, racks, state",
     "loss": "the training losses that a job has reported so far",
     "history": "what became of the jobs that have ended",
+    "overhead": "what starting, suspending, resuming, moving and resizing a job costs",
+    "speed": "the true speed of every machine, which only a simulation knows",
 }
 
 JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
@@ -77,9 +90,12 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "held": ("placement", "GPUs held now"),
     "servers": ("placement", "parameter servers held now"),
     "level": ("placement", "widest boundary its placement crosses: 0 island, 1 node, 2 rack, 3 cluster"),
-    "progress": ("progress", "0..1"),
+    "held_type": ("placement", "GPU type number of its devices, -1 while it holds none"),
+    "peer": ("placement", "index of the job that it is packed with, -1 if none"),
+    "done_s": ("progress", "work done so far, in seconds at the requested size"),
+    "declared_s": ("declared", "the whole work in the same unit, as its user declared it; NaN where nobody did"),
     "reference_rate": ("profile", "throughput as requested, on its reference type: there it does 1 s of work per s"),
-    "measured_rate": ("rate", "seconds of reference work per second"),
+    "measured_rate": ("rate", "seconds of reference work per second, as measured over some minutes"),
     "expected_s": ("estimate", "expected duration at the requested size"),
     "expected_left_s": ("estimate", "what is left of it"),
     "duration_s": ("duration", "true duration at the requested size"),
@@ -97,12 +113,14 @@ NODE_COLUMNS: dict[str, tuple[str, str]] = {
     "free_memory_gib": ("nodes", ""),
     "cpus": ("nodes", ""),
     "memory_gib": ("nodes", ""),
-    "speed": ("nodes", "measured speed relative to nominal"),
+    "speed": ("rate", "speed relative to nominal, as last measured through its jobs; 1 where none has shown it"),
+    "speed_measured_at": ("rate", "when a job last showed it; -inf: never"),
+    "true_speed": ("speed", "the same without noise and at once"),
 }
 
 
 class Columns:
-    """Columns by attribute; sliced on first use at each instant."""
+    """Columns as attributes; each is sliced on its first use at an instant."""
 
     __slots__ = ("__dict__", "_count", "_meanings", "_policy", "_rows", "_uses")
 
@@ -118,7 +136,7 @@ class Columns:
         self.bind(rows)
 
     def bind(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        """Use these full-length rows (the host's arrays have moved)."""
+        """Use these full-length rows, because the host's arrays have been replaced."""
         allowed = {}
         for name, (information, _) in self._meanings.items():
             if information in self._uses and name in rows:
@@ -149,7 +167,7 @@ class Columns:
                 f"policy {self._policy!r} read {name!r} but does not declare {information!r} in `uses`"
                 f" (it declares: {', '.join(sorted(self._uses)) or 'nothing'})"
             )
-        return AttributeError(f"no column {name!r}; there are: {', '.join(self._meanings)}")
+        return AttributeError(f"there is no column {name!r}; the columns are {', '.join(self._meanings)}")
 
 
 class Part(NamedTuple):
@@ -162,9 +180,9 @@ class Part(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """What a job has reported of its training so far, and when it will call itself converged."""
+    """What a job has reported about its training so far, and when it will count as converged."""
 
-    epochs: NDArray[np.float64]  # 1, 2, … as many as are complete
+    epochs: NDArray[np.float64]  # 1, 2, …: the completed epochs
     losses: NDArray[np.float64]  # after each of them
     threshold: float  # it ends when the loss fell by less than this over the last `window` epochs
     window: int
@@ -187,22 +205,29 @@ class Context:
     kinds: tuple[str, ...] = ()  # networks, by jobs.kind
     ps_kinds: tuple[str, ...] = ()  # networks, by jobs.ps_kind
     gpu_prices: tuple[float, ...] = ()  # per GPU and hour, by type; empty where the cluster file gives no prices
+    overheads: NDArray[np.float64] | None = None  # seconds by [kind, `Overhead`]; None unless the policy declares them
 
     @property
     def total_gpus(self) -> int:
         return int(self.node_gpus.sum())
 
+    def costs(self) -> NDArray[np.float64]:
+        """Return the overheads; raise if the policy does not declare them."""
+        if self.overheads is None:
+            raise UndeclaredInformation("a policy read the overheads but does not declare 'overhead' in `uses`")
+        return self.overheads
+
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one GPU shows of each job class that runs alone on it."""
+    """The utilisation and memory that a GPU shows for each job class that runs alone on it."""
 
     utilisation: NDArray[np.float64]  # per kind, 0..1
     memory_gib: NDArray[np.float64]
 
 
 class Profile:
-    """Throughput estimates that a real scheduler could have, in the model's own unit per second.
+    """Throughput estimates as a real scheduler could have them, in samples (or steps) per second.
 
     Divided by `jobs.reference_rate` they are seconds of reference work per second. Arguments may be arrays.
     """
@@ -220,7 +245,7 @@ class Profile:
 
     @property
     def largest(self) -> int:
-        """The largest size in the tables; beyond it rates are extrapolated in proportion."""
+        """The largest size in the tables; beyond it rates grow in proportion."""
         return int(self._rate.shape[2]) - 1
 
     @property
@@ -232,6 +257,18 @@ class Profile:
         """Return the samples (or steps) per second of an all-reduce job."""
         k = np.minimum(gpus, self.largest)
         return self._rate[kind, gpu_type, k, level] * (np.maximum(gpus, 1) / np.maximum(k, 1))
+
+    def table(self, level: int = 1) -> NDArray[np.float64]:
+        """Return the rates of all-reduce jobs as one read-only array: [kind, GPU type, GPUs]."""
+        rates = self._rate[:, :, :, level].view()
+        rates.flags.writeable = False
+        return rates
+
+    def ps_table(self) -> NDArray[np.float64]:
+        """Return the rates of parameter-server jobs as one read-only array: [ps_kind, servers, workers]."""
+        rates = self._ps.view()
+        rates.flags.writeable = False
+        return rates
 
     def ps_rate(self, ps_kind: Any, servers: Any, workers: Any) -> Any:
         """Return the samples per second of a parameter-server job; sizes beyond the table count as its largest."""
@@ -277,7 +314,7 @@ class View:
         return self._parts(row)
 
     def losses(self, row: int) -> Losses:
-        """Return what the job in this row has reported of its training."""
+        """Return what the job in this row has reported about its training."""
         if "loss" not in self._uses:
             raise UndeclaredInformation("a policy read losses but does not declare 'loss' in `uses`")
         return self._losses(row)

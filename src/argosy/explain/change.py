@@ -1,4 +1,4 @@
-"""The smallest change to what is free that would let a job fit."""
+"""Find the smallest change to what is free that would let a job fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Change:
     milli: dict[int, int] = field(default_factory=dict)  # on one device of the node
     cpus: dict[int, float] = field(default_factory=dict)
     memory_gib: dict[int, float] = field(default_factory=dict)
-    anywhere: bool = False  # the nodes are only an example
+    anywhere: bool = False  # whether the nodes are only an example
 
     def text(self, cluster: Cluster) -> str:
         device = ""
@@ -41,7 +41,7 @@ class Change:
         return f"{text} on {listed([cluster.nodes[n].name for n in nodes])}"
 
     def applied(self, supply: Supply) -> Supply:
-        """Return the supply after the change: the promise is checked against it."""
+        """Return the supply after the change, to check that the job would then fit."""
         devices, cpus, memory = supply.devices.copy(), supply.cpus.copy(), supply.memory.copy()
         for node, count in self.gpus.items():
             taken = np.flatnonzero(devices[: supply.gpus[node], node] < WHOLE)
@@ -56,9 +56,9 @@ class Change:
 
 
 def smallest_change(supply: Supply, demand: Demand, rules: Rules = ALL) -> Change:
-    """Fill the roomiest nodes that could hold the job when empty, and note what is missing there.
+    """Choose the nodes with most room that could hold the job when empty, and return what is missing there.
 
-    `rules` leaves out what the wait is blamed on: a job short of CPUs is looked at where its GPUs are free.
+    `rules` leaves out the limit that causes the wait: for a job that lacks CPUs, nodes with free GPUs are examined.
     """
     if not demand.gpus:
         return for_one_place(supply, demand, rules)
@@ -72,14 +72,14 @@ def smallest_change(supply: Supply, demand: Demand, rules: Rules = ALL) -> Chang
 
 
 def for_one_place(supply: Supply, demand: Demand, rules: Rules) -> Change:
-    """For a share of a device, or CPUs only: find the node where least is missing."""
+    """Find the node where least is missing, for a share of a device or a CPU-only job."""
     possible = supply.emptied().rooms(demand) > 0
     lack = np.maximum(demand.milli - supply.devices.max(axis=0), 0) / WHOLE
     beside = np.zeros(len(lack))
     for free, unit in ((supply.cpus, demand.cpu_unit), (supply.memory, demand.memory_unit)):
         if unit > 0:
             beside += np.maximum(unit - free, 0.0) / unit
-    if not (rules.cpus and rules.memory):  # blamed on CPUs or memory: look where the device is free
+    if not (rules.cpus and rules.memory):  # CPUs or memory are the reason: examine nodes with a free device
         lack = lack * 1e6
     node = int(np.argmin(np.where(possible, lack + beside, np.inf)))
     short = max(demand.milli - int(supply.devices[:, node].max()), 0)
@@ -88,7 +88,7 @@ def for_one_place(supply: Supply, demand: Demand, rules: Rules) -> Change:
 
 
 def allot(supply: Supply, demand: Demand, rules: Rules) -> dict[int, int]:
-    """Allot GPUs by node to the gang, with the fewest beyond what is free now."""
+    """Assign GPUs by node to the gang, so that the fewest must be freed."""
     capacity = supply.emptied().rooms(demand)
     rooms = np.minimum(supply.rooms(demand, rules), capacity)
     best: dict[int, int] = {}
@@ -103,13 +103,13 @@ def allot(supply: Supply, demand: Demand, rules: Rules) -> dict[int, int]:
 
 
 def roomiest(rooms: Ints, capacity: Ints, nodes: Ints, limit: int, gpus: int) -> Ints:
-    """Return the `limit` nodes with most room now that together, empty, would hold so many GPUs."""
+    """Return the `limit` nodes with most room now that together would hold this many GPUs if they were empty."""
     by_room = nodes[np.argsort(-rooms[nodes], kind="stable")]
     if capacity[by_room[:limit]].sum() >= gpus:
         return by_room[:limit]
     chosen: list[int] = []
     held = 0
-    for i, node in enumerate(by_room):  # a roomy node is passed over where it would be too small
+    for i, node in enumerate(by_room):  # a node with room is skipped if it would be too small when empty
         others = np.sort(capacity[by_room[i + 1 :]])[::-1][: max(limit - len(chosen) - 1, 0)]
         if len(chosen) < limit and held + capacity[node] + others.sum() >= gpus:
             chosen.append(int(node))
@@ -133,7 +133,7 @@ def fill(rooms: Ints, capacity: Ints, nodes: Ints, gpus: int) -> tuple[dict[int,
 
 
 def seat_servers(supply: Supply, demand: Demand, allotted: dict[int, int]) -> dict[int, int]:
-    """Return workers and servers by node: servers where CPUs and memory are free, then where there are any."""
+    """Return workers and servers by node; servers go where CPUs and memory are free, then where they can be freed."""
     units = dict(allotted)
     if not demand.servers or not allotted:
         return units
@@ -149,7 +149,7 @@ def seat_servers(supply: Supply, demand: Demand, allotted: dict[int, int]) -> di
 
 
 def missing_beside(supply: Supply, demand: Demand, units: dict[int, int]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the CPUs and memory that these nodes lack for so many units."""
+    """Return the CPUs and memory that these nodes lack for the given number of units."""
     cpus = {n: k * demand.cpu_unit - float(supply.cpus[n]) for n, k in units.items()}
     memory = {n: k * demand.memory_unit - float(supply.memory[n]) for n, k in units.items()}
     lacking = [{n: x for n, x in amounts.items() if x > RESOURCE_SLACK} for amounts in (cpus, memory)]

@@ -1,4 +1,4 @@
-"""Findings in words: what was seen, with numbers, and what would help."""
+"""Describe findings in words: what was observed, with numbers, and what would help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATES = {int(NodeState.DRAINING): "draining", int(NodeState.DOWN): "down"}
 
 
 def behind(s: Situation, row: int, finding: Finding) -> Reason:
-    """Explain a strict queue: what matters is the job at which it stopped."""
+    """Explain a wait in a queue without back-filling, which is caused by the job at which the queue stopped."""
     head = s.told(finding.head, s.finding(finding.head))
     first = int(s.ids[finding.head])
     itself = "would" if finding.supply.fits(finding.demand) else "would not"
@@ -36,7 +36,7 @@ def limit(s: Situation, row: int, finding: Finding) -> Reason:
     evidence = f"needs {amount(gpus, 'GPU')}; queue {name!r} holds {plain(held)} of at most {plain(most)}"
     remedy = f"{amount(excess, 'GPU')} less in use by queue {name!r}, or a limit of {plain(held + gpus)}"
     if gpus > most:
-        remedy = f"a limit of at least {plain(gpus)}: the job alone exceeds the one there is"
+        remedy = f"a limit of at least {plain(gpus)}, because the job alone exceeds the present one"
     elif not finding.supply.fits(finding.demand):
         remedy += "; it would not fit in what is free now, either"
     mates = np.flatnonzero((s.state == JobState.RUNNING) & (s.jobs.queue == q))
@@ -44,12 +44,12 @@ def limit(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def policy(s: Situation, row: int, finding: Finding) -> Reason:
-    """Explain a wait that the policy causes, not the cluster."""
+    """Explain a wait that is caused by the policy and not by the cluster."""
     name = s.engine.policy.name
     if s.state[row] == JobState.PAUSED:
         group = s.jobs.group
         who = tuple(int(i) for i in s.ids[(s.state == JobState.RUNNING) & (group == group[row])])
-        turn = f"it is the turn of {named(who, s.name)}" if who else "it is nobody's turn"
+        turn = f"it is the turn of {named(who, s.name)}" if who else "no job has its turn now"
         return Reason(Why.POLICY, f"it takes turns with others, and {turn}", "its next turn", who)
     if not s.plans and s.jobs.wanted[row] == 0:
         return Reason(Why.POLICY, f"{name} gives it 0 GPUs; {free_text(finding.supply, finding.demand)}")
@@ -63,7 +63,7 @@ def policy(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def passed_over(s: Situation, row: int) -> Reason:
-    """Explain why a job that fits now waits: it did not fit when the walk came to it, and nobody is tried twice."""
+    """Explain why a job that fits now waits: it did not fit when the decision reached it, and no job is tried twice."""
     queue = int(s.jobs.queue[row])
     if np.isfinite(s.engine.queues.limit[queue]):
         evidence = f"queue {s.engine.names.queues[queue]!r} was at its limit when the turn of this job came"
@@ -72,7 +72,7 @@ def passed_over(s: Situation, row: int) -> Reason:
 
 
 def closed(s: Situation, row: int, finding: Finding) -> Reason:
-    """Explain a wait for closed nodes: without them not even the empty cluster would do."""
+    """Explain a wait for closed nodes, without which not even the empty cluster could hold the job."""
     supply, demand = finding.supply, finding.demand
     shut = np.flatnonzero(~supply.usable(demand) & supply.usable(demand, finding.rules))
     total = int(supply.gpus[supply.usable(demand)].sum())
@@ -81,7 +81,7 @@ def closed(s: Situation, row: int, finding: Finding) -> Reason:
 
 
 def short(s: Situation, row: int, finding: Finding, change: Change, release: Release | None) -> Reason:
-    """Explain a shortage: what is missing, how much, and who has it."""
+    """Explain a shortage: what is missing, how much, and which jobs hold it."""
     supply, demand = finding.supply, finding.demand
     parts = [need_text(s, supply, demand), shortage_text(s, row, finding)]
     parts += [text for text in (pinned_text(s, row, finding.displaced), queue_text(s, row)) if text]
@@ -117,7 +117,7 @@ def free_text(supply: Supply, demand: Demand) -> str:
 
 
 def shortage_text(s: Situation, row: int, finding: Finding) -> str:
-    """Say what there is, seen from the side that is to blame."""
+    """Describe what is available of the resource that is short."""
     supply, demand, why = finding.supply, finding.demand, finding.why
     usable = supply.usable(demand)
     whole = np.where(usable, supply.whole(), 0)
@@ -144,12 +144,12 @@ def shortage_text(s: Situation, row: int, finding: Finding) -> str:
         held = float(s.jobs.held[better].sum())
         return f"{free}; {amount(int(better.sum()), 'better ranked job')} hold{verb(better)} {plain(held)}"
     if demand.milli:
-        return "no device has so much free"
+        return "no device has that much free"
     return free
 
 
 def beside_text(supply: Supply, demand: Demand, rules: Rules, usable: Bools) -> str:
-    """Say what CPUs and memory are short beside free devices."""
+    """Describe which CPUs and memory are missing on nodes with free devices."""
     lacking = []
     if not rules.cpus:
         lacking.append(f"{plain(demand.cpu_unit)} CPUs")
@@ -165,7 +165,7 @@ def beside_text(supply: Supply, demand: Demand, rules: Rules, usable: Bools) -> 
 
 
 def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: str) -> str:
-    """Say how enough free GPUs are scattered."""
+    """Describe how free GPUs, which are enough in total, are spread over nodes."""
     if demand.milli:
         most = int(supply.devices[:, supply.usable(demand)].max(initial=0))
         return f"at most {plain(most / WHOLE)} is free on one device"
@@ -180,7 +180,7 @@ def apart_text(s: Situation, supply: Supply, demand: Demand, whole: Ints, free: 
 
 
 def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
-    """Name the lower ranked jobs that may not be taken yet."""
+    """Describe the lower ranked jobs that may not be preempted yet."""
     pinned = s.displaceable(row, pinned=True) & ~displaced
     if not pinned.any():
         return ""
@@ -219,7 +219,7 @@ def relaxed_text(s: Situation, finding: Finding) -> str:
 
 
 def until_text(s: Situation, nodes: Ints) -> str:
-    """Say when the reservations of these nodes end."""
+    """Describe when the reservations of these nodes end."""
     names = {s.engine.cluster.nodes[int(n)].name for n in nodes if s.supply.owner[int(n)] >= 0}
     current = [r for r in s.engine.cluster.reservations if r.start_s <= s.now < r.end_s]
     ends = [r.end_s for r in current if names & set(r.nodes)]
@@ -227,7 +227,7 @@ def until_text(s: Situation, nodes: Ints) -> str:
 
 
 def release_text(s: Situation, row: int, release: Release) -> str:
-    """Say when the job can start, and after whom."""
+    """Describe when the job can start, and after which jobs."""
     lower = s.displaceable(row, pinned=True)
     ending = [int(s.ids[r]) for r in release.rows if not lower[r] or s.ends[r] <= s.yields_at[r]]
     yielding = [int(s.ids[r]) for r in release.rows if int(s.ids[r]) not in ending]
@@ -249,7 +249,7 @@ def node_names(s: Situation, nodes: Ints) -> str:
 
 
 def node_text(s: Situation, nodes: Ints) -> str:
-    """Say why nodes are closed."""
+    """Describe why nodes are closed."""
     told = []
     for n in (int(n) for n in nodes):
         state, owner = int(s.supply.state[n]), int(s.supply.owner[n])

@@ -1,9 +1,9 @@
-"""Why a job waits: one true reason for every job that holds nothing after a decision.
+"""Find out why jobs wait: the reason for every job that holds nothing after a decision.
 
-The walk of the mechanism is retraced for one job: what its queue may hold, who stands before it, whether
-it fits in what is free (and in what lower ranked jobs would have to give). If it does not, limits are left
-out one at a time; the one without which it would fit is the reason. What would help is then looked for among
-the running jobs, in the order in which they are expected to end, as far as the policy may know.
+The walk of the mechanism is repeated for one job: what its queue may hold, which jobs come before it, whether it
+fits in what is free (and in what lower ranked jobs would have to give up). If it does not, limits are left out one
+at a time; the one without which it would fit is the reason. A remedy is then searched among the running jobs, in the
+order in which they are expected to end, as far as the policy may know that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import numpy as np
 from argosy.cluster.view import JobState
 from argosy.errors import ArgosyError
 from argosy.explain import evidence as say
+from argosy.explain.bids import outbid
 from argosy.explain.change import smallest_change
 from argosy.explain.release import Release, first_release
 from argosy.explain.words import clock
+from argosy.mechanism.bids import Bids
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.mechanism.supply import ALL, Bools, Demand, Floats, Holdings, Rules, Supply
 from argosy.policies.base import Sizes
 from argosy.sim.engine import Engine
+from argosy.sim.plan_guard import allowed
 from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 SUSPECTS: tuple[tuple[Why, Rules], ...] = (
@@ -43,33 +46,37 @@ CLOSED = (
 
 
 class ExplainedEngine(Engine):
-    """An engine that keeps the reasons which a planning policy gives for the jobs it leaves out."""
+    """An engine that keeps the reasons why a plan, or a choice among bids, leaves jobs out."""
 
     given: dict[int, Reason]
 
-    def decide(self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
+    def decide(self, decision: Floats | Plan | Bids, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
+        if isinstance(decision, Plan):
+            decision = allowed(self, decision)
         told = decision.reasons if isinstance(decision, Plan) else {}
         self.given = {int(self.jobs.index[row]): reason for row, reason in told.items()}
         super().decide(decision, sizes, wake_at)
+        if isinstance(decision, Bids) and self.choice is not None:
+            self.given = outbid(self, decision, self.choice)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is to blame, before it is put into words."""
+    """The cause of a wait, before it is put into words."""
 
     why: Why
     supply: Supply  # what the job could have: free, or held by jobs that it may displace
     demand: Demand
-    displaced: Bools  # those jobs
-    rules: Rules = ALL  # without the limit that is to blame
-    head: int = -1  # the row that blocks the queue
-    empty: bool = True  # the empty cluster, as it stands, would hold the job
+    displaced: Bools  # the jobs that it may displace
+    rules: Rules = ALL  # all rules except the limit that is the cause
+    head: int = -1  # the row of the job that blocks the queue
+    empty: bool = True  # whether the empty cluster, in its present state, would hold the job
 
 
 class Situation:
-    """An engine that has just carried out a decision, prepared for questions.
+    """The state of an engine that has just carried out a decision, prepared for explanations.
 
-    With `from_now` times are told as spans, for those to whom the engine's clock means nothing.
+    With `from_now` times are given relative to now, for readers who do not know the engine's clock.
     """
 
     def __init__(self, engine: Engine, from_now: bool = False) -> None:
@@ -88,7 +95,7 @@ class Situation:
         return self.engine.job_name(index)
 
     def moment(self, word: str, t: float, about: str = "") -> str:
-        """Say `at`, `before` or `until` a time; or how long it is until then."""
+        """Format a time after the word `at`, `before` or `until`, or the span from now until then."""
         if not self._from_now:
             return f"{word} {about}{clock(t)}"
         return f"{'in' if word == 'at' else 'for another'} {about}{clock(max(0.0, t - self.now))}"
@@ -103,7 +110,7 @@ class Situation:
 
     @cached_property
     def position(self) -> Floats:
-        """The place of each row in the policy's order; all equal when the policy has none."""
+        """The position of each row in the policy's order; all are equal if the policy has no order."""
         place = np.zeros(self.active)
         if not self.plans:
             order = self.engine.last_order()
@@ -112,7 +119,7 @@ class Situation:
 
     @cached_property
     def barrier(self) -> int:
-        """The lowest ranked job that is too young to be preempted, or -1: nobody before it is taken in its place."""
+        """The lowest ranked job that started too recently to be preempted, or -1; no job before it is taken instead."""
         jobs = self.jobs
         young = jobs.started + np.maximum(self.rules.min_run_s, jobs.keep_for_s) > self.now + TIME_SLACK_S
         rows = np.flatnonzero(young & self.yielding & (jobs.lease <= self.now))
@@ -120,7 +127,7 @@ class Situation:
 
     @cached_property
     def yielding(self) -> Bools:
-        """Running jobs that better ranked ones may take, now or later."""
+        """The running jobs that better ranked ones may preempt, now or later."""
         jobs = self.jobs
         yes: Bools = (self.state == JobState.RUNNING) & (jobs.group < 0)
         yes &= jobs.preemptions < self.rules.max_preemptions
@@ -130,7 +137,7 @@ class Situation:
 
     @cached_property
     def pinned_until(self) -> Floats:
-        """Until when each job may not be taken: its lease, and the youth of those behind it and its own."""
+        """Until when each job may not be preempted: its lease, its minimum run time and that of jobs behind it."""
         jobs = self.jobs
         until = np.full(self.active, np.inf)
         rows = np.flatnonzero(self.yielding)
@@ -143,7 +150,7 @@ class Situation:
 
     @cached_property
     def yields_at(self) -> Floats:
-        """When each lower ranked job may be taken: never while somebody is held up by the barrier."""
+        """When each lower ranked job may be preempted; never while another job is held up by the barrier."""
         if self.barrier < 0:
             return self.pinned_until
         later: Floats = np.maximum(self.pinned_until, self.pinned_until[self.barrier])
@@ -151,19 +158,19 @@ class Situation:
 
     @cached_property
     def ends(self) -> Floats:
-        """When each running job is expected to end, as far as the policy may know; inf where it may not."""
+        """When each running job is expected to end, as far as the policy may know; inf if it may not."""
         jobs, uses = self.jobs, self.engine.policy.uses
         left = jobs.expected_left_s if "estimate" in uses else jobs.remaining_s if "duration" in uses else None
         ends = np.full(self.active, np.inf)
         if left is not None:
-            rate = jobs.measured_rate
+            rate = jobs.rate
             runs = (self.state == JobState.RUNNING) & (rate > 0)
             ends[runs] = np.maximum(jobs.ready[runs], self.now) + left[runs] / rate[runs]
         return ends
 
     @cached_property
     def head(self) -> int:
-        """The row at which a strict policy stopped, or -1."""
+        """The row at which a policy without back-filling stopped, or -1."""
         wanted = self.jobs.wanted
         for row in self.engine.last_order().tolist():
             if self.state[row] == JobState.WAITING and wanted[row] > 0 and not self.is_over_limit(row):
@@ -184,7 +191,7 @@ class Situation:
         return bool(queues.held[q] + self.amount(row) > queues.limit[q] + GPU_SLACK)
 
     def displaceable(self, row: int, *, pinned: bool) -> Bools:
-        """Say which running jobs would have to make way for this one; with those still `pinned`, or without."""
+        """Return which running jobs would have to make way for this one, with or without those still `pinned`."""
         rules = self.rules
         may = rules.preemptive or (rules.quotas and self.jobs.guaranteed[row])
         if self.plans or not may or rules.elastic:
@@ -198,7 +205,7 @@ class Situation:
         displaced = self.displaceable(row, pinned=False)
         supply = self.supply.without(self.holdings, displaced)
         if supply.fits(demand) and self.barrier >= 0 and not self.supply.fits(demand):
-            # a job before this one was held up by the barrier, and then nobody is preempted at all
+            # a job before this one was held up by the barrier, and then no job is preempted at all
             displaced, supply = np.zeros(self.active, bool), self.supply
         found = Finding(Why.NO_GPUS, supply, demand, displaced)
         if self.state[row] == JobState.PAUSED:
@@ -228,7 +235,7 @@ class Situation:
         return found
 
     def release(self, row: int, finding: Finding) -> Release | None:
-        """Return the running jobs whose end (or end of grace, if they may be displaced) lets this one fit."""
+        """Return the running jobs whose end (or end of protection, if they may be displaced) lets this one fit."""
         free = np.where(self.displaceable(row, pinned=True), np.minimum(self.ends, self.yields_at), self.ends)
         held = (self.state == JobState.RUNNING) & ~finding.displaced
         size = self.jobs.held
@@ -262,7 +269,7 @@ class Situation:
 
 
 def reasons(engine: Engine) -> dict[int, Reason]:
-    """Return why each waiting job waits, by its index in the trace; right after a decision was carried out."""
+    """Return why each waiting job waits, by its index in the trace; call it right after a decision."""
     situation = Situation(engine)
     return {int(situation.ids[row]): situation.reason(row) for row in situation.waiting()}
 

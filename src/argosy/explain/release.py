@@ -1,4 +1,4 @@
-"""The running jobs whose end would let a waiting job start."""
+"""Find the running jobs whose end would let a waiting job start."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 
 from argosy.mechanism.supply import Bools, Demand, Floats, Holdings, Ints, Supply
 
-MOST_TRIED = 64  # jobs that are tried one by one when a set is made as small as it can be
+MOST_TRIED = 64  # jobs that are tried one by one when a set is made as small as possible
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Running jobs (by row) none of which may stay, and when the last of them is expected to be gone."""
+    """Running jobs (by row) all of which must go, and when the last of them is expected to be gone."""
 
     rows: tuple[int, ...]
-    at_s: float  # inf: nobody knows
+    at_s: float  # inf: not known
 
 
 def first_release(
     supply: Supply, holdings: Holdings, demand: Demand, held: Bools, gone_s: Floats, gpus: Floats
 ) -> Release | None:
-    """Return the earliest moment at which the job fits if nobody else comes, and who must be gone by then.
+    """Return the earliest time at which the job fits if no other job starts, and which jobs must be gone by then.
 
-    `held` are the rows that hold what they have, `gone_s` when each is expected to let go. Rows of which
-    nothing is known come last, among them those on the most promising nodes first, and large before small.
+    `held` are the rows of jobs that hold resources, `gone_s` when each is expected to release them. Jobs without an
+    expected time come last, among them those on the most promising nodes first, and large before small.
     """
     rows = np.flatnonzero(held)
     far = ~touches(supply, holdings, demand, len(held))
@@ -44,7 +44,7 @@ def first_release(
 
 
 def smallest(supply: Supply, holdings: Holdings, demand: Demand, rows: Ints, slots: int) -> Ints:
-    """Leave out every job that need not go."""
+    """Return the set without the jobs that need not go."""
     gone = np.zeros(slots, bool)
     gone[rows] = True
     after = supply.without(holdings, gone)
@@ -65,7 +65,7 @@ def fits_without(supply: Supply, holdings: Holdings, demand: Demand, rows: Ints,
 
 
 def touches(supply: Supply, holdings: Holdings, demand: Demand, slots: int) -> Bools:
-    """Say which rows hold something on the nodes where the job would be placed."""
+    """Return which rows hold something on the nodes where the job would be placed."""
     _, nodes = supply.best(demand)
     rooms = supply.rooms(demand)[nodes]
     enough = int(np.searchsorted(np.cumsum(rooms), demand.units)) + 1

@@ -1,4 +1,4 @@
-"""The story of one job: when it was submitted, why it waited and behind whom, where it ran, how it ended."""
+"""Tell the history of one job: when it was submitted, why it waited and behind which jobs, where it ran and ended."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
 MARGIN = " " * 34
-MOST_TOLD = 8  # reasons within one wait; of more, the first and last ones are told and the rest is counted
-MOST_MOMENTS = 24  # starts, stops and the like; likewise
+MOST_TOLD = 8  # reasons shown for one wait; of more, the first and last are shown and the rest is counted
+MOST_MOMENTS = 24  # starts, stops and other events that are shown, in the same way
 ENDS = {
     EventKind.FINISH: "finished",
     EventKind.FAIL: "ended as failed",
@@ -49,7 +49,7 @@ def story(
     *,
     whole: bool = False,
 ) -> str:
-    """Simulate, and tell what happened to one job; long stories are cut in the middle unless `whole`."""
+    """Simulate, and return the history of one job; long ones are shortened in the middle unless `whole`."""
     job = find(trace, job_id)
     watcher = Watcher(job)
     chosen = create(policy) if isinstance(policy, str) else policy
@@ -69,7 +69,7 @@ def find(trace: Trace, job_id: str) -> int:
 
 @dataclass(slots=True)
 class Watcher:
-    """Notes the reason of one waiting job whenever what is to blame changes."""
+    """Records the reason why one job waits whenever the cause changes."""
 
     job: int
     reasons: list[tuple[float, Reason]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Watcher:
         self.reasons.append((engine.now, given))
 
     def _still_holds(self, situation: Situation, why: Why, head: int) -> bool:
-        """Say whether the same thing is still to blame, and those named for it are still in the way."""
+        """Return whether the cause is still the same, and the jobs named for it are still in the way."""
         last = self._last
         if last is None or last.why is not why:
             return False
@@ -105,7 +105,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class Chronicle:
-    """A finished run, seen from one job."""
+    """A finished run from the point of view of one job."""
 
     engine: Engine
     result: Result
@@ -146,7 +146,7 @@ class Chronicle:
                 yield from self._waiting([(at, r) for at, r in self.reasons if t <= at < until])
 
     def _waiting(self, reasons: list[tuple[float, Reason]]) -> Iterator[str]:
-        """Tell the reasons of one wait; a long list is cut in the middle."""
+        """Return the lines with the reasons of one wait; a long list is shortened in the middle."""
         half = MOST_TOLD // 2
         for i, (t, reason) in enumerate(reasons):
             if not self.whole and len(reasons) > MOST_TOLD and half <= i < len(reasons) - half:
@@ -173,7 +173,7 @@ class Chronicle:
         return self.engine.job_name(index)
 
     def _moments(self) -> list[tuple[float, str, bool]]:
-        """List what happened to the job: when, what, and whether it waits from then on."""
+        """Return the events of the job: when, what, and whether it waits from then on."""
         own = self.result.events.filter(pl.col("job") == self.job)
         moments: list[tuple[float, str, bool]] = []
         placed: list[int] = []
@@ -203,9 +203,9 @@ class Chronicle:
         return f"{verb}: {listed(where)}{cost}"
 
     def _closed(self, kind: EventKind, seq: int, t: float, placed: list[int]) -> str:
-        """Say why the job had to leave, as far as the log shows."""
+        """Return why the job had to stop, as far as the log shows."""
         if kind is EventKind.CRASH:
-            return "crashed; will be tried again from its last checkpoint"
+            return "crashed; will be retried from its last checkpoint"
         if kind is EventKind.PAUSE:
             return "paused: its turn in the time-sliced group is over"
         same = self.result.events.filter((pl.col("t") == t) & pl.col("node").is_in(placed))

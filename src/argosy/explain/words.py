@@ -1,4 +1,4 @@
-"""Times, amounts and names as people read them."""
+"""Format times, amounts and names for people."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def clock(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a span likewise, with the seconds beside it for those who compute with them."""
+    """Write a span in the same way, followed by the number of seconds."""
     return f"{clock(seconds)} ({plain(seconds)} s)"
 
 
 def plain(number: float) -> str:
-    """Write a number with up to three decimals, and none where it is whole."""
+    """Write a number with up to three decimals, and without decimals if it is whole."""
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 

@@ -1,8 +1,8 @@
-"""Grow networks while they train: deeper or wider when GPUs are spare, back to small when they go.
+"""Grow networks while they train: deeper or wider when there are spare GPUs, and small again when they are taken back.
 
 sites, deepen, widen, shrink      surgery on any torch.nn.Module
 Trainer and its schedulers        training that grows and shrinks as GPUs come and go
-Table, agents                     learning what to do, and judging it
+Table, agents                     learning how to grow, and judging decisions
 """
 
 from __future__ import annotations

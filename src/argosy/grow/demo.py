@@ -17,14 +17,14 @@ from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.schedulers import TimedScheduler
 from argosy.grow.training.trainer import Trainer
 
-START = 0.2  # of the time, when GPUs appear
+START = 0.2  # GPUs appear after this share of the time
 DECISIONS = 3
 
 
 def run_demo(budget: float, picture: Path, *, seed: int = 0, say: Callable[[str], None] = print) -> Iterator[str]:
-    """Train three times from the same start: left alone, with new learning rates only, and grown. Lines to print."""
+    """Train three times from the same start: unchanged, with the learning rate reset only, and grown; yield lines."""
     if budget < 2:
-        raise GrowError(f"a budget of {budget:g} epochs is too short to see anything", hint="give 2 or more")
+        raise GrowError(f"a budget of {budget:g} epochs is too short to see a difference", hint="give 2 or more")
     data = _data(say)
     torch.manual_seed(seed)
     network = cnn1(8, data.classes, data.channels)
@@ -48,11 +48,11 @@ def run_demo(budget: float, picture: Path, *, seed: int = 0, say: Callable[[str]
         gain = "" if name == "left alone" else f"  ({100 * (test - alone):+.1f} points)"
         yield f"{name:20}  {100 * test:11.1f} %   {story.lines[-1].parameters:10,}{gain}"
     yield ""
-    yield "what the agent did, in epochs of the small network (spare GPUs absorb the extra cost):"
+    yield "what the agent did, in epochs of the small network (spare GPUs pay for the extra work):"
     for decision in stories["grown"].decisions:
         yield f"  at {decision.time:.4g}: {decision}; {decision.refused or decision.why}"
     _draw(stories, picture)
-    yield f"\ndrawn: {picture}"
+    yield f"\nwrote the chart to {picture}"
 
 
 def _data(say: Callable[[str], None]) -> Data:

@@ -1,8 +1,8 @@
-"""Describe a network as a graph of layers with features, for agents. There is no closed vocabulary, so no layer is
-unknown.
+"""Describe a network as a graph of layers with features, for agents.
 
-Nodes are the layers and operations that shape information (weights, pools, additions, concatenations,
-activations that stand alone); what merely follows a layer (its norm, its activation) is a feature of that layer.
+There is no closed vocabulary, so any layer can be described. Nodes are layers and operations that transform data
+(weights, pools, additions, concatenations, activations without a layer); what merely follows a layer (its norm, its
+activation) is a feature of that layer.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ FEATURES = (
 
 @dataclass(frozen=True)
 class LayerGraph:
-    """Layers in the order of the forward pass, their features, and which feeds which."""
+    """Holds layers in the order of the forward pass, their features, and their connections."""
 
     names: tuple[str, ...]
     features: NDArray[np.float64] = field(compare=False)  # one row per layer, columns as in FEATURES
     edges: tuple[tuple[int, int], ...] = ()
-    parts: tuple[tuple[str, ...], ...] = ()  # of each layer: the modules that merely follow it, its norm for instance
+    parts: tuple[tuple[str, ...], ...] = ()  # for each layer, the modules that merely follow it, such as its norm
 
     def index(self, site: str) -> int:
         """Return the row of the layer with this name."""
@@ -56,7 +56,7 @@ class LayerGraph:
 
 
 def describe(model: nn.Module, example: object) -> LayerGraph:
-    """Return the layer graph of a network; if it cannot be traced, of its marked blocks, one after the other."""
+    """Return the layer graph of a network or, if it cannot be traced, of its marked blocks, one after the other."""
     reader = _Reader()
     for region in regions(model, example):
         reader.read(region)
@@ -64,7 +64,7 @@ def describe(model: nn.Module, example: object) -> LayerGraph:
 
 
 class _Reader:
-    """Fold norms and activations into the layer in front of them, and number what remains."""
+    """Folds norms and activations into the layer before them, and numbers the other nodes."""
 
     traced: Traced
     prefix: str
@@ -112,14 +112,14 @@ class _Reader:
         return self.prefix + host_path(self.traced.model, str(node.target))
 
     def _shape(self, node: fx.Node) -> tuple[int, ...] | None:
-        """Return the shape of the output; a layer with several (attention, recurrent) is taken to keep its input's."""
+        """Return the shape of the output; for one with several outputs (attention, recurrent), that of its input."""
         found, module = self.traced.shape(node), self.traced.module(node)
         if found is None and module is not None and any(True for _ in module.parameters()) and node.all_input_nodes:
             return self._shape(node.all_input_nodes[0])
         return found
 
     def _shapes(self, node: fx.Node, module: nn.Module | None, kind: str) -> bool:
-        """Return whether this operation changes what flows, rather than only its arrangement."""
+        """Return whether this operation changes values, and not only their arrangement."""
         return "pool" in kind or kind == "mean" or (module is not None and any(True for _ in module.parameters()))
 
     def _fold(self, row: int, kind: str, activation: bool) -> None:

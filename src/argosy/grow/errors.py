@@ -1,4 +1,4 @@
-"""Errors about a request to grow a network. The model is never touched when one of these is raised."""
+"""Errors about requests to grow a network. When one of these is raised, the model has not been changed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from argosy.errors import InputError
 
 
 class GrowError(InputError):
-    """A network cannot be read, grown or shrunk as asked."""
+    """A network cannot be read, grown or shrunk as requested."""
 
 
 class NotTraceable(GrowError):
-    """The forward pass cannot be followed; marked blocks can still be grown."""
+    """The forward pass cannot be traced; marked blocks can still be grown."""
 
 
 class NoSuchSite(GrowError):

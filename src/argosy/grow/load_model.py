@@ -13,15 +13,14 @@ from argosy.grow.models import MODELS, build
 
 
 def load_model(text: str) -> nn.Module:
-    """Return the network that FILE.py:NAME makes (NAME: a class, a function, or a network), or one of Argosy's
-    by name."""
+    """Return the network of FILE.py:NAME (NAME: a class, a function, or a network), or one of Argosy's by name."""
     path, colon, name = text.rpartition(":")
     if not colon:
         if text in MODELS:
             return build(text)
-        raise InputError(f"{text!r} names no network", hint=f"FILE.py:NAME, or one of {', '.join(MODELS)}")
+        raise InputError(f"there is no network {text!r}", hint=f"give FILE.py:NAME, or one of {', '.join(MODELS)}")
     if not Path(path).is_file():
-        raise InputError("there is no such file", where=path, hint="FILE.py:NAME, for instance my_models.py:Net")
+        raise InputError("there is no such file", where=path, hint="give FILE.py:NAME, for instance my_models.py:Net")
     found = _module(path)
     if not hasattr(found, name):
         known = [
@@ -42,21 +41,26 @@ def load_model(text: str) -> nn.Module:
 def _module(path: str) -> object:
     spec = importlib.util.spec_from_file_location("argosy_user_networks", path)
     if spec is None or spec.loader is None:
-        raise InputError("not a Python file", where=path, hint="end its name with .py")
+        raise InputError("this is not a Python file", where=path, hint="end its name with .py")
     found = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(found)
     except Exception as problem:
-        raise InputError(f"cannot be imported: {type(problem).__name__}: {problem}", where=path) from problem
+        raise InputError(f"the file cannot be imported: {type(problem).__name__}: {problem}", where=path) from problem
     return found
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return the numbers of 3x32x32."""
+    """Read a shape such as 3x32x32."""
     try:
         shape = tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
     except ValueError:
-        raise InputError(f"--input {text!r} is not a shape", hint="such as 3x32x32, without the batch") from None
+        raise InputError(
+            f"--input {text!r} is not a shape", hint="give a shape such as 3x32x32, without the batch"
+        ) from None
     if min(shape) < 1 or math.prod(shape) > 10**8:
-        raise InputError(f"--input {text!r} is not a shape that fits", hint="such as 3x32x32, without the batch")
+        raise InputError(
+            f"--input {text!r} must have sizes above 0, and at most 10^8 values",
+            hint="give a shape such as 3x32x32, without the batch",
+        )
     return shape

@@ -1,7 +1,7 @@
-"""Define small networks for experiments: the two of the published growth study, and some that branch.
+"""Small networks for experiments: the two of the published growth study, and a residual one.
 
-The study's own code put a ReLU on the logits, which silences some classes for good; `logit_relu=True` brings it
-back for comparison.
+The study's own code has a ReLU after the logits, after which some classes may never be learned; `logit_relu=True` adds
+it for comparison.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from argosy.errors import UnknownName
 
 
 class ConvNet(nn.Sequential):
-    """Build convolutions with batch-norm and ReLU, a global average pool, and a linear classifier."""
+    """Convolutions with batch-norm and ReLU, a global average pool, and a linear classifier."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ def cnn2(width: int = 32, classes: int = 10, channels: int = 3, logit_relu: bool
 
 
 class ResidualNet(nn.Module):
-    """Build a stem, two residual blocks and a linear classifier."""
+    """A stem, two residual blocks and a linear classifier."""
 
     def __init__(self, width: int = 16, classes: int = 10, channels: int = 3) -> None:
         super().__init__()

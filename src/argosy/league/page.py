@@ -1,4 +1,4 @@
-"""Show a league as one HTML page that works offline, and as Markdown with its pictures beside it."""
+"""Show a league as one HTML page that works offline, and as Markdown with pictures in the same folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ td.failed { color: var(--warn); background: var(--warn-paper); text-align: cente
 td.list { text-align: left; white-space: normal; min-width: 200px; vertical-align: top; }
 h3 { margin-top: 34px; }
 """
-PICTURES = ("heat", "wins")  # what Markdown puts beside itself: NAME-heat.png, NAME-wins.png
+PICTURES = ("heat", "wins")  # pictures that are written next to the Markdown file: NAME-heat.png, NAME-wins.png
 
 
 def write_page(league: League, path: str | Path) -> None:
@@ -64,8 +64,8 @@ def page(league: League) -> str:
         _standings(league),
         _failures(league),
         "<h2>Figures by scenario</h2>",
-        f'<p class="soft">{escape(figures_reading(league))} Green: best of those without ★; in the first column '
-        f"surely shorter than {escape(league.baseline)}.</p>",
+        f'<p class="soft">{escape(figures_reading(league))} Green marks the best policy without ★. In the first column '
+        f"it marks policies that are better than {escape(league.baseline)} with their whole interval.</p>",
         *(_scenario(league, scenario) for scenario in league.season.scenarios),
         _definitions(league),
         _made(league),
@@ -75,10 +75,10 @@ def page(league: League) -> str:
 
 
 def verdict(league: League) -> str:
-    """Who leads, in a sentence."""
+    """Return a sentence that names the leading policies."""
     whole = [policy for policy in league.ranking if league.overall(policy) > 0]
     if not whole:
-        return "No policy got through all scenarios."
+        return "No policy completed all scenarios."
     fair = [policy for policy in whole if policy not in league.future]
     texts = []
     if fair:
@@ -97,28 +97,30 @@ def verdict(league: League) -> str:
 def heat_reading(league: League) -> str:
     return (
         f"Mean job completion time relative to {league.baseline}'s with the same jobs: 0.50 is half as long. Blue is "
-        "better, orange worse. Framed: the best of those that see no true durations. ★ sees true durations, which no "
-        "real scheduler can. The last column is the geometric mean; policies are sorted by it."
+        "better, orange worse. A frame marks the best policy that sees no true durations; ★ marks those that do, which "
+        "no real scheduler can. The last column is the geometric mean; policies are sorted by it."
     )
 
 
 def wins_reading() -> str:
     return (
         "Each dot is a scenario: mean job completion time relative to the median over all policies, geometric mean "
-        "over seeds. Named are the scenarios where the policy does best and worst."
+        "over seeds. The labels name the scenarios where the policy does best and worst."
     )
 
 
 def figures_reading(league: League) -> str:
     spread = " ±: 95 % interval over seeds (Student-t)." if len(league.season.seeds) > 1 else ""
-    return f"Mean over seeds.{spread} {FUTURE_NOTE}. Policies are in the order of the whole league."
+    return (
+        f"Figures are means over seeds.{spread} {FUTURE_NOTE}. Policies are sorted as in the table of the whole league."
+    )
 
 
 def standing_rule(league: League) -> str:
     sure = "the 95 % interval over seeds excludes 1, and " if len(league.season.seeds) > 1 else ""
     return (
-        f"Against the median policy's mean JCT, with the ratio. Only what is sure: {sure}the difference is above "
-        f"{CLOSE:.0%}. First: nobody without ★ is better there."
+        f"The table compares with the median policy's mean JCT and shows the ratio. It lists only clear differences: "
+        f"{sure}the difference is above {CLOSE:.0%}. First means that no policy without ★ is better there."
     )
 
 
@@ -187,7 +189,7 @@ def _scenario(league: League, scenario: Scenario) -> str:
         cells = [_td(_ratio_text(ratio), surely(ratio) < 0)]
         for column in shown:
             value = league.figure(scenario.name, policy, column.metric)
-            good = policy not in league.future and value.mean == best.get(column.metric)
+            good = not league.sees_future(scenario.name, policy) and value.mean == best.get(column.metric)
             cells.append(_td(show(value, column.divisor), good))
         lines.append(f"<tr>{name}{''.join(cells)}</tr>")
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in scenario_facts(scenario))
@@ -245,7 +247,7 @@ def _made(league: League) -> str:
 
 
 def markdown(league: League, path: str | Path) -> str:
-    """Return the text; its pictures are expected beside `path`."""
+    """Return the text; its pictures are expected in the folder of `path`."""
     heat, wins = (picture.name for picture in pictures(path))
     runs = f"{len(league.season.policies)} policies × {len(league.season.scenarios)} scenarios × "
     parts = [

@@ -1,4 +1,4 @@
-"""Draw pictures of a league: who does well where.
+"""Draw pictures of a league, which show where each policy does well.
 
 Blue is better and orange is worse, on a logarithmic scale around 1, in colours that people with any colour
 vision can tell apart.
@@ -18,9 +18,9 @@ from argosy.report.stats import Interval
 from argosy.sim.metrics import DEFINITIONS
 
 BETTER, EVEN, WORSE, FAILED = "#0072B2", "#F3F3F0", "#D55E00", "#8A8F98"
-SHADES = [(-3, BETTER), (-1, "#8FC1DF"), (0, EVEN), (1, "#F2BC93"), (3, WORSE)]  # by log2: eight times is the end
+SHADES = [(-3, BETTER), (-1, "#8FC1DF"), (0, EVEN), (1, "#F2BC93"), (3, WORSE)]  # by log2; a factor of 8 is the end
 INK = "#1d2430"
-DEEP = 1.8  # by log2: from here on text is white
+DEEP = 1.8  # by log2; on darker cells text is white
 ROW = 25  # pixels
 ALL = "all scenarios"
 REFERENCES: tuple[Reference, ...] = ("baseline", "best", "middle")
@@ -53,7 +53,7 @@ def reference_name(league: League, reference: Reference) -> str:
 
 
 def heat_map(league: League, *, choices: bool = True) -> Chart:
-    """Return policies against scenarios; `choices` adds menus for the figure and for what it is relative to."""
+    """Draw policies against scenarios; `choices` adds menus for the figure and for what it is relative to."""
     figures = COMPARED if choices else (MAIN,)
     references = REFERENCES if choices else ("baseline",)
     data = pl.DataFrame(
@@ -147,7 +147,7 @@ def _cell(ratio: Interval, lower_is_better: bool) -> dict[str, Any]:
 
 
 def wins_and_losses(league: League) -> Chart:
-    """For each policy its mean JCT in every scenario relative to the median policy's; the ends are named."""
+    """Draw each policy's mean JCT in every scenario relative to the median policy's; the extremes are labelled."""
     data: list[dict[str, Any]] = []
     for policy in league.ranking:
         ratios = {scenario: league.ratio(scenario, policy, MAIN, "middle").mean for scenario in league.scenarios}

@@ -19,7 +19,7 @@ from argosy.workload.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One run that is to be made."""
+    """One run of the league: a policy in a scenario with a seed."""
 
     scenario: str
     policy: str
@@ -39,25 +39,25 @@ class Score:
     sees_future: bool = False
     cpu_s: float = 0.0
     error: ArgosyError | None = None
-    details: str = ""  # the traceback, if the error is nobody's input
+    details: str = ""  # the traceback, if the error is not caused by the user's input
 
 
 @dataclass(frozen=True, eq=False)
 class Season:
-    """A season: what is to be run. run. Policies are specs; a scenario may add parameters that they leave open."""
+    """The runs of a league; policies are specs, and a scenario may add parameters that they do not give."""
 
     scenarios: tuple[Scenario, ...]
     policies: tuple[str, ...]
     seeds: tuple[int, ...]
 
     def check(self) -> None:
-        """Fail now rather than in the middle: every policy can be made in every scenario."""
+        """Raise an error now, rather than in the middle, if a policy cannot be created in a scenario."""
         for scenario in self.scenarios:
             for policy in self.policies:
                 create(scenario.spec(policy))
 
     def matches(self) -> list[Match]:
-        """Return all matches; those with the same jobs follow each other."""
+        """Return all matches; those with the same jobs are adjacent."""
         return [
             Match(scenario.name, policy, seed)
             for scenario in self.scenarios
@@ -77,12 +77,12 @@ class Season:
             result = simulate(trace, scenario.cluster, scenario.spec(match.policy), settings)
             scores = metrics(result, window=window)
             return Score(match, scores, result.uses, sees_future(result), result.cpu_s)
-        except Exception as problem:  # a policy may raise anything, and the other runs are not to suffer
+        except Exception as problem:  # a policy may raise anything, which must not stop the other runs
             error, details = as_error(problem)
             return Score(match, error=error, details=details)
 
     def play_all(self, workers: int | None = None, done: Callable[[Score], None] | None = None) -> list[Score]:
-        """Run all matches and return their scores in the order of `matches`; `done` hears of each as it ends."""
+        """Run all matches and return their scores in the order of `matches`; `done` is called with each score."""
         return run_tasks(self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done)
 
 

@@ -1,4 +1,4 @@
-"""Compute the table of the league: figures of every policy in every scenario, and who does well where.
+"""Compute the table of the league: figures of every policy in every scenario, and where each does well.
 
 Figures of two policies are only compared with equal seeds, which mean equal jobs: a ratio is the geometric mean
 over seeds of their ratios, with its interval (Student-t over the logarithms).
@@ -33,9 +33,9 @@ FIGURES = (
 )
 COMPARED = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "utilisation_useful")
 MAIN = "jct_mean_s"
-LOST = ("unfinished", "refused", "cancelled")  # jobs that means leave out: shown where there are such
+LOST = ("unfinished", "refused", "cancelled")  # jobs that means leave out; they are shown if there are any
 NAMES = LABELS | {"decision_p50_us": "decision p50"}
-CLOSE = 0.02  # a smaller difference counts as none
+CLOSE = 0.02  # a smaller difference counts as no difference
 
 Reference = Literal["baseline", "best", "middle"]
 NOTHING = interval([])
@@ -43,17 +43,17 @@ NOTHING = interval([])
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one policy does against the middle of the field: scenarios where it is surely better or worse."""
+    """How one policy compares with the median policy: the scenarios where it is certainly better or worse."""
 
     policy: str
     wins: tuple[tuple[str, Interval], ...]  # strongest first
     losses: tuple[tuple[str, Interval], ...]
-    firsts: tuple[str, ...]  # where it beats the middle and nobody who sees no durations is better
+    firsts: tuple[str, ...]  # where it beats the median and no policy without true durations is better
 
 
 @dataclass(frozen=True)
 class League:
-    """All scores of a season. The baseline is fifo, or else the first policy, unless named."""
+    """All scores of a season; the baseline is fifo, or else the first policy, unless named."""
 
     season: Season
     scores: tuple[Score, ...]
@@ -82,7 +82,7 @@ class League:
         return found
 
     def failed(self, scenario: str, policy: str) -> bool:
-        """Return whether any of its runs failed: figures of the rest would be of other jobs than everybody else's."""
+        """Return whether any of its runs failed; the remaining runs would be of other jobs than the other policies'."""
         return any(score.error is not None for score in self.cells[scenario, policy].values())
 
     @cached_property
@@ -91,8 +91,12 @@ class League:
 
     @cached_property
     def future(self) -> frozenset[str]:
-        """Return the policies that were told true durations, or estimates made from them, in any scenario."""
+        """Return the policies that saw true durations, or estimates made from them, in any scenario."""
         return frozenset(score.match.policy for score in self.scores if score.sees_future)
+
+    def sees_future(self, scenario: str, policy: str) -> bool:
+        """Return whether the policy saw what no scheduler can know in this scenario."""
+        return any(score.sees_future for score in self.cells[scenario, policy].values())
 
     def values(self, scenario: str, policy: str, figure: str) -> dict[int, float]:
         """Return a metric's values by seed; nothing for a failed cell."""
@@ -102,14 +106,14 @@ class League:
         return {seed: score.metrics[figure] for seed, score in cell.items() if score.metrics is not None}
 
     def figure(self, scenario: str, policy: str, figure: str) -> Interval:
-        """Return mean over seeds with its interval."""
+        """Return the mean over seeds with its interval."""
         return interval(list(self.values(scenario, policy, figure).values()))
 
     def best(self, scenario: str, figure: str = MAIN) -> str | None:
-        """Return who has the best mean among those that see no true durations (among all, if nobody is left)."""
+        """Return the policy with the best mean among those that see no true durations (among all, if all see them)."""
         means = {p: self.figure(scenario, p, figure).mean for p in self.season.policies}
         known = {policy: mean for policy, mean in means.items() if not math.isnan(mean)}
-        fair = {policy: mean for policy, mean in known.items() if policy not in self.future} or known
+        fair = {policy: mean for policy, mean in known.items() if not self.sees_future(scenario, policy)} or known
         if not fair:
             return None
         choose = min if DEFINITIONS[figure].lower_is_better else max
@@ -175,13 +179,13 @@ class League:
 
 
 def surely(ratio: Interval) -> int:
-    """Return −1 where a ratio is below 1 for sure and by enough to matter, 1 where it is above, else 0."""
+    """Return −1 if a ratio is certainly below 1 and by enough to matter, 1 if it is above, else 0."""
     low, high = (ratio.low, ratio.high) if ratio.n > 1 else (ratio.mean, ratio.mean)
     return int(low > 1 and ratio.mean > 1 + CLOSE) - int(high < 1 and ratio.mean < 1 - CLOSE)
 
 
 def show_ratio(value: float) -> str:
-    """Return three figures at most: 0.042, 0.42, 4.2, 42."""
+    """Format a ratio with at most three digits: 0.042, 0.42, 4.2, 42."""
     if math.isnan(value):
         return "–"
     digits = 0 if value >= 9.95 else 1 if value >= 2.95 else 2 if value >= 0.0995 else 3
@@ -189,7 +193,7 @@ def show_ratio(value: float) -> str:
 
 
 def document(league: League) -> dict[str, Any]:
-    """Return everything needed to check or redraw the table, ready for JSON."""
+    """Return all figures needed to check or redraw the table, ready for JSON."""
     found = {
         "command": league.command,
         "versions": versions(),

@@ -1,1 +1,1 @@
-"""Learning to schedule: environments around the simulator's own engine."""
+"""Learning to schedule: environments around the simulator's engine, algorithms, and the training of policies."""

@@ -1,4 +1,4 @@
-"""Errors of learning, apart from wrong input."""
+"""Errors during learning that do not come from wrong input."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from argosy.errors import InputError
 
 
 class TrainingError(InputError):
-    """Training cannot continue: a loss, a gradient or a score is not a number. The weights are those before."""
+    """Training cannot continue: a loss, a gradient or a score is not finite. The weights are those before the step."""

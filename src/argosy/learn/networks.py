@@ -1,8 +1,8 @@
 """The networks of the learned sizers as torch modules, for training.
 
 An actor maps observations of the `size` mode, [batch, J, columns], to the logits of 3J + 1 actions; a critic maps them
-to values. The actors' forward passes are those of the policies (`argosy.policies.learned.forward`). Arrays go back and
-forth without loss, so that what was trained decides without torch.
+to values. The actors' forward passes are those of the policies (`argosy.policies.learned.forward`). Parameters and
+arrays convert into each other exactly, so that a policy can decide with trained weights without torch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from argosy.policies.learned.bid_network import BidNetwork
 from argosy.policies.learned.features import COLUMNS
 from argosy.policies.learned.forward import SCORE_INPUTS, SIZE_FEATURES, Ops, score_outputs, table_outputs
 from argosy.policies.learned.kernels.constants import KINDS, SLOTS_PER_UNIT
@@ -61,7 +62,7 @@ class Actor(nn.Module):
     """A network that chooses actions; its parameters are named like the arrays in a file of weights."""
 
     kind: str
-    context: bool  # does it see the columns about the cluster?
+    context: bool  # whether it sees the columns about the cluster
 
     def arrays(self) -> Arrays:
         return {name: p.detach().numpy().astype(np.float32, copy=True) for name, p in self.named_parameters()}
@@ -73,8 +74,19 @@ class Actor(nn.Module):
                 p.copy_(torch.from_numpy(np.asarray(arrays[name], np.float32)))
 
 
+class BidActor(Actor):
+    """Argonaut's network."""
+
+    kind, context = BidNetwork.kind, True
+
+    def __init__(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
+        super().__init__()
+        for name, array in weights.items():
+            self.register_parameter(name, nn.Parameter(torch.from_numpy(array)))
+
+
 class TableActor(Actor):
-    """DL2's network: it sees the whole table at once, through two layers of `hidden` units."""
+    """DL2's network: two layers of `hidden` units, whose input is the whole table."""
 
     kind, context = TableNetwork.kind, False
 
@@ -91,7 +103,7 @@ class TableActor(Actor):
 
 
 class ScoreActor(Actor):
-    """One small network for every job, which also sees the mean over all of them. Stopping always has the logit 0."""
+    """One small network for every job, which also sees the mean over all jobs. The end always has the logit 0."""
 
     kind, context = ScoreNetwork.kind, True
 
@@ -129,7 +141,7 @@ class Critic(nn.Module):
 
 
 class TableCritic(nn.Module):
-    """DL2's value network: as its policy network, with one output."""
+    """DL2's value network: like its policy network, but with one output."""
 
     def __init__(self, rows: int, types: int, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -143,7 +155,7 @@ class TableCritic(nn.Module):
 
 
 def _tensors(module: nn.Module, network: type[Network]) -> dict[str, Tensor]:
-    """Return the tensors of a module by name, also where torchrl has put others in the place of its parameters."""
+    """Return the tensors of a module by name, even where torchrl has replaced its parameters by other tensors."""
     return {name: getattr(module, name) for name in network.shapes}
 
 

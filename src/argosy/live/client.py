@@ -25,7 +25,7 @@ from argosy.live.http.tls import client_context
 from argosy.live.unix_sockets import connect, short_path
 
 Streamed = tuple[Mapping[str, str], Iterator[bytes]]
-LOCAL_URL = "http://localhost"  # the daemon's name over a socket
+LOCAL_URL = "http://localhost"  # HTTP needs a host name, also over a Unix socket
 TIMEOUT_S = 60.0  # a busy machine may take long to answer; a dead daemon refuses at once
 
 
@@ -43,11 +43,11 @@ class NoDaemon(ClientError):
 
 
 class Untrusted(ClientError):
-    """What answers cannot prove that it is the daemon; nothing was sent to it."""
+    """The program that answers cannot prove that it is the daemon, so nothing was sent to it."""
 
 
 class Refused(ClientError):
-    """The daemon answered, and refused."""
+    """The daemon has refused the request."""
 
     def __init__(self, status: int, what: str, hint: str | None = None, value: str | None = None) -> None:
         super().__init__(what, hint, value)
@@ -85,7 +85,7 @@ class Address:
 def find_address(url: str | None = None, home: Path | None = None) -> Address:
     """Find the daemon by the given address, the environment, or else the socket in its home.
 
-    The token of a home is sent only over that socket: what listens at an address may be somebody else's program.
+    The token of a home is sent only over that socket: the program that listens at an address may be somebody else's.
     """
     files = Home(home)
     given = url or (None if home else os.environ.get("ARGOSY_API"))
@@ -151,7 +151,7 @@ class Client:
             transport = _LocalTransport(address.socket)
         try:
             verify = client_context(address.ca) if address.url.startswith("https:") else True
-            # no proxy from the environment may see the token
+            # a proxy named in the environment must not see the token
             self._http = httpx.Client(
                 base_url=address.url,
                 headers=sent,
@@ -162,7 +162,7 @@ class Client:
             )
         except (httpx.InvalidURL, UnicodeEncodeError):
             hint = "write http://HOST:PORT; a token is one line of plain characters"
-            raise ClientError("not a daemon's address or token", hint, address.url) from None
+            raise ClientError("the address or the token of the daemon is not valid", hint, address.url) from None
 
     @classmethod
     def find(
@@ -193,23 +193,23 @@ class Client:
         """Yield headers and content of an answer as it arrives, such as a log or a backup."""
         # a job may be silent for hours while its log is followed
         limits = httpx.Timeout(TIMEOUT_S, read=None if query.get("follow") else TIMEOUT_S)
-        with self._told(), self._http.stream(method, path, params=_given(query), timeout=limits) as answer:
-            self._heed(answer)
+        with self._translated_errors(), self._http.stream(method, path, params=_given(query), timeout=limits) as answer:
+            self._pass_on_warning(answer)
             if answer.status_code >= 400:
                 answer.read()
                 self._fail(answer)
             yield answer.headers, answer.iter_bytes()
 
     def _call(self, method: str, path: str, query: Mapping[str, Any], body: Any = None) -> Any:
-        with self._told():
+        with self._translated_errors():
             answer = self._http.request(method, path, params=_given(query), json=body)
-        self._heed(answer)
+        self._pass_on_warning(answer)
         if answer.status_code >= 400:
             self._fail(answer)
         is_json = answer.content and answer.headers.get("content-type", "").startswith("application/json")
         return answer.json() if is_json else answer.text
 
-    def _heed(self, answer: httpx.Response) -> None:
+    def _pass_on_warning(self, answer: httpx.Response) -> None:
         """Pass on the warning that the token expires soon."""
         ends = answer.headers.get("x-argosy-token-expires", "")
         if self._warn is None or not ends.isascii() or not ends.isdigit() or len(ends) > 12:
@@ -221,7 +221,7 @@ class Client:
         self._warn = None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Turn errors of the connection into `ClientError`s."""
         url, source = self.address.where, self.address.source
         try:
@@ -229,17 +229,19 @@ class Client:
         except httpx.ConnectError as broken:
             if "CERTIFICATE_VERIFY_FAILED" in str(broken):
                 why = str(broken).partition("failed: ")[2].partition(" (_ssl")[0] or str(broken)
-                hint = "set ARGOSY_CA to the daemon's tls/ca.pem, which its operator has, and use a name it is made for"
-                raise Untrusted(f"the certificate of {url} ({source}) is not to be trusted: {why}", hint) from None
+                hint = "set ARGOSY_CA to the daemon's tls/ca.pem (ask its operator), and use a name in the certificate"
+                raise Untrusted(f"the certificate of {url} ({source}) cannot be trusted: {why}", hint) from None
             raise NoDaemon(f"no daemon answers at {url} ({source})", "start it again: argosy serve") from None
         except httpx.TimeoutException:
             raise NoDaemon(f"the daemon at {url} does not answer in time", "see its log; try again later") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL):
-            raise ClientError(f"not a daemon's address ({source})", "write http://HOST:PORT", url) from None
+            raise ClientError(
+                f"the address of the daemon is not valid ({source})", "write http://HOST:PORT", url
+            ) from None
         except httpx.TransportError as broken:
             what = f"the connection to {url} broke ({type(broken).__name__})"
             plain = isinstance(broken, httpx.RemoteProtocolError) and url.startswith("http:")
-            hint = "see whether it still runs: argosy nodes"
+            hint = "check whether the daemon still runs: argosy nodes"
             raise NoDaemon(what, f"write https:// if it was started with --tls, or {hint}" if plain else hint) from None
 
     def _fail(self, answer: httpx.Response) -> None:
@@ -248,11 +250,15 @@ class Client:
             told = answer.json()["error"]
             what, hint, value = str(told["what"]), told.get("hint"), told.get("value")
         except (ValueError, KeyError, TypeError, AttributeError):
-            what = f"what answers at {self.address.where} is not an Argosy daemon (status {answer.status_code})"
-            raise NoDaemon(what, "another program may have its port now; start the daemon: argosy serve") from None
+            what = f"{self.address.where} is not an Argosy daemon (status {answer.status_code})"
+            raise NoDaemon(what, "another program may have taken its port; start the daemon: argosy serve") from None
         if answer.status_code == 401 and what == "no valid token":
-            what = "the daemon refuses the token" if self.address.token else "there is no token to show the daemon"
-            hint = "set ARGOSY_TOKEN (an operator makes one: argosy token add YOU), or name the daemon by --home alone"
+            what = (
+                "the daemon refuses the token" if self.address.token else "the daemon needs a token, and none was found"
+            )
+            hint = (
+                "set ARGOSY_TOKEN (an operator makes one: argosy token add YOU), or give --home instead of an address"
+            )
         of_a_job = answer.request.url.path.startswith("/v1/jobs/")
         raise (NoSuchJob if answer.status_code == 404 and of_a_job else Refused)(answer.status_code, what, hint, value)
 

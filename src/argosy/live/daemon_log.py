@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 class BoundedRate(logging.Filter):
-    """Passes a limited number of lines of one kind: whoever can cause an error must not fill the disk with it."""
+    """Passes a limited number of lines of one kind, so that nobody can fill the disk with one error."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
 """The folder in which a daemon keeps everything: `$ARGOSY_HOME`, or `~/.argosy`. It is private to its owner.
 
 argosy.db      the only state             jobs/<id>/gen-<g>/         a backend's files of a run: log, exit record
-numbers        how far they were used     jobs/<id>/checkpoints/     written by the job, one folder a generation
-token          the first operator's       replaced-<when>/           a database that another one took the place of
+numbers        highest job number used    jobs/<id>/checkpoints/     written by the job, one folder a generation
+token          the first operator's       replaced-<when>/           a former database, moved away
 address        where the daemon listens   lock                       names the daemon that works here
-socket         where it listens to its owner
+socket         for requests of its owner
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ class Home:
     def make_way(self) -> None:
         """Prepare for a new database: move away what is left of a lost one, but refuse if it can still be used."""
         if self.database.exists() and self.database.stat().st_size > 0:
-            hint = "leave --new-database out; to begin anew nevertheless move argosy.db away first"
-            raise InputError(f"{self.database} exists, and is not replaced by a new one", hint=hint)
+            hint = "leave out --new-database; to begin with an empty database, move argosy.db away first"
+            raise InputError(f"{self.database} exists already, and is not replaced", hint=hint)
         self.set_aside()
 
     def set_aside(self) -> Path | None:
-        """Move the database and the files beside it into a new folder, and return that; None if there are none."""
+        """Move the database and the files beside it into a new folder, which is returned; None if there are none."""
         present = [file for file in database_files(self.database) if file.exists()]
         if not present:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]  # parsing is enough to check a pattern, and cheaper
+from re import _parser  # type: ignore[attr-defined]  # parsing is enough to check a pattern, and faster than compiling it
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, field_validator, model_validator
@@ -19,7 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Gpus(FileModel):
-    """`2` or `1..8`, or `1..4..8` to ask for 4 of them, or `0.5` of one, or `0`."""
+    """How many GPUs a job wants: `2`, a range `1..8`, a range that asks for 4 `1..4..8`, a share `0.5`, or `0`."""
 
     low: float = Field(ge=0, le=MAX_GPUS)
     high: float = Field(ge=0, le=MAX_GPUS)
@@ -27,7 +27,7 @@ class Gpus(FileModel):
 
     @property
     def asked(self) -> float:
-        """Return what it gets from a policy that does not resize jobs."""
+        """Return the number of GPUs that the job gets from a policy that does not resize jobs."""
         return self.low if self.asks is None else self.asks
 
     @model_validator(mode="after")
@@ -67,14 +67,18 @@ class Resources(FileModel):
         description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5",
     )
     gpu_types: Annotated[tuple[str, ...], FailFast()] = Field(
-        (), description="types it accepts, such as [a100, v100]; all if not given"
+        (), description="GPU types that the job accepts, such as [a100, v100]; all if not given"
     )
-    cpus_per_gpu: float | None = Field(None, ge=0, description="CPU cores for each GPU (for a job without: in all)")
-    memory_per_gpu_gib: float | None = Field(None, ge=0, description="memory for each GPU (for a job without: in all)")
+    cpus_per_gpu: float | None = Field(
+        None, ge=0, description="CPU cores for each GPU (for a job without GPUs: in total)"
+    )
+    memory_per_gpu_gib: float | None = Field(
+        None, ge=0, description="memory for each GPU (for a job without GPUs: in total)"
+    )
 
 
 class Checkpoint(FileModel):
-    dir: str | None = Field(None, description="where a job without the SDK keeps its own; the SDK needs none")
+    dir: str | None = Field(None, description="folder of the checkpoints of a job without the SDK; the SDK needs none")
     every: Duration = Field(600.0, gt=0, description="how often the SDK saves, such as 10m")
 
 
@@ -82,14 +86,14 @@ class Progress(FileModel):
     """How to read progress from the log of a job that does not use the SDK."""
 
     pattern: str = Field(description=r"a regular expression with one group for the step, such as 'step (\d+)'")
-    total: float | None = Field(None, gt=0, description="the step at which it is done")
+    total: float | None = Field(None, gt=0, description="the step at which the job is done")
 
     @field_validator("pattern")
     @classmethod
     def _one_group(cls, pattern: str) -> str:
         if len(pattern) > 500:
             raise ValueError("the pattern is longer than 500 characters; write a shorter one")
-        try:  # parsed only: compiling can take a second, and all requests would wait for it
+        try:  # not compiled: that can take a second, and all requests would wait for it
             groups = _parser.parse(pattern).state.groups - 1
         except (re.error, OverflowError, RecursionError) as problem:
             raise ValueError(f"not a regular expression: {problem}; quote it with single quotes") from None
@@ -99,45 +103,53 @@ class Progress(FileModel):
 
 
 class Growth(FileModel):
-    allowed: bool = Field(False, description="may the network grow when GPUs are spare?")
-    time_budget: Duration | None = Field(None, gt=0, description="by when it wants to be done, counted from its start")
+    allowed: bool = Field(False, description="whether the network may grow when GPUs are spare")
+    time_budget: Duration | None = Field(None, gt=0, description="time from the start until the job should be done")
 
 
 class JobSpec(FileModel):
-    """job.yaml. Unknown keys are errors."""
+    """The content of a job file. Unknown keys are errors."""
 
     name: str = Field("job", description="letters, digits, dots, dashes")
     run: str | tuple[str, ...] = Field(description="the command: one line for the shell, or a list of words")
-    workdir: Path | None = Field(None, description="where to run it; the folder you submit from if not given")
+    workdir: Path | None = Field(None, description="folder in which it runs; the folder you submit from if not given")
     env: dict[str, str] = Field(default_factory=dict, description="variables for the command")
     resources: Resources = Field(default_factory=lambda: Resources.model_validate({}), description="what it needs")
     processes: Literal["one", "per-gpu"] = Field(
-        "one", description="without the SDK: one process with all GPUs, or one for each with torchrun's variables"
+        "one", description="without the SDK: one process with all GPUs, or one for each GPU with torchrun's variables"
     )
-    model: str | None = Field(None, description="the network's name, to find its speed in tables")
-    queue: str = Field("default", description="which queue it counts for")
+    model: str | None = Field(None, description="name of the network, under which its speed is looked up")
+    queue: str = Field("default", description="the queue that the job belongs to")
     priority: float = Field(50.0, ge=0, le=100, description="0..100, higher first")
     after: Annotated[tuple[int, ...], FailFast()] = Field(
-        (), description="numbers of jobs that must have succeeded before"
+        (), description="numbers of jobs that must succeed before this one starts"
     )
-    array: int | None = Field(None, ge=1, le=MAX_ARRAY, description="so many copies; each finds ARGOSY_ARRAY_INDEX")
+    array: int | None = Field(
+        None, ge=1, le=MAX_ARRAY, description="number of copies; each finds its index in ARGOSY_ARRAY_INDEX"
+    )
     retries: int = Field(3, ge=0, le=1000, description="how often a failed run is tried again")
     retry_wait: Duration = Field(1.0, ge=0, description="wait before the first retry; doubled for each further one")
-    grace: Duration = Field(30.0, ge=0, description="time to save its work when it must stop")
+    grace: Duration = Field(30.0, ge=0, description="time that the job gets to save its work when it must stop")
     checkpoint: Checkpoint = Field(
         default_factory=lambda: Checkpoint.model_validate({}), description="how its work is saved"
     )
     progress: Progress | None = Field(None, description="how to read its progress from its log")
     expected_duration: Duration | None = Field(None, gt=0, description="your estimate, such as 6h")
-    deadline: datetime | None = Field(None, description="such as 2026-12-01T08:00")
-    time_budget: Duration | None = Field(None, gt=0, description="end it in order, as succeeded, after so long")
-    max_duration: Duration | None = Field(None, gt=0, description="end it, as failed, after so much run time")
-    min_runtime: Duration = Field(0.0, ge=0, description="not to be preempted earlier than this after a start")
+    deadline: datetime | None = Field(None, description="when the job should be done, such as 2026-12-01T08:00")
+    time_budget: Duration | None = Field(
+        None, gt=0, description="end the job as succeeded when this time has passed since its first start"
+    )
+    max_duration: Duration | None = Field(None, gt=0, description="end the job as failed after this much run time")
+    min_runtime: Duration = Field(0.0, ge=0, description="time after a start in which the job is not preempted")
     hang_after: Duration | None = Field(
-        None, gt=0, description="without a step for so long it hangs and is started anew; 2h with the SDK if not given"
+        None,
+        gt=0,
+        description="a run without a step for this long counts as hung and is restarted; default with the SDK: 2h",
     )
     exclusive: bool = Field(False, description="never packed with another job on one GPU")
-    grow: Growth = Field(default_factory=lambda: Growth.model_validate({}), description="may the network grow?")
+    grow: Growth = Field(
+        default_factory=lambda: Growth.model_validate({}), description="whether and how the network may grow"
+    )
 
     @property
     def deadline_at(self) -> float | None:
@@ -149,7 +161,7 @@ class JobSpec(FileModel):
     @field_validator("run", "env", mode="before")
     @classmethod
     def _texts(cls, given: object) -> object:
-        """Check that all values are texts, up to the first that is not: a request may have a hundred thousand."""
+        """Check that all values are texts. It stops at the first that is not: a request may have a hundred thousand."""
         found = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
         for wrong in (one for one in found if not isinstance(one, str)):
             raise ValueError(f"{repr(wrong)[:60]} is not a text; put it in quotes")

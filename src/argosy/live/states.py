@@ -2,7 +2,7 @@
 
     PENDING → STARTING → RUNNING → STOPPING → PENDING … or SUCCEEDED, FAILED, CANCELLED
 
-Each start is a new generation. What a generation that has ended reports, saves or returns changes nothing any more.
+Each start is a new generation. Whatever a generation reports, saves or returns after its end is ignored.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Stop(StrEnum):
     """Why a run is stopped; a later member overrules an earlier one."""
 
     PREEMPTED = "preempted"  # the policy gives its place to another
-    MOVED = "moved"  # it goes on elsewhere or in another size, and cannot do so without a restart
+    MOVED = "moved"  # it continues elsewhere or in another size, which needs a restart
     BUDGET = "budget"  # its time budget is used up: ends as succeeded
     LIMIT = "limit"  # its max_duration is used up: ends as failed
     CANCELLED = "cancelled"
-    HURRIED = "hurried"  # cancelled once more: it gets a few seconds, whatever its grace
+    HURRIED = "hurried"  # cancelled a second time: it gets a few seconds, however long its grace is
     KILLED = "killed"  # cancelled with `--now`: it gets no time at all
 
     @property
@@ -67,7 +67,7 @@ class Stop(StrEnum):
 
 
 class IllegalTransition(ArgosyError):
-    """A transition that is not legal: a bug of ours, detected before it is written."""
+    """A transition that is not legal: a bug in the daemon, detected before it is written."""
 
 
 def check(job: int, old: State, new: State) -> None:

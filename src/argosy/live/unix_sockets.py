@@ -15,7 +15,7 @@ LONGEST_PATH = 100  # of a socket that others open by name; the system allows 10
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Yield another path of a socket that is short enough for the system (107 bytes)."""
+    """Yield a path to the same socket that is short enough for the system (107 bytes)."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -47,7 +47,7 @@ def free_port() -> int:
 def socket_folder(folder: Path, user: str | None) -> Path:
     """Return a folder for the workers' socket: its path must be short, and the run's user must be able to reach it.
 
-    The folder stays ours: whoever can change it could replace the socket by a link.
+    The folder belongs to the daemon's user: whoever can change it could replace the socket by a link.
     """
     if user is None and len(os.fsencode(folder)) + len("/control") <= LONGEST_PATH:
         return folder

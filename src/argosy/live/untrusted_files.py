@@ -17,7 +17,7 @@ from argosy.live.errors import NotFound
 
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe without a writer would block
-DEEPEST = 100  # folders in folders that are removed
+DEEPEST = 100  # levels of nested folders that are removed
 MOST_REMOVED = 1_000_000  # entries in one call: a job may fill a folder as fast as it is emptied
 
 
@@ -32,7 +32,7 @@ def folder(path: Path | str, within: int | None = None) -> Iterator[int]:
 
 
 def open_file(path: Path | str, within: int | None = None) -> int:
-    """Return a descriptor of a plain file with a single name; raise OSError for all else. Never waits."""
+    """Return a descriptor of a plain file with a single name; raise OSError for anything else. It never blocks."""
     found = os.open(path, _FILE, dir_fd=within)
     about = os.fstat(found)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
@@ -80,7 +80,7 @@ def make_folder(name: str, within: int, owner: tuple[int, int] | None = None) ->
             return
         if owner is None or about.st_uid != os.geteuid():
             raise
-        os.rmdir(name, dir_fd=within)  # ours and empty: we were killed before we could hand it over
+        os.rmdir(name, dir_fd=within)  # ours and empty: a daemon was killed before it could hand it over
         os.mkdir(name, 0o700, dir_fd=within)
     if owner is not None:
         with folder(name, within) as made:

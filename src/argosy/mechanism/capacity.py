@@ -1,4 +1,4 @@
-"""Worlds with more room: the matrices have fixed sizes, and kernels ask their host for larger ones."""
+"""Enlarge the state matrices: they have fixed sizes, and the kernels ask their host for larger ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_longer_log(w: L.World) -> L.World:
 
 
 def with_larger_heap(w: L.World, least: int = 0) -> L.World:
-    """Drop what is due for runs that are over; return the world with more room for `least` rows or one instant."""
+    """Drop stale heap rows; return the world with room in the heap for `least` rows, or for one instant's rows."""
     heap = w.hp[: w.si[L.HEAP_N]].copy()
     of_group = heap[:, L.H_KIND] == L.DUE_SLICE
     target = heap[:, L.H_JOB].astype(np.int64)
@@ -60,7 +60,7 @@ def busiest_instant(w: L.World, newcomers: int = 0) -> int:
 
 
 def with_room_for_jobs(w: L.World, jobs: int) -> L.World:
-    """Return the world with room for so many jobs in the trace and in the results (at least twice as many)."""
+    """Return the world, enlarged to twice as many jobs in trace and results if it has no room for `jobs` jobs."""
     room = w.tr.shape[1]
     if jobs <= room:
         return w
@@ -73,7 +73,7 @@ def with_room_for_jobs(w: L.World, jobs: int) -> L.World:
 
 
 def without_jobs(w: L.World, room: int) -> L.World:
-    """Return the world with an empty trace that has room for so many jobs."""
+    """Return the world with an empty trace that has room for this number of jobs."""
     so = np.full(room, -1, np.int64)
     return w._replace(tr=np.zeros((L.TR_ROWS, room)), so=so, rs=empty_results(room))
 

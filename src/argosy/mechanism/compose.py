@@ -1,8 +1,8 @@
-"""Plans for policies that order jobs and choose places themselves, in Python.
+"""Make plans for policies that order jobs and choose their places in Python.
 
 `compose` does what the compiled walk does for the built-in placers: it goes through the jobs in the policy's
-order, keeps what runs, starts what fits, and takes lower-ranked jobs off where that is allowed and helps. The
-policy only says where a job should go. It has to declare `demand`, `placement` and `nodes` in its `uses`.
+order, keeps what runs, starts what fits, and preempts lower-ranked jobs if that is allowed and helps. The policy
+only says where a job should go. It has to declare `demand`, `placement` and `nodes` in its `uses`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from argosy.cluster.view import WHOLE, View
 from argosy.errors import InvalidPlan
 from argosy.mechanism.free_nodes import Claim, FreeNodes
 from argosy.mechanism.plan import Plan, Reason, Why
+from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Place = Callable[[View, int, int, Ints], Mapping[int, int] | None]
 
 
@@ -31,25 +33,31 @@ def compose(
     sizes: Ints | None = None,
     preemptive: bool = False,
     backfill: bool = True,
+    limits: Floats | None = None,
+    fixed: Flags | None = None,
+    fitting: bool = False,
 ) -> Plan:
     """Make a plan that serves jobs by increasing `key` (ties: earlier submission) where `place` puts them.
 
     `place(view, row, gpus, free)` returns {node: GPUs} that add up to `gpus`, or None if the job should wait.
-    `free` are the whole GPUs per node that the job may have as the walk goes on: nodes that are not up, are
-    reserved for another queue or have a GPU type that the job does not accept show 0. For a job that asks for
-    a share of a device `gpus` is 1, and shared devices with room count as free; for a CPU-only job `gpus` is
-    0 and the answer is {node: 0}. CPUs, memory and parameter servers (beside the workers) need no attention:
-    a job whose place lacks them waits.
+    `free` are the whole GPUs per node that the job may have at this point of the walk; it is 0 for nodes that are
+    not up, are reserved for another queue or have a GPU type that the job does not accept. For a job that asks
+    for a share of a device `gpus` is 1, and shared devices with room count as free; for a CPU-only job `gpus` is
+    0 and the answer is {node: 0}. `place` need not consider CPUs, memory and parameter servers (which go with the
+    workers if they can): a job whose place lacks them waits.
 
-    `sizes` are GPUs per job, 0 for "not now"; by default each job gets what it asked for, as do CPU-only jobs
-    always. A running job of another size is placed anew, and stays as it is if there is no place. With
-    `preemptive`, running jobs behind a job that finds no room make way for it, from the last one up and no
-    more than it takes. Without `backfill`, nobody passes a job that has to wait.
+    `sizes` are GPUs per job, 0 for "not now"; by default each job gets what it asked for, and CPU-only jobs always
+    do. A running job of another size is placed again, and stays as it is if there is no place. With `preemptive`,
+    running jobs behind a job that finds no room make way for it, from the last one up and only as many as
+    necessary. Without `backfill`, no job overtakes one that has to wait. `limits` are the GPUs that each queue may
+    hold (`context.queue_limits`): a job that would exceed its queue's limit waits, and no job is preempted for it.
+    Running jobs that are `fixed` never make way. With `fitting`, `free` counts only GPUs for which the node also has
+    CPUs and memory, for the job's workers and their share of its parameter servers.
     """
-    walk = Walk(view, place, sizes)
+    walk = Walk(view, place, sizes, limits, fixed, fitting)
     order = [int(row) for row in np.lexsort((view.jobs.index, key))]
     walk.give_back(order)
-    ahead = -1  # the job that nobody may pass
+    ahead = -1  # the job that no other may overtake
     for position, row in enumerate(order):
         if walk.runs(row):
             walk.grow(row)
@@ -76,8 +84,18 @@ class Proposal:
 class Walk:
     """One pass over the jobs: the plan in the making, and what is still free."""
 
-    def __init__(self, view: View, place: Place, sizes: Ints | None) -> None:
+    def __init__(
+        self,
+        view: View,
+        place: Place,
+        sizes: Ints | None = None,
+        limits: Floats | None = None,
+        fixed: Flags | None = None,
+        fitting: bool = False,
+    ) -> None:
         jobs, nodes = view.jobs, view.nodes
+        self._limits, self._fixed, self._fitting = limits, fixed, fitting
+        self._used = None if limits is None else np.bincount(jobs.queue, jobs.held, len(limits))
         self.view, self.plan, self._place = view, Plan.keep(view), place
         self.free = FreeNodes(nodes.free.copy(), nodes.free_cpus.copy(), nodes.free_memory_gib.copy())
         self._wanted = np.ceil(jobs.gpus).astype(np.int64)
@@ -96,7 +114,7 @@ class Walk:
         return bool(self.view.jobs.state[row] == 1) and row not in self.plan.stops
 
     def give_back(self, order: list[int]) -> None:
-        """Stop jobs that get nothing and shrink those that are too large, before anybody starts."""
+        """Stop jobs that get nothing and shrink those that are too large, before any job starts."""
         if not self._sized:
             return
         for row in order:
@@ -127,6 +145,8 @@ class Walk:
         for other in reversed(behind):
             if not self.runs(other) or other in self.plan.placements or not self._is_whole(other):
                 continue
+            if self._fixed is not None and self._fixed[other]:
+                continue
             trial.give(self._held(other))
             lent.append(other)
             proposal, _ = self._propose(row, trial)
@@ -149,6 +169,9 @@ class Walk:
         share = round(float(self.view.jobs.gpus[row]) * WHOLE)
         for device in proposal.devices.items():
             self._shared[device] -= share
+        if self._used is not None:
+            more = sum(proposal.gpus.values()) if self._is_whole(row) else float(self.view.jobs.gpus[row])
+            self._used[self.view.jobs.queue[row]] += more - (self.view.jobs.held[row] if self.runs(row) else 0.0)
         self.plan.run(row, proposal.gpus, proposal.servers, devices=proposal.devices)
         self.plan.reasons.pop(row, None)
 
@@ -156,11 +179,13 @@ class Walk:
         self.free.give(self._held(row))
         if 0 < self.view.jobs.gpus[row] < 1:
             self._leave_shared(row)
+        if self._used is not None:
+            self._used[self.view.jobs.queue[row]] -= self.view.jobs.held[row]
         self.plan.stop(row)
         self.plan.reasons.setdefault(row, Reason(Why.OUTRANKED, "it made way for a better ranked one"))
 
     def _leave_shared(self, row: int) -> None:
-        """Give a share back to its device; a device that nobody shares any more is free as a whole, for anybody."""
+        """Give a share back to its device; a device without sharers is free as a whole again, for any job."""
         for part in self.view.placement(row):
             device = (part.node, part.devices)
             self._shared[device] += part.milli
@@ -178,7 +203,7 @@ class Walk:
             self._run(row, proposal)
 
     def _held(self, row: int) -> list[Claim]:
-        """Return what a running job would give back; shares of devices are free only when all sharers leave."""
+        """Return what a running job would give back; a shared device becomes free only when all sharers leave."""
         claims = []
         for part in self.view.placement(row):
             gpus = part.devices.bit_count()
@@ -203,20 +228,43 @@ class Walk:
         return free, devices
 
     def _propose(self, row: int, free_nodes: FreeNodes) -> tuple[Proposal | None, Reason]:
+        if self._used is not None and self._limits is not None and not self.runs(row):
+            queue, asked = int(self.view.jobs.queue[row]), float(self.view.jobs.gpus[row])
+            if self._used[queue] + asked > self._limits[queue] + GPU_SLACK:
+                used, limit = self._used[queue], self._limits[queue]
+                return None, Reason(Why.QUOTA, f"its queue has {used:g} of {limit:g} GPUs")
         free, shared = self._free_for(row, free_nodes)
         open_to_it = np.maximum(free, 0)
         gpus, there = int(self._wanted[row]), int(open_to_it.sum())
         if there < gpus:
             return None, Reason(Why.NO_GPUS, f"{gpus} wanted, {there} free")
-        answer = self._place(self.view, row, gpus, open_to_it)
+        if not (self._fitting and gpus):
+            return self._place_on(row, gpus, open_to_it, free, shared, free_nodes)
+        ps = int(self.view.jobs.ps[row])
+        for servers in (ps, 0) if ps else (0,):  # beside the workers; if that fails, wherever there is room
+            fitting = np.minimum(open_to_it, self._room(row, gpus, free_nodes, servers))
+            if int(fitting.sum()) < gpus:
+                why = Reason(Why.NO_CPUS, f"{gpus} GPUs wanted, {int(fitting.sum())} with CPUs and memory")
+                continue
+            proposal, why = self._place_on(row, gpus, fitting, free, shared, free_nodes)
+            if proposal is not None:
+                return proposal, why
+        return None, why
+
+    def _place_on(
+        self, row: int, gpus: int, usable: Ints, free: Ints, shared: dict[int, int], free_nodes: FreeNodes
+    ) -> tuple[Proposal | None, Reason]:
+        """Ask the policy for a place among the usable GPUs, and work out what the job takes there."""
+        answer = self._place(self.view, row, gpus, usable)
         if answer is None:
-            return None, Reason(Why.FRAGMENTED, f"the policy finds no place among {there} free GPUs")
+            return None, Reason(Why.FRAGMENTED, f"the policy finds no place among {int(usable.sum())} free GPUs")
         self._check(row, gpus, answer, free)
         chosen = {int(node): int(count) for node, count in answer.items() if count or gpus == 0}
         devices = {node: shared[node] for node in chosen if node in shared}
         servers = self._servers(row, chosen, free_nodes) if self._is_whole(row) else {}
         claims = []
-        for node, count in chosen.items():
+        for node in sorted(chosen.keys() | servers.keys()):
+            count = chosen.get(node, 0)
             units = count + servers.get(node, 0) if self._is_whole(row) else 1
             taken = 0 if node in devices else count
             claims.append(Claim(node, taken, units * self._cpus[row], units * self._memory_gib[row]))
@@ -226,16 +274,44 @@ class Walk:
                 return None, Reason(why, f"on node {claim.node}, where the policy would put it")
         return Proposal(chosen, servers, devices, claims), Reason(Why.POLICY, "placed")
 
+    def _room(self, row: int, gpus: int, free_nodes: FreeNodes, servers: int) -> Ints:
+        """Return for how many GPUs of the job, each with its part of the servers, a node has CPUs and memory."""
+        beside = 1 + int(servers) / gpus if self._is_whole(row) else 1.0
+        room = np.full(len(free_nodes.gpus), gpus, np.int64)
+        for free, unit in ((free_nodes.cpus, self._cpus[row]), (free_nodes.memory_gib, self._memory_gib[row])):
+            if unit > 0:
+                suffices = np.maximum((free + RESOURCE_SLACK) / (unit * beside), 0.0)
+                room = np.minimum(room, suffices.astype(np.int64))
+        return room
+
     def _servers(self, row: int, chosen: dict[int, int], free_nodes: FreeNodes) -> dict[int, int]:
-        """Put parameter servers beside the workers, each where most CPUs are left."""
-        servers = dict.fromkeys(chosen, 0)
-        for _ in range(int(self.view.jobs.ps[row])):
-            node = max(chosen, key=lambda n: free_nodes.cpus[n] - (chosen[n] + servers[n]) * self._cpus[row])
-            servers[node] += 1
-        return {node: count for node, count in servers.items() if count}
+        """Put parameter servers on the workers' nodes, each where most CPUs are left, and the rest on other nodes.
+
+        Servers that no node has room for stay with the first worker, where the caller finds that they lack it.
+        """
+        servers: dict[int, int] = {}
+        asked = int(self.view.jobs.ps[row])
+        if not asked:
+            return servers
+        units = np.zeros(len(free_nodes.gpus))
+        units[list(chosen)] = list(chosen.values())
+        among = units > 0
+        nodes, queue = self.view.nodes, self.view.jobs.queue[row]
+        is_open = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == queue))
+        for _ in range(asked):
+            cpus = free_nodes.cpus - (units + 1) * self._cpus[row]
+            memory_gib = free_nodes.memory_gib - (units + 1) * self._memory_gib[row]
+            suffices = (cpus > -RESOURCE_SLACK) & (memory_gib > -RESOURCE_SLACK)
+            if not (among & suffices).any():
+                among |= suffices & is_open  # whatever GPU type they have
+            fits = among & suffices
+            node = int(np.argmax(np.where(fits, cpus, -np.inf))) if fits.any() else next(iter(chosen))
+            servers[node] = servers.get(node, 0) + 1
+            units[node] += 1
+        return servers
 
     def _check(self, row: int, gpus: int, answer: Mapping[int, int], free: Ints) -> None:
-        """Raise `InvalidPlan` for an impossible place: it is the mistake of the policy."""
+        """Raise `InvalidPlan` for an impossible place, which is an error in the policy."""
         problem = ""
         if sum(answer.values()) != gpus or (gpus == 0 and len(answer) != 1):
             problem = f"that is not {gpus} GPUs" if gpus else "a CPU-only job goes on one node: {node: 0}"

@@ -1,4 +1,4 @@
-"""Sets of devices: one integer of any length here, words of WORD bits in the kernels."""
+"""Convert sets of devices: in Python one integer of any length, in the kernels words of WORD bits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words(devices: int) -> Iterator[tuple[int, int]]:
 
 
 def count_words(devices: int) -> int:
-    """Return how many words so many devices fill."""
+    """Return how many words this number of devices fills."""
     return -(-devices // L.WORD)
 
 
@@ -30,7 +30,7 @@ def joined(word: int, bits: int) -> int:
 
 
 def free_devices(world: L.World) -> list[int]:
-    """Return the devices of each node that nobody has any part of."""
+    """Return the devices of each node of which no job has any part."""
     first = L.DEVICE0 + 3 * int(world.si[L.DEVICES])
     rows = world.ni[first : first + int(world.si[L.WORDS])].T.tolist()
     return [sum(joined(word, bits) for word, bits in enumerate(row)) for row in rows]

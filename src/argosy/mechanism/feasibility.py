@@ -1,4 +1,4 @@
-"""Which jobs could run at all, on which GPU types: questions about the empty cluster, asked before a run."""
+"""Find out before a run which jobs could run on the empty cluster, and on which GPU types."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 
 def drop_narrow_types(world: L.World) -> None:
-    """Let no job accept a GPU type whose nodes, all empty, could not hold it at its smallest size.
+    """Remove from each job's accepted GPU types those whose empty nodes could not hold it at its smallest size.
 
-    A job that no type could hold keeps what it says: it is refused for that.
+    A job that no type could hold keeps its types; it is refused later for that reason.
     """
     tr, ni, types_n = world.tr, world.ni, int(world.si[L.TYPES_N])
     if types_n == 1:
@@ -85,7 +85,7 @@ def impossible(world: L.World, strict: bool) -> Ints:
 
 
 def holds_units(cpus: Floats, memory: Floats, cpu: float, mem: float, units: float) -> bool:
-    """Say whether there is room for so many workers and parameter servers, by their CPUs and memory."""
+    """Return whether there are CPUs and memory for this number of workers and parameter servers together."""
     if units < 1:
         return True
     rooms = np.full(len(cpus), np.inf)

@@ -1,7 +1,7 @@
-"""The running tally of what is free while a plan is made.
+"""Keep track of what is free while a plan is made.
 
-The kernels keep the account of what is free in the matrices; `Supply` reads it device by device, to say whether a job
-would fit. A plan that is made job by job needs one that shrinks with each start: this one.
+The kernels record what is free in the matrices, and `Supply` reads that device by device, to tell whether a job would
+fit. A plan that is made job by job needs a record that shrinks with each start, which is `FreeNodes`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Claim(NamedTuple):
     """What a job takes on one node."""
 
     node: int
-    gpus: int  # whole and free ones
+    gpus: int  # whole free GPUs
     cpus: float
     memory_gib: float
 
 
 @dataclass(slots=True)
 class FreeNodes:
-    """What is free on each node, for those who make plans in Python: it shrinks as they start jobs."""
+    """What is free on each node, for plans made in Python; it shrinks with every job that the plan starts."""
 
     gpus: Ints
     cpus: Floats

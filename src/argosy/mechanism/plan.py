@@ -1,7 +1,7 @@
-"""An explicit plan: who runs where, who shares, who takes turns, and why the others wait.
+"""An explicit plan: which jobs run where, which share devices or take turns, and why the others wait.
 
 A plan starts from what runs now (`Plan.keep(view)`) or from nothing (`Plan.fresh(view)`: jobs not named do not run).
-Jobs are named by their row in the view. GPUs on a node are given as a number; the mechanism picks the devices.
+Jobs are given by their row in the view. GPUs on a node are given as a number; the mechanism picks the devices.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ class Why(Enum):
 
     NO_GPUS = "not enough free GPUs"
     FRAGMENTED = "enough free GPUs, but not together"
-    NO_CPUS = "not enough free CPUs beside the free GPUs"
-    NO_MEMORY = "not enough free memory beside the free GPUs"
+    NO_CPUS = "not enough free CPUs on the nodes with free GPUs"
+    NO_MEMORY = "not enough free memory on the nodes with free GPUs"
     GPU_TYPE = "no free GPU of an accepted type"
     BEHIND = "a job ahead of it does not fit, and the policy does not back-fill"
     OUTRANKED = "better ranked jobs hold the GPUs"
+    OUTBID = "other jobs bid more for the GPUs"
     QUOTA = "its queue has reached its limit"
     RESERVED = "free nodes are reserved for another queue"
     NODES_DOWN = "nodes are down or draining"
@@ -31,12 +32,12 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one job waits: the category, what was seen, and the smallest change that would start it."""
+    """Why one job waits: the category, what was observed, and the smallest change that would start it."""
 
     why: Why
     evidence: str
     remedy: str = ""
-    behind: tuple[int, ...] = ()  # indices of jobs that hold what it needs, or stand before it
+    behind: tuple[int, ...] = ()  # indices of jobs that hold what it needs, or come before it
 
     def __str__(self) -> str:
         remedy = f"; {self.remedy}" if self.remedy else ""
@@ -54,7 +55,7 @@ class Placement:
 
 @dataclass(slots=True)
 class Plan:
-    """Changes against what runs, by row of the view."""
+    """The changes to what runs now, by row of the view."""
 
     keeps: bool
     placements: dict[int, Placement] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Plan:
         servers: Mapping[int, int] | None = None,
         devices: Mapping[int, int] | None = None,
     ) -> None:
-        """Run (or resize, or migrate) a job with so many GPUs on each of these nodes."""
+        """Run (or resize, or migrate) a job on these nodes, with the given number of GPUs on each."""
         self.placements[row] = Placement(dict(gpus), dict(servers or {}), dict(devices or {}))
         self.stops.discard(row)
 
@@ -91,7 +92,7 @@ class Plan:
         self.placements.pop(row, None)
 
     def pack(self, row: int, host: int) -> None:
-        """Run a job on the devices of a running one; both slow down as their models' pair does."""
+        """Run a job on the devices of a running one; both slow down as measured for this pair of models."""
         self.packs[row] = host
 
     def slice(self, rows: Sequence[int], quantum_s: float) -> None:

@@ -1,11 +1,11 @@
-"""Rounds: realising shares of time.
+"""Realise shares of time in rounds.
 
-A policy that thinks in shares says what fraction of time each job should run on each GPU type. Time is cut into rounds;
-in each one the jobs furthest behind their share run, and over many rounds everybody receives what was asked for.
+A policy that decides shares says what fraction of time each job should run on each GPU type. Time is divided into
+rounds; in each one the jobs furthest behind their share run, and over many rounds every job receives its share.
 
     priority(j, c) = X(j, c) / (time j received on c / time of all on c since shares last changed)
 
-Every job starts credited half a round on every column, so that nobody's received time is zero. What a job should have
+Every job starts with a credit of half a round on every column, so that no received time is zero. What a job should have
 received but did not is its deficit, which is carried over when shares change and decides between equal priorities.
 """
 
@@ -25,15 +25,15 @@ from argosy.mechanism.kernels import layout as L
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NOBODY, IN_PLACE, AFTERWARDS = L.NOBODY, L.IN_PLACE, L.AFTERWARDS  # who gets what those with a share leave over
-BY_JOB = ("members", "size", "queue", "alive", "has_share", "running")  # one entry a row
-BY_COLUMN = ("share", "received", "deficit", "works", "rate", "pace")  # one entry a row and column
+NOBODY, IN_PLACE, AFTERWARDS = L.NOBODY, L.IN_PLACE, L.AFTERWARDS  # who gets what jobs with a share leave unused
+BY_JOB = ("members", "size", "queue", "alive", "has_share", "running")  # one entry per row
+BY_COLUMN = ("share", "received", "deficit", "works", "rate", "pace")  # one entry per row and column
 NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """Jobs that take part from now on: GPUs, queue, where they can run, how fast, and their steps per second."""
+    """Jobs that are new in the rounds: GPUs, queue, where they can run, how fast, and their steps per second."""
 
     index: Ints
     size: Floats
@@ -43,7 +43,7 @@ class Newcomers:
 
 
 class Room(NamedTuple):
-    """GPUs there are: for everybody by type, reserved by queue and type, and what each queue may hold in all."""
+    """The GPUs: for all queues by type, reserved by queue and type, and how many each queue may hold in total."""
 
     common: Floats
     reserved: Floats
@@ -51,15 +51,15 @@ class Room(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Who runs in a round."""
+    """What a round's selection chose."""
 
-    settled: bool  # the next round would choose the same, if nothing happens
+    settled: bool  # whether the next round would choose the same, if nothing happens
     rows: int
     whole_steps_s: float  # whole steps that fit into a round, for the row whose steps fill it best; 0 if unknown
 
 
 class Rounds:
-    """Remembers what jobs received, by their index, and selects those that run next."""
+    """Remembers what each job received, by its index, and selects the jobs that run next."""
 
     def __init__(
         self, round_s: float, column_type: Sequence[int], *, leftovers: int = AFTERWARDS, idle_new: bool = False
@@ -76,7 +76,7 @@ class Rounds:
 
     @cached_property
     def _kernels(self) -> ModuleType:
-        from argosy.mechanism.kernels import round_selection  # imports Numba: late
+        from argosy.mechanism.kernels import round_selection  # imported late, because it imports Numba
 
         return round_selection
 
@@ -105,7 +105,7 @@ class Rounds:
         self._bind()
 
     def _bind(self) -> None:
-        """Put the arguments of the compiled functions together once: looking them up costs as much as calling them."""
+        """Collect the arguments of the compiled functions once, because that takes as long as calling them."""
         t = self._t
         self._of_observe = tuple(t[n] for n in ("slot", "alive", "members", "running", "received"))
         names = (
@@ -127,13 +127,13 @@ class Rounds:
         self._of_answer = (t["slot"], t["members"], t["running"], t["size"], self._column_type)
 
     def set_room(self, room: Room) -> None:
-        """Set what there is to be given, until it is set anew."""
+        """Set the GPUs that can be given to jobs, until they are set again."""
         self._room = (*room, *(amounts.copy() for amounts in room))
 
-    # -- who is there ------------------------------------------------------------------------------------------
+    # -- which jobs are there ------------------------------------------------------------------------------------------
 
     def observe(self, span: float, index: Ints) -> tuple[Ints, int, int]:
-        """Take in `span` seconds; return the newcomers' places in `index`, how many have left, how many rows go on."""
+        """Count `span` seconds as run; return the newcomers' rows in `index`, how many left, how many rows go on."""
         if self.rows + len(index) > len(self._t["slot"]):
             self._t["slot"] = np.full(2 * (self.rows + len(index)), -1, np.int64)
             self._bind()
@@ -141,12 +141,12 @@ class Rounds:
         return self._t["slot"][self.rows : self.rows + new].copy() if new else NONE, left, going_on
 
     def exempt(self, index: Ints) -> None:
-        """Let these jobs always run: they need no turn."""
+        """Let these jobs always run, without a turn."""
         self._know(index)
         self.where[index] = L.NEEDS_NO_TURN
 
     def add(self, new: Newcomers, places: Ints) -> None:
-        """Take newcomers up, without a share; `places` are those in the view."""
+        """Add newcomers, still without a share; `places` are their rows of the view."""
         self._know(new.index)
         first, n = self.rows, len(new.index)
         if first + n > len(self._t["alive"]):
@@ -174,14 +174,14 @@ class Rounds:
     # -- shares and turns --------------------------------------------------------------------------------------
 
     def places(self) -> Ints:
-        """Return where the jobs of the rows are in the view; after `forget` all rows are jobs that are there."""
+        """Return the rows of the view of all jobs; to be called after `forget`, which drops pairs and ended jobs."""
         return self._t["slot"][: self.rows].copy()
 
     def rates(self) -> Floats:
         return np.asarray(self._t["rate"][: self.rows].copy())
 
     def forget(self, elapsed_s: float) -> Ints:
-        """Prepare for new shares: settle deficits, start counting anew; return the jobs that are there, by arrival."""
+        """Prepare for new shares: settle deficits, reset what was received; return the present jobs, by arrival."""
         t, half = self._t, self.round_s / 2
         due = np.where(t["has_share"][: self.rows, None], t["share"][: self.rows], 0.0) * elapsed_s
         t["deficit"][: self.rows] += due - (t["received"][: self.rows] - half)
@@ -221,7 +221,7 @@ class Rounds:
         self.rows += n
 
     def select(self, columns: Ints, *, fresh: bool) -> Chosen:
-        """Choose who runs, looking at the columns in this order; those who have a turn keep it, unless all is fresh."""
+        """Choose what runs, going through columns in this order; rows with a turn keep it, unless `fresh`."""
         chosen = self._kernels.select(
             *self._of_select,
             columns,
@@ -237,14 +237,14 @@ class Rounds:
         return Chosen(*chosen)
 
     def answer(self, index: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return who runs, as a ranking, a size and a set of GPU types for each job of the view."""
+        """Return the selection as a rank, a size and a set of GPU types for each job of the view."""
         n = len(index)
         key, workers, types = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
         self._kernels.answer(index, self.where, *self._of_answer, key, workers, types, self.rows)
         return key, workers, types
 
     def columns_of(self) -> dict[tuple[int, int], int]:
-        """Return (job, job) → column for those that have a turn; a single job is paired with itself."""
+        """Return (job, job) → column for the rows that have a turn; a single job is paired with itself."""
         t = self._t
         rows = np.flatnonzero(t["running"][: self.rows] >= 0)
         return {

@@ -1,4 +1,4 @@
-"""The accounts of jobs as they are saved: every row that does not follow from where a job is."""
+"""Save and restore the accounts of jobs: all values that do not follow from a job's placement."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def split(measured: Floats, counted: Ints) -> list[SavedAccounts]:
 
 
 def restore(w: L.World, row: int, accounts: SavedAccounts) -> None:
-    """Put a job's accounts back; where it is stays as it is."""
+    """Restore a job's accounts; its placement does not change."""
     w.jf[SAVED_F, row], w.ji[SAVED_I, row] = accounts.measured, accounts.counted

@@ -1,7 +1,7 @@
-"""Whether a job would fit: the placers' question, asked in arrays and with single rules left out.
+"""Find out whether a job would fit, as the placers do, but with arrays and with single rules left out.
 
-The kernels answer it fast, and only for the cluster as it is. To explain a wait it must also be asked of
-clusters that are not: one with a node repaired, with CPUs without end, with three jobs gone.
+The kernels answer this fast, but only for the present state of the cluster. To explain why a job waits it must
+also be answered for hypothetical states: with a node repaired, with unlimited CPUs, with three jobs gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which limits count. Leaving one out shows whether it is the one to blame."""
+    """Which limits count; leaving one out shows whether it is the reason why a job waits."""
 
     states: bool = True  # only nodes that are up
     owners: bool = True  # no nodes reserved for another queue
@@ -52,7 +52,7 @@ class Demand:
         jf, ji = world.jf, world.ji
         asked, want = float(jf[L.GPUS, row]), max(int(ji[L.WANT, row]), 1)
         whole = asked >= 1.0
-        if world.si[L.ELASTIC]:  # the mechanism goes down to the smallest size before it gives up
+        if world.si[L.ELASTIC]:  # the mechanism tries sizes down to the smallest
             want = min(want, max(int(jf[L.MIN_GPUS, row]), 1))
         return cls(
             gpus=want if whole else 0,
@@ -66,7 +66,7 @@ class Demand:
 
     @property
     def units(self) -> int:
-        """What is counted when room is looked for: GPUs, or the one place that the job takes."""
+        """The number of units for which room is needed: GPUs, or 1 for a job without whole GPUs."""
         return self.gpus or 1
 
 
@@ -88,7 +88,7 @@ class Holdings:
         slots = np.flatnonzero(world.ji[L.STATE, :active] == L.RUNNING)
         entries = world.ji[L.HEAD, slots]
         found: list[tuple[Ints, Ints]] = []
-        while len(entries):  # all lists in step: as many rounds as the widest job has parts
+        while len(entries):  # follows all lists in parallel, as many times as the longest list has entries
             here = entries >= 0
             slots, entries = slots[here], entries[here]
             found.append((slots, entries))
@@ -110,7 +110,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What is free on each node, and what is known of the nodes."""
+    """What is free on each node, and the properties of the nodes."""
 
     devices: Ints  # [devices, nodes] free thousandths
     cpus: Floats
@@ -144,7 +144,7 @@ class Supply:
         )
 
     def without(self, holdings: Holdings, gone: Bools) -> Supply:
-        """Return the supply when the jobs in these rows hold nothing any more."""
+        """Return the supply as if the jobs in these rows held nothing."""
         rows = np.flatnonzero(gone[holdings.slot])
         if not len(rows):
             return self
@@ -173,7 +173,7 @@ class Supply:
         return free
 
     def usable(self, demand: Demand, rules: Rules = ALL) -> Bools:
-        """Say on which nodes the job may start at all."""
+        """Return on which nodes the job may start at all."""
         yes = np.ones(len(self.cpus), bool)
         if rules.states:
             yes &= self.state == NodeState.UP
@@ -184,7 +184,7 @@ class Supply:
         return yes
 
     def per_node(self, demand: Demand, rules: Rules = ALL) -> Floats:
-        """Return for how many units the CPUs and memory of each node suffice, whatever its devices."""
+        """Return for how many units the CPUs and memory of each node suffice, regardless of its devices."""
         room: Floats = np.full(len(self.cpus), np.inf)
         for free, unit, counts in (
             (self.cpus, demand.cpu_unit, rules.cpus),
@@ -218,7 +218,7 @@ class Supply:
         return -(-demand.gpus // largest)
 
     def best(self, demand: Demand, rules: Rules = ALL) -> tuple[int, Ints]:
-        """Return the most units that one placement could have, and its nodes, roomiest first."""
+        """Return the largest number of units in one placement, and its nodes, those with most room first."""
         rooms = self.rooms(demand, rules)
         everywhere = np.ones(len(rooms), bool)
         kinds = [everywhere]
@@ -243,10 +243,10 @@ class Supply:
         return demand.servers <= self.server_room(demand, rules)
 
     def server_room(self, demand: Demand, rules: Rules = ALL) -> float:
-        """Return the places for parameter servers beside the workers, each with one GPU's CPUs and memory."""
+        """Return how many parameter servers fit in addition to the workers, each with one GPU's CPUs and memory."""
         anywhere = self.usable(replace(demand, gpus=0, milli=0), rules)
         return float(self.per_node(demand, rules)[anywhere].sum()) - demand.gpus
 
     def fits_on(self, demand: Demand, gpu_type: int) -> bool:
-        """Say whether the job would fit on this GPU type, if it accepted it."""
+        """Return whether the job would fit on this GPU type, if it accepted that type."""
         return self.fits(replace(demand, types=1 << gpu_type))

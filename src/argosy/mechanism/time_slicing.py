@@ -1,4 +1,4 @@
-"""Time-sliced groups as Python sees them: who takes turns with whom, where, and when the turn ends."""
+"""Read time-sliced groups from Python: which jobs take turns, where, and when the turn ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.mechanism.kernels import layout as L
 
 
 class Member(NamedTuple):
-    """What a member of a group has on one node while it is its turn."""
+    """What a member of a group has on one node during its turn."""
 
     node: int
     devices: int  # bit set
@@ -27,7 +27,7 @@ class Group:
     """Jobs with overlapping placements that take turns."""
 
     quantum_s: float
-    due: float  # when the present turn ends; inf: nobody's turn ends
+    due: float  # when the present turn ends; inf if it does not end
     members: dict[int, list[Member]] = field(default_factory=dict)  # by the index of the job
 
 
@@ -69,7 +69,7 @@ def _members(rows: Iterable[list[int]]) -> list[Member]:
 
 
 def set_turns(w: L.World, last_turns: Mapping[int, int], due: float | None) -> None:
-    """Say when the jobs of one group (by row) had their last turns, and when the present one ends."""
+    """Set the last turns of the jobs of one group (by row), and when the present turn ends."""
     group = int(w.ji[L.GROUP, next(iter(last_turns))])
     for i in range(int(w.si[L.GROUP_ROWS])):
         if w.gp[i, L.G_GROUP] == group:
@@ -82,7 +82,7 @@ def set_turns(w: L.World, last_turns: Mapping[int, int], due: float | None) -> N
 
 
 def next_turn_at(w: L.World) -> float:
-    """Return when the next turn of any group ends; inf if nobody takes turns."""
+    """Return when the next turn of any group ends; inf if there are no groups."""
     heap = w.hp[: w.si[L.HEAP_N]]
     turns = heap[heap[:, L.H_KIND] == L.DUE_SLICE]
     current = w.gq[turns[:, L.H_JOB].astype(np.int64), L.G_GEN] == turns[:, L.H_GEN]

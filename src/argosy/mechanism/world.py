@@ -1,4 +1,4 @@
-"""Building the state matrices from a trace, a cluster and the tables of the performance model."""
+"""Build the state matrices from a trace, a cluster and the tables of the performance model."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def build(
     return world, names
 
 
-SLICE_SHARE = 0.02  # a turn in a time-sliced group ends at a mini-batch, in memory: 0.1 s where a suspend takes 5 s
+SLICE_SHARE = 0.02  # ending a turn keeps the job in memory, so it costs 0.1 s where a suspend takes 5 s
 
 
 def spread_out(slots: int) -> int:
@@ -155,7 +155,8 @@ def node_rows(cluster: Cluster, types: tuple[str, ...], devices: int) -> tuple[F
     racks = {name: i for i, name in enumerate(cluster.racks)}
     nf[L.CPU_FREE] = nf[L.CPU_TOTAL] = [n.cpus for n in nodes]
     nf[L.MEM_FREE] = nf[L.MEM_TOTAL] = [n.memory_gib for n in nodes]
-    nf[L.SPEED] = 1.0
+    nf[L.SPEED] = nf[L.SPEED_SEEN] = 1.0
+    nf[L.SPEED_SEEN_AT] = -np.inf
     ni[L.N_GPUS] = ni[L.N_FREE] = [n.gpus for n in nodes]
     ni[L.N_TYPE] = [types.index(n.gpu_type) if n.gpus else 0 for n in nodes]
     ni[L.N_RACK] = [racks[n.rack] for n in nodes]
@@ -187,7 +188,7 @@ def trace_rows(
     queue, queues = codes(frame["queue"], known, "default")
     user, users = codes(frame["user"])
     app, apps = codes(frame["app"])
-    if frame["app"].null_count():  # a job that belongs to no search is an application of its own
+    if frame["app"].null_count():  # a job that belongs to no search counts as its own application
         app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
     static = rows[L.STATIC_F :]
     static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
@@ -195,13 +196,13 @@ def trace_rows(
     return rows, Names(queues, users, apps)
 
 
-ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", *L.FROM_TRACE)
+ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", "work", *L.FROM_TRACE)
 
 
 def demand_rows(
     asked: Mapping[str, Floats], accepted: Ints, cluster: Cluster, tables: RateTables, expected_s: Floats
 ) -> Floats:
-    """Return what jobs ask for (NaN: not given) and how fast they are, as rows; queue, user, app and ending stay 0."""
+    """Return what jobs ask for (NaN: not given) and their speeds, as rows; queue, user, app and ending stay 0."""
     gpus = asked["gpus"]
     rows = np.zeros((L.TR_ROWS, len(gpus)))
 
@@ -222,6 +223,7 @@ def demand_rows(
     for name, (row, default) in L.FROM_TRACE.items():
         rows[row] = column(name, default)
     rows[L.WORK] = tables.work_s
+    rows[L.DECLARED] = np.where(np.isnan(asked["work"]), np.nan, tables.work_s)
     rows[L.EXPECTED] = expected_s
     rows[L.REFERENCE] = tables.reference
     static = rows[L.STATIC_F :]
@@ -269,7 +271,7 @@ def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
 
 
 def drop_useless_types(rows: Floats, tables: RateTables) -> None:
-    """Let no job accept a GPU type on which it makes no progress."""
+    """Remove from each job's accepted GPU types those on which it makes no progress."""
     kmax = tables.rate.shape[2] - 1
     k = np.clip(rows[L.GPUS], 1, kmax).astype(np.int64)
     cls = tables.job_class

@@ -1,4 +1,4 @@
-"""Models of what a placement is worth: throughput, interference, machine speeds, overheads, statistical efficiency.
+"""Performance models of jobs: throughput, interference, machine speeds, overheads, statistical efficiency.
 
 base               locality levels and the protocol of a model
 iteration          T_grad = α + β·m with sync by locality (Pollux): the default

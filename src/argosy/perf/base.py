@@ -28,7 +28,7 @@ class Level(IntEnum):
 
 @runtime_checkable
 class PerfModel(Protocol):
-    """A performance model says what a placement is worth to a training job.
+    """A performance model, which gives the throughput of a training job on a placement.
 
     `throughput` is the total over the job, in `unit` per second: "samples"; "steps" where the source counts
     mini-batches; "relative" where only ratios are known (1.0 = one reference GPU). `batch_size` is the batch
@@ -46,7 +46,7 @@ class PerfModel(Protocol):
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """Return the types it was measured on; the others are estimated from type speed ratios."""
+        """Return the GPU types it was measured on; others are estimated from the ratios of type speeds."""
         ...
 
     def throughput(self, gpu_type: str, workers: Workers, level: int, batch_size: float | None = None) -> Floats: ...
@@ -58,17 +58,17 @@ class PerfModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How sync times differ from those that were measured inside a node and across nodes of one rack.
+    """Factors for sync times at boundaries other than those measured: inside a node, and across nodes of one rack.
 
     A factor multiplies a sync time. The cluster default follows `Network`'s default: 100 over 25 Gb/s.
     """
 
-    island: float = 1.0  # of the time inside a node, for GPUs of one island; at most 1
-    cluster: float = 4.0  # of the time across nodes, for nodes of different racks; at least 1
+    island: float = 1.0  # for GPUs of one island, relative to the time inside a node; at most 1
+    cluster: float = 4.0  # for nodes of different racks, relative to the time across nodes; at least 1
 
     @classmethod
     def of(cls, network: Network) -> Links:
-        """Sync time goes with the inverse of bandwidth; a wider boundary is never faster."""
+        """Return the factors of a network; sync time is inverse to bandwidth, and a wider boundary is never faster."""
         inner = network.intra_island_gbps or network.intra_node_gbps
         return cls(
             island=min(1.0, network.intra_node_gbps / inner),

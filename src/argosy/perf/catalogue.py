@@ -28,8 +28,11 @@ Kind = Literal["iteration", "table", "rigid", "ps", "custom"]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is known about a catalogued model. `error` is the mean relative error of the fitted step time
-    (speed, for parameter servers) by GPU type; empty for tables, which are exact where measured."""
+    """What is known about a catalogued model.
+
+    `error` is the mean relative error of the fitted step time (speed, for parameter servers) by GPU type; it is empty
+    for tables, which are exact where measured.
+    """
 
     name: str
     kind: Kind
@@ -82,7 +85,7 @@ def _rigid(name: str, entry: dict[str, float]) -> tuple[PerfModel, Description]:
 
 
 class _Catalogue:
-    """Two name spaces, read once when somebody first asks."""
+    """The two lists of models by name, read on first use."""
 
     def __init__(self) -> None:
         self.models: dict[str, PerfModel] = {}
@@ -156,13 +159,15 @@ def server_aliases(model: str) -> tuple[str, ...]:
 
 
 def generic_ps() -> ParameterServerModel:
-    """Return a model for parameter-server jobs of unknown networks: the average shape of the known ones, 1.0
-    at (1, 1)."""
+    """Return a model for parameter-server jobs of unknown networks: the average shape of the known ones.
+
+    Its speed is 1.0 at (1, 1).
+    """
     return _catalogue().generic
 
 
 def models() -> list[Description]:
-    """Return everything there is, shipped first."""
+    """Return descriptions of all models, shipped ones first."""
     return list(_catalogue().descriptions)
 
 
@@ -175,7 +180,7 @@ def kind_of(model: PerfModel) -> Kind:
 
 
 def register(model: PerfModel | ServerModel, aliases: Iterable[str] = (), source: str = "registered") -> None:
-    """Make your own model known by its name and aliases, in this process; a namesake is replaced."""
+    """Register a model of your own by its name and aliases, in this process; it replaces one of the same name."""
     if not key_of(model.name):
         raise InputError(f"a performance model needs a name with letters or digits, not {model.name!r}")
     names = tuple(aliases)
@@ -187,7 +192,7 @@ def register(model: PerfModel | ServerModel, aliases: Iterable[str] = (), source
 
 @contextmanager
 def borrowed() -> Iterator[None]:
-    """Forget afterwards what is registered inside the block."""
+    """Undo, at the end of a `with` block, all registrations made inside it."""
     known = _catalogue()
     models, servers, descriptions = dict(known.models), dict(known.servers), list(known.descriptions)
     try:

@@ -1,10 +1,9 @@
-"""Estimate throughputs that nobody has measured: by matrix completion, or by the measured job that a new one is most
-like.
+"""Estimate throughputs that were not measured, by matrix completion and by the most similar measured job class.
 
-A row is a job class, a column a setting it can run in (beside which other class, on which GPU type); an entry is its
-speed there relative to running alone, 0..1. Rows of reference classes are known. Of a new class some entries are
-measured, the others are filled in by a factorisation of low rank, and the reference class with the most similar row
-stands for it from then on.
+A row is a job class, a column a setting in which it can run (packed with which other class, on which GPU type); an
+entry is its speed there relative to running alone, 0..1. Rows of reference classes are known. Of a new class some
+entries are measured, the others are filled in by a factorisation of low rank, and from then on the class is treated as
+the reference class with the most similar row.
 
     min Σ_known (M − U Vᵀ)² + μ (|U|² + |V|²),  U, V with k columns;    distance(a, b) = 1 − a·b / (|a| |b|)
 
@@ -22,15 +21,13 @@ from argosy.seeding import stream
 
 Bools = NDArray[np.bool_]
 SWEEPS = 100
-ENOUGH = 1e-6  # change of the factors, relative to their size, after which the sweeps end
+ENOUGH = 1e-6  # the sweeps end when the factors change by less than this, relative to their size
 
 
 def complete(matrix: Floats, known: Bools, rank: int = 10, damping: float = 1e-2, seed: int = 0) -> Floats:
-    """Return the matrix with its unknown entries filled in, by alternating least squares; known entries stay as they
-    are.
-    """
+    """Return the matrix with its unknown entries filled in, by alternating least squares; known entries are kept."""
     if matrix.shape != known.shape or matrix.ndim != 2:
-        raise InputError(f"a matrix of shape {matrix.shape} and a mask of shape {known.shape} do not go together")
+        raise InputError(f"the mask must have the shape of the matrix, {matrix.shape}, but has {known.shape}")
     if rank < 1 or not damping > 0:
         raise InputError(f"the rank must be ≥ 1 and the damping > 0, are {rank} and {damping}")
     if known.all():
@@ -55,14 +52,14 @@ def _factor(values: Floats, known: Bools, other: Floats, damping: float) -> Floa
 
 
 def nearest(reference: Floats, row: Floats) -> int:
-    """Return the reference row with the smallest cosine distance; the first of equals."""
+    """Return the reference row with the smallest cosine distance; of equal ones the first."""
     lengths = np.linalg.norm(reference, axis=1) * np.linalg.norm(row)
     similarity = np.divide(reference @ row, lengths, out=np.full(len(reference), -1.0), where=lengths > 0)
     return int(np.argmax(similarity))
 
 
 def match(reference: Floats, row: Floats, measured: Bools, rank: int = 10, damping: float = 1e-2, seed: int = 0) -> int:
-    """Return which reference class a new one is most like, of whose row only some entries are measured."""
+    """Return the reference class that is most similar to a new class, of which only some entries are measured."""
     if not len(reference):
         raise InputError("there is no reference class to compare with")
     matrix = np.vstack([reference, np.where(measured, row, 0.0)])
@@ -72,11 +69,11 @@ def match(reference: Floats, row: Floats, measured: Bools, rank: int = 10, dampi
 
 
 def estimate_pairs(pair: Floats, reference: list[int], measured: float, seed: int = 0) -> Floats:
-    """Return what a scheduler knows of `pair` ([row beside column], relative to alone) that has measured only part of
-    it.
+    """Return the pair speeds that a scheduler would estimate if it had measured only a part of them.
 
-    Rows of `reference` classes among themselves are known. Of every other class a fraction `measured` of its pairs
-    with reference classes is tried, and the reference class it resembles stands for it.
+    `pair` are the true speeds, [row packed with column], relative to running alone. Pairs of `reference` classes are
+    known. Of every other class a fraction `measured` of its pairs with reference classes is tried, and it is then
+    treated as the reference class that it resembles.
     """
     if not 0 <= measured <= 1:
         raise InputError(f"the measured fraction must lie in 0..1, is {measured}")

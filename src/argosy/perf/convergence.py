@@ -1,13 +1,13 @@
-"""Make loss curves of jobs in training: what a scheduler that reads losses would see.
+"""Make loss curves of training jobs, as a scheduler that reads losses would see them.
 
     loss(k) = 1 / (b0·k + b1) + b2        after k epochs; Optimus' form, b ≥ 0
 
-times 1 + σ·N(0, 1) at each epoch, with a σ of 1–3% for each job. A job calls itself converged when its loss fell by
-no more than a threshold over the last 10 epochs. The threshold is the true fall at its model's last epoch, so that
-it ends exactly when its work is done; somebody who only sees the noisy losses so far has to guess when that will be.
+times 1 + σ·N(0, 1) at each epoch, with a σ of 1–3% for each job. A job counts as converged when its loss fell by no
+more than a threshold over the last 10 epochs. The threshold is the true fall at its model's last epoch, so that the job
+ends exactly when its work is done; a scheduler that sees only the noisy losses so far has to predict when that will be.
 
-The curves are plausible, not measured: 1/b1 + b2 is what a model knows before it is trained (the logarithm of its
-classes or of its vocabulary), b2 what it ends with, b0 how fast it gets there; epochs are as in common recipes.
+The curves are plausible, not measured: 1/b1 + b2 is the loss before training (the logarithm of the number of classes or
+of the vocabulary), b2 the final loss, b0 how fast the model gets there; epochs are as in common recipes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from argosy.cluster.view import Losses
 from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
 from argosy.seeding import stream
+from argosy.slack import COUNT_SLACK
 
 WINDOW = 10
 NOISE = (0.01, 0.03)
-BANK = 1021  # rows of noise; jobs that are so far apart share one
+BANK = 1021  # rows of noise; jobs whose numbers differ by a multiple of this share one
 
 
 class Curve(NamedTuple):
-    """One model's way to convergence."""
+    """The loss curve of one model."""
 
     b0: float
     b1: float
@@ -66,7 +67,7 @@ MOST_EPOCHS = max(curve.epochs for curve in (USUAL, *CURVES.values()))
 
 
 def curve_of(model: str | None) -> Curve:
-    """Return the curve of a network; unknown ones share the usual one."""
+    """Return the curve of a network; unknown networks share a default curve."""
     return USUAL if model is None else BY_KEY.get(key_of(model), USUAL)
 
 
@@ -85,9 +86,9 @@ class Curves:
         self._threshold = {curve: float(before - last) for curve, (before, last) in ends.items()}
 
     def reported(self, job: int, progress: float) -> Losses:
-        """Return what job number `job` has reported when this share of its work is done; the same whenever one asks."""
+        """Return what job number `job` has reported when this share of its work is done; repeated calls agree."""
         curve = self._curves[job]
-        n = int(progress * curve.epochs + 1e-9)
+        n = int(progress * curve.epochs + COUNT_SLACK)
         losses = self._clean[curve][:n] * (1.0 + self._spread[job] * self._noise[job % BANK, :n])
         epoch_s = float(self._work_s[job]) / curve.epochs
         return Losses(self._epochs[:n], losses, self._threshold[curve], WINDOW, epoch_s)

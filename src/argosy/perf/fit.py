@@ -4,9 +4,9 @@ Iteration model: L-BFGS-B, as in Pollux, on
 
     RMSLE(T_grad) + RMSLE(T_iter) + 1e-3(γ−1)² + 1e-2[(b_across/a_across)² + (b_local/a_local)²]
 
-from α, a = .1, β, b = .01; what was never observed is pinned, optimistically, to no cost. Two things differ:
-times are searched as logarithms, since they span six decades, and because an RMSLE has a kink where it
-vanishes, a least-squares polish is tried and kept if the same loss is lower.
+from α, a = .1, β, b = .01; parameters that were never observed are fixed, optimistically, at no cost. Two things
+differ from Pollux: times are searched as logarithms, since they span six decades, and because an RMSLE has a kink
+at zero, a least-squares step follows and is kept if it lowers the same loss.
 
 Parameter servers: the speed functions are linear in their coefficients once inverted, so non-negative least
 squares of relative errors is enough.
@@ -27,7 +27,7 @@ from argosy.perf.iteration import IterationParams, overlapped_s, step_time_s
 from argosy.perf.parameter_server import async_features, surface_features, sync_features
 
 COLUMNS = ("nodes", "gpus", "local_batch", "step_s", "sync_s")
-FLOOR_S, CEILING_S = 1e-8, 1e4  # of every time parameter; the floor is Pollux'
+FLOOR_S, CEILING_S = 1e-8, 1e4  # bounds of every time parameter; the floor is Pollux'
 START_S = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01)
 START_GAMMAS = (1.001, 2.0, 4.0)
 AS_MEASURED = Links(island=1.0, cluster=1.0)
@@ -57,11 +57,11 @@ class ErrorReport:
 @dataclass(frozen=True, slots=True)
 class FitResult:
     params: IterationParams
-    error: ErrorReport  # of the step time
+    error: ErrorReport  # errors of the step time
 
 
 def placement_shape(placement: str) -> tuple[int, int]:
-    """Read a placement: '124' means 3 nodes with 7 GPUs; only the numbers matter, not which node has how many."""
+    """Read a placement as (nodes, GPUs): '124' means 3 nodes with 7 GPUs in total."""
     if not placement.isdigit():
         raise InputError(f"a placement is one digit per node (its GPUs), not {placement!r}")
     return len(placement), sum(int(digit) for digit in placement)
@@ -100,7 +100,7 @@ class Measured:
         nodes, gpus, batch, step, sync = (rows[c].cast(pl.Float64).fill_null(float("nan")).to_numpy() for c in COLUMNS)
         if not (np.isfinite(step).all() and (step > 0).all() and (gpus >= 1).all() and (batch > 0).all()):
             raise InputError("cannot fit: step_s and local_batch must be > 0 and gpus ≥ 1 in every row")
-        sync = np.where(np.isnan(sync) & (gpus == 1), 0.0, sync)  # one GPU waits for nobody
+        sync = np.where(np.isnan(sync) & (gpus == 1), 0.0, sync)  # a single GPU does not wait for others
         return cls(nodes, gpus, batch, step, np.maximum(step - sync, FLOOR_S))
 
     def predict(self, params: IterationParams) -> Floats:
@@ -110,9 +110,7 @@ class Measured:
         return np.where(self.nodes > 1, across, local)
 
     def log_residuals(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return the errors of T_grad (known rows) and T_iter; each of the two sync lines learns only from its own
-        rows.
-        """
+        """Return the errors of T_grad (known rows) and T_iter; each of the two sync lines is fitted to its own rows."""
         alpha, beta, across_a, across_b, local_a, local_b = np.exp(x[:6])
         grad = alpha + beta * self.batch
         more = self.gpus - 2
@@ -124,8 +122,10 @@ class Measured:
 
 
 def fit_iteration(rows: pl.DataFrame) -> FitResult:
-    """Fit (nodes, gpus, local_batch, step_s, sync_s) rows; sync_s, the part of a step that only waits for
-    gradients, may be null."""
+    """Fit an iteration model to rows (nodes, gpus, local_batch, step_s, sync_s).
+
+    sync_s, the part of a step that only waits for gradients, may be null.
+    """
     from scipy.optimize import least_squares, minimize
 
     data = Measured.of(rows)
@@ -165,17 +165,17 @@ def fit_iteration(rows: pl.DataFrame) -> FitResult:
         tries += [found, polished]
     x = complete(min(tries, key=loss))
     times = np.exp(x[:6])
-    if not several.any():  # never seen across nodes: a little worse than inside one
+    if not several.any():  # never measured across nodes: assume a little more than inside one
         times[2:4] = np.maximum(times[2:4], 1.1 * times[4:6])
     params = IterationParams(*(float(v) for v in (*times, np.clip(x[6], 1.0, 10.0))))
     return FitResult(params, ErrorReport.of(data.predict(params), data.step_s))
 
 
 def _pins(data: Measured, several: NDArray[np.bool_], local: NDArray[np.bool_]) -> dict[int, float]:
-    """Parameters that the rows cannot tell, and their values (logarithms of times)."""
+    """Return the parameters that the rows do not determine, with their values (logarithms of times)."""
     nothing = float(np.log(FLOOR_S))
     pins: dict[int, float] = {}
-    if len(np.unique(data.batch)) == 1:  # α and β·m look the same: half each
+    if len(np.unique(data.batch)) == 1:  # α and β·m cannot be told apart: each gets half
         known = data.grad_s[np.isfinite(data.grad_s)]
         pins[0] = float(np.log((known if len(known) else data.step_s).mean() / 2))
     if not several.any():
@@ -194,8 +194,8 @@ def fit_speed_sync(
 ) -> Floats:
     """Return the five θ of Optimus' synchronous speed; at least five points.
 
-    A small `ridge` shares a time between terms that the points cannot tell apart, such as θ1 and θ2·w/p where
-    there always were as many servers as workers; without it one of them gets all.
+    A small `ridge` divides a time between terms that the points cannot tell apart, such as θ1 and θ2·w/p if there
+    were always as many servers as workers; without it one of them gets all.
     """
     return _inverse_fit(sync_features(ps, workers, batch), steps_per_s, ridge)
 
@@ -212,7 +212,7 @@ def fit_surface(ps: ArrayLike, workers: ArrayLike, steps_per_s: ArrayLike, batch
 
 
 def _inverse_fit(features: Floats, speed: ArrayLike, ridge: float = 0.0) -> Floats:
-    """Coefficients ≥ 0 of 1/speed = features·θ, least squares of relative errors."""
+    """Return the coefficients θ ≥ 0 of 1/speed = features·θ, by least squares of relative errors."""
     from scipy.optimize import lsq_linear, nnls
 
     known = np.asarray(speed, np.float64)
@@ -229,13 +229,13 @@ def _inverse_fit(features: Floats, speed: ArrayLike, ridge: float = 0.0) -> Floa
         target = np.concatenate([target, np.zeros(len(size))])
     try:
         theta, _ = nnls(rows, target)
-    except RuntimeError:  # it goes round in circles where terms are nearly alike
+    except RuntimeError:  # the solver does not terminate if terms are nearly equal
         theta = lsq_linear(rows, target, bounds=(0.0, np.inf)).x
     return np.asarray(theta / size, np.float64)
 
 
 def outliers(ps: Sequence[int], workers: Sequence[int], speeds: Sequence[float]) -> list[bool]:
-    """Return points of a (PS, workers) grid that no neighbour bears out: 0, or below half of each of them.
+    """Return the implausible points of a (servers, workers) grid: those that are 0, or below half of every neighbour.
 
     A median of the neighbours would delete true corners, such as one server with one worker.
     """

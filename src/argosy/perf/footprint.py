@@ -1,7 +1,8 @@
-"""Say how much of a GPU a network uses when it has one for itself: utilisation and memory.
+"""Look up how much of a GPU a network uses when it runs alone on it: utilisation and memory.
 
 The figures are published measurements at about the network's usual batch; `data/footprint.json` names the source of
-each. A network nobody measured has the default: two such networks want more than one GPU's time, but fit its memory.
+each. A network without measurements has the default: two such networks need more than one GPU's time, but fit its
+memory.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def _of_one(model: str | None) -> dict[str, Any]:
 
 
 def of(models: Sequence[str | None]) -> tuple[Floats, Floats]:
-    """Utilisation (0..1) and GPU memory (GiB) of each network at about its usual batch."""
+    """Return the utilisation (0..1) and GPU memory (GiB) of each network at about its usual batch."""
     found = [_of_one(model) for model in models]
     return np.array([f["utilisation"] for f in found], float), np.array([f["memory_gib"] for f in found], float)
 
 
 def gpu_memory_gib(gpu_type: str) -> float:
-    """Memory of one device; of a type nobody has described, the default."""
+    """Return the memory of one device of a GPU type; the default for an unknown type."""
     facts = _facts()["gpu_memory_gib"]
     return float(facts["types"].get(gpus.canonical(gpu_type), facts["default"]))

@@ -1,4 +1,4 @@
-"""Compute statistical efficiency: what a sample is worth when the batch grows (Pollux, OSDI'21).
+"""Compute statistical efficiency: how much progress a sample makes when the batch grows (Pollux, OSDI'21).
 
 φ = M0·var/sqr            gradient noise scale, from the gradient's variance and squared norm at batch M0
 E(M) = (φ + M0)/(φ + M)   progress per sample relative to batch M0
@@ -21,6 +21,7 @@ from argosy.errors import InputError
 from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
 from argosy.perf.iteration import IterationModel
+from argosy.slack import COUNT_SLACK, RELATIVE_SLACK
 
 GRID = 50  # batch sizes tried between M0 and Mmax
 
@@ -45,7 +46,7 @@ class BatchChoice:
     batch: float
     accumulation: int  # passes before the one that synchronises
     throughput: float  # samples/s
-    goodput: float  # samples/s at the worth of batch M0
+    goodput: float  # samples/s, each counted as much as a sample at batch M0
 
 
 def best_batch(
@@ -53,8 +54,8 @@ def best_batch(
 ) -> BatchChoice:
     """Return the batch on a geometric grid M0..Mmax with the highest goodput.
 
-    One GPU with more than M0 accumulates at least once: without a second replica, gradient noise is measured
-    between passes. Every GPU gets at least one sample, so with more than M0 GPUs the grid starts at their
+    A single GPU with more than M0 samples accumulates at least once, because without a second replica gradient noise
+    is measured between passes. Every GPU gets at least one sample, so with more than M0 GPUs the grid starts at their
     number.
     """
     low = max(m0, float(workers))
@@ -65,8 +66,8 @@ def best_batch(
         )
 
     def choice(batch: float) -> BatchChoice:
-        forced = int(workers == 1 and batch > m0 * (1 + 1e-9))
-        passes = max(int(np.ceil(batch / workers / model.max_local_batch(gpu_type) - 1e-9)), 1 + forced)
+        forced = int(workers == 1 and batch > m0 * (1 + RELATIVE_SLACK))
+        passes = max(int(np.ceil(batch / workers / model.max_local_batch(gpu_type) - COUNT_SLACK)), 1 + forced)
         rate = float(model.throughput(gpu_type, workers, level, batch, min_accumulation=forced))
         return BatchChoice(batch, passes - 1, rate, rate * float(efficiency(batch, phi, m0)))
 
@@ -76,14 +77,14 @@ def best_batch(
 
 @dataclass(frozen=True, slots=True)
 class NoiseScale:
-    """A network's φ by thirds of its training, and the batch M0 it belongs to."""
+    """A network's φ in each third of its training, and the batch M0 to which it refers."""
 
     m0: float
     mmax: float
     thirds: tuple[float, float, float]
 
     def phi(self, progress: ArrayLike) -> Floats:
-        """Return φ at a share of the training done, on a line in logarithms through the middles of the thirds."""
+        """Return φ at a share of the training done, interpolated in logarithms between the middles of the thirds."""
         return np.asarray(np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds))))
 
 
@@ -95,7 +96,7 @@ def _facts() -> dict[str, Any]:
 
 
 def known_noise_scale(model: str) -> NoiseScale | None:
-    """Return a summary of published measurements; None for networks without."""
+    """Return the noise scale of a network from published measurements; None if there are none."""
     entry = _facts().get(key_of(model))
     if entry is None:
         return None

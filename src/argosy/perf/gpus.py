@@ -1,4 +1,4 @@
-"""Know GPU types: one name for each, and how fast one is beside another where nobody measured it.
+"""Look up GPU types: a canonical name for each, and speed ratios for types without measurements.
 
 Speeds are relative to a V100. Those of measured types are medians over the catalogue's networks; the others
 follow memory bandwidth, the best single predictor of training speed among the measured ones.
@@ -15,15 +15,16 @@ from importlib import resources
 
 @cache
 def _facts() -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Facts by type, and names of types that stand for another (export versions)."""
+    """Return facts by type, and names of types that are treated as another (export versions)."""
     facts = json.loads(resources.files("argosy.perf").joinpath("data/gpu_types.json").read_text("utf-8"))
     return facts["types"], facts["aliases"]
 
 
 @cache
 def canonical(gpu_type: str) -> str:
-    """Return the short name of a GPU type: 'Tesla V100-SXM2-32GB' becomes 'v100', the longest known name inside; an
-    unknown name is only lower-cased.
+    """Return the short name of a GPU type: 'Tesla V100-SXM2-32GB' becomes 'v100'.
+
+    It is the longest known name that the text contains; an unknown name is only lower-cased.
     """
     name = gpu_type.lower().strip()
     plain = name.replace(" ", "").replace("-", "").replace("_", "")
@@ -36,7 +37,7 @@ def canonical(gpu_type: str) -> str:
 
 
 def speed(gpu_type: str) -> float:
-    """Return the training speed relative to a V100; 1.0 for a type nobody has described."""
+    """Return the training speed relative to a V100; 1.0 for an unknown type."""
     types, _ = _facts()
     known = types.get(canonical(gpu_type))
     if known is None:
@@ -45,7 +46,7 @@ def speed(gpu_type: str) -> float:
 
 
 def nearest(gpu_type: str, measured: Iterable[str]) -> str:
-    """Return the type itself if it is measured, else the measured one of the most similar speed (ties: first)."""
+    """Return the type itself if it is measured, else the measured type with the most similar speed (ties: first)."""
     name, options = canonical(gpu_type), tuple(measured)
     if name in options:
         return name

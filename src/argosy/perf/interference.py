@@ -1,10 +1,10 @@
-"""Model what two jobs on the same GPU cost each other.
+"""Model how much two jobs on the same GPU slow each other down.
 
     speed of a beside b = 1 / (1 + sensitivity_a · pressure_b)
 
 Sensitivity and pressure of each network are fitted, per GPU type, to Gavel's measured pairs, both with a
-power of the batch size relative to the network's usual one. A network nobody paired takes the average of
-those that were. Memory is not part of it: whether a pair fits is for the placer to check.
+power of the batch size relative to the network's usual one. A network without measured pairs has the average
+of the others. Memory is not part of the model: the placer checks whether a pair fits.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def pair_factor(
     batch_a: float | None = None,
     batch_b: float | None = None,
 ) -> tuple[float, float]:
-    """Return speeds of a and of b while they share a GPU, each relative to running alone."""
+    """Return the speeds of a and of b while they share a GPU, each relative to running alone."""
     sensitivity_a, pressure_a = traits(model_a, gpu_type, batch_a)
     sensitivity_b, pressure_b = traits(model_b, gpu_type, batch_b)
     return 1 / (1 + sensitivity_a * pressure_b), 1 / (1 + sensitivity_b * pressure_a)
 
 
 def pair_matrix(models: Sequence[tuple[str | None, float | None]], gpu_type: str) -> Floats:
-    """[row, column] = speed of the row's (model, batch per GPU) beside the column's."""
+    """Return [row, column], the speed of the row's (model, batch per GPU) packed with the column's."""
     sensitivity, pressure = np.array([traits(model, gpu_type, batch) for model, batch in models]).T
     return np.asarray(1 / (1 + np.outer(sensitivity, pressure)))
 
 
 def node_contention(distributed_jobs: int, fraction: float = 0.0) -> float:
-    """Return the speed of a distributed job on a node that hosts several: Pollux' artifact takes a set fraction."""
+    """Return the speed of a distributed job on a node with several; Pollux' artifact uses a fixed fraction."""
     if not 0 <= fraction < 1:
         raise InputError(f"the contention fraction must lie in 0..1, is {fraction}")
     return 1.0 - fraction if distributed_jobs > 1 else 1.0

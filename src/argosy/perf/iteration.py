@@ -23,14 +23,15 @@ from numpy.typing import ArrayLike
 from argosy.errors import InputError
 from argosy.perf import gpus
 from argosy.perf.base import USUAL_LINKS, Floats, Level, Links, Unit, Workers
+from argosy.slack import COUNT_SLACK
 
 
 @dataclass(frozen=True, slots=True)
 class IterationParams:
     """Times in seconds for one (model, GPU type)."""
 
-    alpha_s: float  # of a pass, whatever its size
-    beta_s: float  # per sample of a pass
+    alpha_s: float  # time of a pass that does not depend on its size
+    beta_s: float  # time per sample of a pass
     across_a_s: float  # synchronising two GPUs on different nodes
     across_b_s: float  # each further GPU
     local_a_s: float  # synchronising two GPUs of a node
@@ -63,7 +64,7 @@ def sync_time_s(params: IterationParams, workers: ArrayLike, level: int, links: 
 
 
 def overlapped_s(grad_s: Floats, sync_s: Floats, gamma: float) -> Floats:
-    """Return (T_grad^γ + T_sync^γ)^(1/γ), taken relative to the larger part so that tiny times do not underflow."""
+    """Return (T_grad^γ + T_sync^γ)^(1/γ), computed relative to the larger part so that tiny times do not underflow."""
     largest = np.maximum(np.maximum(grad_s, sync_s), 1e-300)
     return np.asarray(largest * ((grad_s / largest) ** gamma + (sync_s / largest) ** gamma) ** (1 / gamma))
 
@@ -84,8 +85,11 @@ def step_time_s(
 
 @dataclass(frozen=True, slots=True)
 class IterationModel:
-    """A model's parameters by GPU type. `default_batch` is used where a job names none: it is held per GPU,
-    since only a job that names its total batch can be said to keep it when it is resized."""
+    """An iteration model: parameters of a network by GPU type.
+
+    `default_batch` is used if a job names no batch. It is kept per GPU, since only a job that names its total batch can
+    be assumed to keep it when it is resized.
+    """
 
     name: str
     params: Mapping[str, IterationParams]
@@ -103,9 +107,7 @@ class IterationModel:
         return self.memory_cap.get(gpus.nearest(gpu_type, self.gpu_types), float("inf"))
 
     def params_for(self, gpu_type: str) -> IterationParams:
-        """Return the measured parameters, or those of the measured type nearest in speed, scaled by the ratio of type
-        speeds.
-        """
+        """Return the measured parameters, or scaled ones of the measured GPU type that is most similar in speed."""
         base = gpus.nearest(gpu_type, self.gpu_types)
         known = self.params[base]
         return known if base == gpus.canonical(gpu_type) else known.on_speed(gpus.speed(gpu_type) / gpus.speed(base))
@@ -119,13 +121,13 @@ class IterationModel:
         *,
         min_accumulation: int = 0,
     ) -> Floats:
-        """Return samples/s; where the unit is "steps", mini-batches per second summed over GPUs."""
+        """Return samples/s, or, if the unit is "steps", mini-batches per second summed over GPUs."""
         k = np.asarray(workers, np.float64)
         if self.per_gpu_batch or batch_size is None:
             local = np.full_like(k, self.default_batch if batch_size is None else batch_size)
         else:
             local = batch_size / np.maximum(k, 1.0)
-        passes = np.maximum(np.ceil(local / self.max_local_batch(gpu_type) - 1e-9), 1.0 + min_accumulation)
+        passes = np.maximum(np.ceil(local / self.max_local_batch(gpu_type) - COUNT_SLACK), 1.0 + min_accumulation)
         step = step_time_s(self.params_for(gpu_type), k, level, local / passes, passes - 1, self.links)
         per_step = k if self.unit == "steps" else k * local
         return np.where(k > 0, per_step / step, 0.0)

@@ -1,11 +1,11 @@
-"""Predict when a job will have converged, with Optimus' fit of its loss curve.
+"""Predict when a job will converge, by Optimus' fit of its loss curve.
 
     loss(k) = 1 / (b0·k + b1) + b2,  b ≥ 0
 
 by weighted least squares: points are split into three equal segments and the standard deviation of a segment's
 points is a quarter of that of the segment before, so that late points count most. Many jobs are fitted at once
-(matrices with a row a job), because a scheduler does so in every interval: a search over b1/b0, with which the rest is
-linear, and a few steps of Levenberg–Marquardt from the best.
+(matrices with a row per job), because a scheduler does so in every interval: first a search over b1/b0, given which the
+rest is linear, then a few steps of Levenberg–Marquardt from the best.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.perf.base import Floats
+from argosy.slack import RELATIVE_SLACK
 
 LEAST_POINTS = 3
 SEGMENTS, RATIO = 3, 4.0
@@ -31,10 +32,10 @@ def loss_at(b: Floats, epoch: Floats) -> Floats:
 
 
 def fit_losses(epochs: Sequence[Floats], losses: Sequence[Floats], *, clean: bool = False) -> Floats:
-    """Return the coefficients (b0, b1, b2) of each job, a row a job; NaN for one with fewer than three points.
+    """Return the coefficients (b0, b1, b2) of each job, a row per job; NaN for a job with fewer than three points.
 
-    `clean` first replaces outliers: points above all of the three before them, or below all of the three after
-    them, take the mean of their neighbours.
+    `clean` first replaces outliers: points above all of the three before them, or below all of the three after them,
+    become the mean of their neighbours.
     """
     count = np.array([len(e) for e in epochs], np.int64)
     result = np.full((len(count), 3), np.nan)
@@ -48,7 +49,7 @@ def fit_losses(epochs: Sequence[Floats], losses: Sequence[Floats], *, clean: boo
     y[there] = np.concatenate([losses[r] for r in rows])
     if clean:
         y = without_outliers(y, n)
-    scale = np.maximum(np.where(there, np.abs(y), 0.0).max(axis=1), TINY)[:, None]  # the largest loss counts as 1
+    scale = np.maximum(np.where(there, np.abs(y), 0.0).max(axis=1), TINY)[:, None]  # makes the largest loss 1
     segment = np.arange(k.shape[1]) // np.ceil(n / SEGMENTS)[:, None]
     weight = np.where(there, RATIO**segment, 0.0)
     b = polish(first_guess(k, y / scale, weight), k, y / scale, weight)
@@ -57,7 +58,7 @@ def fit_losses(epochs: Sequence[Floats], losses: Sequence[Floats], *, clean: boo
 
 
 def without_outliers(y: Floats, n: NDArray[np.int64]) -> Floats:
-    """Smooth away losses that are neither in reach of those before nor of those after them."""
+    """Replace losses that lie outside the range of those before or after them."""
     cells = np.pad(y, ((0, 0), (3, 3)), constant_values=np.nan)
     cells[:, 3:-3][np.arange(y.shape[1]) >= n[:, None]] = np.nan
     width = y.shape[1]
@@ -69,7 +70,7 @@ def without_outliers(y: Floats, n: NDArray[np.int64]) -> Floats:
 
 
 def first_guess(k: Floats, y: Floats, weight: Floats) -> Floats:
-    """With s = b1/b0 given, loss = (1/b0) / (k + s) + b2 is linear in 1/b0 and b2: the best of many s."""
+    """Return the best fit for many s = b1/b0, given which loss = (1/b0) / (k + s) + b2 is linear in 1/b0 and b2."""
     column = np.unique(k)
     cells = (np.arange(len(k))[:, None] * len(column) + np.searchsorted(column, k)).ravel()
     sums = (np.bincount(cells, part.ravel(), len(k) * len(column)) for part in (weight**2, weight**2 * y))
@@ -90,7 +91,7 @@ def first_guess(k: Floats, y: Floats, weight: Floats) -> Floats:
 
 
 def polish(b: Floats, k: Floats, y: Floats, weight: Floats) -> Floats:
-    """Levenberg–Marquardt within b ≥ 0, all rows together; rows that are done are left alone."""
+    """Improve the fits by Levenberg–Marquardt within b ≥ 0, all rows together; rows that are done stay as they are."""
 
     def residuals(b: Floats, rows: NDArray[np.int64]) -> Floats:
         return weight[rows] * (loss_at(b[:, None], k[rows]) - y[rows])
@@ -131,10 +132,11 @@ def polish(b: Floats, k: Floats, y: Floats, weight: Floats) -> Floats:
 
 
 def last_epoch(b: Floats, threshold: Floats, window: int, most: int = 100) -> Floats:
-    """Return the first epoch at which the fitted loss fell by no more than the threshold over the last `window` epochs;
-    NaN where that takes more than `most` epochs, or where there is no fit.
+    """Return the first epoch at which the fitted loss fell by no more than the threshold in the last `window` epochs.
+
+    It is NaN if that takes more than `most` epochs, or if there is no fit.
     """
     epochs = np.arange(window, most + 1, dtype=np.float64)
     fall = loss_at(b[:, None], epochs - window) - loss_at(b[:, None], epochs)
-    converged = fall <= threshold[:, None] * (1.0 + 1e-9)
+    converged = fall <= threshold[:, None] * (1.0 + RELATIVE_SLACK)
     return np.where(converged.any(axis=1), epochs[converged.argmax(axis=1)], np.nan)

@@ -2,9 +2,9 @@
 
 Between two measured numbers of GPUs, throughput is a straight line in logarithms; beyond the last one it
 keeps the last slope, limited to 0 (never falling) … 1 (never better than linear), and likewise before the
-first. A level that was not measured takes the next narrower one times the general slowdown, or the next wider
-one as it is. Inside the measured range a wider level is never faster than a narrower one. Between two batch
-sizes, also a line in logarithms.
+first. A level that was not measured has the values of the next narrower one times the general slowdown, or
+those of the next wider one. Inside the measured range a wider level is never faster than a narrower one.
+Between two batch sizes, interpolation is also linear in logarithms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Sheet = Mapping[int, Curve]  # by level
 def interpolate(curve: Curve, log_k: Floats) -> Floats:
     """Return log throughput on a measured curve, extended at both ends."""
     x, y = curve
-    if len(x) == 1:  # one point: linear below, and no promise above
+    if len(x) == 1:  # one point: linear below it, constant above
         return np.asarray(y[0] + np.minimum(log_k - x[0], 0.0))
     first, last = np.clip(((y[1] - y[0]) / (x[1] - x[0]), (y[-1] - y[-2]) / (x[-1] - x[-2])), 0.0, 1.0)
     inside = np.interp(log_k, x, y)
@@ -47,7 +47,7 @@ def interpolate(curve: Curve, log_k: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class TableModel:
-    """Build it with `TableModel.of`."""
+    """A model that interpolates measured throughputs; it is built with `TableModel.of`."""
 
     name: str
     sheets: Mapping[str, Mapping[float | None, Sheet]]  # by type, then batch
@@ -62,7 +62,7 @@ class TableModel:
         for point in points:
             if not point.throughput > 0 or point.gpus < 1:
                 raise InputError(
-                    f"table of {name!r}: {point.throughput} on {point.gpus} GPUs is not a measurement",
+                    f"table of {name!r}: a throughput of {point.throughput} on {point.gpus} GPUs is not valid",
                     hint="leave out runs that failed",
                 )
             batches = grouped.setdefault(gpus.canonical(point.gpu_type), {})
@@ -104,7 +104,7 @@ def _curve(line: Mapping[int, float]) -> Curve:
 
 
 def _around(batches: Mapping[float | None, Sheet], batch: float | None) -> tuple[Sheet, Sheet, float]:
-    """Return the sheets below and above a batch size, and the upper one's weight; None takes the middle batch."""
+    """Return the sheets below and above a batch size, and the upper one's weight; None means the middle batch."""
     known = sorted(b for b in batches if b is not None)
     if batch in batches or not known:
         sheet = batches[batch if batch in batches else None]
@@ -126,7 +126,7 @@ def _levels(sheet: Sheet, log_k: Floats) -> list[Floats]:
         elif rows:
             row = rows[-1] + np.where(log_k > 0, general[level] - general[level - 1], 0.0)
         else:
-            row = interpolate(sheet[min(sheet)], log_k)  # nothing narrower is known
+            row = interpolate(sheet[min(sheet)], log_k)  # no narrower level was measured
         if rows:
             row = _not_above(row, rows, sheet, level, log_k)
         rows.append(row)
@@ -134,7 +134,7 @@ def _levels(sheet: Sheet, log_k: Floats) -> list[Floats]:
 
 
 def _not_above(row: Floats, rows: list[Floats], sheet: Sheet, level: int, log_k: Floats) -> Floats:
-    """Cap a level by the next narrower one where that was measured; elsewhere it lifts the narrower ones."""
+    """Limit a level to the next narrower one where that was measured; elsewhere raise the narrower levels to it."""
     narrower = level - 1
     if level in sheet and narrower in sheet:
         beyond = (log_k < sheet[narrower][0][0] - 1e-9) | (log_k > sheet[narrower][0][-1] + 1e-9)

@@ -1,4 +1,4 @@
-"""Say what starting, stopping, moving and resizing a job costs, in seconds during which its GPUs do no work.
+"""The costs of starting, stopping, moving and resizing a job, in seconds during which its GPUs do no work.
 
 The published re-allocation delays (Sia's simulator) count one stop with one restore; they are divided 1 : 5,
 as in DL2's example of one minute to stop and five to restore. A resize costs that delay when cold
@@ -27,7 +27,7 @@ from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
 
 COLUMNS = ("start_s", "suspend_s", "resume_s", "migrate_s", "cold_resize_s", "hot_resize_s")
-MEASURED = {"start": 0, "suspend": 1, "resume": 2, "migrate": 3, "resize": 5}  # kinds, as places in COLUMNS
+MEASURED = {"start": 0, "suspend": 1, "resume": 2, "migrate": 3, "resize": 5}  # kind → index in COLUMNS
 USUAL_DELAY_S = 30.0
 PUBLISHED_DELAY_S: Mapping[str, float] = MappingProxyType(
     {"cifar10": 50.0, "deepspeech2": 25.0, "bert": 120.0, "yolov3": 80.0, "imagenet": 250.0, "ncf": 15.0}
@@ -36,16 +36,18 @@ PUBLISHED_DELAY_S: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Seconds for a model with the usual delay. `delay_s` names models with another re-allocation delay: all
-    their costs, except a hot resize, are larger or smaller in that proportion."""
+    """The overheads in seconds, for a model with the usual re-allocation delay.
 
-    start_s: float = 25.0  # first cold start: as a restore, with nothing to stop
+    `delay_s` lists models with another delay: all their costs, except a hot resize, are scaled in proportion.
+    """
+
+    start_s: float = 25.0  # first cold start: costs as much as a restore
     suspend_s: float = 5.0
     resume_s: float = 25.0
     migrate_s: float = 30.0
     cold_resize_s: float = 30.0
     hot_resize_s: float = 2.0
-    hot: bool = False  # which of the two resizes happens
+    hot: bool = False  # whether resizes are hot
     delay_s: Mapping[str, float] = field(default_factory=lambda: PUBLISHED_DELAY_S)
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by model ("": all others) and kind
 
@@ -60,17 +62,17 @@ class Overheads:
 
     @classmethod
     def zero(cls) -> Overheads:
-        """Return costs of zero for all actions, as several published simulators assume."""
+        """Return overheads of zero for all actions, as several published simulators assume."""
         return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, delay_s={})
 
     @classmethod
     def of(cls, name: str) -> Overheads:
-        """Read costs by name: realistic, none, or a CSV file of measurements."""
+        """Return the overheads that a setting names: realistic, none, or a CSV file of measurements."""
         return cls.zero() if name == "none" else cls.realistic() if name == "realistic" else cls.read(Path(name))
 
     @classmethod
     def read(cls, path: Path) -> Overheads:
-        """Read measured costs; what was not measured is as usual."""
+        """Read measured overheads; those that were not measured keep their defaults."""
         measured: dict[str, dict[str, float]] = {}
         lines = csv.DictReader(read_text(path).splitlines())
         wanted = ("model", "kind", "seconds")
@@ -116,7 +118,7 @@ class Overheads:
 
 
 def _replace(costs: Floats, kinds: Mapping[str, float]) -> None:
-    """What was measured for one model; a cold resize is a suspension and a resumption."""
+    """Replace costs by those measured for one model; a cold resize costs a suspension and a resumption."""
     for kind, seconds in kinds.items():
         costs[MEASURED[kind]] = seconds
     if "suspend" in kinds and "resume" in kinds:

@@ -24,7 +24,7 @@ from argosy.perf.base import Floats
 from argosy.seeding import stream
 
 Form = Literal["sync", "async", "surface"]
-BUMPS = 64  # servers and workers up to which a rough surface differs from point to point
+BUMPS = 64  # a rough surface differs from point to point up to this many servers and workers
 COEFFICIENTS: dict[Form, int] = {"sync": 5, "async": 4, "surface": 7}
 
 
@@ -45,7 +45,7 @@ def surface_features(ps: ArrayLike, workers: ArrayLike, batch: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ParameterServerModel:
-    """One job type's coefficients. `batch` is the total batch, which stays when workers come and go."""
+    """A fitted model of one job type; `batch` is the total batch, which stays the same when workers come and go."""
 
     name: str
     theta: tuple[float, ...]
@@ -73,7 +73,7 @@ class ParameterServerModel:
         return np.where(running, speed, 0.0)
 
     def samples_per_s(self, ps: ArrayLike, workers: ArrayLike, batch: float | None = None) -> Floats:
-        """For the asynchronous form a step is one worker's own batch of `batch` samples."""
+        """Return samples/s; in the asynchronous form a step is one worker's own batch of `batch` samples."""
         return np.asarray(self.steps_per_s(ps, workers, batch) * (self.batch if batch is None else batch))
 
 
@@ -90,7 +90,7 @@ class TableParameterServer:
     points: tuple[tuple[float, float], ...]  # (servers, workers)
     samples: tuple[float, ...]  # per second
     batch: float = 1.0
-    least: float = 0.02  # of the best, where the surface falls below it
+    least: float = 0.02  # lower bound of the surface, relative to the best measurement
 
     def __post_init__(self) -> None:
         if len(self.points) != len(self.samples) or len(set(self.points)) < max(len(self.points), 2):
@@ -101,7 +101,7 @@ class TableParameterServer:
             )
         if not all(speed > 0 for speed in self.samples):
             raise InputError(
-                f"parameter-server table {self.name!r}: a speed of {min(self.samples)} samples/s",
+                f"parameter-server table {self.name!r}: speeds must be > 0, one is {min(self.samples)} samples/s",
                 hint="leave out what failed, e.g. with argosy.perf.fit.outliers",
             )
 
@@ -117,13 +117,13 @@ class TableParameterServer:
 
 @dataclass(frozen=True, slots=True)
 class RoughParameterServer:
-    """A fitted model with bumps as measurements have them: fixed by the name, `error` on average.
+    """A fitted model with deviations as in measurements, fixed by the name, with `error` as their mean.
 
-    On a smooth surface a rule that goes uphill finds the top; on measured ones it gets stuck at the first dip.
+    On a smooth surface a rule that follows the gradient finds the maximum; on a measured one it stops at the first dip.
     """
 
     fitted: ParameterServerModel
-    error: float  # mean relative
+    error: float  # mean relative error
 
     @property
     def name(self) -> str:

@@ -1,9 +1,9 @@
-"""Compile performance models to arrays: the engine and policies only ever look numbers up.
+"""Compile performance models to arrays, so that the engine and policies only look numbers up.
 
 A *class* is a distinct (model, batch_size) pair; class 0 is the rigid model, for jobs without a known
 network. The batch is the job's total batch, except for models that were measured with a fixed batch per GPU
 (Gavel's), whose traces count it per GPU. Everything is in the model's own unit, so only ratios to a job's own
-`reference` compare between jobs.
+`reference` can be compared between jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Choice = Literal["auto", "rigid", "iteration", "table", "ps"]
 Ints = NDArray[np.int64]
-LEAST_PS = 16  # policies that size parameter servers look up to DL2's cap, whatever the trace asks for
+LEAST_PS = 16  # policies that size parameter servers try sizes up to DL2's cap, whatever the trace asks for
 RIGID = RigidModel()
 
 
@@ -47,7 +47,7 @@ class PerfClass:
 
 @dataclass(frozen=True, slots=True)
 class RateTables:
-    """A job's speed is rate[class, type, k, level] / reference; at 1.0 it lasts `work_s`."""
+    """Tables of throughput: a job's speed is rate[class, type, k, level] / reference; at 1.0 it lasts `work_s`."""
 
     rate: Floats  # [class, gpu_type, k, level], k = 0..kmax
     ps_rate: Floats  # [ps_class, p, w]; (0, 1, 1) without parameter-server jobs
@@ -76,10 +76,10 @@ def compile_tables(
 ) -> RateTables:
     """Compile a validated trace frame for a cluster.
 
-    `model`: "auto" takes the catalogue's model where the trace names a known network; "iteration" and "table"
-    only those of that kind; "rigid" none; "ps" treats every job as a parameter-server job (one server per
-    worker where the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic
-    ranges are. Without `locality` every placement is as fast as a consolidated one. `ps_speeds`: see
+    `model`: "auto" takes the catalogue's model if the trace names a known network; "iteration" and "table" take only
+    models of that kind; "rigid" takes none; "ps" treats every job as a parameter-server job (one server per worker if
+    the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic ranges are covered.
+    Without `locality` every placement is as fast as a consolidated one. `ps_speeds`: see
     argosy.perf.server_speeds.
     """
     types = cluster.gpu_types or ("gpu",)
@@ -125,7 +125,7 @@ def compile_tables(
 
 
 def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTables, int]:
-    """Return the class of (model, batch), added if new: for policies that change the batch of a running job."""
+    """Return the class of (model, batch), added if new, for policies that change the batch of a running job."""
     known = catalogue.lookup(model)
     if known is None:
         raise UnknownName("network", model, [d.name for d in catalogue.models() if d.kind != "ps"])
@@ -156,7 +156,7 @@ def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Link
 
 
 def _pairs(classes: tuple[PerfClass, ...], gpu_type: str) -> Floats:
-    """Return the speeds of every two classes beside each other; batches count only where they are known per GPU."""
+    """Return the speeds of all pairs of packed classes; batches count only if they are known per GPU."""
     return pair_matrix([(c.model, c.batch if _model_of(c).per_gpu_batch else None) for c in classes], gpu_type)
 
 
@@ -232,7 +232,7 @@ def _type_index(column: pl.Series, types: tuple[str, ...], reference_type: str |
 
 
 def _consolidated(nodes: tuple[Node, ...], types: tuple[str, ...], size: int) -> Ints:
-    """Return [gpu_type, k]: the narrowest level at which k GPUs of a type can be had at all."""
+    """Return [gpu_type, k], the narrowest level at which k GPUs of a type exist in the cluster."""
     level = np.full((len(types), size + 1), Level.CLUSTER, np.int64)
     for i, gpu_type in enumerate(types):
         own = [n for n in nodes if n.gpu_type == gpu_type and n.gpus]
@@ -253,7 +253,7 @@ def _work_s(
     ps_class: Ints,
     ps_models: list[tuple[ServerModel, float | None]],
 ) -> Floats:
-    """Return durations; where only work is given, work over reference, if the model knows absolute speeds."""
+    """Return durations; for jobs with only work, work over reference, if the model has absolute speeds."""
     duration = frame["duration_s"]
     if duration.null_count() == 0:
         return duration.to_numpy().astype(np.float64)

@@ -1,10 +1,10 @@
-"""The rigid model: for jobs about which nothing is known but their duration.
+"""The rigid model, for jobs of which only the duration is known.
 
     throughput = k · speed(GPU type) · slowdown(level)
 
 Relative to its own requested size, a job on k of its k GPUs runs at exactly 1. Default slowdowns are medians
 over five networks (AlexNet … Inception) of speed on two and on four nodes relative to one; the four-node
-figure stands in for crossing racks, for which no public measurement exists.
+figure is used for crossing racks, for which no public measurement exists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def default_slowdowns() -> tuple[float, float, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class RigidModel:
-    """`level_speed` is by level and must not grow; `type_speed` overrides the general type ratios."""
+    """The rigid model; `level_speed` is by level and must not grow, `type_speed` overrides the general type ratios."""
 
     name: str = "rigid"
     level_speed: tuple[float, float, float, float] = field(default_factory=default_slowdowns)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from argosy.cluster.view import INFORMATION, Context, View
 from argosy.errors import InputError, PolicyError
+from argosy.mechanism.bids import Bids
 from argosy.mechanism.plan import Plan
 from argosy.registry import Registry
 
@@ -29,12 +30,12 @@ Ints = NDArray[np.int64]
 
 
 def check_class(thing: object) -> None:
-    """Raise PolicyError if a thing cannot be registered as a policy."""
+    """Raise PolicyError if an object cannot be registered as a policy."""
     if not (isinstance(thing, type) and issubclass(thing, Policy)):
         raise PolicyError(f"{thing!r} is not a class derived from argosy.policies.base.Policy")
     unknown = thing.uses - set(INFORMATION)
     if unknown:
-        raise PolicyError(f"it uses unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
+        raise PolicyError(f"`uses` names unknown information {sorted(unknown)}; known: {sorted(INFORMATION)}")
 
 
 POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy.policies", check_class)
@@ -42,16 +43,16 @@ POLICIES: Registry[type[Policy]] = Registry("policy", "argosy.policies", "argosy
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each job of the view should get now; a job with 0 workers is not to run now."""
+    """How much each job of the view should get now; a job with 0 workers must not run now."""
 
     workers: Ints
     servers: Ints | None = None  # parameter servers
     types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
-    places: Ints | None = None  # `Place` codes, where they depend on more than the job; else see `Policy.place`
+    places: Ints | None = None  # `Place` codes, if they depend on more than the job; otherwise see `Policy.place`
 
 
 class Place(IntEnum):
-    """How the mechanism places a job; with `STRICT` added a job waits rather than use more nodes than it needs."""
+    """How the mechanism places a job; with `STRICT` added, a job waits rather than use more nodes than it needs."""
 
     AS_USUAL = -1  # the policy's placer, or the one that the run's settings name
     CONSOLIDATE = 0
@@ -64,16 +65,17 @@ class Place(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; policies that implement `on_event` are told."""
+    """Something that happened in the cluster, as the host reports it to policies that implement `on_event`."""
 
     time: float
     kind: str  # name of an argosy.sim.result.EventKind, lower case
     job: int  # index, -1 for node events
     node: int  # -1 for job events
     info: float = 0.0  # seconds of overhead where a job is placed, GPU-seconds held in total where a job ends
+    done_s: float = 0.0  # where a job ends: its work, in seconds at the requested size
 
 
-QUESTIONS = ("rank", "size", "place", "plan", "wake_at", "on_event")  # what a host may ask a policy
+QUESTIONS = ("rank", "size", "place", "bid", "plan", "wake_at", "on_event")  # what a host may ask a policy
 
 
 class Policy:
@@ -90,15 +92,17 @@ class Policy:
     summary: ClassVar[str] = ""
     reference: ClassVar[str] = ""
 
-    answers: frozenset[str] = frozenset()  # of QUESTIONS; filled from what a class overrides, unless it is set
+    answers: frozenset[str] = frozenset()  # a part of QUESTIONS; filled from what a class overrides, unless set
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
     preemptive: bool = False  # whether running jobs are preempted in favour of better ranked ones
-    backfill: bool = True  # whether jobs that fit may pass a job that does not
+    keeps_books: bool = False  # whether it remembers where its plans put jobs: a simulation carries them out whole
+    backfill: bool = True  # whether jobs that fit may overtake a job that does not
     placer: str = "consolidate"
     static: bool = False  # whether a job's rank is fixed when it arrives and depends on nothing but the job
-    key: str = ""  # the job column that is the rank: then the host may read it without asking the policy
-    every_s: float = np.inf  # how often it is asked while jobs wait
-    eager: bool = False  # whether it need not be asked when no job waits, or the only one that waits is new and fits
+    key: str = ""  # the job column that is the rank; the host may then read it without asking the policy
+    every_s: float = np.inf  # how often the policy is asked while jobs wait
+    eager: bool = False  # whether the host need not ask when no job waits, or the only waiting job is new and fits
+    hears: frozenset[str] | None = None  # kinds of events that `on_event` is told, as `Event.kind`; None: all
     seeded: bool = False  # whether it draws random numbers from `context.seed`: results then depend on the seed
 
     def __init_subclass__(cls) -> None:
@@ -109,29 +113,37 @@ class Policy:
             cls.answers = frozenset(new).union(*(base.answers for base in bases))
 
     def reset(self, context: Context) -> None:
-        """Forget everything: a run begins."""
+        """Forget all state, because a new run begins."""
 
     def rank(self, view: View) -> Floats:
-        """Return a number for each job; jobs with smaller ones come first, and ties go to the earlier submission."""
+        """Return a number for each job; jobs with smaller numbers come first, and ties go to the earlier submission."""
         if self.key:
             column: Floats = getattr(view.jobs, self.key)
             return column
-        raise PolicyError(f"policy {self.name!r} implements neither rank nor plan")
+        raise PolicyError(f"policy {self.name!r} implements neither rank nor bid nor plan")
 
     def size(self, view: View) -> Sizes:
         """Return how many GPUs each job gets; it is called after `rank`."""
         raise PolicyError(f"policy {self.name!r} does not size jobs")
 
     def place(self, view: View) -> Ints:
-        """Return `Place` codes, which say how each job is placed; it is asked once, for jobs as they arrive."""
+        """Return `Place` codes, which say how each job is placed; it is called once, for jobs as they arrive."""
         raise PolicyError(f"policy {self.name!r} does not place jobs")
 
+    def bid(self, view: View) -> Bids | None:
+        """Return what each job would give for each size and GPU type, instead of rank and size; None: ask for those.
+
+        The mechanism takes at most one bid of each job, so that the sum of their values is as large as the cluster
+        allows, and places those jobs.
+        """
+        raise PolicyError(f"policy {self.name!r} does not bid")
+
     def plan(self, view: View) -> Plan:
-        """Decide everything at once, instead of rank and size."""
+        """Decide order, sizes and placement at once, instead of `rank` and `size`."""
         raise PolicyError(f"policy {self.name!r} does not plan")
 
     def wake_at(self, view: View) -> float | None:
-        """Return when to ask the policy again even if nothing happens; None: not before something happens."""
+        """Return when to ask the policy again even if nothing happens; None means only when something happens."""
         return view.now + self.every_s if view.waiting else None
 
     def on_event(self, event: Event) -> None:
@@ -149,6 +161,8 @@ def decides(policy: Policy | type[Policy]) -> str:
     """Return which of order, size and place a policy decides itself; the mechanism decides the rest."""
     if "plan" in policy.answers:
         return "order, size, place"
+    if "bid" in policy.answers:
+        return "order, size"
     return ", ".join(["order", *(question for question in ("size", "place") if question in policy.answers)])
 
 
@@ -203,7 +217,7 @@ def _value(policy: str, key: str, text: str, default: Any) -> Any:
 
 
 def split_spec(spec: str) -> list[str]:
-    """Split a spec at its colons, but not within braces; weights after an @ are a part of their own."""
+    """Split a spec at its colons, but not inside braces; weights after an @ become a separate part."""
     parts, depth = [""], 0
     for letter in spec:
         depth += (letter == "{") - (letter == "}")
@@ -227,7 +241,7 @@ def class_from_file(file: str, class_name: str) -> type[Policy]:
     module = sys.modules.get(module_name)
     if module is None:
         specification = importlib.util.spec_from_file_location(module_name, path)
-        assert specification is not None and specification.loader is not None  # as for every file named *.py
+        assert specification is not None and specification.loader is not None  # both exist for a file named *.py
         module = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(module)
         sys.modules[module_name] = module
@@ -235,6 +249,6 @@ def class_from_file(file: str, class_name: str) -> type[Policy]:
     if not (isinstance(cls, type) and issubclass(cls, Policy)):
         own = [n for n, c in vars(module).items() if isinstance(c, type) and c.__module__ == module_name]
         hint = f"write {file}:CLASS, where CLASS is one of {', '.join(own) or '(the file defines no class)'}"
-        raise InputError(f"{file}: it has no policy class {class_name!r}", hint=hint)
+        raise InputError(f"{file} has no policy class {class_name!r}", hint=hint)
     cls.name = cls.name or class_name
     return cls

@@ -9,12 +9,12 @@ State used: demands, ranges, weights, held GPUs (between slots), which nodes are
 profiles.
 Parameters: `slot_s`, how often resources are divided again (0: at every arrival and end; between DL2's time slots new
 jobs wait and all others keep what they have; DL2 uses 1200 s); `stop_at_refusal`, as in DL2's code, where the first job
-that cannot be served ends the filling; `harmless`, where a job gets no more units from the first one on that would make
-it slower.
-Differences from the paper: the parties are jobs, not users with endless tasks, so that a gang which never
-shrinks has a share of 0 or of all it asked for, and ties at 0 go by arrival. Filling counts the cluster's
-totals, as the paper does, but grants no job more than the empty nodes of one GPU type would hold of it; a
-gang that then finds no room waits.
+that cannot be served ends the filling; `harmless`, where a job gets no further units once the next one would make it
+slower.
+Differences from the paper: shares belong to jobs, not to users with endless tasks, so that a gang which never
+shrinks has a share of 0 or of all it asked for, and arrival decides ties at 0. Filling uses the cluster's
+totals, as the paper does, but grants a job no more than the empty nodes of one GPU type could hold; a gang
+that then finds no room waits.
 References: Ghodsi et al., Dominant resource fairness, NSDI'11; DL2 (pengyanghua/DL2) for the bundles.
 
     share(j) = max_r allocated_jr / capacity_r / weight(j),    next = argmin_j (share(j), arrival(j))
@@ -55,7 +55,7 @@ class Drf(Policy):
         self._limits = GrowthLimit(context)
 
     def rank(self, view: View) -> Floats:
-        """Return the order of arrival, in which filling serves jobs for the first time."""
+        """Return the order of arrival, which is the order of the first grants."""
         return view.jobs.submitted
 
     def size(self, view: View) -> Sizes:
@@ -67,7 +67,7 @@ class Drf(Policy):
         return self.divide(view)
 
     def divide(self, view: View) -> Sizes:
-        """Divide the whole cluster, from nothing."""
+        """Divide the whole cluster, as if no job held anything."""
         jobs, units, with_servers = view.jobs, Units.of(view), view.jobs.ps > 0
         low, high = size_range(view)
         elastic = high > low

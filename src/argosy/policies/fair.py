@@ -1,14 +1,14 @@
 """Share the cluster fairly between queues (or users, or applications), with another policy inside each.
 
-Decision: again and again, the group that uses the fewest GPUs for its weight is served next, and the inner
-policy says with which of its jobs. All picks of one decision make one ranking.
+Decision: repeatedly, the group that uses the fewest GPUs for its weight is served next, and the inner policy
+chooses which of its jobs. All picks of one decision make one ranking.
 State used: queues, requested and held GPUs, and whatever the inner policy uses.
 Parameters: `inner`, the policy inside each group, with its own parameters in braces, e.g.
 `fair:inner={las:quantum_s=60}`; `by`, what shares: `queue` (weights from the cluster file), `user` or `app`
 (equal).
-Differences from the paper: only GPUs are shared (for several resources see drf); a group is not held up by its own or
-another's job that does not fit, even where the inner policy alone would block. Running jobs are only preempted in
-favour of a group with a smaller share if the inner policy is preemptive.
+Differences from the paper: only GPUs are shared (for several resources see drf); a job that does not fit blocks neither
+its own group nor another, even where the inner policy alone would block. Running jobs are only preempted in favour of a
+group with a smaller share if the inner policy is preemptive.
 References: Demers et al., Analysis and simulation of a fair queueing algorithm, SIGCOMM'89: a job's key is
 the start tag of its group's virtual clock.
 
@@ -45,7 +45,7 @@ class Fair(Policy):
         self.preemptive, self.eager, self.placer = self.inner.preemptive, self.inner.eager, self.inner.placer
         self.seeded = self.inner.seeded
         if "on_event" not in self.inner.answers:
-            self.answers -= {"on_event"}  # telling a policy every event is costly
+            self.answers -= {"on_event"}  # passing every event to a policy is costly
 
     def reset(self, context: Context) -> None:
         self.inner.reset(context)

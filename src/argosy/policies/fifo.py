@@ -1,6 +1,6 @@
 """Run jobs in the order of submission: first in, first out.
 
-Decision: jobs run in the order of submission. With `fifo` no job passes one that does not fit; with `fifo-backfill`
+Decision: jobs run in the order of submission. With `fifo` no job overtakes one that does not fit; with `fifo-backfill`
 jobs that fit do.
 State used: submit times.
 Parameters: none.

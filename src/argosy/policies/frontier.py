@@ -1,18 +1,18 @@
-"""Frontier: more of the cluster goes to the jobs that it speeds up most, with short jobs preferred.
+"""Frontier: resources go to the jobs that they speed up most, with short jobs preferred.
 
-Decision: the cluster is divided from nothing in each of DL2's time slots. Of all sizes that a job can have, those are
-considered that no mixture of a smaller and a larger one beats: the concave frontier of its speed over the dominant
+Decision: in each of DL2's time slots the whole cluster is divided again. Of all sizes that a job can have, only those
+are considered that no mixture of a smaller and a larger one beats: the concave frontier of its speed over the dominant
 share of the cluster that it takes. Steps along the frontiers are granted one by one, the largest gain first: speed
 relative to the job's best, per share of the cluster, divided by a power of the time that the job would still need at
 its best. So bumps and dips of a measured speed do not stop a job's growth, as they do with rules that look one unit
 ahead. What is then left goes to jobs that have nothing, the shortest first.
 State used: demands, ranges, which nodes are up, the true speeds (profile) and the run's estimate of the work left. It
-is a privileged teacher of learned policies: they see neither speeds nor what a size is worth.
+is a teacher of learned policies that knows more than they do: they see neither speeds nor what a size is worth.
 Parameters: `slot_s`; `newcomers`, between two slots: `start` at their smallest size on what is free, or `wait`; `cap`,
-most workers and most servers of a job that has both; `urgency`, the power: 0 weighs all jobs alike, 1 goes by what is
-left alone.
-Differences from the paper: there is no paper; this is the hand-written rule that knows most, to compare learned ones
-with.
+most workers and most servers of a job that has both; `urgency`, the power: 0 ignores the time left, larger values
+prefer short jobs more.
+Differences from the paper: there is no paper; of the hand-written rules this one knows most, and learned policies are
+compared with it.
 References: concave frontiers as in marginal analysis (Fox, Operations Research 1966); slots and units as in DL2.
 
     next = argmax_j (Δspeed_j / best_j) / Δshare_j / left_j ** urgency,   along the concave frontier of job j
@@ -31,10 +31,10 @@ from argosy.policies.base import Floats, Ints, Policy, Sizes, register
 from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
 
-SLACK = 1e-9
+LEAST = 1e-9  # of a share or a speed that something is divided by
 LAST = 1e9  # rank of jobs that get nothing
-LEAST_S = 60.0  # the shortest time left that is told apart
-MOST_S = 1e12  # and the longest
+LEAST_S = 60.0  # shorter times left count as this
+MOST_S = 1e12  # and longer ones as this
 
 
 class Frontier(NamedTuple):
@@ -111,7 +111,7 @@ class FrontierPolicy(Policy):
         left: Floats,
         free: list[float],
     ) -> list[tuple[int, int, int]]:
-        """Grant steps in this order, each after the one before it; return jobs with their workers and servers."""
+        """Grant steps in the given order, a job's steps one after the other; return (job, workers, servers)."""
         reached = [0] * len(frontiers)
         granted = []
         a, b, c = free
@@ -146,8 +146,8 @@ class FrontierPolicy(Policy):
         w, u = (grid.ravel() for grid in np.meshgrid(w, servers))
         speed = self._speeds(view, row, w, u)
         takes = needs.first[:, i] + np.outer(w - low, needs.worker[:, i]) + np.outer(u, needs.server[:, i])
-        share = np.maximum((takes * self._demand_reader.per_share).max(axis=1), SLACK)
-        best = max(float(speed.max()), SLACK)
+        share = np.maximum((takes * self._demand_reader.per_share).max(axis=1), LEAST)
+        best = max(float(speed.max()), LEAST)
         hull: list[int] = [-1]  # -1: nothing
         x = np.append(share, 0.0)
         y = np.append(speed / best, 0.0)
@@ -157,7 +157,7 @@ class FrontierPolicy(Policy):
             while len(hull) > 1 and _slope(x, y, hull[-2], k) >= _slope(x, y, hull[-2], hull[-1]):
                 hull.pop()
             hull.append(k)
-        if len(hull) == 1:  # it never runs: its smallest size, last
+        if len(hull) == 1:  # it has no speed at any size: offer its smallest size, last
             hull.append(0)
         chosen = np.array(hull[1:])
         slopes = np.array([_slope(x, y, a, b) for a, b in pairwise(hull)])

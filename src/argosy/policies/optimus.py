@@ -1,25 +1,26 @@
-"""Optimus: workers and parameter servers go to the jobs that they save most time.
+"""Optimus: workers and parameter servers go to the jobs for which they save the most time.
 
 Decision: in every interval, each job first gets its smallest size (one worker and one server, for a job with
 servers) in order of arrival, as far as that fits. Then one unit at a time goes to the largest marginal gain: the
 time that one more worker or one more server saves the job, per share of the unit's dominant resource, while there
-is a gain and room for it. Jobs without servers bid for GPUs alone (the all-reduce reading). Rigid jobs get what
-they asked for, or nothing. Between two intervals running jobs stay as they are.
+is a gain and room for it. Jobs without servers (all-reduce) bid for GPUs alone. Rigid jobs get what they asked for,
+or nothing. Within an interval running jobs stay as they are.
 State used: demands, what jobs hold, nodes that are up; losses or the estimate of the time left; throughput profiles
 (of parameter-server jobs only at the sizes that were tried out, unless `speeds` says otherwise) and measured rates.
 Parameters: `speeds`, for jobs with servers: `fitted`, from `trials` trial runs with as many servers as workers (at
-most `largest_trial`) and from measured speeds of running jobs, in `form` sync or async, with known points as they are
-if `verbatim`; or `profile`, the true tables;
-`work`, what is left: `loss`, from a fit to the losses so far, or `estimate`; `fallback_epochs`, left where losses
-say nothing yet, and `most_epochs`, after which a curve counts as saying nothing; `clean`, smooth outliers of losses
-before a fit; `per_dominant`, divide gains by the share of the dominant resource; `slot_s`, the interval; `cap`, most
-workers and most servers of a job that has both; `newcomers`: `start` on what is free between intervals, or `wait`;
+most `largest_trial`) and from measured speeds of running jobs, in `form` sync or async, with known points used as
+they are if `verbatim`; or `profile`, the true tables;
+`work`, how the work left is known: `loss`, from a fit to the losses so far, or `estimate`; `fallback_epochs`, the
+epochs left if the losses do not allow a fit yet, and `most_epochs`, a fit beyond which is not trusted; `clean`, smooth
+outliers of losses before a fit; `per_dominant`, divide gains by the share of the dominant resource; `slot_s`, the
+interval; `cap`, most workers and most servers of a job that has both; `newcomers`: `start` on what is free within an
+interval, or `wait`;
 `stop_at_refusal`, the authors' code, where the first unit that does not fit ends the granting; `max_restarts`, resizes
 after which a job keeps its size.
-Differences from the paper: placement is the mechanism's, on the fewest nodes, servers beside their workers. Jobs are
-placed in ascending order of tasks as there, but those that cannot shrink go first, by arrival. Workers and servers
-are not spread evenly, their parameter blocks not balanced and stragglers not replaced: in this model the speed of a
-job with servers depends on their numbers alone. A job whose fit says that it should be over has one epoch left.
+Differences from the paper: the mechanism places jobs, on the fewest nodes, servers with their workers. Jobs are placed
+in ascending order of tasks as in the paper, but those that cannot shrink go first, by arrival. Workers and servers are
+not spread evenly, parameter blocks are not balanced and stragglers are not replaced: in this model the speed of a job
+with servers depends on the numbers alone. A job that should be over by its fit counts as having one epoch left.
 Trial runs take no time. A fit shares a time evenly between terms that no point can tell apart. A loss curve is fitted
 again when it has become a twentieth longer.
 References: Peng et al., Optimus, EuroSys'18; pengyanghua/optimus. DL2's Optimus (pengyanghua/DL2) is
@@ -118,23 +119,23 @@ class Optimus(Policy):
         self._slot = -1  # the last interval in which resources were divided
 
     def rank(self, view: View) -> Floats:
-        """Decide sizes, too. Jobs that cannot shrink are placed first, then those with fewest tasks."""
+        """Decide the sizes, and return the order: jobs that cannot shrink first, then those with fewest tasks."""
         jobs = view.jobs
         slot = slot_at(view.now, self.slot_s)
-        anew = slot != self._slot
+        new_interval = slot != self._slot
         self._slot = slot
         if self.speeds == "fitted":
             self._fits.observe(view)
         sized = current_sizes(view)
-        if anew or self.newcomers == "start":
-            sized = self._divide(view, np.ones(len(jobs), bool) if anew else jobs.state == 0)
-        if anew:
+        if new_interval or self.newcomers == "start":
+            sized = self._divide(view, np.ones(len(jobs), bool) if new_interval else jobs.state == 0)
+        if new_interval:
             self._count_restarts(view, sized)
         self._sized = sized
         tasks = sized.workers + np.asarray(sized.servers)
         key = np.where(jobs.max_gpus > jobs.min_gpus, tasks, 0.0)
         key = np.where(sized.workers > 0, key, WAITS)
-        return key if anew else np.where(jobs.state == 1, -1.0, key)
+        return key if new_interval else np.where(jobs.state == 1, -1.0, key)
 
     def size(self, view: View) -> Sizes:
         return self._sized
@@ -143,10 +144,10 @@ class Optimus(Policy):
         """Return sizes for the jobs that ask; the others keep what they have."""
         jobs, units, kept = view.jobs, Units.of(view), current_sizes(view)
         low, high = size_range(view)
-        both = (jobs.ps_kind >= 0) & (high > low)  # workers and servers are to be found
-        tired = self._tired(view)
-        low, high = np.where(tired, kept.workers, low), np.where(tired, kept.workers, high)
-        servers = np.where(both, np.where(tired, jobs.servers, 1), jobs.ps)
+        both = (jobs.ps_kind >= 0) & (high > low)  # jobs that need a number of workers and one of servers
+        fixed = self._keeps_size(view)
+        low, high = np.where(fixed, kept.workers, low), np.where(fixed, kept.workers, high)
+        servers = np.where(both, np.where(fixed, jobs.servers, 1), jobs.ps)
         first = units.amounts(low, servers)
         high = np.where(both, np.minimum(high, self.cap), high)
         high = np.maximum(np.minimum(high, self._shapes.largest_gang(view, units.worker)), low)
@@ -154,7 +155,7 @@ class Optimus(Policy):
         order = np.argsort(jobs.index)
         order = order[asks[order]]
         served, room = first_units(first[:, order], room)
-        rows = order[served & ((high > low) | both & ~tired)[order]]
+        rows = order[served & ((high > low) | both & ~fixed)[order]]
         bidders = self._bidders(view, rows, units, low, high, both)
         grant(bidders, room, stop_at_refusal=self.stop_at_refusal)
         workers, servers = np.where(asks, 0, kept.workers), np.where(asks, servers, jobs.servers)
@@ -228,7 +229,7 @@ class Optimus(Policy):
         left = np.where(np.isnan(left), self.fallback_epochs, np.maximum(left, 1.0))
         return np.asarray(left * np.array([r.seconds_per_epoch for r in reports]))
 
-    def _tired(self, view: View) -> Any:
+    def _keeps_size(self, view: View) -> Any:
         """Return which running jobs have been resized so often that they keep their size."""
         jobs = view.jobs
         counts = np.array([self._restarts.get(i, 0) for i in jobs.index.tolist()], np.int64)

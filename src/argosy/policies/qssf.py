@@ -7,7 +7,8 @@ their runs if faults interrupted them.
 Parameters: `blend`, the weight of the rolling mean against the trees; `decay`, the weight of a job relative to the
 next newer one of its kind; `refresh_s`, how often the trees are fitted.
 Differences from the paper: names are not seen, so "similar name" is the same kind (model and batch); the decay, the
-blend and the trees' settings are ours. Withdrawn jobs teach nothing; failed and killed ones count like others.
+blend and the trees' settings are ours. Nothing is learned from withdrawn jobs; failed and killed ones count like
+others.
 References: Hu et al., Characterization and prediction of deep learning workloads in large-scale GPU datacenters,
 SC'21 (Helios).
 
@@ -92,7 +93,7 @@ class Qssf(Policy):
 class ActiveJob:
     """A job that has not ended."""
 
-    groups: list[str]  # in which its duration will count, most specific first
+    groups: list[str]  # groups in which its duration will count, most specific first
     features: list[float]
     ran_s: float = 0.0  # in runs that are over
     since_s: float | None = None  # when its current run began
@@ -104,10 +105,10 @@ class DurationPredictor:
         expected = blend · rolling + (1 − blend) · trees
 
     *Rolling* is the first that exists of: the decayed mean over the user's jobs of the same kind and size, the user's
-    mean at that size, the queue's mean, the mean over all, `DEFAULT_S`. *Trees* are LightGBM's, on the logarithm of
-    the duration, from user, queue, GPUs, hour and weekday of submission, kind, and the rolling means when the job was
-    first seen. They are fitted again every `refresh_s` from the jobs that ended by then; before `MIN_JOBS` have ended
-    the rolling part is used alone.
+    mean at that size, the queue's mean, the mean over all jobs, `DEFAULT_S`. *Trees* are a LightGBM model that predicts
+    the logarithm of the duration from user, queue, GPUs, hour and weekday of submission, kind, and the rolling means
+    when the job was first seen. It is fitted again every `refresh_s` to the jobs that have ended by then; before
+    `MIN_JOBS` have ended, the rolling mean is used alone.
     """
 
     def __init__(self, blend: float, decay: float, refresh_s: float) -> None:
@@ -119,7 +120,7 @@ class DurationPredictor:
         self._trees: Any = None
 
     def arrives(self, job: int, user: int, queue: int, kind: int, gpus: float, submitted: float) -> None:
-        """Take note of a new job."""
+        """Record that a job has arrived."""
         groups = [f"{user} {gpus:g} {kind}", f"{user} {gpus:g}", f"{queue}", "all"]
         hour = submitted / 3600.0
         traits = [float(user), float(queue), float(gpus), hour % 24 // 1, hour // 24 % 7, float(kind)]
@@ -127,13 +128,13 @@ class DurationPredictor:
         self._jobs[job] = ActiveJob(groups, traits + means)
 
     def begins(self, job: int, time_s: float) -> None:
-        """Take note that a job runs."""
+        """Record that a run of a job begins."""
         known = self._jobs.get(job)
         if known is not None and known.since_s is None:  # a move does not end a run
             known.since_s = time_s
 
     def stops(self, job: int, time_s: float) -> None:
-        """Take note that a job does not run any more, for now."""
+        """Record that a run of a job is interrupted."""
         known = self._jobs.get(job)
         if known is not None and known.since_s is not None:
             known.ran_s += time_s - known.since_s
@@ -150,7 +151,7 @@ class DurationPredictor:
             self._ended.append([*known.features, math.log(known.ran_s)])
 
     def forget(self, job: int) -> None:
-        """Drop a job that was withdrawn: how long it would have run is not known."""
+        """Drop a withdrawn job, because how long it would have run is not known."""
         self._jobs.pop(job, None)
 
     def refresh(self, now: float) -> bool:

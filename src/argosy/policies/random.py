@@ -31,6 +31,6 @@ class Random(Policy):
     def rank(self, view: View) -> Floats:
         index = view.jobs.index
         needed = int(index.max(initial=-1)) + 1
-        if needed > len(self._draws):  # a longer draw begins with the same numbers
+        if needed > len(self._draws):  # drawing more numbers repeats the first ones
             self._draws = stream(self._seed, "policy.random").random(2 * needed)
         return np.asarray(self._draws[index])

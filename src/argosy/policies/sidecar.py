@@ -1,15 +1,15 @@
 """Sidecar: jobs shrink and grow by their progress, with cheap restarts of the training process (Wang et al., SC'20).
 
 Decision: jobs start in order of arrival, at the size they ask for or with as many GPUs as are free. A job that finds no
-room takes GPUs from running elastic jobs, one at a time from the one that loses least by it, down to their smallest
+room takes GPUs from running elastic jobs, one at a time from the job that loses least by it, down to their smallest
 size. GPUs that no job waits for go, one at a time, to the job whose remaining time they reduce most. A running job is
-only restarted where that is worth its cost: the new job's wait, or the grown job's saving, must exceed it.
+only restarted if that is worth its cost: the time that the waiting or growing job saves must exceed it.
 State used: demands, what each job holds and where, free GPUs; progress, measured rates, the estimate of the whole work.
 Parameters: `interval_s`, how often progress is read; `cost_s`, one restart (60 where it ends and recreates the pod);
 `serial`, the share of a step that does not scale, used until a job was measured at two sizes; `patience_s`, how long a
-job that did not start though others made room for it waits before they do so again.
-Differences from the paper: its algorithm is not known to us; this follows the abstract and fills the gaps. Jobs
-without a range run at the size they ask for. Parameter servers stay as they are.
+job waits before others make room for it again, if it did not start the last time.
+Differences from the paper: only its abstract was available to us; the details are our own. Jobs without a range run
+at the size they ask for. Parameter servers stay as they are.
 References: Wang et al., An efficient and non-intrusive GPU scheduling framework for deep learning training systems,
 SC'20.
 
@@ -38,7 +38,7 @@ NOTICED = 0.01  # the smallest relative change of a rate that is noted
 
 @register("sidecar", "shrinks and grows jobs by their progress, where that saves more than a restart", "Wang, SC'20")
 class Sidecar(Policy):
-    uses = frozenset({"demand", "placement", "nodes", "progress", "rate", "estimate"})
+    uses = frozenset({"demand", "placement", "nodes", "rate", "estimate"})
 
     def __init__(
         self, interval_s: float = 60.0, cost_s: float = 10.0, serial: float = 0.1, patience_s: float = 600.0
@@ -66,7 +66,7 @@ class Sidecar(Policy):
         self._view, self._sized = view, current_sizes(view).workers
         self._low, self._high = size_range(view)
         self._elastic = self._high > self._low
-        self._left_s = (1.0 - jobs.progress) * longest_where_unknown(jobs.expected_s)
+        self._left_s = longest_where_unknown(jobs.expected_left_s)
         self._read_progress()
         nodes = view.nodes
         self._free = np.bincount(nodes.type, nodes.free * (nodes.state == 0), max(self._types, 1)).astype(np.int64)
@@ -164,7 +164,7 @@ class Sidecar(Policy):
         return on
 
     def _loss(self, row: int, size: int) -> float:
-        """Return the time that the last of so many GPUs saves a job."""
+        """Return the time that the last of `size` GPUs saves a job."""
         times = self._times_of(row)
         return float(self._left_s[row] * (times[size - 1] - times[size]))
 
@@ -184,7 +184,7 @@ class Sidecar(Policy):
         return victims, heap
 
     def _wait_s(self, on: int, short: int) -> float:
-        """Return how long it takes until so many GPUs of a type become free because jobs end."""
+        """Return how long it takes until `short` GPUs of a type become free because jobs end."""
         if on not in self._ends:
             rows = np.flatnonzero(self._running_on == on).tolist()
             self._ends[on] = sorted((self._time_left(row), int(self._sized[row])) for row in rows)
@@ -195,7 +195,7 @@ class Sidecar(Policy):
         return np.inf
 
     def _grow(self) -> None:
-        """Give free GPUs to the jobs that they save most time, where that is more than a restart costs."""
+        """Give free GPUs to the jobs for which they save the most time, if that is more than a restart costs."""
         for gpu_type in np.flatnonzero(self._free > 0).tolist():
             rows = np.flatnonzero(self._elastic & (self._running_on == gpu_type) & (self._sized < self._high))
             rows = rows[np.argsort(self._view.jobs.index[rows])]

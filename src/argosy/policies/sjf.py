@@ -4,7 +4,8 @@ Decision: of the jobs that wait, the one with the shortest expected duration sta
 alone.
 State used: the estimate of the whole duration (exact with the oracle estimator).
 Parameters: none.
-Differences from the paper: gangs instead of single machines, so a short job that does not fit is overtaken.
+Differences from the paper: jobs are gangs instead of single tasks, so longer jobs overtake a short one that does not
+fit.
 References: Smith, Various optimizers for single-stage production, 1956.
 
     key(j) = expected_s(j)

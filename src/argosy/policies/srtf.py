@@ -35,7 +35,7 @@ class Srsf(Policy):
 
     def rank(self, view: View) -> Floats:
         gpus = view.jobs.gpus
-        # no product for CPU-only jobs: one of unknown length would make it ∞ · 0
+        # CPU-only jobs are left out of the product: with an unknown length it would be ∞ · 0
         gpu_s = np.zeros(len(gpus))
         np.multiply(view.jobs.expected_left_s, gpus, out=gpu_s, where=gpus > 0)
         return gpu_s

@@ -6,7 +6,7 @@ amounts are fractions of the cluster's GPUs, CPUs and memory, so that no unit do
 State used: demands, free resources of the nodes that are up, the estimate of the time left.
 Parameters: `weight`, how much short work counts against alignment (1: both equally on average, 0: alignment
 alone); `dl2`, the score of DL2's code, which *adds* demand × remaining fraction and so prefers jobs with
-more left to do.
+more work left.
 Differences from the paper: alignment is with the cluster's free resources instead of one machine's, and is
 computed once per decision instead of after every single start; network and disk are not modelled.
 References: Grandl et al., Multi-resource packing for cluster schedulers, SIGCOMM'14; DL2 (pengyanghua/DL2)
@@ -38,7 +38,7 @@ class Tetris(Policy):
             raise InputError(f"tetris: weight must be a number ≥ 0, is {weight}")
         self.weight, self.dl2 = weight, dl2
         if dl2:
-            self.uses = frozenset({"demand", "nodes", "progress"})
+            self.uses = frozenset({"demand", "nodes", "progress", "declared"})
 
     def reset(self, context: Context) -> None:
         totals = cluster_totals(context)
@@ -50,7 +50,8 @@ class Tetris(Policy):
         alignment = (free(view) * self._per_total * self._per_total) @ demand
         size = self._per_total @ demand
         if self.dl2:
-            return np.asarray(-(alignment + self.weight * size * (1.0 - jobs.progress)))
+            undone = np.clip(np.nan_to_num(1.0 - jobs.done_s / jobs.declared_s, nan=1.0), 0.0, 1.0)
+            return np.asarray(-(alignment + self.weight * size * undone))
         work = size * longest_where_unknown(jobs.expected_left_s)
         scale = self.weight * alignment.sum() / total if (total := work.sum()) > 0 else 0.0
         return np.asarray(scale * work - alignment, np.float64)

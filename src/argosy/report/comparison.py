@@ -18,24 +18,24 @@ from argosy.sim.result import Result
 from argosy.sim.timeline import FINISHED, Timeline
 
 MOST_ENDED = 0.98
-SIZE_EDGES = (0.0, 1.0, 2.0, 5.0, 9.0, 17.0, 33.0)  # a class begins at its edge
+SIZE_EDGES = (0.0, 1.0, 2.0, 5.0, 9.0, 17.0, 33.0)  # where each class of job sizes begins
 SIZE_NAMES = ("< 1 GPU", "1 GPU", "2–4 GPUs", "5–8 GPUs", "9–16 GPUs", "17–32 GPUs", "> 32 GPUs")
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Change of mean JCT from `other` to `policy`, relative to the other's: −0.3 is 30 % shorter."""
+    """The change of mean JCT from `other` to `policy`, relative to that of `other`: −0.3 is 30 % shorter."""
 
     policy: str
     other: str
     change: Interval
-    by: str  # "seeds" or "jobs": what was paired
+    by: str  # what was paired: "seeds" or "jobs"
     left_out: int  # jobs that did not finish under both
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One run of a sweep of the load. Only its metrics are kept: a sweep is many runs."""
+    """One run of a sweep of the load; only its metrics are kept, because a sweep has many runs."""
 
     load: float
     policy: str
@@ -45,9 +45,9 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of policies × seeds on the same workloads. The baseline is the first policy unless named.
+    """Runs of policies × seeds on the same workloads; the baseline is the first policy unless named.
 
-    `sweep` holds a sweep of the load, `command` the command line that made all this.
+    `sweep` holds a sweep of the load, `command` the command line that made the comparison.
     """
 
     results: tuple[Result, ...]
@@ -106,8 +106,10 @@ class Comparison:
 
     @cached_property
     def shown_s(self) -> float:
-        """Return until when charts over time are drawn: charts over time are drawn: when almost all jobs have ended, or
-        all if that is not much later. A few jobs that run for weeks would squeeze everything else into a corner.
+        """Return the time at which charts over time end: when almost all jobs have ended, or all if that is not much
+        later.
+
+        With a few jobs that run for weeks, everything else would otherwise be too small to see.
         """
         end = max(result.end_s for result in self.results)
         lives = [timeline.life for by_seed in self.timelines.values() for timeline in by_seed.values()]
@@ -115,7 +117,7 @@ class Comparison:
         return end if end < 1.5 * busy else float(busy)
 
     def best(self, metric: str) -> frozenset[str]:
-        """Return the policies with the best mean; nobody where all are equal or the metric has no better side."""
+        """Return the policies with the best mean; none if all are equal or neither direction is better."""
         lower = DEFINITIONS[metric].lower_is_better
         means = {policy: self.summary[policy][metric].mean for policy in self.policies}
         known = {policy: mean for policy, mean in means.items() if not np.isnan(mean)}
@@ -135,7 +137,7 @@ class Comparison:
         return [self.paired[policy, self.baseline] for policy in self.policies if policy != self.baseline]
 
     def _pair(self, policy: str, other: str) -> Paired:
-        """Compare over seeds that both ran, if these differ in their outcome, else over jobs of the first of them."""
+        """Compare over the seeds that both ran, if their results differ, else over the jobs of the first seed."""
         common = self.common_seeds(policy, other)
         if not common:
             return Paired(policy, other, interval([]), "seeds", 0)
@@ -152,8 +154,9 @@ class Comparison:
         return [seed for seed in self.runs[policy] if seed in self.runs[other]]
 
     def pairs(self, policy: str, other: str, seeds: list[int]) -> pl.DataFrame:
-        """Return jobs that finished under both policies with the same seed, in submit order: `queue`, `gpus`, `jct_s`,
-        `other_jct_s`.
+        """Return the jobs that finished under both policies with the same seed, in submit order.
+
+        The columns are `queue`, `gpus`, `jct_s` and `other_jct_s`.
         """
         found = []
         for seed in seeds:
@@ -165,9 +168,10 @@ class Comparison:
 
     @cached_property
     def winners(self) -> pl.DataFrame:
-        """Return who gained and who lost against the baseline: one row for each other policy and class of jobs, by size
-        and by queue (`kind`), with `jobs`, the `ratio` of mean JCTs, the median of the jobs' own ratios and the shares
-        that became `faster` and `slower` by more than 1 %.
+        """Return which classes of jobs gained and lost against the baseline, with one row per policy and class.
+
+        Classes are by size and by queue (`kind`). A row has the number of `jobs`, the `ratio` of mean JCTs, the median
+        of the jobs' own ratios and the shares that became `faster` and `slower` by more than 1 %.
         """
         frames = []
         for policy in self.policies:
@@ -211,11 +215,13 @@ def size_class() -> pl.Expr:
 
 
 def sees_future(result: Result) -> bool:
-    """Return whether the policy was told true durations, which no real scheduler can know: directly, or as estimates
-    made from them, with noise or without.
+    """Return whether the policy saw what no scheduler can know: true durations, estimates made from them, true speeds.
+
+    Where users declared the work of all jobs, an exact estimate is no more than what they declared.
     """
     oracle = str(result.settings.get("estimator", "")).startswith(("oracle", "noisy"))
-    return "duration" in result.uses or ("estimate" in result.uses and oracle)
+    told = "estimate" in result.uses and oracle and not result.work_declared
+    return told or not {"duration", "speed"}.isdisjoint(result.uses)
 
 
 def _finished(result: Result, window: Window | None) -> pl.DataFrame:

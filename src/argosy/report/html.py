@@ -72,7 +72,7 @@ def _cards(comparison: Comparison) -> str:
     cards = [
         ("jobs", f"{jobs.height:,}", f"over {span_s / seconds:.3g} {unit}"),
         ("cluster", f"{cluster.total_gpus:,} GPUs", f"{len(cluster.nodes):,} nodes, {types}"),
-        ("offered load", load, "GPU-time asked for / there"),
+        ("offered load", load, "GPU-time asked for / available"),
         ("policies", f"{len(comparison.policies)}", f"baseline {comparison.baseline}"),
         ("seeds", f"{len(comparison.seeds)}", ", ".join(map(str, comparison.seeds[:8]))),
     ]
@@ -113,7 +113,7 @@ def _scores(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison, charts: Charts) -> str:
-    """Return how much each policy differs from each other one, and how sure that is."""
+    """Return how much each policy differs from each other one, and how certain that is."""
     if len(comparison.policies) < 2:
         return ""
     head = "".join(f'<th class="middle">{escape(policy)}</th>' for policy in comparison.policies)
@@ -169,7 +169,7 @@ def _distributions(comparison: Comparison, charts: Charts) -> str:
         ),
         charts.figure(
             plots.losses(comparison),
-            "What GPU-hours were lost to",
+            "Why GPU-hours were lost",
             "Of all GPU-hours held, the share that did not move jobs forward. Shorter is better.",
         ),
     ]
@@ -244,7 +244,7 @@ def _sight(comparison: Comparison) -> str:
 def _settings(comparison: Comparison) -> str:
     rows = []
     keys = dict.fromkeys(key for result in comparison.results for key in result.settings)
-    for key in (key for key in keys if key != "seed"):  # seeds stand at the top
+    for key in (key for key in keys if key != "seed"):  # seeds are shown at the top
         values = {run.policy: str(run.settings.get(key, "–")) for run in comparison.results}
         one = len(set(values.values())) == 1
         texts = [next(iter(values.values()))] if one else [f"{p}: {value}" for p, value in values.items()]

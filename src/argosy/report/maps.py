@@ -18,7 +18,7 @@ from argosy.sim.timeline import Timeline
 
 MOST_ROWS, MOST_COLUMNS = 60, 120
 SMALL_NODES, SMALL_PLACEMENTS = 16, 200
-# Tol's light scheme: safe for all, and unlike the colours that stand for policies.
+# Tol's light scheme: people with any colour vision can tell it apart, and it differs from the policies' colours.
 FAMILIES = ("#77AADD", "#EE8866", "#44BB99", "#EEDD88", "#FFAABB", "#99DDFF", "#BBCC33", "#AAAAAA")
 
 
@@ -117,7 +117,7 @@ def heat_map(timeline: Timeline, *, end_s: float) -> Chart:
         strips.append(strip | {"bin": list(range(MOST_COLUMNS))})
     width = end_s / seconds / MOST_COLUMNS
     return (
-        # One datum a row, unfolded by the browser: a twelfth of the size of one datum a cell.
+        # One datum per row, unfolded by the browser, takes a twelfth of the size of one datum per cell.
         alt.Chart(alt.InlineData(values=strips))
         .transform_flatten(["held", "bin"])
         .transform_calculate(t=f"datum.bin * {width}", t2=f"(datum.bin + 1) * {width}")

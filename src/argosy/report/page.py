@@ -1,6 +1,6 @@
-"""Build what every page has: a frame that works offline, charts drawn where their figures stand, plain tables.
+"""Build the parts that every page has: a frame that works offline, charts in their figures, plain tables.
 
-The charts' data sit in script elements of type JSON, where no text can end the element early.
+The charts' data are in script elements of type JSON, escaped so that no text can end the element early.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argosy.report.tables import versions, without_nan
 
 
 def whole_page(title: str, body: Iterable[str], charts: Charts, *, style: str = "") -> str:
-    """Return a page that needs nothing else. The title is plain text, the parts of the body are HTML."""
+    """Return a page that needs no other files; the title is plain text, the parts of the body are HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -36,13 +36,13 @@ def footer(hint: str) -> str:
 
 
 class Charts:
-    """Collects the charts of a page; each is drawn where its figure stands."""
+    """Collects the charts of a page; each is drawn inside its figure."""
 
     def __init__(self) -> None:
         self._specs: list[dict[str, Any]] = []
 
     def figure(self, chart: plots.Chart, title: str, reading: str) -> str:
-        """Return a figure with the one sentence that tells how to read it. Both texts are plain, not HTML."""
+        """Return a figure with a sentence that tells how to read it; title and sentence are plain text."""
         self._specs.append(chart.to_dict())
         return (
             f"<figure><figcaption><b>{escape(title)}</b>{escape(reading)}</figcaption>"
@@ -63,7 +63,7 @@ def _json(value: Any) -> str:
 
 @cache
 def _javascript() -> str:
-    """Return Vega, Vega-Lite and vega-embed in one piece; to bundle them takes two seconds."""
+    """Return Vega, Vega-Lite and vega-embed in one piece, cached because bundling takes two seconds."""
     import vl_convert
 
     snippet = "window.vegaEmbed = vegaEmbed;"
@@ -79,7 +79,7 @@ def text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def wide_table(rows: str) -> str:
-    """Return a table of these rows, which are HTML. Where the page is narrower it scrolls, and says so."""
+    """Return a table of these rows, which are HTML; on a narrow page it scrolls, with a note that it does."""
     return f'<div class="wide"><div class="scroll" tabindex="0"><table>{rows}</table></div></div>'
 
 
@@ -88,7 +88,7 @@ def signed(share: float) -> str:
     if math.isnan(share):
         return "–"
     if -1 < share < -0.995:
-        return "under\u00a0−99\u00a0%"  # not everything
+        return "under\u00a0−99\u00a0%"  # rounding must not suggest −100 %
     if share >= 9:
         return f"×{1 + share:,.0f}" if share < 1e6 else "×∞"
     return f"{share:+.0%}".replace("-", "−").replace("%", "\u00a0%")

@@ -1,8 +1,8 @@
-"""Draw charts of a comparison in Altair: the same objects become the interactive page and PNG pictures.
+"""Draw charts of a comparison in Altair, for both interactive pages and PNG pictures.
 
 Colours are Okabe and Ito's, which people with any colour vision can tell apart, and a policy has the same one
-in every chart. Data are thinned before they are embedded: a report of a million jobs is as small as one of
-ten thousand.
+in every chart. Data are thinned before they are embedded, so that a report of a million jobs is as small as one
+of ten thousand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from argosy.sim.timeline import Steps, Timeline
 Chart: TypeAlias = Any  # Altair gives single, layered and faceted charts types without a common name
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
-DASHES = ([1, 0], [6, 3], [2, 2])  # a second and third round of the palette
+DASHES = ([1, 0], [6, 3], [2, 2])  # line styles for the first, second and third use of the palette
 CDF_POINTS = 300
 TIME_POINTS = 240
 MOST_QUEUES = 12
@@ -48,7 +48,7 @@ DURATION = (
 
 
 def rows(frame: pl.DataFrame, *, digits: int = 5) -> alt.InlineData:
-    """Return a frame as inline data, numbers cut to the digits that a picture can show."""
+    """Return a frame as inline data, with numbers rounded to the digits that a picture can show."""
     rounded = frame.with_columns(pl.col(pl.Float64).round_sig_figs(digits))
     return alt.InlineData(values=rounded.to_dicts())
 
@@ -82,9 +82,7 @@ def time_unit(span_s: float) -> tuple[str, float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers for a logarithmic axis from one ratio to another: the finest steps that leave room for
-    labels.
-    """
+    """Return round ticks for a logarithmic axis between two ratios, as fine as there is room for labels."""
     reaching = [ticks for ticks in RATIO_STEPS if ticks[0] <= low and high <= ticks[-1]] or [RATIO_STEPS[-1]]
     shown = [[float(f"{tick:.3g}") for tick in ticks if low <= tick <= high] for ticks in reaching]
     return next((ticks for ticks in shown if len(ticks) <= MOST_TICKS), shown[-1])
@@ -98,7 +96,7 @@ def time_axis(field: str, unit: str, end: float, *, whole_pixels: bool = False) 
 
 
 def jct_cdf(comparison: Comparison) -> Chart:
-    """Draw the share of jobs finished within a time. Unfinished ones count too: then a curve ends under 100 %."""
+    """Draw the share of jobs finished within a time; with unfinished jobs a curve ends below 100 %."""
     frames = []
     tail = 1 - np.geomspace(1, 1e-4, CDF_POINTS // 2)  # denser towards the end, where the few long jobs are
     chances = np.unique(np.concatenate([np.linspace(0, 1, CDF_POINTS // 2), tail]))
@@ -219,7 +217,7 @@ def paired_differences(comparison: Comparison) -> Chart:
 
 
 def losses(comparison: Comparison) -> Chart:
-    """Draw what GPU-hours held by jobs were lost to, by policy."""
+    """Draw the GPU-hours held by jobs that were lost, by cause and policy."""
     names = {"overhead": "overhead", "interference": "interference", "lost": "redone after faults"}
     data = pl.DataFrame(
         [

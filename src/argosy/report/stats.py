@@ -1,4 +1,4 @@
-"""Compute intervals: how sure a mean, or a difference of means, is."""
+"""Compute confidence intervals of means and of differences of means."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ RESAMPLES = 2000
 
 
 class Interval(NamedTuple):
-    """A mean with the interval that covers the true one at the chosen level; its bounds are NaN where one
-    value is all there is."""
+    """A mean with the interval that covers the true mean at the chosen level; a single value gives bounds of NaN."""
 
     mean: float
     low: float
@@ -33,9 +32,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Return the Student-t interval over independent values, such as a metric over seeds; NaN (nothing measured) is
-    left out.
-    """
+    """Return the Student-t interval over independent values, such as a metric over seeds; NaN values are left out."""
     x = _numbers(values)
     x = x[~np.isnan(x)]
     if x.size < 2:
@@ -48,22 +45,20 @@ def interval(values: ArrayLike, *, level: float = LEVEL) -> Interval:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Return mean of a − b for values that belong together, such as runs with equal seeds: what is common to a pair
-    cancels.
-    """
+    """Return the mean of a − b over pairs, such as runs with equal seeds, in which common effects cancel."""
     return interval(_numbers(a) - _numbers(b), level=level)
 
 
 def paired_ratio(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
     """Return the geometric mean of a / b for positive values that belong together, with Student-t over the logarithms.
 
-    A seed with a heavy workload weighs no more than others, a ratio and its inverse count alike, and the bounds are
-    positive as all ratios are. Pairs of which one is not positive (nothing measured) are left out.
+    A seed with a heavy workload weighs no more than others, a ratio and its inverse are treated alike, and the bounds
+    are positive, as all ratios are. Pairs with a value that is not positive (nothing measured) are left out.
     """
     x, y = _numbers(a), _numbers(b)
     known = (x > 0) & (y > 0)
     logs = interval(np.log(x[known]) - np.log(y[known]), level=level)
-    with np.errstate(over="ignore"):  # two seeds that differ by much: the bound is out of reach
+    with np.errstate(over="ignore"):  # with two seeds that differ by much, the bound overflows to infinity
         mean, low, high = np.exp(logs[:3]).tolist()
     return Interval(mean, low, high, logs.n)
 
@@ -74,11 +69,11 @@ def paired_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interv
 
 
 def bootstrap_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Interval:
-    """Return the change from the mean of b to the mean of a, relative to b's, for jobs in the order of their
-    submission, when one run of each policy is all there is; never below −1.
+    """Return the change from the mean of b to that of a, relative to b's, from one run of each policy; at least −1.
 
-    Jobs that follow each other meet the same queue, so single jobs are not independent: whole blocks of
-    neighbours are drawn again instead. Few jobs make blocks of one, which is the plain bootstrap.
+    The values are of jobs in the order of their submission. Consecutive jobs meet the same queue, so single jobs are
+    not independent: whole blocks of neighbours are resampled instead. With few jobs the blocks have one job each, which
+    is the plain bootstrap.
     """
     x, y = _numbers(a), _numbers(b)
     if x.size < 2 or not y.sum() > 0:
@@ -91,7 +86,7 @@ def bootstrap_change(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, seed: 
     ratios = above[below > 0] / below[below > 0]
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2]).tolist()
     mean = float(x.sum() / y.sum())
-    return _less_one(Interval(mean, min(low, mean), max(high, mean), x.size))  # equal values differ in rounding
+    return _less_one(Interval(mean, min(low, mean), max(high, mean), x.size))  # rounding may put the mean outside
 
 
 def _less_one(ratio: Interval) -> Interval:

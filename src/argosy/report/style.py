@@ -68,7 +68,7 @@ footer { color: var(--soft); font-size: 13px; margin-top: 56px; border-top: 1px 
   figure, .wide, .card { break-inside: avoid; } }
 """
 
-# Charts take the page's colours, and are drawn again when the reader's preference changes.
+# Charts use the page's colours, and are drawn again when the reader switches between light and dark.
 SCRIPT = """
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const font = getComputedStyle(document.body).fontFamily;

@@ -24,7 +24,7 @@ LEAST_SEES = 14  # characters that the column "sees" needs to be readable
 FUTURE_NOTE = "★ sees true durations"
 UNFINISHED_NOTE = "† JCT, queueing and fairness are over finished jobs only; some were unfinished"
 
-# What a terminal of usual width has room for, and what a page has.
+# The metrics for which a terminal of usual width has room, and those for a page.
 SHORT = (
     "jct_mean_s",
     "jct_p50_s",
@@ -102,9 +102,7 @@ class Row:
 
 
 def columns(comparison: Comparison, names: Iterable[str] = SHORT) -> list[Column]:
-    """Return the metrics among `names` that any policy has a value for, and the outcomes that lose jobs where there are
-    such: a reader must not miss them.
-    """
+    """Return the metrics among `names` for which any policy has a value, and counts of lost jobs if there are any."""
     known = [n for n in names if not all(math.isnan(v) for v in _means(comparison, n))]
     losing = [n for n in ("unfinished", "refused", "cancelled") if n not in known]
     lost = [n for n in losing if any(v > 0 for v in _means(comparison, n))]
@@ -133,9 +131,7 @@ def comparison_rows(comparison: Comparison, names: Iterable[str] = SHORT) -> lis
 
 
 def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
-    """Build the table for the terminal; the best of each column is bold and green, with a dot for those who see no
-    colour.
-    """
+    """Build the table for the terminal; the best of each column is bold and green, and has a dot."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -169,17 +165,15 @@ def table(comparison: Comparison, names: Iterable[str] = SHORT) -> Table:
 
 
 def fitting_table(comparison: Comparison, width: int) -> Table:
-    """Return as many columns of the table as a terminal of this width shows without cutting figures; it names the
-    others.
-    """
+    """Return the table with as many columns as a terminal of this width shows uncut; it names the others."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(width=10_000)  # so wide that a table takes what it needs
+    console = Console(width=10_000)  # wide enough for any table
     everything = columns(comparison)
     for count in range(len(SHORT), 1, -1):
         found = table(comparison, SHORT[:count])
-        sees = found.columns.pop()  # may be wrapped, and left out where it has no room
+        sees = found.columns.pop()  # this column may be wrapped, or left out if it has no room
         needed = console.measure(found).maximum
         left_out = [column.label for column in everything if column.metric in SHORT[count:]]
         if needed + LEAST_SEES <= width:
@@ -228,7 +222,7 @@ def sweep_table(comparison: Comparison) -> Table:
 
 
 def show(value: Interval, divisor: float = 1.0) -> str:
-    """Return a mean, with ± half of its interval if it has one that is not zero; – for nothing."""
+    """Return a mean, with ± half of its interval if that is not zero; – if there is no value."""
     if math.isnan(value.mean):
         return "–"
     mean, reach = value.mean / divisor, value.half_width / divisor
@@ -258,7 +252,7 @@ def fitting_unit(name: str, means: list[float]) -> tuple[str, float]:
 
 
 def to_json(comparison: Comparison, path: str | Path) -> None:
-    """Write everything to check or redraw the comparison, as strict JSON (NaN becomes null), atomically."""
+    """Write all figures of the comparison as strict JSON (NaN becomes null), atomically."""
     with writing(path) as temporary:
         text = json.dumps(document(comparison), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         temporary.write_text(text + "\n", encoding="utf-8")
@@ -307,13 +301,13 @@ def _policy(comparison: Comparison, policy: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return what could change a figure: our own version, Python's and those of the libraries that compute."""
+    """Return the versions that could change a figure: of Argosy, Python and the numerical libraries."""
     packages = ("argosy", "numpy", "numba", "polars", "scipy")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 def without_nan(value: Any) -> Any:
-    """Return the same nested value with None in place of what JSON has no word for."""
+    """Return the same nested value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {str(key): without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

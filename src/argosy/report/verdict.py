@@ -1,7 +1,7 @@
-"""Say the result of a comparison in a sentence or two, with as much certainty as the intervals give.
+"""State the result of a comparison in a sentence or two, with as much certainty as the intervals give.
 
-Recommended is only what a real scheduler could do: the best of the policies that see no true durations. One that sees
-them tells how much there is to gain.
+Only what a real scheduler could do is recommended: the best of the policies that see no true durations. Policies that
+see them show how much could be gained at most.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from html import escape
 from argosy.explain.words import listed
 from argosy.report.comparison import Comparison, sees_future
 from argosy.report.page import signed
-
-SAME = 1e-9  # relative difference of mean JCTs that only rounding makes
+from argosy.slack import RELATIVE_SLACK
 
 
 def verdict(comparison: Comparison) -> str:
@@ -28,14 +27,14 @@ def verdict(comparison: Comparison) -> str:
     if fair:
         texts.append(_leaders(comparison, fair, "Of the policies that see no true durations, " if told else ""))
     leader = min(fair.values(), default=math.inf)
-    ahead = {policy: mean for policy, mean in known.items() if policy in told and mean < leader * (1 - SAME)}
+    ahead = {policy: mean for policy, mean in known.items() if policy in told and mean < leader * (1 - RELATIVE_SLACK)}
     if ahead:
         texts.append(_bound(comparison, ahead))
     return " ".join(texts)
 
 
 def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str:
-    """Say who has the shortest mean JCT among these policies, and by how much."""
+    """Return a sentence about the policies with the shortest mean JCT among these, and by how much."""
     base, best = comparison.baseline, _shortest(means)
     if len(best) == len(means) > 1:
         return f"{among}{_names(best)} have the same mean job completion time."
@@ -50,7 +49,7 @@ def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str
 
 
 def _bound(comparison: Comparison, means: dict[str, float]) -> str:
-    """Return what policies reach that are told true durations."""
+    """Return a sentence about the mean JCT of policies that see true durations."""
     best = _shortest(means)
     reach = "reaches" if len(best) == 1 else "reach"
     than = _against(comparison, best[0]) if best[0] != comparison.baseline else "the baseline's."
@@ -58,7 +57,7 @@ def _bound(comparison: Comparison, means: dict[str, float]) -> str:
 
 
 def _against(comparison: Comparison, policy: str) -> str:
-    """Return the change against the baseline, how sure it is, and a full stop."""
+    """Return the change against the baseline and how certain it is, with a full stop."""
     paired = comparison.paired[policy, comparison.baseline]
     change = paired.change
     sure = doubt = ""
@@ -70,7 +69,7 @@ def _against(comparison: Comparison, policy: str) -> str:
 
 def _shortest(means: dict[str, float]) -> list[str]:
     least = min(means.values())
-    return [policy for policy, mean in means.items() if mean <= least * (1 + SAME)]
+    return [policy for policy, mean in means.items() if mean <= least * (1 + RELATIVE_SLACK)]
 
 
 def _names(policies: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Scenarios give jobs, a cluster and settings under one name, for comparing and for learning alike."""
+"""Scenarios: jobs, a cluster and settings under one name, for comparing policies and for learning."""
 
 from argosy.scenario.scenario import Scenario, read_scenario, scenario_names
 

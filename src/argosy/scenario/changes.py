@@ -1,6 +1,6 @@
 """Apply changes that give a trace what its source lacks: elastic ranges, networks, searches, shares of a GPU.
 
-Each is asked for by name, draws from its own stream of the seed, and is applied in the order below.
+Each change is selected by name and draws from its own random stream; they are applied in the order below.
 """
 
 from __future__ import annotations
@@ -23,53 +23,55 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Arrivals(FileModel):
-    """Jobs per time slot, cycled; all jobs of a slot arrive at its beginning."""
+    """A cycle of jobs per time slot; all jobs of a slot arrive at its beginning."""
 
     slot_s: float = Field(gt=0, description="length of a slot in seconds")
     counts: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="jobs in each slot")
 
 
 class Shares(FileModel):
-    """Some of the 1-GPU jobs ask for less."""
+    """A change by which some of the 1-GPU jobs ask for a share of a GPU."""
 
-    share: Share = Field(description="of the jobs that ask for one GPU")
+    share: Share = Field(description="share of the jobs that ask for one GPU")
     gpus: list[Fraction] = Field(min_length=1, description="what they ask for instead; drawn evenly")
 
 
 class Beside(FileModel):
-    """What every job with GPUs asks for beside each of them, whatever it asked for."""
+    """The CPUs and memory that every job with GPUs asks for per GPU, in place of its own figures."""
 
     cpus: float = Field(ge=0, description="CPU cores per GPU")
     memory_gib: float = Field(ge=0, description="memory per GPU")
 
 
 class Elastic(FileModel):
-    """Some jobs may shrink and grow, all others are rigid. Jobs on a part of a GPU are always rigid."""
+    """A change by which some jobs become elastic and all others rigid; jobs on a share of a GPU are always rigid."""
 
-    share: Share = Field(description="of the jobs that ask for whole GPUs")
-    min: float = Field(gt=0, le=1, description="smallest size by the requested one, rounded down to 1 or more")
-    max: float = Field(ge=1, description="largest size by the requested one, rounded up")
+    share: Share = Field(description="share of the jobs that ask for whole GPUs")
+    min: float = Field(gt=0, le=1, description="smallest size relative to the requested one, rounded down to 1 or more")
+    max: float = Field(ge=1, description="largest size relative to the requested one, rounded up")
 
 
 class Apps(FileModel):
-    """Jobs that follow each other belong to one search; the numbers of jobs are geometric."""
+    """A change by which consecutive jobs belong to one search; the numbers of jobs per search are geometric."""
 
     size: float = Field(ge=1, description="jobs of a search on average")
 
 
 class Changes(FileModel):
-    """What to change, in this order."""
+    """The changes of a scenario, in the order in which they are applied."""
 
     arrivals: Arrivals | None = None
     lengths: float | None = Field(default=None, gt=0, description="multiplies durations and work")
     spread: float | None = Field(
         default=None, gt=0, description="multiplies durations and work by lognormal numbers of mean 1 and this sigma"
     )
-    shortest: Duration | None = Field(default=None, description="jobs that are over sooner last this long, such as 1m")
-    longest: Duration | None = Field(default=None, description="jobs that last longer last this long, such as 1d")
-    largest_gpus: float | None = Field(default=None, ge=1, description="jobs that ask for more ask for this many")
+    shortest: Duration | None = Field(default=None, description="shorter jobs last this long, such as 1m")
+    longest: Duration | None = Field(default=None, description="longer jobs last this long, such as 1d")
+    largest_gpus: float | None = Field(default=None, ge=1, description="larger jobs ask for this many GPUs")
     beside: Beside | None = None
-    models: list[str] = Field(default=[], description="networks, drawn evenly; durations stay, batches and steps go")
+    models: list[str] = Field(
+        default=[], description="networks, drawn evenly; durations are kept, batches and steps dropped"
+    )
     shares: Shares | None = None
     elastic: Elastic | None = None
     apps: Apps | None = None
@@ -79,7 +81,7 @@ class Changes(FileModel):
         for model in self.models:
             if catalogue.lookup(model) is None:
                 known = ", ".join(found.name for found in catalogue.models() if found.kind != "ps")
-                raise ValueError(f"nobody measured the network {model!r}; known: {known}")
+                raise ValueError(f"the network {model!r} is not in the performance catalogue; known: {known}")
         return self
 
     def apply(self, trace: Trace, seed: int, total_gpus: int) -> Trace:
@@ -123,7 +125,7 @@ def _arriving(frame: pl.DataFrame, arrivals: Arrivals) -> pl.DataFrame:
 
 
 def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | None) -> pl.DataFrame:
-    """Scale durations and work together. Jobs of no length keep it, and so do those of which only work is known."""
+    """Bound durations, and scale work with them; jobs of length 0 and jobs with only work stay as they are."""
     lasts = pl.col("duration_s") > 0
     bounded = pl.when(lasts).then(pl.col("duration_s").clip(shortest_s, longest_s)).otherwise(pl.col("duration_s"))
     factor = pl.when(lasts).then(bounded / pl.col("duration_s")).otherwise(1.0)
@@ -131,8 +133,7 @@ def _bounded(frame: pl.DataFrame, shortest_s: float | None, longest_s: float | N
 
 
 def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
-    """Make jobs smaller: CPUs and memory shrink with the GPUs; the duration stays, so the job gets smaller,
-    not longer."""
+    """Limit the GPUs of jobs; CPUs and memory shrink with them, and the duration stays the same."""
     gpus = pl.col("gpus").clip(upper_bound=largest)
     factor = pl.when(pl.col("gpus") > 0).then(gpus / pl.col("gpus")).otherwise(1.0)
     return frame.with_columns(
@@ -143,8 +144,9 @@ def _clipped(frame: pl.DataFrame, largest: float) -> pl.DataFrame:
 
 
 def _modelled(frame: pl.DataFrame, models: list[str], rng: np.random.Generator) -> pl.DataFrame:
-    """Give jobs other networks. Batches and steps of another network say nothing about this one; steps stay where there
-    is no duration.
+    """Give jobs other networks.
+
+    Batches and steps are dropped, because they belong to the old network; a job without duration keeps its steps.
     """
     drawn = [models[i] for i in rng.integers(len(models), size=frame.height)]
     return frame.with_columns(

@@ -15,12 +15,12 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class RealJobs(FileModel):
-    """The real trace that takes the place of generated jobs when a data folder is given."""
+    """The real trace that replaces generated jobs when a data folder is given."""
 
     file: _Name = Field(description="path below the data folder, such as traces/week.csv.gz")
     format: _Name = Field("csv", description="as in `argosy import`")
     forget: list[_Name] = Field([], description="columns to leave out, such as [gpu_type]")
-    longest: Duration | None = Field(None, description="instead of the `longest` under changes, such as 8d")
+    longest: Duration | None = Field(None, description="replaces `longest` under changes, such as 8d")
     only_gpu_jobs: bool = Field(False, description="whether to leave out jobs that ask for no GPU")
 
     @model_validator(mode="after")
@@ -32,20 +32,20 @@ class RealJobs(FileModel):
 
 
 class JobsSection(FileModel):
-    """Which jobs, how many, how fast they come."""
+    """The jobs of a scenario: which ones, how many, and how fast they arrive."""
 
     like: _Name = Field(description="a profile of `argosy generate`, such as philly")
     count: int = Field(ge=2, description="how many jobs")
-    quick: int = Field(ge=2, description="how many with --quick")
+    quick: int = Field(ge=2, description="how many jobs with --quick")
     load: float | None = Field(
-        None, gt=0, description="GPU-time asked for per GPU-time there is; without it the source's own pace"
+        None, gt=0, description="GPU-time that jobs ask for per GPU-time available; without it the source's own pace"
     )
     seed: int = Field(0, ge=0, description="added to the run's seed, so that scenarios have different jobs")
     real: RealJobs | None = Field(None, description="the trace to use with --data")
 
 
 class Measure(FileModel):
-    """Jobs submitted in this part of the arrivals are measured; the others only keep the cluster busy."""
+    """The part of the arrivals whose jobs are measured; the other jobs only keep the cluster busy."""
 
     start: float = Field(0.0, ge=0, description="such as 0.1: leave out the first tenth")
     end: float = Field(1.0, le=1, description="such as 0.9: leave out the last tenth")
@@ -60,7 +60,7 @@ class Measure(FileModel):
 class ScenarioFile(FileModel):
     """A whole scenario file."""
 
-    title: _Name = Field(description="what it is, in one line")
+    title: _Name = Field(description="a title of one line")
     description: _Name = Field(description="why it is in the league, and where its figures come from")
     jobs: JobsSection
     changes: Changes = Changes()

@@ -1,7 +1,7 @@
-"""A scenario: jobs, a cluster and settings that never change, so that tables can be compared.
+"""Read scenarios: jobs, a cluster and settings that never change, so that tables can be compared.
 
-One YAML file each, in `shipped/`; docs/league.md has the format. Jobs are generated, or with a data folder
-taken from a real trace: each seed another stretch of it. `changes` are explicit and seeded.
+Each is a YAML file in `shipped/`; docs/league.md has the format. Jobs are generated, or with a data folder taken
+from a real trace, a different stretch of it for each seed. `changes` are explicit and seeded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from argosy.scenario.file import ScenarioFile
 from argosy.sim.compare import offered_load
 from argosy.sim.metrics import Window
 from argosy.sim.settings import Settings
+from argosy.slack import GPU_SLACK
 from argosy.workload.importers import get_importer
 from argosy.workload.synth import generate
 from argosy.workload.trace import SCHEMA, Trace
 
 FOLDER = Path(__file__).with_name("shipped")
-STEP = (5**0.5 - 1) / 2  # multiples of the golden ratio, modulo 1, lie evenly however many there are
+STEP = (5**0.5 - 1) / 2  # any number of multiples of the golden ratio, modulo 1, are evenly distributed
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,24 +55,24 @@ class Scenario:
         return self.file.jobs.quick if self.quick else self.file.jobs.count
 
     def with_count(self, count: int) -> Scenario:
-        """Return the same with so many jobs."""
+        """Return the same scenario with this number of jobs."""
         jobs = self.file.jobs.model_copy(update={"count": count})
         return replace(self, file=self.file.model_copy(update={"jobs": jobs}), quick=False)
 
     def trace(self, seed: int) -> Trace:
-        """Return its jobs; another seed gives others."""
+        """Return the jobs for a seed; another seed gives other jobs."""
         jobs = self.file.jobs
         source = self._generated(jobs.seed + seed) if self.real is None else self._stretch(seed)
         changes = self.file.changes
         if self.real is not None and jobs.real is not None and jobs.real.longest is not None:
             changes = changes.model_copy(update={"longest": jobs.real.longest})
         trace = changes.apply(source, jobs.seed + seed, self.cluster.total_gpus)
-        if jobs.load is not None:  # what was changed may have changed the load
+        if jobs.load is not None:  # the changes may have changed the load
             trace = trace.at_load(jobs.load / offered_load(trace, self.cluster, self.settings))
         return Trace(trace.frame, f"{self.name}-seed{seed}")
 
     def window(self, trace: Trace) -> Window | None:
-        """Return when a job must have been submitted to be measured."""
+        """Return the span of time in which a job must be submitted to be measured."""
         if self.file.measure is None:
             return None
         first, last = trace.frame["submit_s"][0], trace.frame["submit_s"][-1]
@@ -80,7 +81,7 @@ class Scenario:
         return first + part.start * (last - first), float(min(end, np.nextafter(last, np.inf)))
 
     def spec(self, policy: str) -> str:
-        """Return the policy with the parameters that this scenario prescribes and the caller left open."""
+        """Return the policy with the parameters of this scenario that the caller did not give."""
         name, *given = split_spec(policy)
         named = {pair.partition("=")[0] for pair in given}
         prescribed = self.file.parameters.get(name, {})
@@ -91,13 +92,12 @@ class Scenario:
         return generate(jobs.like, self.count, seed, gpus=float(self.cluster.total_gpus), load=jobs.load)
 
     def _stretch(self, seed: int) -> Trace:
-        """Return `count` jobs of the real trace that follow each other; the stretches of different seeds lie
-        far apart."""
+        """Return `count` consecutive jobs of the real trace; the stretches of different seeds are far apart."""
         section = self.file.jobs.real
         assert self.real is not None and section is not None
         whole = _real_trace(self.real, section.format)
         nothing = (pl.lit(None, dtype=SCHEMA[column]).alias(column) for column in section.forget)
-        frame = whole.frame.filter(pl.col("gpus") >= (1e-9 if section.only_gpu_jobs else 0)).with_columns(nothing)
+        frame = whole.frame.filter(pl.col("gpus") >= (GPU_SLACK if section.only_gpu_jobs else 0)).with_columns(nothing)
         first = int(seed * STEP % 1 * max(0, frame.height - self.count + 1))
         part = frame.slice(first, self.count)
         begin = part["submit_s"][0]

@@ -1,5 +1,5 @@
-"""The SDK that training scripts import: `argosy.job()` makes a loop elastic, the adapters do so for other frameworks.
+"""The SDK that training scripts import: `argosy.job()` makes a loop elastic; adapters connect other frameworks.
 
-`job` is the entry; `session` and `training` run the loop; the packages hold its parts: data, gradients, group,
+`job` is the entry point; `session` and `training` run the loop; the packages hold its parts: data, gradients, group,
 checkpoints, growth, adapters. Nothing is imported here, so that a script pays only for what it uses.
 """

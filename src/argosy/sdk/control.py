@@ -1,8 +1,8 @@
 """A worker's end of the control socket: it exchanges JSON lines with the supervisor of its run.
 
-Nothing here can hold up training. Two threads do the work: one reads what the supervisor wants, the other sends the
-worker's messages and a heartbeat twice a second. If the supervisor is gone, that is printed once, and the job goes on
-with the workers it has.
+It never blocks training. Two threads do the work: one reads the supervisor's messages, the other sends the worker's
+messages and a heartbeat twice a second. If the supervisor is gone, a message is printed once, and the job goes on with
+the workers it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from argosy.sdk.group import sockets
 
 BEAT_S = 0.5
-MAX_WAITING = 1000  # unsent messages; beyond this the oldest are dropped
+MAX_WAITING = 1000  # unsent messages; if there are more, the oldest are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Plan:
 
     version: int
     members: tuple[int, ...]  # numbers of workers, in order of rank
-    store: str = ""  # the file of its rendezvous; empty for a plan with one member
-    recover: bool = False  # a worker is lost: switch at once
+    store: str = ""  # the file for the rendezvous; empty for a plan with one member
+    recover: bool = False  # a worker is lost, so members switch at once, not after the step
 
 
 class Control:
-    """The connection, and what the supervisor asked for last."""
+    """The connection to the supervisor, and the requests received through it."""
 
     def __init__(self, path: str, worker: int, hello: Mapping[str, Any]) -> None:
         self.worker = worker
@@ -45,8 +45,8 @@ class Control:
         self.plans: dict[int, Plan] = {}
         self.suspending = False
         self.saving = False
-        self.rest = 0  # the number of the pause for which the job should make room; 0: none
-        self.newest_rest = 0  # the highest number received; numbers only grow
+        self.rest = 0  # the number of the pause for which the job should free its device; 0: none
+        self.newest_rest = 0  # the highest number received; the numbers of pauses increase
         self.lost = False
         self.on_shut: Callable[[], None] = lambda: None
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -67,17 +67,17 @@ class Control:
 
     @classmethod
     def from_environment(cls, **hello: Any) -> Control | None:
-        """Connect as the environment says; None if this process is not supervised."""
+        """Connect to the supervisor that the environment names; return None if there is none."""
         path = os.environ.get("ARGOSY_CONTROL")
         return cls(path, int(os.environ.get("ARGOSY_WORKER", "0")), hello) if path else None
 
     @property
     def newest(self) -> int:
-        """Return the highest version of a plan received so far; 0: none."""
+        """Return the version of the newest plan received so far; 0 if there is none."""
         return max(self.plans, default=0)
 
     def recovering(self, version: int) -> bool:
-        """Return whether a plan after this version is a recovery plan."""
+        """Return whether a recovery plan newer than this version was received."""
         with self._changed:
             return any(plan.recover for number, plan in self.plans.items() if number > version)
 
@@ -86,7 +86,7 @@ class Control:
             self.plans = {number: plan for number, plan in self.plans.items() if number >= version}
 
     def suspend(self) -> None:
-        """Note that the job is to suspend. May be called from a signal handler: it takes no lock."""
+        """Note that the job should suspend. It takes no lock, so that a signal handler may call it."""
         self.suspending = True
 
     def send(self, op: str, **fields: Any) -> None:
@@ -96,18 +96,18 @@ class Control:
             self._changed.notify_all()
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the condition holds, which a message can change, or until the supervisor has died."""
+        """Wait until the condition is true, the time is up, or the supervisor is gone; return the condition."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while not until() and not self.lost:
                 left = end - time.monotonic()
                 if left <= 0:
                     break
-                self._changed.wait(min(left, 0.2))  # a signal handler sets its flag without a lock
+                self._changed.wait(min(left, 0.2))  # a signal handler sets its flag without notifying us
             return until()
 
     def flush(self, timeout_s: float = 5.0) -> None:
-        """Wait until all messages are sent."""
+        """Wait until all messages are sent, but not longer than the timeout."""
         self.wait(lambda: not self._waiting and not self._sending, timeout_s)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Control:
         sockets.forget([self._socket.fileno()])
         with self._changed:
             self._changed.notify_all()
-        with suppress(OSError):  # the other side may have closed it first
+        with suppress(OSError):  # the supervisor may have closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(timeout=2)
@@ -157,7 +157,7 @@ class Control:
             if op == "shut":
                 self.on_shut()
         except (ValueError, KeyError, TypeError) as problem:
-            print(f"argosy: the supervisor sent a message that cannot be read: {problem}", file=sys.stderr, flush=True)
+            print(f"argosy: ignored an invalid message of the supervisor: {problem}", file=sys.stderr, flush=True)
 
     def _write(self) -> None:
         next_beat = time.monotonic()
@@ -184,15 +184,15 @@ class Control:
 
     def _lose(self) -> None:
         with self._changed:
-            told, self.lost = self.lost or self._closing, True
+            known, self.lost = self.lost or self._closing, True
             self._waiting.clear()
             self._changed.notify_all()
-        if not told:
+        if not known:
             print("argosy: the supervisor is gone; training goes on without it", file=sys.stderr, flush=True)
 
 
 def _connect(path: str) -> socket.socket:
-    """Connect to a Unix socket. A path above 107 bytes is reached through its folder's descriptor."""
+    """Connect to a Unix socket. A path that is too long for the system is reached through its folder's descriptor."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if len(os.fsencode(path)) < 100:
         connection.connect(path)

@@ -1,4 +1,4 @@
-"""`argosy.job()`: a few lines make a training script elastic.
+"""`argosy.job()`, which makes a training script elastic with a few lines.
 
     with argosy.job() as job:
         model, opt = job.setup(model, opt)
@@ -7,8 +7,8 @@
             opt.zero_grad(); loss.backward(); opt.step()
             job.report(loss=loss.item())
 
-Under `argosy serve` the job is resized, suspended, moved and recovered while this loop runs. Started by hand, the same
-script trains in one process; under torchrun, in a group of fixed size.
+Under `argosy serve` the job can be resized, suspended, moved and recovered while this loop runs. Started by hand, the
+same script trains in one process; under torchrun, in a group of fixed size.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from argosy.sdk.training import Backwards
 
 
 class Job:
-    """The job as the script sees it. Use it as a context manager; see the module's docstring."""
+    """The job as the script sees it. It is a context manager; the module's docstring shows its use."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -82,11 +82,11 @@ class Job:
                 members.checkpoints.save(Group(None, 0, 1), session.training)
             members.finish()
         members.close(in_order=problem is None or isinstance(problem, Leave))
-        if not isinstance(problem, Leave):  # a worker that leaves must not be stopped by a second signal
+        if not isinstance(problem, Leave):  # otherwise a second signal could kill a worker that is about to exit
             signals.give_back(self._signal_before)
         self._session = None
 
-    # -- where we are
+    # -- state
 
     @property
     def rank(self) -> int:
@@ -110,7 +110,7 @@ class Job:
     def stepped(self) -> bool:
         """Return whether the optimizer has acted on this batch.
 
-        It has not between the pieces of an exact step, and after a step that failed.
+        This is false between the pieces of an exact step, and after a step that failed.
         """
         return self._live.stepped
 
@@ -118,16 +118,16 @@ class Job:
     def device(self) -> torch.device:
         return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
-    # -- what the script does
+    # -- calls of the script
 
     def setup(self, *objects: Any, **others: Any) -> Any:
-        """Take over networks, optimizers, and by name whatever else has a state (schedulers, averaged weights).
+        """Register networks, optimizers and, by name, other objects with a state (schedulers, averaged weights).
 
-        Returns networks and optimizers as they were given. The state of an earlier run is in them.
+        Returns the networks and optimizers that were given. If the job continues, they have the saved state.
         """
         session = self._live
         if session.members.joined:
-            raise InputError("setup comes too late: training has begun", hint="call job.setup before job.batches")
+            raise InputError("job.setup is called too late: training has begun", hint="call it before job.batches")
         known = list(session.training.others)
         session.training.add(objects, others, self.device)
         self._backwards.watch(session.training.parameters)
@@ -140,7 +140,7 @@ class Job:
         return objects[0] if len(objects) == 1 else objects
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yield the numbers of the epochs that are left, for scripts with such a loop. Use `batches(loader)` inside."""
+        """Yield the numbers of the epochs that are left; the script uses `batches(loader)` inside the loop."""
         session, self._epochs = self._live, count
         session.members.join()
         while (epoch := self.epoch) < count:
@@ -149,9 +149,9 @@ class Job:
                 session.training.position = Position(epoch + 1, 0, session.training.step)
 
     def batches(self, loader: DataLoader[Any], epochs: int | None = None) -> Iterator[Any]:
-        """Yield this worker's part of every batch, to the end of epoch number `epochs` or of the present one.
+        """Yield this worker's part of every batch, until `epochs` epochs are done; without it, until this epoch ends.
 
-        Between two batches the job may be resized, suspended, moved, or go on without a worker that was lost.
+        Between two batches the job may be resized, suspended or moved, or go on without a lost worker.
         """
         session = self._live
         if epochs is not None:
@@ -175,7 +175,7 @@ class Job:
                 session.begin(Piece(batch, samples, slot, number == len(slots) - 1))
                 try:
                     yield batch
-                finally:  # the script may also leave its loop here
+                finally:  # the script may leave its loop here
                     if session.stepped:
                         training.position = order.after(cursor, of)
                         session.end()
@@ -190,7 +190,7 @@ class Job:
         training.position = max(cursor, training.position)
 
     def report(self, progress: float | None = None, **metrics: Any) -> None:
-        """Report progress: any numbers, by name. Only rank 0's reports are sent, a few times a second."""
+        """Report progress and any numbers by name. Only reports of rank 0 are sent, a few times a second."""
         session = self._live
         if self.rank or session.failed or session.withheld:
             return
@@ -207,11 +207,11 @@ class Job:
         self._live.save_wish = True
 
     def on_resize(self, call: Callable[[Job], None]) -> None:
-        """Call this function whenever the group of workers has changed."""
+        """Register a function to be called whenever the group of workers has changed."""
         self._live.resized.append(lambda: call(self))
 
     def mean(self, value: float) -> float:
-        """Return the mean over all workers; all must call this at the same place of the script."""
+        """Return the mean over all workers, which must all call this at the same point of the script."""
         session, total = self._live, torch.tensor([float(value)], dtype=torch.float64)
         try:
             with session.members.waiting():
@@ -223,19 +223,19 @@ class Job:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward passes inside the block only add to the gradients; the next one outside combines them."""
+        """Accumulate gradients inside the block without combining them; the next backward pass outside does that."""
         self._accumulating = True
         try:
             yield
         finally:
             self._accumulating = False
 
-    # -- inside
+    # -- implementation
 
     @property
     def _live(self) -> Session:
         if self._session is None:
-            raise InputError("the job is not open", hint="write: with argosy.job() as job:")
+            raise InputError("the job is not open", hint="use it inside: with argosy.job() as job:")
         return self._session
 
     def _feed(self, loader: DataLoader[Any]) -> tuple[Order, Feed]:
@@ -279,14 +279,15 @@ def job(
 ) -> Job:
     """Return a context manager in which a script trains elastically.
 
-    `exact`: final weights do not depend on what happened, through `virtual` ranks. `batch`: the global batch stays
-    constant, or is scaled with the workers (`lr`: the rule for learning rates). `checkpoints`, `every`: where and how
-    often (seconds) to save when nobody supervises; under Argosy the job file says so. `sharded`: save in parts.
-    `grow`: the network may grow when there are spare slots, if the job file allows it too.
+    `exact`: the final weights do not depend on resizes and failures; `virtual` is the number of virtual ranks.
+    `batch`: the global batch stays constant, or is scaled with the workers, and `lr` is the rule for learning rates.
+    `checkpoints`, `every`: where to save, and how often (seconds), without a supervisor; under Argosy the job file
+    decides. `sharded`: every worker saves a part. `grow`: the network may grow when there are spare slots, if the job
+    file allows it too.
     """
     folder, restore = folders(checkpoints, os.environ)
-    said = os.environ.get("ARGOSY_CHECKPOINT_EVERY")
-    every_s = float(said) if said else 600.0 if every is None else every
+    given = os.environ.get("ARGOSY_CHECKPOINT_EVERY")
+    every_s = float(given) if given else 600.0 if every is None else every
     return Job(Settings(exact, virtual, batch, lr, seed, folder, restore, every_s, sharded, grow))
 
 

@@ -1,7 +1,7 @@
-"""Moves the state of a training from its device to host memory while another job has its turn.
+"""Moves the state of the training from its device to host memory while another job has its turn.
 
-Networks, optimizers and the combiner of gradients are the same objects before and after; only their tensors move. On a
-CPU there is nothing to move.
+Networks, optimizers and the combiner of gradients stay the same objects; only their tensors move. On a CPU nothing has
+to be moved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST = device("cpu")
 
 
 class Offload:
-    """The state of a training while it is away from its devices."""
+    """Holds the state of the training in host memory, from its creation until `end`."""
 
     def __init__(self, training: Training, host: device = HOST) -> None:
         self._training = training
@@ -35,7 +35,7 @@ class Offload:
         ]
         self._move([(module, host) for module, _ in self._modules], [(s, name, host) for s, name, _ in self._tensors])
         if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # memory that is only cached is not available to others
+            torch.cuda.empty_cache()  # otherwise cached memory would not be available to other jobs
 
     def end(self) -> None:
         """Move everything back to where it was."""
@@ -50,7 +50,7 @@ class Offload:
             module.to(where)
         for state, name, where in tensors:
             state[name] = state[name].to(where)
-        combiner.bind(self._training.modules, self._training.parameters)  # which makes its buffers anew, on that device
+        combiner.bind(self._training.modules, self._training.parameters)  # makes its buffers on that device
         combiner.load(combined)
 
 
@@ -59,6 +59,6 @@ def _networks(training: Training) -> list[Module]:
 
 
 def _device_of(module: Module) -> device | None:
-    """Return the device that setup moved the module to; None if it has no tensors."""
+    """Return the device of the module; None if it has no tensors."""
     found: Tensor | None = next(chain(module.parameters(), module.buffers()), None)
     return None if found is None else found.device

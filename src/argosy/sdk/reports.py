@@ -1,4 +1,4 @@
-"""Sends a job's reports of its progress: the newest one, a few times a second."""
+"""Sends the progress reports of a job: only the newest, a few times a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-REPORT_S = 0.2  # the least time between two reports
+REPORT_S = 0.2  # the shortest time between two reports
 
 
 class Reports:

@@ -24,16 +24,16 @@ class Session:
         self.settings, self.control = settings, control
         self.training = Training(combiner)
         self.members = Membership(settings, self.training, control)
-        self.suspend_wish = False  # a signal has asked for it
+        self.suspend_wish = False  # a signal has asked for a suspension
         self.save_wish = False
         self.between: list[Callable[[], None]] = []  # called on all workers after every step
-        self.piece: Piece | None = None  # what the script works on now
-        self.failed = False  # the step cannot be completed: a worker is lost
+        self.piece: Piece | None = None  # the piece that the script works on
+        self.failed = False  # the step cannot be completed, because a worker is lost
         self.withheld = False  # optimizers and schedulers must not act
         self.stepped = False  # an optimizer has acted on this piece
         self._samples = 0  # samples whose gradients are not yet combined
         self._combined = False
-        self._heard = Votes()  # agreed on, but the optimizer has not acted yet
+        self._heard = Votes()  # agreed on in this step, in which the optimizer has not acted yet
         self._due = Votes()  # to be done before the next batch
 
     @property
@@ -78,7 +78,7 @@ class Session:
     def allow_step(self) -> bool:
         """Return whether an optimizer may act now."""
         if self.piece is not None and not self._combined and self.group.world > 1:
-            self.combine()  # gradients that did not come from a backward pass we watch
+            self.combine()  # the gradients did not come from a backward pass that we watch
         return not (self.failed or self.withheld)
 
     def note_step(self) -> None:
@@ -94,9 +94,9 @@ class Session:
     # -- between two iterations
 
     def end(self) -> None:
-        """End the iteration, after the script is done with its piece and the position has been advanced."""
-        ripe = self.stepped or not self.training.optimizers
-        if ripe:
+        """End the iteration after the script has finished its piece and the position was advanced."""
+        complete = self.stepped or not self.training.optimizers
+        if complete:
             alone = self._votes() if self.group.world == 1 else Votes()
             self._due, self._heard = self._due | self._heard | alone, Votes()
         if self.stepped and self.members.gap_s is not None:
@@ -105,7 +105,7 @@ class Session:
         self.piece, self.stepped = None, False
 
     def act(self) -> bool:
-        """Do what was agreed on. Returns whether the position of the training has changed."""
+        """Carry out what was agreed on. Returns whether this has changed the step that training is at."""
         due, self._due = self._due, Votes()
         step = self.training.step
         if self.members.lost_somebody:
@@ -134,7 +134,7 @@ class Session:
         self.members.settle()
 
     def _together(self, call: Callable[[], object]) -> None:
-        """Call a function that all workers call at the same step."""
+        """Call a function that all workers call after the same step; recover if a worker is lost in it."""
         try:
             with self.members.waiting():
                 call()

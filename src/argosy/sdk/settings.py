@@ -1,4 +1,4 @@
-"""The arguments of `argosy.job(…)`, and what the environment says about this worker."""
+"""The settings of a job: the arguments of `argosy.job(…)`, and what the supervisor sets in the environment."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ class Settings:
     lr: str = "linear"  # the rule for learning rates when batches are scaled
     seed: int = 0
     checkpoints: Path | None = None  # where this generation saves
-    restore: tuple[Path, ...] = ()  # newest first
+    restore: tuple[Path, ...] = ()  # checkpoints to continue from, newest first
     every_s: float = 600.0
-    sharded: bool | None = None  # None: when the state is large
-    grow: bool = False  # may the network grow when there are spare slots?
+    sharded: bool | None = None  # None: only if the state is large
+    grow: bool = False  # whether the network may grow when there are spare slots
 
     def __post_init__(self) -> None:
         if self.batch not in BATCHES:
             raise InputError(f"unknown batch mode {self.batch!r}", hint="use batch='constant' or batch='scaled'")
         if self.virtual < 1:
-            raise InputError(f"virtual={self.virtual}: there must be at least one virtual rank", hint="use virtual=4")
+            raise InputError(
+                f"virtual={self.virtual} is not a valid number of virtual ranks", hint="use 1 or more, such as 4"
+            )
         if self.every_s <= 0:
-            raise InputError(f"every={self.every_s} is not a positive time in seconds", hint="use every=600")
+            raise InputError(f"every={self.every_s} is not a positive time in seconds", hint="use a number such as 600")
 
     @property
     def supervised(self) -> bool:
@@ -42,7 +44,7 @@ class Settings:
 
 
 def folders(checkpoints: str | Path | None, environment: Mapping[str, str]) -> tuple[Path | None, tuple[Path, ...]]:
-    """Return where to save and what to restore from, as the supervisor says or else the script."""
+    """Return where to save and what to restore from; the environment of the supervisor overrides the script."""
     if "ARGOSY_CHECKPOINTS" in environment:
         listed = json.loads(environment.get("ARGOSY_RESTORE") or "[]")
         return Path(environment["ARGOSY_CHECKPOINTS"]), tuple(Path(folder) for folder in listed)

@@ -1,4 +1,4 @@
-"""Handles SIGTERM, which means: save your work and leave. The handler only notes it; the loop acts after its step."""
+"""Handles SIGTERM, which asks a job to save and exit. The handler only notes it; the loop acts after its step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _calls: list[Callable[[], None]] = []
 
 
 def take_over(call: Callable[[], None]) -> Any:
-    """Call this function on every SIGTERM. Returns the handler that was there before."""
+    """Call this function on every SIGTERM. Returns the former handler."""
     if threading.current_thread() is not threading.main_thread():
-        return None  # Python allows it only in the main thread; the supervisor's messages still arrive
+        return None  # Python allows handlers only in the main thread; messages of the supervisor still arrive
     _calls[:] = [call]
     return signal.signal(signal.SIGTERM, _note)
 

@@ -1,4 +1,4 @@
-"""Takes over `optimizer.step` and `scheduler.step` of the script's objects, so that they act when a step is complete.
+"""Wraps `step` of the script's optimizers and schedulers, so that they act only when a step is complete.
 
 They do nothing between the pieces of an exact step, and after a step that failed because a worker was lost.
 """
@@ -20,7 +20,7 @@ Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 class Steps:
     def __init__(self, session: Session) -> None:
-        self.factor = 1.0  # by which learning rates are scaled in this step
+        self.factor = 1.0  # the factor of learning rates in this step
         self._session: Session | None = session
 
     def take_over(self, one: Any) -> None:
@@ -30,7 +30,7 @@ class Steps:
             _take_over(one, self._scheduler)
 
     def let_go(self) -> None:
-        """Let all objects act as they did before, because the job is over."""
+        """Let all objects act as they did before `take_over`, because the job is over."""
         self._session = None
 
     def _optimizer(
@@ -59,11 +59,11 @@ class Steps:
 
 
 class _NotNow(Exception):
-    """Raised inside a closure to leave an optimizer that must not act."""
+    """Raised inside a closure to abort `step` of an optimizer that must not act."""
 
 
 def _guarded(session: Session, closure: Callable[[], Any]) -> Any:
-    """Call the script's closure, which makes the gradients, before the optimizer changes anything."""
+    """Call the script's closure, which computes gradients; raise `_NotNow` if the optimizer must not act."""
     loss = closure()
     if not session.allow_step():
         raise _NotNow
@@ -77,4 +77,4 @@ def _take_over(one: Any, around: Around) -> None:
     def step(_: Any, *arguments: Any, **named: Any) -> Any:
         return around(inner, arguments, named)
 
-    one.step = MethodType(step, one)  # a method, because schedulers created later expect one
+    one.step = MethodType(step, one)  # a bound method, because schedulers that are created later expect one

@@ -1,6 +1,6 @@
-"""Holds what is trained: the script's networks, optimizers and whatever else has a state, without wrapping them.
+"""Holds the state of the training: the script's networks, optimizers and other objects, without wrapping them.
 
-Gradients are combined at the end of every backward pass, so that clipping and gradient scaling see the true ones.
+Gradients are combined at the end of every backward pass, so that gradient clipping and scaling see the combined ones.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from argosy.sdk.gradients.combine import Combiner
 
 
 class Structure(Protocol):
-    """The structure of a grown network, so that it can be built again."""
+    """Records the structure of a grown network, so that it can be built again."""
 
     def state(self) -> dict[str, Any]: ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Build the network that this state belongs to; its weights come afterwards."""
+        """Build the network that this state belongs to; its weights are loaded afterwards."""
 
 
 class Training:
-    """The script's objects and where training is."""
+    """The script's objects, and how far training is."""
 
     def __init__(self, combiner: Combiner) -> None:
         self.combiner = combiner
@@ -39,7 +39,7 @@ class Training:
         self.optimizers: list[Optimizer] = []
         self.others: dict[str, Any] = {}
         self.growth: Structure | None = None
-        self.random: list[dict[str, Any]] = []  # each rank's random state, if it comes from a checkpoint
+        self.random: list[dict[str, Any]] = []  # the random state of each rank, after loading a checkpoint
 
     @property
     def step(self) -> int:
@@ -47,7 +47,7 @@ class Training:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Return the parameters of all networks, each once."""
+        """Return the parameters of all networks, each parameter once."""
         found = {id(one): one for module in self.modules for one in module.parameters()}
         return list(found.values())
 
@@ -63,8 +63,8 @@ class Training:
                 self.modules.append(one.to(device))
             elif isinstance(one, LBFGS):
                 raise InputError(
-                    "LBFGS takes several steps within one, and cannot be interrupted between them",
-                    hint="use SGD, Adam or another optimizer that takes one step at a time",
+                    "LBFGS is not supported, because one call of step evaluates the loss several times",
+                    hint="use SGD, Adam or another optimizer that needs one backward pass for each step",
                 )
             elif isinstance(one, Optimizer):
                 self.optimizers.append(one)
@@ -74,7 +74,7 @@ class Training:
             if not (callable(getattr(one, "state_dict", None)) and callable(getattr(one, "load_state_dict", None))):
                 raise InputError(
                     f"{name} ({type(one).__name__}) has no state_dict and load_state_dict",
-                    hint="hand to setup what is to be saved and restored, and nothing else",
+                    hint="pass only objects to job.setup that can be saved and restored",
                 )
             check_readable(name, one.state_dict())
             self.others[name] = one
@@ -83,7 +83,7 @@ class Training:
         self.combiner.bind(self.modules, self.parameters)
 
     def state(self) -> dict[str, Any]:
-        """Return the whole state, as references and not as a copy."""
+        """Return the whole state; its tensors are not copied."""
         return {
             "position": list(self.position),
             "modules": [dict(module.state_dict()) for module in self.modules],
@@ -95,7 +95,7 @@ class Training:
         }
 
     def complete(self, state: dict[str, Any]) -> bool:
-        """Return whether the script has handed over as many objects as this state has."""
+        """Return whether the script has passed the same number of objects to setup as this state has."""
         same = len(self.modules) == len(state["modules"]) and len(self.optimizers) == len(state["optimizers"])
         return same and self.others.keys() == state["others"].keys()
 
@@ -103,14 +103,14 @@ class Training:
         if self.growth is not None:
             self.growth.load(state["growth"])
         elif state["growth"].get("surgeries"):
-            what = "the saved network has grown, but growth is not allowed here"
+            what = "the saved network has grown, but the script does not allow growth"
             raise InputError(what, hint="use argosy.job(grow=True)")
         if not self.complete(state):
             kinds = ("modules", "optimizers", "others")
             saved, mine = (" ".join(f"{len(one[kind])} {kind}" for kind in kinds) for one in (state, vars(self)))
             raise InputError(
-                f"the saved state has {saved}, the script has {mine}",
-                hint="hand the same objects to setup as when it was saved",
+                f"the saved state has {saved}, but the script has {mine}",
+                hint="pass the same objects to job.setup as when it was saved",
             )
         for module, saved in zip(self.modules, state["modules"]):
             module.load_state_dict(saved)
@@ -124,7 +124,7 @@ class Training:
 
 
 def _state_of(one: Any) -> Any:
-    """Return the state of an object, without the `step` that we took over: schedulers save all their attributes."""
+    """Return the state of an object without our wrapper of `step`: schedulers save all their attributes."""
     state = one.state_dict()
     if isinstance(state, dict) and isinstance(state.get("step"), MethodType):
         return {name: value for name, value in state.items() if name != "step"}
@@ -139,16 +139,16 @@ class Backwards:
         self._queued = False
 
     def watch(self, parameters: Iterable[Parameter]) -> None:
-        """Watch these parameters too; each is watched once, however often it is given."""
+        """Watch these parameters too; a parameter that is given again is still watched once."""
         for parameter in parameters:
-            watched: Any = parameter  # its hooks have no types
-            # the parameter itself is asked: a list of ours would hold parameters that a grown network no longer has
+            watched: Any = parameter  # the type stubs lack its hooks
+            # looked up in the parameter, because a list of ours would keep parameters of a former network alive
             known = self._note in (watched._post_accumulate_grad_hooks or {}).values()
             if parameter.requires_grad and not known:
                 watched.register_post_accumulate_grad_hook(self._note)
 
     def reset(self) -> None:
-        """Forget a pass that ended with an error, whose end was never reported."""
+        """Forget a backward pass that was aborted by an error before its end."""
         self._queued = False
 
     def _note(self, _: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Checks of what a policy answers: a key for each job, sizes within each job's range, a time in the future."""
+"""Check a policy's answers: a key for each job, sizes within each job's range, a wake-up time in the future."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_sizes(engine: Engine, workers: NDArray[np.int64]) -> None:
     """Raise `InvalidPlan` if a job would get a number of GPUs at which it cannot run."""
     jobs = engine.jobs
     least, largest = jobs.min_gpus, jobs.max_gpus
-    most = np.maximum(largest, 1.0)  # 1 stands for a share, or for CPUs alone
+    most = np.maximum(largest, 1.0)  # 1 stands for a share of a device, or for a CPU-only job
     right = (workers >= least) & (workers <= most) & (workers > 0)
     if not (right | (workers == 0)).all():
         row = int(np.flatnonzero(~right & (workers != 0))[0])
@@ -37,7 +37,7 @@ def check_sizes(engine: Engine, workers: NDArray[np.int64]) -> None:
 
 
 def check_wake_time(engine: Engine, wanted: float | None) -> float:
-    """Return when the policy wants to be woken, inf if never; raise `PolicyError` if that is not in the future."""
+    """Return when to wake the policy, inf if never; raise `PolicyError` if that time is not in the future."""
     if wanted is None:
         return float(np.inf)
     if not wanted > engine.now:

@@ -1,4 +1,4 @@
-"""Estimates that are learned during a run: each arriving job gets its own from what has finished by then."""
+"""Learn estimates during a run: each arriving job gets an estimate from the jobs that have finished by then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argosy.workload.estimate import Estimator
 
 
 class ArrivalEstimates:
-    """Writes the expected durations of jobs that have arrived since it was last asked."""
+    """Writes the expected durations of jobs that have arrived since the last call."""
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
@@ -32,5 +32,5 @@ class ArrivalEstimates:
 
 
 def unknown_last(expected_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Let a job without an estimate count as endless: it comes after those with one."""
+    """Replace missing estimates by infinity, so that jobs without an estimate come last."""
     return np.where(np.isnan(expected_s), np.inf, expected_s)

@@ -1,9 +1,9 @@
-"""Checking that a policy keeps the contract: one call for authors, made of small checks.
+"""Check that a policy fulfils its contract, with one call for authors of policies.
 
     check_policy(MyPolicy())        or        check_policy("las:quantum_s=60")
 
-The policy runs on a few tiny traces (nothing but one job, gaps in which no job is active, CPU-only jobs,
-shares of a device, elastic jobs, a crowd). What is wrong is raised as a PolicyError that says where.
+The policy runs on a few tiny traces (a single job, gaps in which no job is active, CPU-only jobs, shares of a
+device, elastic jobs, many jobs at once). A breach is raised as a PolicyError that says where it happened.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from argosy.workload.trace import Job, Trace
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A policy that keeps the contract, and what was seen of it."""
+    """The outcome of a check that found no breach: what was observed of the policy."""
 
     policy: str
     decisions: int
-    unread: tuple[str, ...]  # information that it declares but did not look at
+    unread: tuple[str, ...]  # information that it declares but did not read
 
 
 @dataclass(slots=True)
@@ -57,13 +57,13 @@ def check_policy(policy: Policy | str) -> Checked:
             problem = f"policy {policy.name!r} fails with {type(error).__name__}: {error} [trace {name!r}]"
             raise PolicyError(problem) from error
     check_memory(policy)
-    tracked = {kind for kind, _ in (*JOB_COLUMNS.values(), *NODE_COLUMNS.values())} - {"profile"}  # more than columns
+    tracked = {kind for kind, _ in (*JOB_COLUMNS.values(), *NODE_COLUMNS.values())} - {"profile"}  # not only columns
     unread = sorted((policy.uses & tracked) - seen.information)
     return Checked(policy.name, seen.decisions, tuple(unread))
 
 
 def small_worlds() -> dict[str, tuple[Trace, Cluster]]:
-    """Yield tiny traces, each with one thing that policies stumble over."""
+    """Yield tiny traces, each with one feature that policies often handle wrongly."""
     one, two = Cluster.uniform(1, 1), Cluster.uniform(2, 4)
     mixed = [
         Job("cpu-only", 0.0, 40.0, 0, cpus=4.0, memory_gib=8.0),
@@ -90,7 +90,7 @@ def small_worlds() -> dict[str, tuple[Trace, Cluster]]:
 
 
 def check_declarations(policy: Policy) -> None:
-    """Refuse class attributes that contradict each other or name what does not exist."""
+    """Raise PolicyError for class attributes that contradict each other or name what does not exist."""
     if not isinstance(policy, Policy):
         raise PolicyError(f"{policy!r} is not a Policy: derive its class from argosy.policies.base.Policy")
     name = policy.name or type(policy).__name__
@@ -100,24 +100,24 @@ def check_declarations(policy: Policy) -> None:
 
     if not policy.name:
         refuse('has no name: decorate its class with @register("name", "what it does")')
-    if not (policy.key or any(method in policy.answers for method in ("rank", "plan"))):
-        refuse("implements neither rank nor plan")
+    if not (policy.key or any(method in policy.answers for method in ("rank", "bid", "plan"))):
+        refuse("implements neither rank nor bid nor plan")
     if "size" in policy.answers and not (policy.key or "rank" in policy.answers):
         refuse("implements size but not rank: sizes are served in the order of rank")
     if unknown := sorted(set(policy.uses) - set(INFORMATION)):
         refuse(f"uses unknown information {unknown}; there are {', '.join(INFORMATION)}")
     if policy.placer not in PLACERS:
         refuse(f"has an unknown placer {policy.placer!r}; there are {', '.join(PLACERS)}")
-    asks_again = [m for m in ("size", "place", "plan", "wake_at", "on_event") if m in policy.answers]
+    asks_again = [m for m in ("size", "place", "bid", "plan", "wake_at", "on_event") if m in policy.answers]
     if policy.static and (policy.preemptive or asks_again):
         why = f"implements {asks_again[0]}" if asks_again else "is preemptive"
         refuse(f"declares a static key but {why}: then it must be asked at every decision")
-    if policy.eager and ("size" in policy.answers or "plan" in policy.answers):
+    if policy.eager and not policy.answers.isdisjoint(("size", "bid", "plan")):
         refuse("declares eager, but newcomers would start at the size they ask for without it being asked")
 
 
 def check_world(policy: Policy, trace: Trace, cluster: Cluster, seen: Seen) -> None:
-    """Run one trace: every answer must be well formed, every job finish, and a second run give the same."""
+    """Run one trace: every answer must be valid, every job must finish, and a second run must give the same."""
 
     def run(watch: Callable[[Engine], None] | None, seed: int = 0) -> Result:
         return Engine(trace, cluster, policy, Settings.ideal().with_seed(seed), watch=watch).run()
@@ -154,7 +154,7 @@ def check_answer(engine: Engine) -> None:
     """Check after a decision that each job has a finite key; the engine itself checks sizes and plans."""
     policy = engine.policy
     if "plan" in policy.answers:
-        return  # the mechanism has checked it already, and carried it out
+        return  # the mechanism has already checked the plan and carried it out
 
     def refuse(row: int, problem: str) -> None:
         job = engine.job_name(int(engine.jobs.index[row]))
@@ -175,7 +175,7 @@ def check_everybody_finishes(policy: Policy, result: Result) -> None:
 
 
 def check_memory(policy: Policy) -> None:
-    """Check that what a policy remembers survives as JSON."""
+    """Check that a policy's state can be saved as JSON and restored."""
     state = policy.state()
     try:
         text = json.dumps(state)

@@ -1,4 +1,4 @@
-"""Turning the matrices at the end of a run into frames."""
+"""Turn the state matrices at the end of a run into data frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATUS = ("completed", "failed", "killed", "cancelled", "refused", "unfinished")
 
 
 def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Result:
-    """Return the result of an engine that stands still."""
+    """Return the result of an engine that is not running at the moment."""
     w, trace = engine.world, engine.trace
     rs = w.rs
     status = pl.Series(STATUS).gather(rs[L.R_STATUS].astype(np.uint32))
@@ -58,4 +58,5 @@ def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Res
         decision_ns=decision_ns,
         settings=engine.settings.as_dict(),
         cpu_s=cpu_s,
+        work_declared=trace.frame["work"].null_count() == 0,
     )

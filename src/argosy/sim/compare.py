@@ -1,4 +1,4 @@
-"""Many runs at once: policies × seeds (× loads) on all cores.
+"""Run policies × seeds (× loads) in parallel, on all cores.
 
 A run that fails does not stop the others; it comes back as an error with its policy and seed.
 """
@@ -24,18 +24,18 @@ from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
-SMALL_JOBS = 2_000  # a run of so many is expected to take less than a second
+SMALL_JOBS = 2_000  # a run with at most this many jobs is expected to take less than a second
 
 
 class Source(Protocol):
-    """Something that makes the jobs of a run, different ones for each seed."""
+    """A generator of the jobs of a run, which makes different jobs for each seed."""
 
     def trace(self, seed: int) -> Trace: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A trace to be generated, another one for each seed; the fields are those of `synth.generate`."""
+    """A trace that is generated, a different one for each seed; the fields are those of `synth.generate`."""
 
     like: str
     jobs: int
@@ -49,7 +49,7 @@ class Recipe:
 
 @lru_cache(maxsize=2)  # policies of one seed follow each other
 def _generated(recipe: Recipe, seed: int) -> Trace:
-    from argosy.workload.synth import generate  # the many figures of its profiles: late
+    from argosy.workload.synth import generate  # imported late, because its profiles take time to load
 
     return generate(recipe.like, recipe.jobs, seed, days=recipe.days, gpus=recipe.gpus, load=recipe.load)
 
@@ -69,13 +69,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a task: a result; or, in a sweep, where no more is shown, its metrics; or an error."""
+    """The outcome of a task: a result; or, in a sweep, only its metrics; or an error."""
 
     task: Task
     result: Result | None = None
     scores: dict[str, float] | None = None
     error: ArgosyError | None = None
-    details: str = ""  # the traceback, if the error is nobody's input
+    details: str = ""  # the traceback, if the error is not caused by the user's input
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class Experiment:
             if task.load is not None:
                 return Outcome(task, scores=metrics(result, window=self.window))
             return Outcome(task, compact(result))
-        except Exception as problem:  # a policy may raise anything, and the other runs are not to suffer
+        except Exception as problem:  # a policy may raise anything, which must not stop the other runs
             error, details = as_error(problem)
             return Outcome(task, error=error, details=details)
 
     def chance(self, policies: Iterable[str]) -> bool:
-        """Say whether another seed could give another result."""
+        """Return whether another seed could give another result."""
         s = self.settings
         faults = s.node_mtbf_h is not None or s.job_mtbf_h is not None
-        drawn = faults or s.drifting or s.placer == "random" or s.estimator.startswith("noisy")
+        drawn = faults or s.drifting or s.storms or s.placer == "random" or s.estimator.startswith("noisy")
         if not isinstance(self.source, Trace) or drawn:
             return True
         made = [create(spec) for spec in policies]
@@ -129,7 +129,7 @@ def run_all(
     workers: int | None = None,
     done: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
-    """Carry out tasks in parallel; `done` hears of each as it ends. Outcomes come in the order of the tasks.
+    """Carry out tasks in parallel; `done` is called with each outcome, and all are returned in task order.
 
     Compile the kernels first (`argosy.sim.warm`), or every worker will.
     """
@@ -140,7 +140,7 @@ def run_all(
 
 
 def as_error(problem: Exception) -> tuple[ArgosyError, str]:
-    """Return what a run raised as an error that can be shown, and the traceback if no input is to blame."""
+    """Return what a run raised as an error for the user, and the traceback if the user's input is not its cause."""
     if isinstance(problem, InputError):
         return problem, ""
     name = "" if isinstance(problem, ArgosyError) else f"{type(problem).__name__}: "
@@ -148,12 +148,12 @@ def as_error(problem: Exception) -> tuple[ArgosyError, str]:
 
 
 def compact(result: Result) -> Result:
-    """Leave out the events that no metric or chart looks at, since results have to travel between processes."""
+    """Drop the events that no metric or chart uses, because results are sent between processes."""
     return replace(result, events=result.events.filter(pl.col("kind") != int(EventKind.SUBMIT)))
 
 
 def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
-    """Return the GPU-seconds that the jobs would take undisturbed, per GPU-second there is while they arrive."""
+    """Return the offered load: GPU-seconds that jobs need undisturbed, per GPU-second available while they arrive."""
     tables = compile_tables(
         trace.frame,
         cluster,
@@ -164,9 +164,9 @@ def offered_load(trace: Trace, cluster: Cluster, settings: Settings) -> float:
     submit = trace.frame["submit_s"]
     if submit[0] == submit[-1]:
         hint = "use a trace whose jobs arrive over some time"
-        raise InputError(f"all jobs of {trace.name!r} arrive at once: there is no load to vary", hint=hint)
+        raise InputError(f"all jobs of {trace.name!r} arrive at once, so there is no load to vary", hint=hint)
     timed = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
     load = Trace(timed).offered_load(cluster.total_gpus)
     if not load > 0:
-        raise InputError(f"the jobs of {trace.name!r} ask for no GPU time: there is no load to vary")
+        raise InputError(f"the jobs of {trace.name!r} ask for no GPU time, so there is no load to vary")
     return load

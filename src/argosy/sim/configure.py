@@ -1,8 +1,9 @@
-"""Setting up a run: the switches of the kernels, jobs that can never run, and what policies are told at the start."""
+"""Set up a run: the switches of the kernels, jobs that can never run, and the context that policies get."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import Context
@@ -19,6 +20,7 @@ DERIVED = {  # which derived columns the kernels must keep up to date for a poli
     "service": L.D_SERVICE,
     "duration": L.D_LEFT,
     "progress": L.D_PROGRESS,
+    "declared": L.D_PROGRESS,
     "loss": L.D_PROGRESS,
     "estimate": L.D_EXPECTED,
 }
@@ -27,7 +29,7 @@ DERIVED = {  # which derived columns the kernels must keep up to date for a poli
 def configure(world: L.World, settings: Settings, policy: Policy, *, oracle: bool, watched: bool) -> None:
     """Write what the settings and the policy demand into the world's scalars."""
     sf, si = world.sf, world.si
-    sf[L.MIN_RUN], sf[L.UNTIL] = settings.min_run_s, settings.until_s
+    sf[L.MIN_RUN], sf[L.UNTIL], sf[L.NOISE] = settings.min_run_s, settings.until_s, settings.measurement_noise
     faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
     sf[L.CHECKPOINT_EVERY] = settings.checkpoint_every_s if faults and settings.checkpoint_every_s else np.inf
     if settings.job_mtbf_h is not None:
@@ -44,7 +46,8 @@ def configure(world: L.World, settings: Settings, policy: Policy, *, oracle: boo
     si[L.ORACLE] = oracle
     for name in policy.uses & DERIVED.keys():
         si[L.DERIVE] |= DERIVED[name]
-    si[L.ELASTIC] = "size" in policy.answers
+    si[L.BIDS] = "bid" in policy.answers
+    si[L.ELASTIC] = "size" in policy.answers or "bid" in policy.answers
 
 
 def refuse_impossible(world: L.World, settings: Settings, trace: Trace, cluster: Cluster) -> None:
@@ -64,8 +67,10 @@ def refuse_impossible(world: L.World, settings: Settings, trace: Trace, cluster:
     world.rs[L.R_STATUS, bad] = L.ENDED_REFUSED
 
 
-def make_context(world: L.World, names: Names, tables: RateTables, cluster: Cluster, seed: int) -> Context:
-    """Gather what a policy is told once, before the run."""
+def make_context(
+    world: L.World, names: Names, tables: RateTables, cluster: Cluster, policy: Policy, settings: Settings
+) -> Context:
+    """Gather the context that a policy gets once, before the run."""
     weights = {q.name: q.weight for q in cluster.queues}
     return Context(
         gpu_types=tables.gpu_types,
@@ -76,15 +81,32 @@ def make_context(world: L.World, names: Names, tables: RateTables, cluster: Clus
         node_types=world.ni[L.N_TYPE].copy(),
         total_cpus=float(world.nf[L.CPU_TOTAL].sum()),
         total_memory_gib=float(world.nf[L.MEM_TOTAL].sum()),
-        seed=seed,
+        seed=settings.seed,
         kinds=tables.class_names,
         ps_kinds=tables.ps_names,
         gpu_prices=_gpu_prices(tables.gpu_types, cluster),
+        overheads=_overheads(world, settings) if "overhead" in policy.uses else None,
     )
 
 
+def _overheads(world: L.World, settings: Settings) -> NDArray[np.float64]:
+    """Return what changes cost the jobs of each class, by the columns of `Overhead`."""
+    resize = L.O_RESIZE_HOT if settings.hot_resize else L.O_RESIZE_COLD
+    costs = np.ascontiguousarray(world.ov[:, [L.O_START, L.O_SUSPEND, L.O_RESUME, L.O_MIGRATE, resize]])
+    costs.flags.writeable = False
+    return costs
+
+
+def renew_overheads(context: Context, world: L.World, settings: Settings) -> None:
+    """Bring the costs of changes up to date that the policy sees, in place, because policies keep the array."""
+    if context.overheads is not None:
+        context.overheads.flags.writeable = True
+        context.overheads[:] = _overheads(world, settings)
+        context.overheads.flags.writeable = False
+
+
 def _gpu_prices(gpu_types: tuple[str, ...], cluster: Cluster) -> tuple[float, ...]:
-    """Return what one GPU of each type costs per hour; nothing unless all nodes have a price."""
+    """Return what one GPU of each type costs per hour; empty unless all nodes have a price."""
     prices = []
     for gpu_type in gpu_types:
         nodes = [n for n in cluster.nodes if n.gpu_type == gpu_type and n.gpus]

@@ -1,10 +1,10 @@
 """The simulator: a world, a clock and a policy.
 
 `Engine` goes from decision to decision: `advance()` lets time pass until the policy must be asked, `decide()` carries
-out what it says. `run()` does both until nothing is left; an environment for learning calls them one by one.
+out its answer. `run()` does both until nothing is left to do; an environment for learning calls them one by one.
 
-What a host may read of a run is `jobs` (a table of the active jobs), `queues`, `rules`, `supply()` and a few figures;
-the matrices in `world` are for the simulator and the mechanism alone.
+A host may read `jobs` (a table of the active jobs), `queues`, `rules`, `supply()` and a few figures of a run; the
+matrices in `world` are private to the simulator and the mechanism.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import Losses, Part
 from argosy.errors import PolicyError
 from argosy.mechanism import capacity
+from argosy.mechanism.bids import Bids, Choice
 from argosy.mechanism.feasibility import drop_narrow_types
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
@@ -33,7 +34,7 @@ from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import Policy, Sizes
-from argosy.sim import static_order
+from argosy.sim import bid_writer, static_order
 from argosy.sim.answers import check_key, check_sizes, check_wake_time
 from argosy.sim.arrival_estimates import ArrivalEstimates, unknown_last
 from argosy.sim.collect import collect
@@ -41,6 +42,7 @@ from argosy.sim.configure import configure, make_context, refuse_impossible
 from argosy.sim.event_feed import EventFeed
 from argosy.sim.external_events import ExternalEvents
 from argosy.sim.place_codes import PlaceCodes
+from argosy.sim.plan_guard import allowed
 from argosy.sim.plan_writer import PlanWriter
 from argosy.sim.result import Result
 from argosy.sim.settings import Settings
@@ -50,13 +52,15 @@ from argosy.sim.watchdog import Watchdog
 from argosy.workload.estimate import Oracle, make_estimator
 from argosy.workload.trace import Trace
 
-LOOK_UP_EVERY = 4096  # decisions between two looks at how the run goes on
+LOOK_UP_EVERY = 4096  # decisions between two checks of the run's progress
 NO_PLAN = np.zeros((0, 5), np.int64)
 Progress = Callable[[int, int, float], None]  # jobs finished, jobs in all, simulated time
 
 
 class Engine(EngineState):
-    """One run in the making."""
+    """One simulated run, from the first arrival to the last end."""
+
+    is_live = False  # whether real jobs run
 
     def __init__(
         self,
@@ -68,8 +72,8 @@ class Engine(EngineState):
         cancels: Mapping[str, float] | None = None,
         watch: Callable[[Engine], None] | None = None,
     ) -> None:
-        """`cancels`: when which job is cancelled. `watch` is called after every decision, before time moves on."""
-        from argosy.mechanism.kernels.entry import enter  # imports Numba: late, so that `argosy --help` is quick
+        """Set up a run; `cancels` are the times at which jobs are cancelled, `watch` is called after every decision."""
+        from argosy.mechanism.kernels.entry import enter  # late: it imports Numba, and `argosy --help` should be fast
 
         self.enter, self._watch = enter, watch
         self.trace, self.cluster, self.policy = trace, cluster, policy
@@ -102,23 +106,32 @@ class Engine(EngineState):
         self.event_feed, self.place_codes = EventFeed(policy), PlaceCodes(policy.name)
         self.decision_ns: list[int] = []  # the policy's own time for each decision
         self._final: Result | None = None
-        self.context = make_context(self.world, self.names, tables, cluster, settings.seed)
+        self.context = make_context(self.world, self.names, tables, cluster, policy, settings)
         policy.reset(self.context)
         super().__init__()
         self.view = view_of_active(self)
-        # a proxy, so that there are no cycles: an engine goes, with its matrices, when nobody needs it
-        self._plan_writer = PlanWriter(cast(Engine, weakref.proxy(self)))
+        # a proxy avoids reference cycles, so that an engine and its matrices are freed as soon as they are unused
+        itself = cast(Engine, weakref.proxy(self))
+        self._plan_writer = PlanWriter(itself)
+        self.choice: Choice | None = None  # among the bids of the last decision
         self._elastic, self._plans = "size" in policy.answers, "plan" in policy.answers
+        self._bids = "bid" in policy.answers
         self._wakes = "wake_at" in policy.answers
         self._learns = not estimator.timeless and "estimate" in policy.uses
-        # whether something beside the order of the jobs makes it necessary to ask the policy itself
+        # whether the policy itself must be asked, for more than the order of the jobs
         self.must_ask = (
-            self._elastic or self._plans or self._wakes or self.event_feed.is_used or self._learns or watch is not None
+            self._elastic
+            or self._plans
+            or self._bids
+            or self._wakes
+            or self.event_feed.is_used
+            or self._learns
+            or watch is not None
         )
         if "place" in policy.answers and settings.placer == "policy":
-            everybody = np.arange(len(trace))
-            codes = np.asarray(policy.place(view_on_arrival(self, self.world.tr, everybody)))
-            self.world.tr[L.STATIC_F + L.WANT_PLACE] = self.place_codes.checked(codes, everybody, self.world)
+            all_jobs = np.arange(len(trace))
+            codes = np.asarray(policy.place(view_on_arrival(self, self.world.tr, all_jobs)))
+            self.world.tr[L.STATIC_F + L.WANT_PLACE] = self.place_codes.checked(codes, all_jobs, self.world)
         self._keyed = bool(policy.key) and "rank" not in policy.answers and not self.must_ask
         self.static = static_order.prepare(self)
 
@@ -154,7 +167,7 @@ class Engine(EngineState):
         return int(self.enter(*self.world, ops, parts))
 
     def advance(self, progress: Progress | None = None) -> bool:
-        """Let time pass until the policy must be asked; False when nothing is left to come."""
+        """Let time pass until the policy must be asked; return False when no events are left."""
         while True:
             code = self.kernel(L.OP_STEP)
             if code == L.DECIDE:
@@ -173,7 +186,7 @@ class Engine(EngineState):
                 self.serve(code)
 
     def apply(self) -> None:
-        """Carry out the last decision now, and let no time pass."""
+        """Carry out the last decision now, without letting time pass."""
         self.kernel(L.OP_ADMIT)
         self._check_keys()
 
@@ -182,23 +195,29 @@ class Engine(EngineState):
             self.refuse_key(int(self.world.si[L.BAD_KEY]) - 1)
 
     def refuse_key(self, job: int) -> NoReturn:
-        """Raise the error for a key that is not a number."""
+        """Raise the error for a key that is NaN."""
         raise PolicyError(f"policy {self.policy.name!r} ranked job {self.job_name(job)!r} as NaN")
 
     def refresh_view(self) -> None:
-        """Let the view show the present instant."""
+        """Update the view to the present instant."""
         refresh(self.view, self.world)
 
     def decide(
-        self, decision: NDArray[np.float64] | Plan, sizes: Sizes | None = None, wake_at: float | None = None
+        self, decision: NDArray[np.float64] | Plan | Bids, sizes: Sizes | None = None, wake_at: float | None = None
     ) -> None:
-        """Carry out a ranking (with sizes) or a plan, when the clock next moves."""
+        """Set a ranking (with sizes), bids or a plan, to be carried out when the clock next advances."""
         w = self.world
+        if isinstance(decision, Plan):
+            decision = allowed(self, decision)
         w.sf[L.WAKE] = check_wake_time(self, decision.wake_at if isinstance(decision, Plan) else wake_at)
+        if isinstance(decision, Bids):
+            self.choice = bid_writer.carry_out(self, decision)
+            return
         if isinstance(decision, Plan):
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])
+        w.si[L.FASTER] = 0
         w.jf[L.KEY, :n] = decision
         if sizes is not None:
             check_sizes(self, sizes.workers)
@@ -209,6 +228,13 @@ class Engine(EngineState):
                 w.ji[L.WANT_TYPES, :n] = sizes.types
             if sizes.places is not None:
                 w.ji[L.WANT_PLACE, :n] = self.place_codes.checked(sizes.places, w.ji[L.ID, :n], w)
+        w.si[L.APPLY] = 1
+
+    def amend(self, rows: int | slice, key: Any, workers: Any, servers: Any, wake_at: float | None = None) -> None:
+        """Change the last ranking for one row or several, whose sizes the caller has checked, and the wake-up time."""
+        w = self.world
+        w.sf[L.WAKE] = check_wake_time(self, wake_at)
+        w.jf[L.KEY, rows], w.ji[L.WANT, rows], w.ji[L.WANT_PS, rows] = key, workers, servers
         w.si[L.APPLY] = 1
 
     def carry_out(self, plan: Plan) -> None:
@@ -227,6 +253,13 @@ class Engine(EngineState):
             self.decision_ns.append(time.perf_counter_ns() - began)
             self.decide(plan)
             return
+        if self._bids:
+            bids = policy.bid(view)
+            if bids is not None:
+                wake = policy.wake_at(view) if self._wakes or policy.every_s < np.inf else None
+                self.decide(bids, None, wake)
+                self.decision_ns.append(time.perf_counter_ns() - began)  # with the choice among them
+                return
         key = policy.rank(view)
         sizes = policy.size(view) if self._elastic else None
         wake = policy.wake_at(view) if self._wakes or policy.every_s < np.inf else None
@@ -241,7 +274,7 @@ class Engine(EngineState):
     def _run(self, progress: Progress | None) -> Result:
         began = time.process_time()
         if self._keyed:
-            self.policy.rank(self.view)  # refuses a column that it does not declare
+            self.policy.rank(self.view)  # raises an error if it reads a column that it does not declare
             self.world.si[L.KEY_ROW] = L.COLUMNS_F[self.policy.key]
         if self.static or self._keyed:
             self.advance(progress)
@@ -257,7 +290,7 @@ class Engine(EngineState):
                     self.apply()
                     self._watch(self)
         self._final = self.result(cpu_s=time.process_time() - began)
-        self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the result has it, and it is large
+        self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the log is large, and the result has it
         return self._final
 
     def result(self, cpu_s: float = 0.0) -> Result:
@@ -267,7 +300,7 @@ class Engine(EngineState):
         self.kernel(L.OP_CLOSE)
         return collect(self, np.array(self.decision_ns, np.int64), cpu_s)
 
-    # -- what policies may ask of single jobs ------------------------------------------------------------------
+    # -- what policies may read about single jobs ------------------------------------------------------------------
 
     def job_name(self, index: int) -> str:
         """Return the id of a job by its index."""
@@ -282,7 +315,7 @@ class Engine(EngineState):
         return Curves(self.trace.frame["model"].to_list(), self.tables.work_s, self.settings.seed)
 
     def losses_of(self, row: int) -> Losses:
-        """Return what the job in this row has reported of its training."""
+        """Return what the job in this row has reported about its training."""
         jobs = self.jobs
         return self._curves.reported(int(jobs.index[row]), float(jobs.progress[row]))
 
@@ -298,8 +331,8 @@ HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask t
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from looking through what exists by now, each time for tens of milliseconds."""
-    if gc.get_freeze_count():  # somebody has seen to that already
+    """Exclude existing objects from garbage collection, which would take tens of milliseconds each time."""
+    if gc.get_freeze_count():  # it was already done
         yield
         return
     gc.freeze()

@@ -1,4 +1,4 @@
-"""External events: node failures and repairs, reservations, cancellations, changing machine speeds."""
+"""Generate external events: node failures and repairs, reservations, cancellations, changing machine speeds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
 from argosy.mechanism.kernels import layout as L
-from argosy.perf.fluctuation import MachineSpeeds
+from argosy.perf.fluctuation import MachineSpeeds, Storms
 from argosy.seeding import stream
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
-CHUNK_S = 14 * 86400.0  # random events are drawn so far ahead
+CHUNK_S = 14 * 86400.0  # how far ahead random events are drawn
 
 
 class ExternalEvents:
-    """Feeds the kernels with events, a stretch of time at once."""
+    """Feeds the kernels with the events of one stretch of time after the other."""
 
     def __init__(
         self,
@@ -30,17 +30,25 @@ class ExternalEvents:
         cancels: Mapping[str, float],
     ) -> None:
         self._settings, self._nodes = settings, len(cluster.nodes)
-        self._ni, self._nf = world.ni, world.nf
+        self._nf = world.nf
         self._drawn_until = 0.0
         self._rng = stream(settings.seed, "faults")
         self._next_fault = np.full(self._nodes, np.inf)
         if settings.node_mtbf_h is not None:
             self._next_fault = self._rng.exponential(settings.node_mtbf_h * 3600.0, self._nodes)
-        self._speeds = MachineSpeeds(self._nodes, settings.seed) if settings.drifting else None
+        self._speeds: MachineSpeeds | None = None
+        if settings.drifting or settings.storms:
+            storms = Storms(world.ni[L.N_RACK].astype(np.int64)) if settings.storms else None
+            if settings.drifting:
+                self._speeds = MachineSpeeds(self._nodes, settings.seed, storms=storms)
+            else:
+                self._speeds = MachineSpeeds(
+                    self._nodes, settings.seed, 0.0, 0.0, episode_rate_per_week=0.0, storms=storms
+                )
         self._ticks = 0
         # whether running jobs may be sent back to waiting
         faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
-        self.disturbs = bool(cancels or faults or cluster.reservations)  # drains only keep newcomers away
+        self.disturbs = bool(cancels or faults or cluster.reservations)  # a drain stops no running job
         self._fixed = self._known(cluster, queues, trace, cancels)
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
@@ -50,7 +58,7 @@ class ExternalEvents:
     def _known(
         self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]
     ) -> list[tuple[float, int, int, float]]:
-        """Return the events with a date: reservations, drains and cancellations."""
+        """Return the events at known times: reservations, drains and cancellations."""
         events = []
         index = {node.name: i for i, node in enumerate(cluster.nodes)}
         for r in cluster.reservations:
@@ -83,7 +91,7 @@ class ExternalEvents:
         return events
 
     def refill(self, world: L.World) -> L.World:
-        """Return the world with the next stretch of events (a repair may lie beyond it: it is kept)."""
+        """Return the world with the events of the next stretch; a repair after its end is kept for later."""
         begin, end = self._drawn_until, self._drawn_until + CHUNK_S
         self._drawn_until = end
         self._fixed += self._faults(end)

@@ -1,8 +1,8 @@
-"""The jobs that an engine holds now, for those who host it, explain it or learn from it.
+"""A table of an engine's active jobs, for its hosts, for explanations and for learning.
 
 Policies see a `View`, which shows them only what they declare. This table shows every column, read-only, under the
-same names, and a few more (`argosy.mechanism.kernels.layout` lists them). Nobody outside the mechanism and the
-simulator needs to know in which matrix a value is kept.
+same names, and a few more (`argosy.mechanism.kernels.layout` lists them). So only the mechanism and the simulator
+need to know in which matrix a value is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JobTable:
-    """Columns of the active jobs by attribute (`table.state`, `table.held`, …); row r is job `table.index[r]`."""
+    """Columns of the active jobs as attributes (`table.state`, `table.held`, …); row r is job `table.index[r]`."""
 
     __slots__ = ("_engine",)
 
@@ -39,7 +39,8 @@ class JobTable:
         elif name in L.COLUMNS_I:
             column = w.ji[L.COLUMNS_I[name], : w.si[L.ACTIVE]]
         else:
-            raise AttributeError(f"no column {name!r}; there are: {', '.join([*L.COLUMNS_F, *L.COLUMNS_I])}")
+            columns = ", ".join([*L.COLUMNS_F, *L.COLUMNS_I])
+            raise AttributeError(f"there is no column {name!r}; the columns are {columns}")
         column.flags.writeable = False
         return column
 
@@ -52,7 +53,7 @@ class JobTable:
         return self._engine.world.so[np.asarray(indices, np.int64)]
 
     def present(self) -> NDArray[np.bool_]:
-        """Say which rows hold a job; a job that has just ended may still have its row until the clock moves."""
+        """Return which rows hold a job; a job that has just ended may keep its row until the clock advances."""
         index = self.index
         return np.asarray(self._engine.world.so[index] == np.arange(len(index)))
 

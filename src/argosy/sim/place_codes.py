@@ -1,4 +1,4 @@
-"""How each job is to be placed: the codes of `Place` that a policy answers, checked."""
+"""Check the codes of `Place` with which a policy says how each job is placed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ VALID = [Place.AS_USUAL, *(p + s for p in range(len(PLACERS)) for s in (0, Place
 
 
 class PlaceCodes:
-    """Knows which jobs can never be placed strictly: those do not wait for that."""
+    """Checks place codes, and relaxes them for jobs that can never be placed strictly."""
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
         self._never_strict: NDArray[np.bool_] | None = None  # by index; computed when first needed
 
     def learn(self, world: L.World, index: NDArray[np.int64]) -> None:
-        """Find out for these jobs, whose columns are all that `world.tr` has, whether they can be placed strictly."""
+        """Find out whether these jobs can be placed strictly; `world.tr` holds exactly their columns."""
         known = np.zeros(0, bool) if self._never_strict is None else self._never_strict
         more = int(index.max(initial=-1)) + 1 - len(known)
         self._never_strict = np.pad(known, (0, max(more, 0)))
@@ -33,7 +33,7 @@ class PlaceCodes:
     def checked(self, codes: NDArray[np.int64], jobs: NDArray[np.int64], world: L.World) -> NDArray[np.int64]:
         """Return valid codes for the jobs with these indices, or raise `PolicyError`."""
         if codes.shape != jobs.shape or not np.isin(codes, VALID).all():
-            raise PolicyError(f"policy {self._policy!r}: {codes!r} are not places for {len(jobs)} jobs")
+            raise PolicyError(f"policy {self._policy!r}: {codes!r} are not valid `Place` codes for {len(jobs)} jobs")
         strict = (codes >= 0) & (codes & Place.STRICT > 0)
         if not strict.any():
             return codes

@@ -1,4 +1,4 @@
-"""Turning a policy's explicit Plan into the rows that the kernels carry out."""
+"""Turn a policy's explicit Plan into the rows that the kernels carry out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlanWriter:
         if not plan.keeps:
             stops |= {r for r in range(int(w.si[L.ACTIVE])) if state[r] != L.WAITING} - named
         ops += [(L.DO_STOP, int(ids[row]), 0, 0, 0) for row in sorted(stops) if state[row] != L.WAITING]
-        for row, placement in sorted(plan.placements.items()):
+        for row, placement in _named_devices_first(plan.placements):
             if row in sliced:
                 continue
             first = len(parts)
@@ -76,11 +76,13 @@ class PlanWriter:
         active, nodes = int(w.si[L.ACTIVE]), int(w.si[L.NODES])
         for row, placement in plan.placements.items():
             if not 0 <= row < active:
-                raise InvalidPlan(f"policy {engine.policy.name!r}: no job in row {row}; the view has {active}")
+                raise InvalidPlan(f"policy {engine.policy.name!r}: there is no row {row}; the view has {active} jobs")
             self._check_amount(row, placement)
             for node, count in placement.gpus.items():
                 if not 0 <= node < nodes or count < 0:
-                    raise InvalidPlan(f"policy {engine.policy.name!r}: {count} GPUs on node {node} of {nodes}")
+                    raise InvalidPlan(
+                        f"policy {engine.policy.name!r}: {count} GPUs on node {node} of {nodes} are impossible"
+                    )
                 self._check_node(row, node, count, placement.devices.get(node, 0))
 
     def _refuse(self, row: int, what: str) -> InvalidPlan:
@@ -115,7 +117,7 @@ class PlanWriter:
         for node in sorted(set(placement.gpus) | set(placement.servers)):
             servers = placement.servers.get(node, 0)
             named = list(words(placement.devices.get(node, 0)))
-            if not named:  # only so many
+            if not named:  # only their number is given
                 parts.append((node, placement.gpus.get(node, 0), 0, 0, milli, servers))
             for word, bits in named:
                 parts.append((node, bits.bit_count(), word, bits, milli, servers))
@@ -143,7 +145,7 @@ class PlanWriter:
         )
 
     def _is_given_its_own(self, row: int, placement: Placement, stops: set[int]) -> bool:
-        """Say whether a packed job whose partner stays gets as many GPUs as it has, but others, for itself alone."""
+        """Return whether a packed job leaves its partner for the same number of other GPUs, which it has alone."""
         w = self._engine.world
         peer = int(w.ji[L.PEER, row])
         return peer >= 0 and not placement.devices and int(w.so[peer]) not in stops
@@ -153,10 +155,12 @@ class PlanWriter:
         engine = self._engine
         w = engine.world
         if not quantum > 0:
-            raise InvalidPlan(f"policy {engine.policy.name!r}: a time slice of {quantum} s")
+            raise InvalidPlan(f"policy {engine.policy.name!r}: a time slice must be > 0 s, is {quantum}")
         for row in rows:
             if row not in plan.placements or not plan.placements[row].devices:
-                raise InvalidPlan(f"policy {engine.policy.name!r}: row {row} takes turns without devices in the plan")
+                raise InvalidPlan(
+                    f"policy {engine.policy.name!r}: row {row} takes turns, but the plan gives it no devices"
+                )
         group = int(w.si[L.GROUPS])
         w.si[L.GROUPS] = group + 1
         engine.world = w._replace(gq=np.vstack([w.gq, [[quantum, 0.0]]]))
@@ -174,3 +178,11 @@ class PlanWriter:
             gp = np.vstack([w.gp, np.zeros((2 * need - len(w.gp), L.GP_FIELDS), np.int64)])
             short = len(gp) - w.wk.shape[1]
             engine.world = w._replace(gp=gp, wk=np.pad(w.wk, ((0, 0), (0, max(short, 0)))))
+
+
+def _named_devices_first(placements: dict[int, Placement]) -> list[tuple[int, Placement]]:
+    """Return jobs whose devices the plan names before those that take any devices, which might be just the named ones.
+
+    A device that is shared now is wholly free once its last sharer has stopped, and then it is one of "any".
+    """
+    return sorted(placements.items(), key=lambda item: (not item[1].devices, item[0]))

@@ -1,6 +1,6 @@
-"""Many independent tasks on all cores.
+"""Run many independent tasks on all cores.
 
-Worker processes are spawned, not forked: Polars has threads, and a fork would copy their locks as they stand.
+Worker processes are spawned, not forked: Polars has threads, and a fork would copy their locks in any state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from argosy.errors import ArgosyError
 T = TypeVar("T")
 R = TypeVar("R")
 
-SEQUENTIAL_S = 1.5  # about what it takes to start worker processes, each of which imports everything anew
+SEQUENTIAL_S = 1.5  # about the time to start worker processes, each of which imports everything again
 
 
 def run_tasks(
@@ -34,13 +34,13 @@ def run_tasks(
     done: Callable[[R], None] | None = None,
     small: bool = False,
 ) -> list[R]:
-    """Return `run` of each task, in the order of the tasks; `done` hears of each as it ends.
+    """Return `run(task)` for each task, in task order; `done` is called with each outcome as soon as it is known.
 
-    `run` must not raise and has to travel to the workers, once. `lost` says what becomes of a task whose
-    process died. Compile the kernels first (`argosy.sim.warm`), or every worker will.
+    `run` must not raise, and it is sent to each worker once. `lost` gives the outcome of a task whose process died.
+    Compile the kernels first (`argosy.sim.warm`), or every worker will.
 
-    Where tasks are `small` and the number of workers is left open, tasks are run in this process as long as all of
-    them are expected to take less time than starting workers would.
+    If tasks are `small` and the number of workers is not given, tasks run in this process as long as all of them are
+    expected to take less time than starting workers would.
     """
     begin_here = small and workers is None
     workers = min(workers or cores(), len(todo))
@@ -62,7 +62,7 @@ def run_tasks(
 
 
 def _expected_s(ended: Sequence[float], tasks: int) -> float:
-    """Return how long all tasks but the first will take; the first also loads what is used for the first time."""
+    """Return how long all tasks but the first will take; the first is longer, because it loads modules."""
     return (ended[-1] - ended[0]) / (len(ended) - 1) * (tasks - 1) if len(ended) > 1 else 0.0
 
 
@@ -78,9 +78,9 @@ def cores() -> int:
 
 
 def end_with_parent() -> None:
-    """End this worker process with the one that started it, instead of waiting for tasks for ever.
+    """End this worker process when its parent ends, instead of waiting for tasks for ever.
 
-    Ctrl-C, which a terminal sends to all of them, is the business of that one alone.
+    A terminal sends Ctrl-C to all processes, but only the parent handles it.
     """
 
     def watch() -> None:
@@ -95,7 +95,7 @@ def end_with_parent() -> None:
 
 @contextmanager
 def hold_ctrl_c() -> Iterator[None]:
-    """Keep Ctrl-C from processes that are started in here, from their first instruction on; we hear it afterwards.
+    """Block Ctrl-C for processes that are started in this context; this process receives it afterwards.
 
     A worker that is interrupted while it imports would print a traceback. Its parent ends it instead.
     """
@@ -105,10 +105,10 @@ def hold_ctrl_c() -> Iterator[None]:
         nonlocal pressed
         pressed = True
 
-    ensure_running()  # or it would be started in here, and lets all signals through again
+    ensure_running()  # it would otherwise start inside this context, and it unblocks all signals again
     main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, note) if main else None  # libraries' threads may be told instead of this one
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what a child begins with
+    before = signal.signal(signal.SIGINT, note) if main else None  # a library's thread may receive it instead
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # children inherit this mask
     try:
         yield
     finally:
@@ -145,10 +145,10 @@ def _in_processes(
             try:
                 yield number, future.result()
             except BrokenProcessPool:
-                died = ArgosyError("its process ended unexpectedly (out of memory? fewer workers need less)")
+                died = ArgosyError("its process ended unexpectedly, perhaps out of memory; use fewer workers")
                 yield number, lost(todo[number], died)
         pool.shutdown()
-    except BaseException:  # also Ctrl-C, and a consumer who stops listening: do not wait for long runs
+    except BaseException:  # also for Ctrl-C and for a caller that stops iterating: do not wait for long runs
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()

@@ -14,9 +14,12 @@ from argosy.cluster.cluster import Cluster
 
 
 class EventKind(IntEnum):
-    """Rows of the event log. The first group opens a placement (and ends the job's earlier one), the second closes
-    it, the rest change no placement. A gang on several nodes is several rows with one `seq`; so is one on
-    a large node: a row for every 48 devices."""
+    """The kinds of rows in the event log.
+
+    The first group opens a placement (and ends the job's earlier one), the second closes it, the rest change no
+    placement. A gang on several nodes has several rows with the same `seq`, and so has one on a large node, with a row
+    for every 48 devices.
+    """
 
     START = 0
     RESUME = 1  # after a preemption, a pause or a fault
@@ -96,3 +99,4 @@ class Result:
     decision_ns: NDArray[np.int64]  # time of every call of the policy, in order
     settings: dict[str, Any] = field(default_factory=dict)
     cpu_s: float = 0.0
+    work_declared: bool = False  # whether users declared the work of all jobs, as a number of steps or epochs

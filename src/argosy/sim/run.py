@@ -1,4 +1,4 @@
-"""One run from trace to result, and its event log as a file."""
+"""Run a simulation from trace to result, and write its event log to a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def simulate(
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Run a trace on a cluster under a policy: an object, or `name:parameter=value:…`, then its name."""
+    """Run a trace on a cluster under a policy, which is an object or a text `name:parameter=value:…`."""
     if isinstance(policy, Policy):
         return Engine(trace, cluster, policy, settings).run(progress)
     result = Engine(trace, cluster, create(policy), settings).run(progress)
@@ -42,7 +42,7 @@ def write_log(result: Result, path: str | Path) -> None:
     A gang is one event however many nodes it spans. `on` has a `share` where a job holds a part of a device.
     """
     with writing(path) as temporary:
-        # a table of one column without heading and quotes: the fastest way to write lines, and in a stream
+        # writing a one-column table without heading and quotes is the fastest way to write lines, and it streams
         log_lines(result).sink_csv(temporary, include_header=False, quote_style="never")
 
 
@@ -85,7 +85,7 @@ def _taken(names: pl.Series, column: str) -> pl.Expr:
 
 
 def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
-    """Return what each opening event says of its placement: one text, with a part for each node."""
+    """Return the text that each opening event has for its placement, with a part for each node."""
     first_bits = (pl.col("first") // WORD).cast(pl.Int64) * 2**WORD
     rows = rows.with_columns(key=first_bits + pl.col("devices"))  # a set of devices as one number
     sets = dict(rows.select("key", pl.struct("first", "devices")).unique("key").iter_rows())
@@ -98,7 +98,7 @@ def _placements(rows: pl.DataFrame, nodes: pl.Series) -> pl.Series:
         share=_each(pl.col("milli"), shares),
         milli=_each(pl.col("key"), counts) * pl.col("milli"),
     )
-    if (rows["first"] > 0).any():  # what a job has on a large node is several rows, and one part
+    if (rows["first"] > 0).any():  # a job on a large node has several rows, which make one part
         named = pl.col("listed").sort_by("first").replace("", None).str.join(",")
         whole = parts.group_by("seq", "node", maintain_order=True)
         parts = whole.agg(pl.col("info", "share").first(), pl.col("milli").sum(), named)

@@ -1,4 +1,4 @@
-"""The settings of a run, beside its trace, cluster and policy. Every field is an option of `argosy simulate`."""
+"""The settings of a run, in addition to trace, cluster and policy; each is an option of `argosy simulate`."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ CHOICES = {
     "oversized": ("fail", "skip"),
     "placer": ("policy", "consolidate", "spread", "first-fit", "random", "rack-aware"),
 }
-LARGEST = 2**62  # of whole numbers: compiled code has 64 bits, and seeds are counted up from here
+LARGEST = 2**62  # largest whole number: compiled code has 64 bits, and further seeds are counted up from the first
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The default is a realistic, faultless cluster; a scenario that reproduces a paper fixes its own."""
+    """The settings of a run; the default is a realistic cluster without faults."""
 
     seed: int = 0
-    perf: str = "auto"  # performance model: auto takes the catalogue's where the trace names a known model
-    ps_speeds: str = "fitted"  # of parameter-server jobs: fitted | rough | a CSV file of measurements
+    perf: str = "auto"  # performance model: auto uses the catalogue if the trace names a known model
+    ps_speeds: str = "fitted"  # speeds of parameter-server jobs: fitted | rough | a CSV file of measurements
     reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
-    overheads: str = "realistic"  # of starting, suspending, resuming, moving, resizing: realistic | none | a CSV file
-    hot_resize: bool = False  # resize without restarting the survivors
+    overheads: str = "realistic"  # times to start, suspend, resume, move, resize: realistic | none | a CSV file
+    hot_resize: bool = False  # resize without restarting the workers that stay
     locality: bool = True  # gangs spread over nodes and racks run slower
     consolidation: str = "soft"  # strict: never use more nodes than an empty cluster would need
-    placer: str = "policy"  # where: the policy's own, or one placer for all
-    min_run_s: float = 300.0  # a job that has just started is not preempted before this
-    max_preemptions: int = 1_000_000  # nor more often than this
-    checkpoint_every_s: float = 1800.0  # work since then is lost when a node or the job itself fails
+    placer: str = "policy"  # the policy's own placer, or one placer for all jobs
+    min_run_s: float = 300.0  # a job is not preempted before it has run this long
+    max_preemptions: int = 1_000_000  # a job is not preempted more often than this
+    checkpoint_every_s: float = 1800.0  # work since the last checkpoint is lost when a node or the job itself fails
     node_mtbf_h: float | None = None  # mean time between failures of one node; None: never
     node_repair_h: float = 2.0
     job_mtbf_h: float | None = None  # mean running time between crashes of one job; None: never
-    max_retries: int = 3  # crashes and node failures after which a crash is final
-    drifting: bool = False  # machines differ in speed and drift
+    max_retries: int = 3  # number of crashes and node failures after which the next crash is final
+    drifting: bool = False  # whether machines differ in speed, and their speeds drift
+    storms: bool = False  # whether most machines of a rack are 2 to 4 times as slow now and then, for hours
+    measurement_noise: float = 0.02  # of measured rates: the standard deviation of their logarithm
     until_s: float = math.inf
     oversized: str = "fail"  # a job that can never run: refuse the trace, or skip the job and say so
 
@@ -61,7 +63,14 @@ class Settings:
         for name in ("seed", "max_preemptions", "max_retries"):
             if getattr(self, name) > LARGEST:
                 raise InputError(f"{name} must be ≤ {LARGEST}, is {getattr(self, name)}", hint="give a smaller number")
-        for name in ("min_run_s", "checkpoint_every_s", "node_repair_h", "max_preemptions", "max_retries"):
+        for name in (
+            "measurement_noise",
+            "min_run_s",
+            "checkpoint_every_s",
+            "node_repair_h",
+            "max_preemptions",
+            "max_retries",
+        ):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must be ≥ 0, is {getattr(self, name)}")
         for name in ("node_mtbf_h", "job_mtbf_h"):
@@ -74,7 +83,8 @@ class Settings:
     @classmethod
     def ideal(cls, **changes: Any) -> Settings:
         """Return settings without overheads and damping, with speeds as in the trace: for examples computed by hand."""
-        return replace(cls(perf="rigid", overheads="none", locality=False, min_run_s=0.0), **changes)
+        exact = cls(perf="rigid", overheads="none", locality=False, min_run_s=0.0, measurement_noise=0.0)
+        return replace(exact, **changes)
 
     def with_seed(self, seed: int) -> Settings:
         return replace(self, seed=seed)

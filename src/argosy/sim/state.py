@@ -1,4 +1,4 @@
-"""What a host may read of an engine's state, without a look at its matrices."""
+"""The part of an engine's state that a host may read without access to the matrices."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Queues(NamedTuple):
 class Rules(NamedTuple):
     """How the mechanism treats jobs in this run."""
 
-    preemptive: bool  # running jobs may be taken for better ranked ones
+    preemptive: bool  # running jobs may be preempted for better ranked ones
     backfill: bool  # a job may start although one before it does not fit
     elastic: bool  # the policy sizes jobs
     quotas: bool  # queues have guaranteed GPUs
-    min_run_s: float  # a job is not preempted sooner after its start
-    max_preemptions: int  # nor more often
+    min_run_s: float  # a job is not preempted before it has run this long
+    max_preemptions: int  # a job is not preempted more often than this
 
 
 class Requested(NamedTuple):
@@ -116,7 +116,7 @@ class EngineState:
         return Supply.of(self.world)
 
     def free_devices(self) -> list[int]:
-        """Return for each node the set (as bits) of the devices that nobody has any part of."""
+        """Return for each node the set (as bits) of the devices of which no job has any part."""
         return free_devices(self.world)
 
     def holdings(self) -> Holdings:

@@ -1,4 +1,4 @@
-"""The short cut for policies with fixed keys: all jobs of a trace are ranked once, and kernels keep their queues."""
+"""A fast path for policies with fixed keys: all jobs of a trace are ranked once, and kernels keep the queues."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from argosy.sim.views import view_on_arrival
 if TYPE_CHECKING:
     from argosy.sim.engine import Engine
 
-MAX_CLASSES = 256  # of demands; with more of them the ordinary walk is as quick
+MAX_CLASSES = 256  # demand classes; with more of them the ordinary walk is as fast
 
 
 def prepare(engine: Engine) -> bool:
-    """Use the short cut where nothing needs the policy to be asked; return whether it is used."""
+    """Use the fast path if the policy need not be asked during the run; return whether it is used."""
     w, policy = engine.world, engine.policy
     w.si[L.STATIC] = 0
     blocked = (
@@ -44,7 +44,7 @@ def prepare(engine: Engine) -> bool:
         ]
     )
     if len(engine.tables.gpu_types) == 1:
-        demand[-1] = 0.0  # with one GPU type, the class has no say in placement
+        demand[-1] = 0.0  # with one GPU type, the class does not affect placement
     inverse, representatives = classify(demand)
     classes = len(representatives)
     if classes > MAX_CLASSES:

@@ -1,4 +1,4 @@
-"""What happened when: placements as intervals, and quantities of a run as step functions of time.
+"""Derive the timeline of a run: placements as intervals, and quantities as step functions of time.
 
 Everything is derived from `Result.events` and `Result.jobs` with whole-column operations, so a million jobs
 take about a second. Amounts of GPU are summed in whole thousandths: no rounding error builds up along a run.
@@ -18,13 +18,16 @@ from argosy.sim.result import CLOSING, OPENING, EventKind, Result
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FINISHED = ("completed", "failed", "killed")  # ended by itself; a failed or killed job held its GPUs too
+FINISHED = ("completed", "failed", "killed")  # a failed or killed job held GPUs, so it counts as finished
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A right-continuous step function: `value[i]` holds from `t[i]` until `t[i + 1]`, the last one for ever;
-    before `t[0]` it is zero. Times strictly increase."""
+    """A right-continuous step function of time.
+
+    `value[i]` holds from `t[i]` until `t[i + 1]`, the last one for ever; before `t[0]` it is zero. Times strictly
+    increase.
+    """
 
     t: Floats
     value: Floats
@@ -61,20 +64,16 @@ class Steps:
         return np.where(length > 0, area / np.where(length > 0, length, 1.0), self.at(start))
 
     def resample(self, points: int, start_s: float, end_s: float) -> tuple[Floats, Floats]:
-        """`points` equal bins: (their middles, the average in each). Samples would miss peaks."""
+        """Return the middles of `points` equal bins and the average in each; samples would miss peaks."""
         edges = np.linspace(start_s, end_s, points + 1)
         return (edges[:-1] + edges[1:]) / 2, self.average(edges[:-1], edges[1:])
 
 
-def time_average(steps: Steps, start_s: float, end_s: float) -> float:
-    """Return the time average of a step function over [start, end]."""
-    return float(steps.average(start_s, end_s))
-
-
 def placements(result: Result) -> pl.DataFrame:
-    """One row for each node of each placement: `seq` (of the opening event, the same for a whole gang),
-    `job`, `node`, `first`, `devices`, `milli`, `gpus`, `start_s`, `end_s`; sorted by job, then time. On a large node it
-    is a row for every 48 devices, as in the event log.
+    """Return the placements of a run, with one row for each node of each placement, sorted by job and time.
+
+    The columns are `seq` (of the opening event, the same for a whole gang), `job`, `node`, `first`, `devices`, `milli`,
+    `gpus`, `start_s`, `end_s`. On a large node there is a row for every 48 devices, as in the event log.
 
     A placement lasts until the job's next event that opens or closes one; one still open ends with the run.
     """
@@ -114,7 +113,7 @@ def placements(result: Result) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The step functions of one run, each computed when first asked for."""
+    """The step functions of one run, each computed on first use."""
 
     result: Result
 
@@ -124,8 +123,7 @@ class Timeline:
 
     @cached_property
     def gangs(self) -> pl.DataFrame:
-        """Placements without their nodes: one row (`job`, `start_s`, `end_s`) for each stretch in which a job
-        held resources, whether on one node or many."""
+        """The placements without their nodes: a row (`job`, `start_s`, `end_s`) for each time a job held resources."""
         seq, job = self.placements["seq"].to_numpy(), self.placements["job"].to_numpy()
         first = np.ones(seq.size, dtype=bool)
         first[1:] = (seq[1:] != seq[:-1]) | (job[1:] != job[:-1])
@@ -133,8 +131,7 @@ class Timeline:
 
     @cached_property
     def life(self) -> tuple[Floats, Floats]:
-        """(submit, end) of each job; one that has not ended lives until the end of the run, a refused one not
-        at all."""
+        """The submit and end times of the jobs; a job that has not ended ends with the run, a refused one at once."""
         jobs = self.result.jobs
         submit = jobs["submit_s"].to_numpy()
         end = jobs["finish_s"].fill_null(self.result.end_s).to_numpy()

@@ -1,4 +1,4 @@
-"""Views over the engine's matrices: of the jobs that are active now, and of jobs as they will be when they arrive."""
+"""Make views of the engine's matrices, for the active jobs and for jobs as they will be when they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ NODE_ROWS_F = {
     "free_memory_gib": L.MEM_FREE,
     "cpus": L.CPU_TOTAL,
     "memory_gib": L.MEM_TOTAL,
-    "speed": L.SPEED,
+    "speed": L.SPEED_SEEN,
+    "speed_measured_at": L.SPEED_SEEN_AT,
+    "true_speed": L.SPEED,
 }
 NODE_ROWS_I = {
     "gpus": L.N_GPUS,
@@ -34,7 +36,7 @@ NODE_ROWS_I = {
 
 
 def view_of_active(engine: Engine) -> View:
-    """Make the view that the policy is asked with; `refresh` brings it up to date before each decision."""
+    """Make the view that is passed to the policy; `refresh` updates it before each decision."""
     w, policy = engine.world, engine.policy
     node_rows = {n: w.nf[r] for n, r in NODE_ROWS_F.items()} | {n: w.ni[r] for n, r in NODE_ROWS_I.items()}
     nodes = Columns(node_rows, NODE_COLUMNS, policy.uses, policy.name)
@@ -49,7 +51,7 @@ def job_rows(w: L.World) -> dict[str, NDArray[Any]]:
 
 
 def refresh(view: View, w: L.World) -> None:
-    """Let the view show the present instant."""
+    """Update the view to the present instant."""
     active = int(w.si[L.ACTIVE])
     view.jobs.refresh(active)
     view.nodes.refresh(len(view.nodes))
@@ -60,7 +62,7 @@ def refresh(view: View, w: L.World) -> None:
 
 
 def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.int64]) -> View:
-    """Show the jobs in the columns of `tr`, whose indices are given, each as it will be when it arrives."""
+    """Return a view of the jobs in the columns of `tr`, with these indices, each as it will be when it arrives."""
     policy, n = engine.policy, tr.shape[1]
     zeros, izeros = np.zeros(n), np.zeros(n, np.int64)
     rows: dict[str, NDArray[Any]] = {}
@@ -77,7 +79,7 @@ def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.i
 
 
 def _readers(engine: Engine) -> tuple[Callable[[int], list[Part]], Callable[[int], Losses]]:
-    """Return what reads placements and losses, without cycles: an engine goes when nobody needs it any more."""
+    """Return functions that read placements and losses, without reference cycles that would keep the engine alive."""
     itself = weakref.proxy(engine)
     return lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
 

@@ -1,7 +1,7 @@
-"""Compiling the kernels before they are needed: `python -m argosy.sim.warm`.
+"""Compile the kernels before they are needed: `python -m argosy.sim.warm`.
 
-Numba compiles on first use and keeps the machine code on disk, so this takes its minute once per version.
-`make setup` does it, and `compare` before it starts processes, which would otherwise all compile the same.
+Numba compiles on first use and keeps the machine code on disk, so this takes a minute, once per version. `make setup`
+does it, and so does `compare` before it starts processes, which would otherwise all compile the same code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from argosy.workload.trace import Job, Trace
 
 
 def warm_up(say: Callable[[str], None]) -> None:
-    """Compile the kernels unless that has been done; `say` is told before and after."""
+    """Compile the kernels unless that has been done; `say` is called with a message before and after."""
     if is_warm() and is_warm(OF_POLICIES):
         return
     say("compiling kernels (once, about a minute) …")

@@ -1,22 +1,22 @@
-"""Noticing runs that would never end: simulated time goes on for as long as anybody waits for something."""
+"""Detect runs that would never end, because simulated time goes on as long as any job waits for something."""
 
 from __future__ import annotations
 
 from argosy.errors import InputError
 from argosy.mechanism.kernels import layout as L
 
-PATIENCE = 2_000_000  # events without any job finishing after which a run is taken to be endless
+PATIENCE = 2_000_000  # a run counts as endless after this many events without a finished job
 
 
 class Watchdog:
-    """Remembers how far a run had come when it was last looked at."""
+    """Remembers the progress of a run at the last check."""
 
     def __init__(self) -> None:
-        self._logged = 0  # log rows when last looked at
+        self._logged = 0  # log rows at the last check
         self._finished = (0, 0)  # jobs finished, and log rows when that number last changed
 
     def check_that_it_will_end(self, w: L.World) -> None:
-        """Raise an error where faults destroy work faster than it is done."""
+        """Raise an error if faults destroy work faster than it is done."""
         finished, logged = int(w.si[L.FINISHED]), int(w.si[L.LOG_N])
         if finished != self._finished[0]:
             self._finished = (finished, logged)
@@ -28,7 +28,7 @@ class Watchdog:
             )
 
     def is_stuck(self, w: L.World) -> bool:
-        """Say whether nobody runs, nothing has happened since the last look, and nothing is left to come."""
+        """Return whether no job runs, nothing has happened since the last check, and no event is left."""
         si = w.si
         quiet = int(si[L.LOG_N]) == self._logged and not si[L.RUNNING_N]
         self._logged = int(si[L.LOG_N])

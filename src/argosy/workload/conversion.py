@@ -13,11 +13,11 @@ from argosy.workload.importers import ImportReport, OnError
 from argosy.workload.text_table import LINE, Bad, Table
 from argosy.workload.trace import SCHEMA, Trace, conform, find_problems
 
-SHOWN = 5  # bad rows that an error lists before it only counts
+SHOWN = 5  # bad rows that an error lists; further ones are only counted
 
 _WORDS = {
     "completed": "pass passed completed complete success succeeded successful finished done ok terminated "
-    # still there when the log was written: ran for at least as long as recorded
+    # states of jobs that still ran when the log was written, which ran at least as long as recorded
     "running completing suspended resizing requeued configuring stage_out signaling stopping",
     "failed": "failed fail failure notpass not_pass error errored timeout node_fail out_of_memory oom "
     "boot_fail deadline launch_failed reconfig_fail crashed",
@@ -28,7 +28,7 @@ STATUS_WORDS = {word: status for status, words in _WORDS.items() for word in wor
 
 
 class Kind(Enum):
-    """What a column holds."""
+    """The kinds of values that a column can hold."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -39,16 +39,16 @@ class Kind(Enum):
 
 
 def normal_status(column: pl.Expr) -> pl.Expr:
-    """Read any spelling of how a job ended as completed, failed or killed; null where the word is not known.
+    """Turn any spelling of a status into completed, failed or killed; null if the word is not known.
 
-    Case does not matter, nor does what follows the word: Slurm writes "CANCELLED by 1001".
+    Case and everything after the first word are ignored: Slurm writes "CANCELLED by 1001".
     """
     word = column.str.to_lowercase().str.extract(r"^\s*([a-z_]+)", 1)
     return word.replace_strict(STATUS_WORDS, default=None, return_dtype=pl.String)
 
 
 def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
-    """Return a column as its kind; null where it is not of it."""
+    """Return a column converted to its kind; null where a value is not of that kind."""
     column = pl.col(name)
     if kind is Kind.TEXT:
         return column.cast(pl.String)
@@ -69,7 +69,7 @@ def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
 
 
 def _moment(column: pl.Expr) -> pl.Expr:
-    """Return seconds since 1970 of `2023-05-17 11:00:58`, with T or a blank, fractions and a zone if given."""
+    """Return seconds since 1970 for `2023-05-17 11:00:58`, with T or a blank, and optional fractions and zone."""
     text = column.str.strip_chars().str.replace("T", " ", literal=True).str.replace("Z$", "+00:00")
     pattern = "%Y-%m-%d %H:%M:%S%.f"
     zoned = text.str.to_datetime(f"{pattern}%z", strict=False, time_zone="UTC", time_unit="us")
@@ -78,14 +78,14 @@ def _moment(column: pl.Expr) -> pl.Expr:
 
 
 def _span(column: pl.Expr) -> pl.Expr:
-    """Return seconds of `[[days-]hours:]minutes:seconds`."""
+    """Return the seconds in `[[days-]hours:]minutes:seconds`."""
     parts = column.str.extract_groups(r"^\s*(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*$").struct
     seconds = [parts.field(str(i + 1)).cast(pl.Float64) * unit for i, unit in enumerate((86_400, 3_600, 60, 1))]
     return seconds[0].fill_null(0.0) + seconds[1].fill_null(0.0) + seconds[2] + seconds[3]
 
 
 def convert(table: Table, kinds: Mapping[str, Kind], *, required: Collection[str] = ()) -> Table:
-    """Return the columns of `kinds`, typed; rows with a cell of another kind, or a required one empty, are bad."""
+    """Return the columns of `kinds`, typed; rows with a value of another kind, or without a required one, are bad."""
     raw = table.frame
     exprs = {name: typed(name, kind, raw.schema[name]).alias(name) for name, kind in kinds.items()}
     frame = raw.select(LINE, *exprs.values())
@@ -108,14 +108,14 @@ def convert(table: Table, kinds: Mapping[str, Kind], *, required: Collection[str
 
 
 def need(table: Table, columns: Iterable[str], hint: str) -> None:
-    """Refuse a file that lacks a column; `hint` says what the format looks like."""
+    """Raise TraceError for a file that lacks a column; `hint` says what the format looks like."""
     missing = [name for name in columns if name not in table.frame.columns]
     if missing:
         raise TraceError(f"has no column {' and no column '.join(missing)}", where=str(table.path), hint=hint)
 
 
 def finish(parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = (), shift: bool = True) -> ImportReport:
-    """Return rows with the columns of a trace (others are missing) as a trace, if they are good or may be skipped.
+    """Return the rows as a trace; columns may be missing, and bad rows are skipped or raise TraceError.
 
     With `shift` the first submission becomes time 0.
     """

@@ -1,7 +1,7 @@
-"""Predictions of how long jobs run, from how long jobs like them have run (Hu et al., Helios, SC'21).
+"""Predict how long jobs run from how long similar jobs have run (Hu et al., Helios, SC'21).
 
-Three places predict: the estimator `history` of a simulation, the policy `qssf`, and the planner of a live cluster.
-They see different columns of a job and keep different memories. What they share is here: the rule of the rolling
+Three modules predict durations: the estimator `history` of a simulation, the policy `qssf`, and the planner of a live
+cluster. They see different columns of a job and remember different things. This module has what they share: the rolling
 means and the regression trees.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-DEFAULT_S = 3600.0  # expected of every job before any has ended
+DEFAULT_S = 3600.0  # the expected duration before any job has ended
 DECAY = 0.8  # weight of a job relative to the next newer one of its most specific group
-MIN_JOBS = 100  # that must have ended before trees are fitted
-MAX_JOBS = 20_000  # the most recent ones count: enough to learn from, and a fit stays a fraction of a second
+MIN_JOBS = 100  # jobs that must have ended before trees are fitted
+MAX_JOBS = 20_000  # at most this many of the latest jobs count, so that a fit takes a fraction of a second
 TREES = 60
 # Reproducible to the bit: one thread, a fixed seed, a fixed order of summation.
 TREE_SETTINGS: dict[str, Any] = {
@@ -35,12 +35,12 @@ Group = TypeVar("Group", bound=Hashable)
 
 
 def level_decays(decay: float = DECAY) -> tuple[float, float, float, float]:
-    """Return the decay of each level of groups, the most specific first; only there do newer jobs count more."""
+    """Return the decay of each level of groups, most specific first; newer jobs count more only in the first level."""
     return decay, 1.0, 1.0, 1.0
 
 
 class RollingMeans(Generic[Group]):
-    """Mean durations of groups of jobs. A job counts in several, which are named from the most specific one on."""
+    """Mean durations of groups of jobs; a job counts in several groups, which are given most specific first."""
 
     def __init__(self, decay: float = DECAY) -> None:
         self._decays = level_decays(decay)
@@ -60,7 +60,7 @@ class RollingMeans(Generic[Group]):
 
 def fit_trees(features: NDArray[np.float64], log_seconds: NDArray[np.float64]) -> Any:
     """Fit gradient-boosted trees to the logarithms of durations."""
-    import lightgbm  # heavy: not before there is something to learn
+    import lightgbm  # imported late, because it is slow to load
 
     return lightgbm.train(TREE_SETTINGS, lightgbm.Dataset(features, log_seconds), TREES)
 

@@ -1,4 +1,4 @@
-"""Estimate how long jobs will take: what policies may be told, from the truth to nothing.
+"""Estimate how long jobs will take, for policies, with anything from the true duration to no estimate.
 
     oracle      the true duration
     noisy:σ     the truth times a lognormal factor of median 1, drawn once per job
@@ -30,7 +30,7 @@ Seconds = NDArray[np.float64]
 
 
 class Estimator(Protocol):
-    """An estimator tells the durations of trace rows."""
+    """An estimator, which returns the expected durations of trace rows."""
 
     @property
     def timeless(self) -> bool:
@@ -69,7 +69,7 @@ class Noisy:
 
 
 class User:
-    """What users said; NaN where they said nothing."""
+    """The estimates that users gave; NaN where they gave none."""
 
     timeless = True
 
@@ -90,7 +90,7 @@ class NoEstimate:
 
 
 class History:
-    """Quasi-shortest service first's prediction (Helios, SC'21).
+    """The prediction of Quasi-Shortest-Service-First (Helios, SC'21), learned from finished jobs.
 
         estimate = blend · rolling + (1 − blend) · trees
 
@@ -98,10 +98,9 @@ class History:
     same GPUs, the user's mean at that GPU count, the queue's mean, the overall mean, `DEFAULT_S`. Names are
     similar when they differ only in digits.
 
-    *Trees* are LightGBM's, on the logarithm of the duration, from user, queue, GPUs, hour and weekday of
-    submission, name, and the rolling means at submission. They are fitted anew at every multiple of
-    `refresh_s`, from the jobs finished by then; before `MIN_JOBS` have finished the rolling part stands
-    alone.
+    *Trees* are a LightGBM model that predicts the logarithm of the duration from user, queue, GPUs, hour and
+    weekday of submission, name, and the rolling means at submission. It is fitted again at every multiple of
+    `refresh_s`, to the jobs finished by then; before `MIN_JOBS` have finished, the rolling mean is used alone.
 
     Differences from the paper: the decay, the blend and the trees' settings are ours; names are compared by
     their letters, not by edit distance.
@@ -153,12 +152,12 @@ class History:
         return len(finished) >= self._absorbed and int(finished[self._absorbed - 1]) == self._last
 
     def _means(self, groups: NDArray[np.int64]) -> Seconds:
-        """NaN where nothing has finished."""
+        """Return the rolling means of each row at each level; NaN where no job has finished."""
         with np.errstate(invalid="ignore"):
             return self._sums[groups] / self._weights[groups]
 
     def _advance(self, finished: Rows, finish_s: Seconds, until_s: float) -> None:
-        """Live through submissions and completions up to that time, in order (completions first at ties)."""
+        """Process submissions and completions up to that time, in order (completions first at ties)."""
         stop = self._absorbed + int(np.searchsorted(finish_s[self._absorbed :], until_s, side="right"))
         new = finished[self._absorbed : stop]
         submitted_before = np.searchsorted(self._submit_s, finish_s[self._absorbed : stop], side="left")
@@ -177,7 +176,7 @@ class History:
 
     def _absorb(self, row: int) -> None:
         duration_s = float(self._duration_s[row])
-        if math.isnan(duration_s):  # the trace knows only the job's work
+        if math.isnan(duration_s):  # the trace has only the job's work
             return
         for group, decay in zip(self._groups[row].tolist(), self._decays):
             self._sums[group] = decay * self._sums[group] + duration_s
@@ -193,7 +192,7 @@ class History:
         self._tree_s = np.full(len(self._duration_s), np.nan)
         waiting = np.ones(self._submitted, dtype=np.bool_)
         waiting[finished[finished < self._submitted]] = False
-        self._by_trees(np.flatnonzero(waiting))  # one call for all that wait; newcomers follow as they come
+        self._by_trees(np.flatnonzero(waiting))  # one call for all waiting jobs; later jobs are predicted on arrival
 
     def _by_trees(self, rows: Rows) -> Seconds:
         new = rows[np.isnan(self._tree_s[rows])]
@@ -204,7 +203,7 @@ class History:
 
 
 def make_estimator(spec: str, trace: Trace, seed: int) -> Estimator:
-    """Return the estimator that 'oracle', 'noisy:0.3', 'history', 'user' or 'none' stands for."""
+    """Return the estimator for 'oracle', 'noisy:0.3', 'history', 'user' or 'none'."""
     name, colon, argument = spec.partition(":")
     if name == "noisy":
         return Noisy(trace.frame, _sigma(spec, argument), seed)
@@ -225,7 +224,7 @@ def _sigma(spec: str, argument: str) -> float:
     except ValueError:
         sigma = math.nan
     if not (math.isfinite(sigma) and sigma >= 0):
-        raise InputError(f"estimator {spec!r}: no spread ≥ 0 after 'noisy:'", hint="write, say, 'noisy:0.3'")
+        raise InputError(f"estimator {spec!r}: 'noisy:' needs a number ≥ 0 after it", hint="write, say, 'noisy:0.3'")
     return sigma
 
 
@@ -251,9 +250,7 @@ def _stem() -> pl.Expr:
 
 
 def _groups(frame: pl.DataFrame) -> tuple[NDArray[np.int64], int]:
-    """Return, per row, its group at each level of the rolling estimate, most specific first; all groups numbered in
-    one.
-    """
+    """Return, per row, its group at each level of the rolling estimate, most specific first, as unique numbers."""
     gpus = pl.col("gpus").cast(pl.String)
     levels = (
         pl.concat_str(_text("user"), _stem(), gpus, separator="\n"),
@@ -270,7 +267,7 @@ def _groups(frame: pl.DataFrame) -> tuple[NDArray[np.int64], int]:
 
 
 def _traits(frame: pl.DataFrame) -> Seconds:
-    """Return what the trees see of a job by itself. Texts are hashed, so no other job can change a job's traits."""
+    """Return the features of jobs for the trees; texts are hashed, so that no other job changes a job's features."""
     hour = frame["submit_s"].to_numpy() / 3600.0
     stem = frame.select(_stem())["name"]
     word = stem.str.split("-").list.first()

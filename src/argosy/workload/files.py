@@ -28,14 +28,14 @@ COLUMN_KINDS = {name: _KINDS[dtype] for name, dtype in SCHEMA.items()} | {"statu
 
 
 def read_trace(path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail") -> Trace:
-    """Return the jobs of a file; the format (CSV, gzip, Parquet) is told by its first bytes."""
+    """Return the jobs of a file; its first bytes tell the format (CSV, gzip, Parquet)."""
     return read_trace_report(path, mapping, on_error).trace
 
 
 def read_trace_report(
     path: str | Path, mapping: Mapping[str, str] | None = None, on_error: OnError = "fail"
 ) -> ImportReport:
-    """Read as `read_trace`, together with the rows that were skipped."""
+    """Read a trace as `read_trace` does, and also return the rows that were skipped."""
     return finish([read_rows(Path(path), mapping)], on_error=on_error, shift=False)
 
 
@@ -48,7 +48,7 @@ def read_rows(path: Path, mapping: Mapping[str, str] | None = None, kinds: Mappi
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write CSV, CSV.gz or Parquet by suffix, atomically; columns without any value are left out of CSV.
+    """Write a trace as CSV, CSV.gz or Parquet, by suffix, atomically; CSV files omit columns without values.
 
     The same trace gives the same bytes.
     """
@@ -96,14 +96,14 @@ def _sources(table: Table, mapping: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    """Suggest the column that was probably meant, or else list what there is."""
+    """Suggest the column that was probably meant, or else list all columns."""
     lower = {k.strip().lower(): k for k in known}
     close = difflib.get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.5)
     return f"did you mean {lower[close[0]]!r}?" if close else f"columns: {', '.join(known)}"
 
 
 def _is_parquet(path: Path) -> bool:
-    if not path.is_file():  # what is read from a pipe is gone
+    if not path.is_file():  # a pipe cannot be read twice
         return False
     with open_binary(path) as file:
         return file.peek(4)[:4] == b"PAR1"

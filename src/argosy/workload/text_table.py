@@ -1,8 +1,8 @@
-"""Read text files as tables of strings in which every row knows its line.
+"""Read text files as tables of strings that keep the line number of every row.
 
-Files come from strangers, so nothing is believed: the bytes are checked while they stream in (encoding,
-length of lines, damaged gzip), the records are found before Polars parses them, and rows with too many or
-too few fields are set aside with their line instead of failing or shifting the rest.
+Files may come from anywhere, so nothing is trusted: the bytes are checked while they are read (encoding, length of
+lines, damaged gzip), the records are found before Polars parses them, and rows with too many or too few fields are
+set aside with their line numbers instead of causing a failure or shifting the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from argosy.errors import TraceError
 
-LINE = "__line"  # the column with a row's line in its file
+LINE = "__line"  # the column with the line number of each row
 CHUNK_BYTES = 2**20
-MAX_LINE_BYTES = 2**20  # at least a chunk: then only lines that cross a chunk's border need counting
+MAX_LINE_BYTES = 2**20  # at least a chunk, so that only lines that cross a chunk's border must be measured
 MAX_JSON_BYTES = 2**29  # JSON is parsed as a whole; the largest public log has a fifth of this
 
-WHICH, WHO = "is this the file you meant?", "check the command that wrote it"  # hints
+WRONG_FILE, CHECK_WRITER = "is this the file you meant?", "check the command that wrote it"  # hints
 
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
@@ -37,7 +37,7 @@ Bad = tuple[int, str]  # line, reason
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a file, the rows that were set aside as bad, and how to name a place in the file."""
+    """The rows of a file, the bad rows that were set aside, and how to refer to a place in the file."""
 
     path: Path
     frame: pl.DataFrame
@@ -51,7 +51,7 @@ class Table:
         return replace(self, frame=frame)
 
     def without(self, condition: pl.Expr, why: str, notes: list[str]) -> Table:
-        """Leave out rows that are no jobs in this format; counted in the notes, not an error."""
+        """Leave out rows that are not jobs in this format; they are counted in the notes and are not an error."""
         kept = self.frame.filter(~condition.fill_null(False))
         if gone := self.frame.height - kept.height:
             notes.append(f"{gone:,} rows left out: {why}")
@@ -59,38 +59,38 @@ class Table:
 
 
 def load(path: Path, *, max_line: int | None = MAX_LINE_BYTES, max_bytes: int | None = None) -> bytes:
-    """Return the text of a file, gzipped or not, without byte-order mark; raise as soon as it is not text."""
+    """Return the text of a file, gzipped or not, without byte-order mark; raise TraceError if it is not text."""
     text = io.BytesIO()
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, since_newline = 1, 0
     for chunk in chain(_chunks(path), [b""]):
         if b"\0" in chunk:
-            raise TraceError("not a text file: it has zero bytes", where=str(path), hint=WHICH)
+            raise TraceError("not a text file: it has zero bytes", where=str(path), hint=WRONG_FILE)
         try:
             decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as problem:
             line = lines + problem.object[: problem.start].count(b"\n")
-            hint = f"{WHICH} Then save it as UTF-8"
+            hint = f"{WRONG_FILE} Then save it as UTF-8"
             raise TraceError("not UTF-8 text", where=f"{path}:{line}", hint=hint) from None
         first = chunk.find(b"\n")
         since_newline += len(chunk) if first < 0 else first
         if max_line is not None and since_newline > max_line:
             what = f"a line is longer than {max_line // 2**20} MiB"
-            raise TraceError(what, where=f"{path}:{lines}", hint=WHICH)
+            raise TraceError(what, where=f"{path}:{lines}", hint=WRONG_FILE)
         if first >= 0:
             since_newline = len(chunk) - chunk.rfind(b"\n") - 1
             lines += chunk.count(b"\n")
         text.write(chunk)
         if max_bytes is not None and text.tell() > max_bytes:
-            raise TraceError(f"larger than {max_bytes // 2**20} MiB", where=str(path), hint=WHICH)
+            raise TraceError(f"larger than {max_bytes // 2**20} MiB", where=str(path), hint=WRONG_FILE)
     content = text.getvalue().removeprefix(codecs.BOM_UTF8)
     if not content:
-        raise TraceError("the file is empty", where=str(path), hint=WHO)
+        raise TraceError("the file is empty", where=str(path), hint=CHECK_WRITER)
     return content
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """Return the file for reading, or an error that says why it cannot be read."""
+    """Open a file for reading; raise TraceError if it cannot be read."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def unreadable(path: Path, problem: OSError | ValueError) -> TraceError:
 def _chunks(path: Path) -> Iterator[bytes]:
     with open_binary(path) as file:
         try:
-            zipped = file.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be wound back
+            zipped = file.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be rewound
             source = gzip.GzipFile(fileobj=file) if zipped else file
             while chunk := source.read(CHUNK_BYTES):
                 yield chunk
@@ -144,20 +144,20 @@ def parse_table(
     columns: Sequence[str] | None = None,
     nulls: Sequence[str] = (),
 ) -> Table:
-    """Read as `read_table`, for a text that is already there."""
+    """Parse a text as `read_table` does with a file."""
     starts, ends, lines, fields = _records(text, separator, quoted, path)
     if not fields.any():
-        raise TraceError("the file has only blank lines", where=str(path), hint=WHO)
+        raise TraceError("the file has only blank lines", where=str(path), hint=CHECK_WRITER)
     if columns is None:
         first = int(np.argmax(fields > 0))
         columns = _header(text[starts[first] : ends[first]], separator, quoted, path, int(lines[first]))
-        fields[first] = 0  # the header is no row
+        fields[first] = 0  # the header is not a row of data
     good = fields == len(columns)
     ragged = np.flatnonzero(~good & (fields > 0))
     bad = tuple((int(lines[i]), f"has {fields[i]} fields, not {len(columns)}") for i in ragged)
     try:
         frame = _parse(_cut(text, starts, ends, good), separator, quoted, columns, nulls)
-    except pl.exceptions.PolarsError:  # it is UTF-8 and the rows have their fields: quotes are what is left
+    except pl.exceptions.PolarsError:  # encoding and numbers of fields are right, so only quotes can be wrong
         raise _unpaired(text, path) from None
     if frame.height != int(good.sum()):
         raise _unpaired(text, path)
@@ -167,9 +167,9 @@ def parse_table(
 def _records(
     text: bytes, separator: str, quoted: bool, path: Path
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Start, end, line and number of fields of every record; blank ones have 0 fields.
+    """Return start, end, line and number of fields of every record; blank ones have 0 fields.
 
-    A newline or separator counts if an even number of quotes stands before it.
+    A newline or separator counts if an even number of quotes precedes it.
     """
     data = np.frombuffer(text, np.uint8)
     newlines = np.flatnonzero(data == ord("\n"))
@@ -193,7 +193,7 @@ def _header(line: bytes, separator: str, quoted: bool, path: Path, number: int) 
     try:
         names = next(csv.reader([text], delimiter=separator)) if quoted else text.split(separator)
     except csv.Error as problem:
-        raise TraceError(f"no header: {problem}", where=f"{path}:{number}", hint=WHICH) from None
+        raise TraceError(f"no header: {problem}", where=f"{path}:{number}", hint=WRONG_FILE) from None
     other = next((word for mark, word in OTHER_SEPARATORS.items() if mark in text), None)
     if separator == "," and len(names) == 1 and other is not None:
         hint = "save it with commas between columns, and points in decimal numbers"
@@ -205,7 +205,7 @@ def _header(line: bytes, separator: str, quoted: bool, path: Path, number: int) 
 
 
 def _unpaired(text: bytes, path: Path) -> TraceError:
-    """Say where the first line with an odd number of quotation marks is: most often the culprit."""
+    """Return an error that names the first line with an odd number of quotation marks, most often the cause."""
     lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.count(b'"') % 2)
     where = f"{path}:{number}" if (number := next(lines, None)) else str(path)
     hint = "quote a whole field, and double a quotation mark inside it"
@@ -213,7 +213,7 @@ def _unpaired(text: bytes, path: Path) -> TraceError:
 
 
 def _cut(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], good: NDArray[np.bool_]) -> bytes:
-    """Return the good records alone; one copy per run of them, as most files have one run."""
+    """Return only the good records, copied run by run, since most files are a single run of them."""
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
     return b"".join(text[starts[a] : ends[b - 1]] + b"\n" for a, b in edges.reshape(-1, 2))
 

@@ -1,8 +1,8 @@
-"""A trace: the jobs that were submitted, as columns.
+"""Traces: the submitted jobs, as columns.
 
 One Polars frame with the fixed columns below, sorted by submit time (ties keep the file's order). Columns
 that a source does not know are null; the engine fills in defaults (CPUs and memory per GPU from the cluster,
-a fixed size where no range is given, weight 1). Whatever stands in a `Trace` has passed `find_problems`.
+a fixed size where no range is given, weight 1). All rows of a `Trace` have passed `find_problems`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "memory_gib": pl.Float64(),  # likewise
     "min_gpus": pl.Float64(),  # elastic range; null = rigid
     "max_gpus": pl.Float64(),
-    "work": pl.Float64(),  # samples or steps, instead of or beside a duration
+    "work": pl.Float64(),  # samples or steps, instead of or in addition to a duration
     "batch_size": pl.Float64(),  # total batch at the requested size
     "ps": pl.Int64(),  # parameter servers; null = all-reduce
     "app": pl.String(),  # jobs of one search belong together
@@ -41,8 +41,8 @@ SCHEMA: dict[str, pl.DataType] = {
     "name": pl.String(),  # job name, for estimators that learn from habits
 }
 STATUSES = ("completed", "failed", "killed")
-MAX_TIME_S = 1e12  # 31,700 years: beyond, seconds are lost in rounding; milliseconds since 1970 are beyond
-LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # no cluster, no job is so large
+MAX_TIME_S = 1e12  # 31,700 years: larger times lose precision, and are mostly milliseconds since 1970
+LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # larger than any real value
 AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
 
 
@@ -74,7 +74,7 @@ class Job:
     name: str | None = None
 
 
-assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # one list of columns, told twice
+assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Trace:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, name: str = "trace", *, source: str | None = None) -> Trace:
-        """Complete missing columns, sort, validate. `source` is named in errors."""
+        """Make a trace from a frame: add missing columns, sort, validate; `source` is named in errors."""
         frame = conform(frame)
         problems = find_problems(frame)
         if problems:
@@ -105,13 +105,13 @@ class Trace:
 
     @classmethod
     def read(cls, path: str | Path) -> Trace:
-        """Read our own CSV (also .gz) or Parquet; other formats go through `argosy import`."""
+        """Read a trace in our own format, CSV (also .gz) or Parquet; `argosy import` reads other formats."""
         from argosy.workload.files import read_trace
 
         return read_trace(path)
 
     def write(self, path: str | Path) -> None:
-        """Write CSV, CSV.gz or Parquet by suffix, atomically."""
+        """Write the trace as CSV, CSV.gz or Parquet, by suffix, atomically."""
         from argosy.workload.files import write_trace
 
         write_trace(self, path)
@@ -134,7 +134,7 @@ class Trace:
         return Trace(scaled, f"{self.name}×{factor:g}")
 
     def offered_load(self, gpus: float) -> float:
-        """Return the GPU-seconds asked for, per GPU-second there is while jobs arrive."""
+        """Return the GPU-seconds that jobs ask for, per GPU-second available while they arrive."""
         submit = self.frame["submit_s"].to_numpy()
         span = float(submit.max() - submit.min())
         asked = float((self.frame["gpus"] * self.frame["duration_s"].fill_null(0.0)).sum())
@@ -142,7 +142,7 @@ class Trace:
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
-    """Check for exactly the columns of SCHEMA, in order and type; unknown columns are an error."""
+    """Return the frame with exactly the columns of SCHEMA, in order and type; raise TraceError for unknown ones."""
     unknown = [c for c in frame.columns if c not in SCHEMA]
     if unknown:
         raise TraceError(f"unknown column {unknown[0]!r}", hint=f"columns: {', '.join(SCHEMA)}")
@@ -152,9 +152,9 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
-    """Return (row, reason) of every row that cannot be simulated, first reason each, in row order.
+    """Return (row, first reason) of every row that cannot be simulated, in row order.
 
-    Of rows with the same job_id the first is good.
+    Of several rows with the same job_id, the first is good.
     """
 
     def bad(column: str, lowest: float, *, optional: bool = True) -> pl.Expr:
@@ -216,6 +216,6 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
     ]
     again = ~pl.col("job_id").is_first_distinct()
     rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
-    wrong = rows.filter(pl.any_horizontal(check for check, _ in checks))  # reasons are only written for these
+    wrong = rows.filter(pl.any_horizontal(check for check, _ in checks))  # reasons are computed only for these
     reason = pl.coalesce(pl.when(check).then(why) for check, why in checks)
     return wrong.select("row", reason).collect().rows()

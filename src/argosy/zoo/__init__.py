@@ -1,4 +1,4 @@
-"""Trained weights of learned policies: those that ship with Argosy, and files that users have trained.
+"""Trained weights of learned policies: those shipped with Argosy, and files that users have trained.
 
 A file has the format safetensors: arrays, and a header that says what they are for and how they were made. Nothing is
 ever unpickled.

@@ -1,4 +1,4 @@
-"""Files of weights: how they are found, read, checked and written."""
+"""Find, read, check and write files of weights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from argosy.errors import InputError, UnknownName
 FOLDER = Path(__file__).with_name("shipped")
 SUFFIX = ".safetensors"
 ABOUT = "argosy"  # the entry of the header that holds everything about the arrays, as JSON
-LARGEST = 64 * 2**20  # bytes; no network of Argosy is nearly as large
+LARGEST = 64 * 2**20  # bytes; all networks of Argosy are far smaller
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Arrays by name. `about` has at least `network`; shipped ones also have `command`, `seed`, `window`, `score`."""
+    """Arrays by name; `about` has at least `network`, and for shipped weights `command`, `seed`, `window`, `score`."""
 
     arrays: dict[str, NDArray[np.float32]]
     about: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Weights:
 
 
 def names() -> list[str]:
-    """Return the names of the weights that ship."""
+    """Return the names of the shipped weights."""
     return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
 
 

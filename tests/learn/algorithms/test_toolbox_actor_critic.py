@@ -1,4 +1,4 @@
-"""DL2's learner: slots share their reward, replay is first in first out, and the correction corrects."""
+"""DL2's learner: slots share their reward, replay is first in first out, and the importance correction works."""
 
 from __future__ import annotations
 
@@ -141,5 +141,5 @@ def test_what_is_refused() -> None:
         ActorCritic(actor(1, 2), None, correction="some")
     learner = ActorCritic(actor(1, 3), None)
     learner.update(episodes([Bandit()], NetworkActs(actor(1, 3)), [0]))
-    with pytest.raises(InputError, match="samples of another shape"):
+    with pytest.raises(InputError, match="earlier samples have"):
         learner.update(episodes([Queue()], NetworkActs(actor(9, 4)), [0]))

@@ -1,4 +1,4 @@
-"""Stepping environments side by side: the steps are the environments' own, slots are whole, seeds decide."""
+"""Collecting from several environments: steps match each environment's own, slots are complete, seeds decide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from argosy.learn.algorithms.toy_envs import Bandit, Ledge, Queue
 
 
 class Clock(gymnasium.Env[Any, Any]):
-    """Tells the time at some steps, but not when it is reset."""
+    """An environment that reports the time at some steps, but not at reset."""
 
     action_space = spaces.Discrete(2)
 
@@ -159,10 +159,10 @@ def test_joined_rollouts_are_one() -> None:
     [
         (lambda: episodes([], acts(), []), "0 environments"),
         (lambda: episodes(queues(2), acts(), [1]), "2 environments and 1 seeds"),
-        (lambda: episodes(queues(1), None, [1]), "there is nobody to act"),
+        (lambda: episodes(queues(1), None, [1]), "no actor is given"),
         (lambda: episodes([Bandit()], None, [1], teaching=Teaching(1.0)), "has no teacher"),
         (lambda: episodes(queues(1), None, [1], teaching=Teaching(1.5)), "from 0 to 1"),
-        (lambda: episodes([Clock()], NetworkActs(actor(1, 2)), [1]), "say timed=True"),
+        (lambda: episodes([Clock()], NetworkActs(actor(1, 2)), [1]), "give timed=True"),
         (lambda: Collector(queues(1), seeds=[1]).collect(acts()), "either steps or slots"),
         (lambda: Collector(queues(1), seeds=[1]).collect(acts(), steps=0), "at least one"),
         (lambda: join([]), "no rollouts"),

@@ -36,7 +36,7 @@ def test_a_quadratic_is_climbed() -> None:
 
 
 class Scores(nn.Module):
-    """The same small network for every job; to end the slot has the score 0."""
+    """The same small network for every job; the action that ends the slot has the score 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,17 +108,31 @@ def test_weights_decay() -> None:
     assert evolution.vector.tolist() == pytest.approx([9.5] * 3)
 
 
+def test_the_average_is_nearer_to_the_goal_than_weights_that_jump_around_it() -> None:
+    draws = np.random.default_rng(0)
+    evolution, plain = (Evolution(np.zeros(20), pairs=8, sigma=0.2, lr=0.1, average=share) for share in (0.9, 0.0))
+    for _ in range(150):
+        noise = 0.5 * draws.standard_normal(16)
+        for one in (evolution, plain):
+            one.update(lambda vectors, seeds, noise=noise: near(vectors, seeds) + noise)  # type: ignore[misc]
+    assert np.abs(evolution.averaged - GOAL).mean() < 0.8 * np.abs(evolution.vector - GOAL).mean()
+    assert np.array_equal(evolution.vector, plain.vector) and np.array_equal(plain.averaged, plain.vector)
+    with pytest.raises(InputError, match="average must be"):
+        Evolution(np.zeros(3), average=1.0)
+
+
 def test_same_seed_same_vector_and_resuming_changes_nothing() -> None:
-    whole, first = (Evolution(np.zeros(20), pairs=4) for _ in range(2))
+    whole, first = (Evolution(np.zeros(20), pairs=4, average=0.5) for _ in range(2))
     for _ in range(6):
         whole.update(near)
     for _ in range(3):
         first.update(near)
-    second = Evolution(np.zeros(20), pairs=4)
+    second = Evolution(np.zeros(20), pairs=4, average=0.5)
     second.restore(first.state())
     for _ in range(3):
         second.update(near)
     assert np.array_equal(whole.vector, second.vector) and second.updates == 6
+    assert np.array_equal(whole.averaged, second.averaged)
     other = Evolution(np.zeros(20), pairs=4, seed=1)
     other.update(near)
     assert not np.array_equal(other.vector, Evolution(np.zeros(20), pairs=4).vector)
@@ -131,9 +145,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(TrainingError, match="scores is nan at update 1"):
         evolution.tell(np.array([0.0, np.nan, 0, 0]))
     assert evolution.vector.tolist() == [0, 0, 0] and evolution.updates == 0
-    with pytest.raises(InputError, match="the saved vector has 4 weights, and 3 are needed"):
+    with pytest.raises(InputError, match="the saved vector has 4 weights, but 3 are needed"):
         evolution.restore(Evolution(np.zeros(4), pairs=2).state())
-    with pytest.raises(InputError, match="flat vector"):
+    with pytest.raises(InputError, match="vector of finite numbers"):
         Evolution(np.zeros((2, 2)))
     with pytest.raises(InputError, match="sigma must be above 0"):
         Evolution(np.zeros(3), sigma=0.0)

@@ -1,4 +1,4 @@
-"""Impossible actions: no probability, no gradient, no entropy, never chosen."""
+"""Impossible actions have no probability, gradient or entropy, and are never chosen."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_best_is_the_best_of_the_possible() -> None:
 
 
 def test_masks_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(InputError, match="a mask of shape"):
+    with pytest.raises(InputError, match="the mask has the shape"):
         masked.mask_logits(LOGITS, MASK[:, :3])
     act = NetworkActs(actor(1, 4))
     with pytest.raises(InputError, match="no action is possible in 1 of 2 states"):

@@ -1,4 +1,4 @@
-"""Several agents: both forms learn to agree, masks come from where they are, idle agents learn nothing."""
+"""Several agents: both algorithms learn to agree, masks are found, and idle agents learn nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("castor", "pollux")
 
 
 class Turns:
-    """Two agents by turns, as in `argosy.learn.envs.pair`: masks are in infos, the idle one has one action left."""
+    """Two agents take turns, as in `argosy.learn.envs.pair`; masks are in infos, the idle agent has one action."""
 
     possible_agents = ("one", "two")
 
@@ -128,7 +128,7 @@ def test_what_is_refused() -> None:
     learner = team(IPPO, ("one", "two"), (1, 4), 2)
     with pytest.raises(InputError, match="networks are given for one"):
         team_episodes([Turns()], {"one": acts(learner)["one"]}, [0])
-    with pytest.raises(InputError, match="come or go"):
+    with pytest.raises(InputError, match="join or leave"):
         team_episodes([Turns(leaves=True)], acts(learner), [0])
     with pytest.raises(InputError, match="1 environments and 2 seeds"):
         team_episodes([Turns()], acts(learner), [0, 1])

@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "learning-toolbox.md").read_text("u
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_the_page_runs_from_top_to_bottom() -> None:
     blocks = BLOCK.findall(PAGE)
     assert len(blocks) == PAGE.count("```python") >= 12

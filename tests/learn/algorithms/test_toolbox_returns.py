@@ -1,4 +1,4 @@
-"""What steps are worth, against sums by hand and TorchRL's own estimate step by step."""
+"""Returns and advantages, compared with sums by hand and with TorchRL's estimates."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_paired_advantages_cancel_where_all_do_the_same() -> None:
 def test_a_paired_baseline_needs_pairs() -> None:
     act = NetworkActs(actor(9, 4))
     apart = episodes([Queue(), Queue()], act, [1, 2])
-    with pytest.raises(InputError, match="of the arrivals of seed 1"):
+    with pytest.raises(InputError, match="only one with seed 1"):
         Returns(baseline="paired")(apart)
 
 

@@ -1,4 +1,4 @@
-"""Learning from teachers: cloning, DAgger where cloning is lost, and teachers that know more than their students."""
+"""Learning from teachers: cloning, DAgger where cloning fails, and teachers that know more than their students."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_batches_can_be_augmented() -> None:
 def test_what_is_refused() -> None:
     got = lessons(1)
     wrong = replace(got, advice=np.zeros_like(got.advice))  # type: ignore[attr-defined, type-var]
-    with pytest.raises(InputError, match="label is not a possible action"):
+    with pytest.raises(InputError, match="label that the mask does not allow"):
         Clone(actor(9, 4)).update(wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="share must be from 0 to 1"):
         Dagger(Clone(actor(9, 4)), [Queue()], share=2.0)

@@ -32,7 +32,7 @@ def weights(*networks: nn.Module) -> list[torch.Tensor]:
 
 
 def same(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
-    """Bit by bit."""
+    """Return whether two states are equal, bit by bit."""
     return len(left) == len(right) and all(torch.equal(a, b) for a, b in zip(left, right))
 
 
@@ -51,7 +51,7 @@ def rollout(
     dt: float = 1.0,
     arrivals: Sequence[int] = (0,),
 ) -> Rollout:
-    """By hand: `ends[i]` is "" within an episode, "end" where it terminates, "cut" where it is truncated."""
+    """Make a rollout: `ends[i]` is "" within an episode, "end" where it terminates, "cut" where it is truncated."""
     n = len(rewards)
     ends = ends or [*[""] * (n - 1), "end"]
     last = np.array([bool(e) for e in ends])

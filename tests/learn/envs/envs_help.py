@@ -1,4 +1,4 @@
-"""What the tests of the environments share."""
+"""Helpers that the tests of the environments share."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_what_a_mode_cannot_say_is_refused() -> None:
         follow(ClusterEnv(scenario, cap=4, under="drf"), SEED)
     with pytest.raises(InputError, match="cannot express"):
         follow(ClusterEnv(scenario, under="srtf"), SEED)
-    with pytest.raises(InputError, match="beyond the window"):
+    with pytest.raises(InputError, match="not among the"):
         follow(ClusterEnv(read_scenario("overload", quick=True), "pick", jobs=2, under="sjf"), SEED)
     with pytest.raises(InputError, match="no policy to follow"):
         follow(ClusterEnv(scenario), SEED)

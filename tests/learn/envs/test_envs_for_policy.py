@@ -42,7 +42,7 @@ def decision(view: View, key: Floats, sizes: Sizes) -> Decision:
 
 @pytest.fixture
 def decisions(monkeypatch: pytest.MonkeyPatch) -> list[Decision]:
-    """All that an engine is told to carry out; where an answer is replaced before the clock moves, the last one."""
+    """Return all answers that an engine carries out; if one is replaced before the clock moves, the last one."""
     found: list[Decision] = []
     decide = Engine.decide
 

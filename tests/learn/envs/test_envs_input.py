@@ -159,7 +159,7 @@ def test_a_masked_action_ends_the_slot_or_is_an_error() -> None:
 def test_an_action_that_does_not_exist(action: int) -> None:
     env = ClusterEnv(two_jobs(), jobs=2)
     env.reset(seed=0)
-    with pytest.raises(InputError, match=r"there are 0\.\.6"):
+    with pytest.raises(InputError, match=r"actions are 0\.\.6"):
         env.step(action)
 
 
@@ -193,7 +193,7 @@ def test_unknown_scenario() -> None:
         ({"cap": -1}, "cap must be > 0"),
         ({"slot_s": float("inf")}, "slot_s must be > 0"),
         ({"max_decisions": 0}, "max_decisions must be > 0"),
-        ({"seeds": (3, 3)}, "seeds must be a range"),
+        ({"seeds": (3, 3)}, "seeds must be two numbers"),
         ({"types": ()}, "types must be"),
         ({"types": ("a", "a")}, "types must be"),
         ({"autopilot": True}, "autopilot needs a policy"),

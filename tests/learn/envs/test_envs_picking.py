@@ -1,4 +1,4 @@
-"""The modes "pick" and "joint": a pick starts a job at once, and nobody starts by itself."""
+"""The modes "pick" and "joint": a pick starts a job at once, and no job starts without one."""
 
 from __future__ import annotations
 

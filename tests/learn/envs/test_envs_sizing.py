@@ -1,4 +1,4 @@
-"""The mode "size": rows and masks follow what is granted, and what is granted is what runs."""
+"""The mode "size": rows and masks follow the grants, and jobs run at the granted sizes."""
 
 from __future__ import annotations
 

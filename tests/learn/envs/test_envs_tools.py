@@ -62,12 +62,6 @@ def test_several_processes_do_what_one_does() -> None:
         envs.close()
 
 
-@pytest.mark.slow
-def test_twenty_thousand_steps_a_second() -> None:
-    env = ClusterEnv("dl2-500")
-    assert any(measure(env, 40_000).steps_per_s >= 20_000 for _ in range(3))
-
-
 def test_speed_counts_what_it_did() -> None:
     speed = measure(ClusterEnv("dl2-testbed", "pick"), 200)
     assert speed.steps == 200 and 0 < speed.decisions <= 200 and speed.episodes >= 1 and speed.steps_per_s > 0

@@ -31,14 +31,14 @@ FEW: dict[str, dict[str, float]] = {  # numbers that make an update short
 
 
 def tiny_scenario(folder: Path, *, loads: bool = False) -> str:
-    """Its file; loads are drawn from larger clusters."""
+    """Write the file of a tiny scenario; loads are drawn from larger clusters."""
     path = folder / "tiny.yaml"
     path.write_text(TINY.replace("NODES", "200" if loads else "4"))
     return str(path)
 
 
 def tiny_recipe(folder: Path, system: str = "dl2+", algo: str = "es", **given: Any) -> Recipe:
-    """Seconds of training."""
+    """Return a recipe that trains for a few seconds."""
     options = {"lessons": 1, "samples": 64, "clone_steps": 4, "clone_batch": 32, **FEW[algo]}
     options |= {"hidden": 16} if system == "dl2" else {}
     usual = {"warm_up": 2, "dagger": 1, "updates": 3, "every": 2, "windows": 1, "jobs": 8, "cap": 4, "teacher": "drf"}

@@ -1,4 +1,4 @@
-"""Which jobs there are to learn from, and the least time that they could take."""
+"""The jobs that training learns from, and the floor of their completion times."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from argosy.learn.training.train import train
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """A checkpoint of the tiny recipe, as it might be."""
+    """Return a plausible checkpoint of the tiny recipe."""
     path = path_beside(tmp_path / "weights.safetensors")
     state = {"stage/updates": torch.tensor(1), "best/w1": torch.ones(2, 3)}
     notes = {"stage": 0, "curve": [], "best": None, "seconds": {}}
@@ -74,7 +74,7 @@ def test_a_hostile_file_is_refused(tmp_path: Path, kept: Path, monkeypatch: pyte
 
 
 def test_a_checkpoint_with_missing_parts_is_refused(tmp_path: Path, kept: Path) -> None:
-    with pytest.raises(InputError, match="belongs to another"):
+    with pytest.raises(InputError, match="does not fit this"):
         train(tiny_recipe(tmp_path), kept.with_suffix(""), workers=1, resume=True)
     recipe = tiny_recipe(tmp_path)
     save(Checkpoint(recipe, {"stage": 7}, {}), kept)

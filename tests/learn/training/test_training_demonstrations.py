@@ -1,4 +1,4 @@
-"""What is learned from teachers: their steps, and their corrections of a student's."""
+"""Demonstrations: a teacher's own steps, and its corrections of a student's steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that go on for ever can be left in the middle and found again."""
+"""Endless environments can be left at any step and restored there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from argosy.learn.training.endless_env import EndlessEnv
 
 
 def walk(env: EndlessEnv, steps: int, draws: np.random.Generator) -> list[float]:
-    """Random steps; what was seen, as sums."""
+    """Take random steps, and return sums of what was observed."""
     seen = []
     for _ in range(steps):
         action = int(draws.choice(np.flatnonzero(env.action_masks())))

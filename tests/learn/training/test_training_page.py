@@ -1,4 +1,4 @@
-"""The learning curve has a scale, however short it is."""
+"""The chart of the learning curve has a valid scale, even for very short trainings."""
 
 from __future__ import annotations
 

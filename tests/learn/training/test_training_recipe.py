@@ -37,14 +37,14 @@ def test_the_first_difference_is_named() -> None:
     [
         ("dl3", {}, "unknown system to train 'dl3'"),
         ("dl2", {"algo": "a2c"}, "unknown algorithm 'a2c'"),
-        ("dl2", {"options": {"sigma": 0.1}}, "unknown number of --algo dl2 'sigma'"),
+        ("dl2", {"options": {"sigma": 0.1}}, "unknown option of --algo dl2 'sigma'"),
         ("dl2+", {"options": {"pairs": 1.5}}, "must be a whole number"),
         ("dl2+", {"options": {"lr": -1.0}}, "must be 0 or more"),
         ("dl2+", {"updates": -1}, "--updates -1 is too small"),
         ("dl2+", {"jobs": 0}, "--jobs 0 is too small"),
         ("dl2+", {"curriculum": 5}, "this training has only one load"),
-        ("dl2+", {"replay": False}, "--no-replay is for DL2's own algorithm"),
-        ("dl2+", {"algo": "ppo", "options": {"rollouts": 1}}, "compares rollouts, and there is only one"),
+        ("dl2+", {"replay": False}, "--no-replay is for DL2's algorithm"),
+        ("dl2+", {"algo": "ppo", "options": {"rollouts": 1}}, "compares rollouts, but there is only one"),
     ],
 )
 def test_what_makes_no_sense_is_refused(system: str, given: dict[str, Any], message: str) -> None:

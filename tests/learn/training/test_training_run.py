@@ -1,11 +1,13 @@
-"""Whole trainings in small: the same weights every time, whoever works and however often it is interrupted."""
+"""Small complete trainings give the same weights with any number of workers and interruptions."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from recipes_help import same, tiny_recipe
 
 from argosy.errors import InputError
 from argosy.learn.errors import TrainingError
-from argosy.learn.training import evolution_stage
+from argosy.learn.training import evolution_stage, session, stop, workers
 from argosy.learn.training import train as module
 from argosy.learn.training.checkpoint import path_beside
 from argosy.learn.training.progress import ProgressListener
@@ -33,7 +35,7 @@ def arrays(trained: Trained) -> Arrays:
 
 
 class CtrlC(ProgressListener):
-    """Somebody presses it after so many updates."""
+    """Simulate Ctrl-C after a number of updates."""
 
     def __init__(self, *after: int, times: int = 1) -> None:
         self._after, self._times, self._seen = after, times, 0
@@ -102,10 +104,10 @@ def final_arrays(recipe: Recipe) -> Arrays:
     """The last weights, good or bad."""
     with module.single_thread(), module.Workers(1) as crew:
         cases = module.TrainingCases.of(recipe, None)
-        session = module.Session(recipe, module.Student.of(recipe, cases), cases, crew, ProgressListener())
-        while session.step():
+        training = module.Session(recipe, module.student_of(recipe, cases), cases, crew, ProgressListener())
+        while training.step():
             pass
-        return session._stage.arrays()
+        return training._stage.arrays()
 
 
 def test_first_the_critic_learns_alone(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_the_weights_say_how_they_were_made(tmp_path: Path) -> None:
 
 
 def test_the_recipe_of_the_weights_makes_them_again(tmp_path: Path) -> None:
-    """Also when the best were not the last."""
+    """The recipe gives the best weights again even if they were not the last."""
     recipe = tiny_recipe(tmp_path, "dl2", "es", updates=3, every=1)
     trained = train(recipe, workers=1)
     assert trained.weights is not None
@@ -174,6 +176,15 @@ def test_it_ends_when_nothing_gets_better(tmp_path: Path) -> None:
     assert len(trained.curve) == trained.curve.index(trained.best) + 3 < 50
 
 
+@pytest.fixture
+def quick_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that advances by a twentieth of a second whenever it is read, and only then."""
+    looks = itertools.count(1000.0, 0.05)
+    for part in (module, session, stop, workers):
+        monkeypatch.setattr(part, "time", SimpleNamespace(monotonic=lambda: next(looks)))
+
+
+@pytest.mark.usefixtures("quick_clock")
 def test_it_ends_when_its_time_is_up(tmp_path: Path) -> None:
     output = tmp_path / "weights.safetensors"
     recipe = tiny_recipe(tmp_path, updates=100_000, patience=0)
@@ -184,16 +195,18 @@ def test_it_ends_when_its_time_is_up(tmp_path: Path) -> None:
         train(recipe, minutes=0.0)
 
 
+@pytest.mark.usefixtures("quick_clock")
 def test_what_would_not_be_done_in_time_is_given_up(tmp_path: Path) -> None:
-    """An update of many runs would take hours; what was validated before it is kept."""
+    """An update of 6000 runs would take minutes; what was validated before it is kept."""
     output = tmp_path / "weights.safetensors"
-    recipe = tiny_recipe(tmp_path, updates=1000, patience=0, options={"pairs": 3000, "arrivals": 400})
+    recipe = tiny_recipe(tmp_path, updates=1000, patience=0, options={"pairs": 3000, "arrivals": 1})
     trained = train(recipe, output, workers=1, minutes=0.1)
     assert trained.ended == "out of time" and trained.reached == ("es", 0, 1000)
     assert [validation.stage for validation in trained.curve] == ["warm-up"]
     assert path_beside(output).exists() and output.exists()
 
 
+@pytest.mark.usefixtures("quick_clock")
 def test_the_weights_with_which_the_time_ended_are_judged(tmp_path: Path) -> None:
     output = tmp_path / "weights.safetensors"
     recipe = tiny_recipe(tmp_path, updates=100_000, every=100_000, patience=0)
@@ -229,7 +242,7 @@ def test_no_number_stops_it_and_keeps_what_was_good(tmp_path: Path, monkeypatch:
     recipe = tiny_recipe(tmp_path, updates=9, every=1)
     with pytest.raises(TrainingError, match="at update 3"):
         train(recipe, output, workers=1, say=said.append)
-    assert "kept the best weights so far" in said[-1]
+    assert "wrote the best weights so far" in said[-1]
     good = read(output)
     assert all(np.isfinite(array).all() for array in good.arrays.values())
     assert good.about["updates"] <= 2

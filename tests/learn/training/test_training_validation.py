@@ -1,4 +1,4 @@
-"""Validation, verification, and what is written down of a training."""
+"""Validation, verification, and the records of a training."""
 
 from __future__ import annotations
 

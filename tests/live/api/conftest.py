@@ -8,6 +8,6 @@ from serving import Serving, serving
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """One API for the tests of a file: each makes jobs of its own."""
+    """One API for all tests of a file; each test makes jobs of its own."""
     with serving(tmp_path_factory.mktemp("home")) as running:
         yield running

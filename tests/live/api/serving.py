@@ -28,7 +28,7 @@ NODES = tuple(Node(f"n{i}", gpus=4, gpu_type="v100", cpus=16, memory_gib=64) for
 
 @dataclass
 class Serving:
-    """An API that listens, and tokens of those who may call it."""
+    """A listening API, and the tokens of its users."""
 
     url: str
     home: Home
@@ -62,7 +62,7 @@ class Serving:
         return int(number)
 
     def start(self, number: int) -> str:
-        """Let the job run on n1:0, as the daemon's loop would write it; the token of the run."""
+        """Record that the job runs on n1:0, as the daemon's loop would, and return the token of the run."""
 
         def start(service: Service) -> str:
             job = service.store.jobs[number]
@@ -79,7 +79,7 @@ class Serving:
         return self.do(start)
 
     def end(self, number: int, state: State = State.SUCCEEDED, message: str = "") -> None:
-        """Let it end, as the daemon's loop would write it."""
+        """Record that the job has ended, as the daemon's loop would."""
 
         def end(service: Service) -> None:
             job, run = service.store.jobs[number], service.store.runs.get(number)

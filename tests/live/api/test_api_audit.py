@@ -1,4 +1,4 @@
-"""Who did what, through the API: every change and every refusal has its line, and none has a secret."""
+"""The audit log through the API: every change and every refusal has a line, and no line has a secret."""
 
 from __future__ import annotations
 

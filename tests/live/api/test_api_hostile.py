@@ -1,4 +1,4 @@
-"""Requests that mean harm, or make no sense: each is answered with a plain refusal, and nothing happens."""
+"""Hostile and malformed requests: each is refused with a plain message, and has no effect."""
 
 from __future__ import annotations
 
@@ -94,12 +94,16 @@ COSTLY: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("job", COSTLY.values(), ids=list(COSTLY))
 def test_what_is_wrong_is_found_without_holding_up_everybody(job: dict[str, object]) -> None:
     """Requests are checked where everybody waits: what a stranger sends must not take long to look at."""
+    text = json.dumps(COSTLY["keys"])
+    begun = time.process_time()
+    json.loads(text)
+    reading_s = time.process_time() - begun
     begun, problems = time.process_time(), 0
     try:
         Submission.model_validate({"jobs": [job]})
     except ValidationError as wrong:
         problems = len(wrong.errors())
-    assert time.process_time() - begun < 0.4
+    assert time.process_time() - begun < reading_s  # what everybody waits for anyway, on this machine
     assert problems < 10
 
 
@@ -270,7 +274,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(api: Serving, monkeypatch: 
 
 
 def say(service: Service, number: int, report: dict[str, object]) -> None:
-    """What a backend has read from a job, as it stands in memory."""
+    """Put a report into memory, as if a backend had read it from a job."""
     service.store.jobs[number] = replace(service.store.jobs[number], report=report)
 
 

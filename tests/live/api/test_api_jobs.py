@@ -1,4 +1,4 @@
-"""Jobs over the API: submit, list, look, change, cancel."""
+"""Jobs over the API: submit, list, read, change, cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits through the API: who may see and set them, and what is refused."""
+"""Limits through the API: who may read and set them, and what is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_operators_set_limits_and_users_see_their_own(api: Serving) -> None:
         api.submit("ann")
         too_many = ann.post("/v1/jobs", json={"jobs": [{"run": "true"}]})
         assert too_many.status_code == 403
-        assert too_many.json()["error"]["what"] == "ann has 1 jobs waiting of 1 allowed, and 1 more are too many"
+        assert too_many.json()["error"]["what"] == "ann has 1 jobs waiting of 1 allowed, so 1 more are too many"
         (line,) = olga.get("/v1/audit", params={"who": "ann", "action": "submit", "limit": 1}).json()["entries"]
         assert line["result"] == "refused" and "of 1 allowed" in line["detail"]
         assert ann.patch("/v1/jobs/1", json={"priority": 71}).status_code == 403

@@ -1,4 +1,4 @@
-"""Logs over the API: any part of them, as they grow, and nothing else that lies on the disk."""
+"""Logs over the API: any part of them can be read, as they grow, but no other file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often somebody may ask."""
+"""Limits on the rate of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: without a token nothing, users their own jobs, a job only its own reports."""
+"""Rights: no access without a token, users access their own jobs, a job only its own reports."""
 
 from __future__ import annotations
 

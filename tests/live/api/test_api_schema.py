@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document, sensible and not: every answer is one that the document promises."""
+"""Random valid and invalid requests from the OpenAPI document: every response matches the document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from argosy.live.daemon.service import Service
 
 
 def document() -> dict[str, Any]:
-    """Without what it says of tokens, so that every request carries the right one."""
+    """Return the document without its security section, so that every request carries the right token."""
     found = create_app(cast(Service, None)).openapi()
     del found["components"]["securitySchemes"]
     for methods in found["paths"].values():
@@ -36,7 +36,7 @@ SCHEMA.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.N
 
 @pytest.fixture(scope="module", autouse=True)
 def some_jobs(api: Serving) -> None:
-    """Small numbers are tried most often: there they are."""
+    """Make some jobs; the generator tries small numbers most often, so they are found."""
     for _ in range(3):
         number = api.submit()
         api.start(number)

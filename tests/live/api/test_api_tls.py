@@ -71,7 +71,7 @@ def test_another_authority_is_not_trusted(home: Home, tmp_path: Path, monkeypatc
             with pytest.raises(Untrusted, match="ARGOSY_CA"):
                 call(api.url, ca)
         monkeypatch.setenv("ARGOSY_CA", str(ca_of(other)))  # comes before the home's
-        with pytest.raises(Untrusted, match="not to be trusted"):
+        with pytest.raises(Untrusted, match="cannot be trusted"):
             call(api.url, ca_of(home))
         monkeypatch.setenv("ARGOSY_CA", str(ca_of(home)))
         assert call(api.url, ca_of(other)) == {"status": "ok"}
@@ -150,7 +150,7 @@ def test_handshakes_that_do_not_end_count_and_are_ended(home: Home) -> None:
 
 
 def received(connection: socket.socket) -> bytes:
-    """What is sent until the connection ends; an alert of TLS is no content."""
+    """Return what is sent until the connection ends; TLS alerts do not count."""
     try:
         return b"" if connection.recv(2**16)[:1] in (b"", b"\x15") else b"x"
     except ConnectionError:
@@ -188,7 +188,7 @@ def test_a_request_right_behind_the_handshake_is_answered(home: Home) -> None:
 
 @contextmanager
 def command(home: Path, *options: str) -> Iterator[list[str]]:
-    """`argosy serve` as people start it; the lines it says."""
+    """Run `argosy serve` from the command line, and return the lines it prints."""
     words = [executable, "-m", "argosy.cli.main", "serve", "--home", str(home), "-c", "fake", "-p", "fifo", *options]
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True

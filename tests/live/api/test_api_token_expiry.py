@@ -1,4 +1,4 @@
-"""Tokens end: at their expiry, when they are rotated, and their owners are told in time."""
+"""Tokens end at their expiry or when they are rotated, and their owners are warned in time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def api(tmp_path: Path) -> Iterator[Serving]:
 
 
 def shift(api: Serving, seconds: float) -> None:
-    """Let so much time pass, by the wall clock."""
+    """Advance the wall clock by this much time."""
 
     def later(service: Any) -> None:
         before = service.store.clock.wall

@@ -1,4 +1,4 @@
-"""The client: how it finds a daemon, what it shows to whom, and what it says when nobody answers."""
+"""The client: how it finds a daemon, to whom it sends tokens, and its message when no daemon answers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_answers_and_refusals(api: Serving) -> None:
         assert wrong.value.exit_code == 2
 
 
-@pytest.mark.parametrize(("token", "told"), [(None, "no token"), ("wrong", "refuses the token")])
+@pytest.mark.parametrize(("token", "told"), [(None, "needs a token"), ("wrong", "refuses the token")])
 def test_tokens_that_do_not_open(api: Serving, token: str | None, told: str) -> None:
     with Client(Address(api.url, token, "as given")) as client, pytest.raises(Refused, match=told):
         client.get("/v1/jobs")

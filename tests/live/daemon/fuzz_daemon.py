@@ -44,12 +44,12 @@ SERVICE = object.__new__(Service)  # shows what the service of the living daemon
 
 @cache
 def _app() -> FastAPI:
-    """The API of whichever daemon lives: making one takes longer than all else that a start does."""
+    """The API of the present daemon; it is made once, because making it takes longer than the rest of a start."""
     return create_app(SERVICE, user_rate=Rate(0.0, 0.0))
 
 
 class Killed(BaseException):
-    """The daemon is dead; nothing may catch this."""
+    """Raised where the daemon is killed; nothing may catch it."""
 
 
 class Mortal:
@@ -167,7 +167,7 @@ class SteppedDaemon:
         return InlinePlanner(Setup(self.cluster, self.policy), snapshot)
 
     def kill(self) -> None:
-        """Kill -9, wherever it is now."""
+        """Kill the daemon as `kill -9` would, wherever it is."""
         self._run(self._kill())
 
     async def _kill(self) -> None:
@@ -184,7 +184,7 @@ class SteppedDaemon:
         self.kills += 1
 
     def end(self) -> None:
-        """End in order, as after a signal."""
+        """End the daemon in an orderly way, as after a signal."""
         self._run(self._stack.aclose())
         self.alive = False
 
@@ -196,7 +196,7 @@ class SteppedDaemon:
         self._loop.close()
 
     def restore(self, file: Path) -> None:
-        """Go back to a copy; the daemon must have ended."""
+        """Restore a copy of the database; the daemon must have ended."""
         with restore.prepared(self.home, file) as prepared:
             prepared.carry_out()
 
@@ -211,7 +211,7 @@ class SteppedDaemon:
         return Answer(answer.status_code, answer.json() if is_json else answer.text, answer.content)
 
     def step(self) -> bool:
-        """One pass, and what it sets in motion."""
+        """Run one pass, and everything that it starts."""
         return self._mortally(self._pass()) is not None
 
     async def _pass(self) -> bool:
@@ -225,11 +225,11 @@ class SteppedDaemon:
         return self.step()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """What is committed."""
+        """Return the committed rows."""
         return self.mortal.connection.execute(sql).fetchall()
 
     def _mortally(self, doing: Awaitable[Any]) -> Any:
-        """The result, or None if the daemon died of it; then it is cleared away."""
+        """Return the result, or None if the daemon was killed meanwhile; then clean it up."""
         done = self._run(self._until_dead(doing))
         if self.mortal.dead:
             self.kill()

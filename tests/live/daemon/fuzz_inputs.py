@@ -1,4 +1,4 @@
-"""What the fuzzer sends to a daemon: jobs, questions, limits and times, good and bad."""
+"""Strategies for what the fuzzer sends to a daemon: valid and invalid jobs, queries, limits and times."""
 
 from __future__ import annotations
 

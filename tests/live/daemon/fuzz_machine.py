@@ -66,7 +66,7 @@ class DaemonMachine(PromisesMachine):
     @rule(who=st.sampled_from(USERS), length=st.integers(201, 260))
     @precondition(lambda self: not self.was_large)
     def submit_a_large_array(self, who: str, length: int) -> None:
-        """It is written in pieces, and is there as a whole or not at all; cancelled at once, to keep the rest quick."""
+        """A large array is written in pieces, but appears as a whole or not at all; it is cancelled to save time."""
         self.was_large = True
         body = {"jobs": [{"run": "sleep 1", "array": length}], "workdir": "/tmp"}
         answer = self.change("submit", "POST", "/v1/jobs", body, who)
@@ -176,7 +176,7 @@ class DaemonMachine(PromisesMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.known.tokens or self.known.void)
     def use_a_token(self, data: st.DataObject) -> None:
-        """It opens what it should, and only as long as it should."""
+        """A token gives access to what it should, and only as long as it is valid."""
         good = [secret for secret, ends in self.known.tokens.values() if ends is None or ends > self.wall]
         over = [secret for secret, ends in self.known.tokens.values() if ends is not None and ends <= self.wall]
         secret = data.draw(st.sampled_from([*good, *over, *sorted(self.known.void), "argosy-wrong"]))
@@ -217,14 +217,14 @@ class DaemonMachine(PromisesMachine):
 
     @rule(who=st.sampled_from(USERS), passes=st.integers(5, 15), more=st.lists(KINDS, min_size=1, max_size=4))
     def more_time_passes(self, who: str, passes: int, more: list[dict[str, Any]]) -> None:
-        """There is always something to do."""
+        """Let more time pass; this rule is always possible."""
         if self.active() < FEWEST_JOBS:
             self.send(who, more)
         self.time_passes(1.0 * passes, passes)
 
     @invariant()
     def the_daemon_goes_on(self) -> None:
-        """Whatever was asked, a pass or two follow."""
+        """Run a pass or two after whatever was requested."""
         if hasattr(self, "live"):
             self.time_passes(0.4, 2)
 
@@ -235,7 +235,7 @@ class DaemonMachine(PromisesMachine):
 
     @rule(statement=st.integers(1, 25), after=st.booleans())
     def kill_soon(self, statement: int, after: bool) -> None:
-        """It will die at one of its next statements, whatever it does then."""
+        """Kill the daemon at one of its next statements."""
         self.live.mortal.die_at(statement, after)
 
     @rule()
@@ -284,7 +284,7 @@ class DaemonMachine(PromisesMachine):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def finish(self) -> None:
-        """All is open, nothing is lost any more: every job ends by itself."""
+        """Remove all obstacles and stop losing messages: then every job must end."""
         self.live.mortal.die_at(10**9, False)
         self.live.backend.loss = 0.0
         for name in NODES:

@@ -25,7 +25,7 @@ SEVERAL_LINES = {"submit", "cancel"}  # in the audit log: one for each range of 
 
 @dataclass
 class Known:
-    """What was promised so far; a copy of it belongs to every backup."""
+    """What the daemon has acknowledged so far; each backup has a copy of it."""
 
     owners: dict[int, str] = field(default_factory=dict)  # of every job that was taken in
     states: dict[int, State] = field(default_factory=dict)  # as they were seen last
@@ -38,7 +38,7 @@ class Known:
 
 
 class PromisesMachine(RuleBasedStateMachine):
-    """A state machine without rules: it knows what was promised, and checks it."""
+    """A state machine without rules: it records what the daemon acknowledged, and checks it."""
 
     figures: ClassVar[Counter[str]] = Counter()  # over all runs, for those who count
     live: SteppedDaemon
@@ -55,7 +55,7 @@ class PromisesMachine(RuleBasedStateMachine):
         self.generations: dict[int, int] = {}
 
     def ask(self, who: str, method: str, path: str, body: Any = None, **params: Any) -> Answer | None:
-        """An answer as the API promises; None if the daemon died, and then it has been started again."""
+        """Return the response; None if the daemon was killed, and then it has been started again."""
         token = self.root if who == "root" else self.tokens.get(who, who)
         answer = self.live.ask(method, path, token, body, **params)
         if answer is None:
@@ -79,7 +79,7 @@ class PromisesMachine(RuleBasedStateMachine):
         return answer
 
     def job(self, data: st.DataObject, share: str = "any") -> int:
-        """A number: mostly of a job that is there."""
+        """Return a job number, mostly of a job that exists."""
         numbers = sorted(self.known.owners) or [1]
         active = [n for n in numbers if self.known.states.get(n) not in ENDED] or numbers
         return data.draw(st.sampled_from([*(active if share == "active" else numbers)[-30:], 999_999]))
@@ -91,7 +91,7 @@ class PromisesMachine(RuleBasedStateMachine):
         self.figures["jobs"] += count
 
     def take_in_doubtful(self, who: str, count: int) -> list[int]:
-        """Nobody answered: all of them are there, or none."""
+        """The daemon was killed before it answered: all jobs of the request exist, or none."""
         there = {row[0] for row in self.live.rows("SELECT id FROM jobs")}
         new = sorted(there - self.known.owners.keys())
         assert len(new) in (0, count), f"{len(new)} of {count} jobs were taken in"
@@ -119,7 +119,7 @@ class PromisesMachine(RuleBasedStateMachine):
         return None
 
     def check_limits(self) -> None:
-        """Who is over a limit, because it was lowered, does not take more. A paused run keeps its place."""
+        """Check that users above a lowered limit do not get more; a paused run keeps its devices."""
         found: dict[str, tuple[float, int]] = {}
         sql = "SELECT owner, parts FROM runs JOIN jobs ON jobs.id = runs.job WHERE runs.ended_s IS NULL"
         for owner, parts in self.live.rows(sql):
@@ -182,7 +182,7 @@ class PromisesMachine(RuleBasedStateMachine):
 
 
 def is_reachable(old: State, new: State) -> bool:
-    """Can a job get from one state to the other in any number of legal steps?"""
+    """Return whether a job can get from one state to the other in any number of legal steps."""
     seen, edge = {old}, {old}
     while edge:
         edge = {after for state in edge for after in LEGAL[state]} - seen

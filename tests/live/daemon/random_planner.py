@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from argosy.cluster.cluster import Cluster
-from argosy.live.backends.base import Part
-from argosy.live.planner.messages import Active, Decision, JobFacts, Share, Snapshot, Told, Update
+from argosy.live.backends.base import Part, Placement
+from argosy.live.planner.messages import Active, Decision, JobFacts, Snapshot, Told, Update
 
 Device = tuple[str, int]
 
@@ -24,20 +24,20 @@ class RandomPlanner:
         self.devices: list[Device] = [(n.name, d) for n in cluster.nodes for d in range(n.gpus)]
         self.dice, self.calm, self.again_s = random.Random(seed), calm, again_s
         self.jobs: dict[int, JobFacts] = {}
-        self.shares: dict[int, Share] = {}
+        self.placements: dict[int, Placement] = {}
         self.closed: set[str] = set()
         self.fails_with: Exception | None = None
         self.updates: list[Update] = []
         self.snapshots: list[Snapshot] = []
 
     def attach(self, snapshot: Callable[[], Snapshot]) -> RandomPlanner:
-        """Be the planner of a daemon."""
+        """Install this planner in a daemon."""
         self.snapshot, self.started = snapshot, False
         return self
 
     def _begin(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
-        self.jobs, self.shares = {}, {}
+        self.jobs, self.placements = {}, {}
         self.closed = {name for name, state in snapshot.nodes.items() if state != "up"}
         for job in snapshot.jobs:
             self._arrive(job)
@@ -46,7 +46,7 @@ class RandomPlanner:
         assert job.facts.id not in self.jobs, "told twice"
         self.jobs[job.facts.id] = job.facts
         if job.parts:
-            self.shares[job.facts.id] = Share(job.parts, job.paused)
+            self.placements[job.facts.id] = Placement(job.parts, job.paused)
 
     async def plan(self, update: Update) -> Decision:
         if self.fails_with is not None:
@@ -58,9 +58,9 @@ class RandomPlanner:
         self.updates.append(update)
         for number in update.ended:
             del self.jobs[number]
-            self.shares.pop(number, None)
+            self.placements.pop(number, None)
         for number in update.stopped:
-            self.shares.pop(number, None)
+            self.placements.pop(number, None)
         for job in update.arrived:
             self._arrive(job)
         for number, most in update.most_gpus.items():
@@ -68,12 +68,14 @@ class RandomPlanner:
         for name, state in update.nodes.items():
             self.closed = self.closed | {name} if state != "up" else self.closed - {name}
             if state == "down":
-                self.shares = {n: s for n, s in self.shares.items() if all(p.node != name for p in s.parts)}
+                self.placements = {
+                    n: p for n, p in self.placements.items() if all(part.node != name for part in p.parts)
+                }
         if not self.calm:
             self._stir()
         self._go_on()
         self._start()
-        return Decision(update.now_s, dict(self.shares), update.now_s + self.again_s)
+        return Decision(update.now_s, dict(self.placements), update.now_s + self.again_s)
 
     async def why(self, jobs: Sequence[int]) -> Mapping[int, Told]:
         return {number: Told("dice", "the dice did not fall for it", "none") for number in jobs}
@@ -83,11 +85,11 @@ class RandomPlanner:
 
     def _start(self) -> None:
         for number, facts in sorted(self.jobs.items()):
-            if number in self.shares or (not self.calm and self.dice.random() < 0.2):
+            if number in self.placements or (not self.calm and self.dice.random() < 0.2):
                 continue
             parts = self._fit(facts)
             if parts is not None:
-                self.shares[number] = Share(parts)
+                self.placements[number] = Placement(parts)
 
     def _fit(self, facts: JobFacts) -> tuple[Part, ...] | None:
         free = self._free()
@@ -108,31 +110,31 @@ class RandomPlanner:
         return None
 
     def _stir(self) -> None:
-        for number, share in list(self.shares.items()):
+        for number, placement in list(self.placements.items()):
             throw = self.dice.random()
             if throw < 0.05:
-                del self.shares[number]
+                del self.placements[number]
             elif throw < 0.15 and self.jobs[number].gpus >= 1:  # another size or place
-                del self.shares[number]
+                del self.placements[number]
                 parts = self._fit(self.jobs[number])
-                self.shares[number] = Share(parts) if parts and not share.paused else share
-            elif throw < 0.2 and not share.paused and share.parts:
-                self.shares[number] = Share(share.parts, paused=True)
+                self.placements[number] = Placement(parts) if parts and not placement.paused else placement
+            elif throw < 0.2 and not placement.paused and placement.parts:
+                self.placements[number] = Placement(placement.parts, paused=True)
 
     def _go_on(self) -> None:
-        for number, share in list(self.shares.items()):
-            if share.paused and (self.calm or self.dice.random() < 0.5) and not self._overlaps(number, share):
-                self.shares[number] = Share(share.parts)
+        for number, placement in list(self.placements.items()):
+            if placement.paused and (self.calm or self.dice.random() < 0.5) and not self._overlaps(number, placement):
+                self.placements[number] = Placement(placement.parts)
 
-    def _overlaps(self, number: int, share: Share) -> bool:
+    def _overlaps(self, number: int, placement: Placement) -> bool:
         used = self._used(number)
-        return any(used.get((p.node, d), 0) + p.milli > 1000 for p in share.parts for d in p.devices)
+        return any(used.get((p.node, d), 0) + p.milli > 1000 for p in placement.parts for d in p.devices)
 
     def _used(self, without: int = -1) -> dict[Device, int]:
         used: dict[Device, int] = {}
-        for number, share in self.shares.items():
-            if number != without and not share.paused:
-                for part in share.parts:
+        for number, placement in self.placements.items():
+            if number != without and not placement.paused:
+                for part in placement.parts:
                     for device in part.devices:
                         used[part.node, device] = used.get((part.node, device), 0) + part.milli
         return used

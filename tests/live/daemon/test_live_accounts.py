@@ -1,4 +1,4 @@
-"""As whom a job runs and where, when it does not say: never as the daemon by mistake, never in the daemon's home."""
+"""The default user and folder of a job: never the daemon's own user by mistake, never the daemon's home."""
 
 from __future__ import annotations
 

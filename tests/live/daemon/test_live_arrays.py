@@ -1,4 +1,4 @@
-"""Large arrays: taken in piece by piece, so that the loop goes on, and still whole or not at all."""
+"""Large arrays are written piece by piece, so that the event loop goes on, and still atomically."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 async def longest_turn(until: asyncio.Task[list[int]]) -> float:
-    """The CPU time of the longest turn of the loop; wall time would judge what else the machine does."""
+    """Return the CPU time of the loop's longest iteration; wall time depends on other programs."""
     longest, before = 0.0, time.thread_time()
     while not until.done():
         await asyncio.sleep(0)

@@ -11,22 +11,22 @@ import pytest
 from live_cluster import live, spec
 
 from argosy.cluster.cluster import Cluster
-from argosy.live.backends.base import Part, Phase, Run, RunKey, Status
+from argosy.live.backends.base import Part, Phase, Placement, Run, RunKey, Status
 from argosy.live.backends.fake import FakeBackend
 from argosy.live.clock import Clock
 from argosy.live.daemon.bookkeeper import MISSED_S, MISSES, Bookkeeper
 from argosy.live.daemon.reconcile import Call
 from argosy.live.daemon.service import Service
 from argosy.live.home import Home
-from argosy.live.planner.messages import Decision, Share
+from argosy.live.planner.messages import Decision
 from argosy.live.states import State
 from argosy.live.store import Store
 
-PLACE = Share((Part("n0", (0,)),))
+PLACE = Placement((Part("n0", (0,)),))
 
 
 class Desk:
-    """A bookkeeper at work, with the clock and the statuses in the test's hands."""
+    """A bookkeeper whose clock and statuses the test controls."""
 
     def __init__(self, folder: Path) -> None:
         self.time = [0.0]
@@ -44,7 +44,7 @@ class Desk:
         return self.bookkeeper.act()
 
     def run(self, number: int) -> None:
-        """Have it planned, started and reported as running."""
+        """Have the job planned, started and reported as running."""
         self.bookkeeper.take_in([])
         self.bookkeeper.feed.update()
         self.answer(number)
@@ -134,7 +134,7 @@ def test_what_a_run_tells_is_taken_over_once(desk: Desk) -> None:
 
 
 class SlowLaunch(FakeBackend):
-    """The first order takes long to arrive."""
+    """A backend whose first order takes long to arrive."""
 
     async def launch(self, run: Run) -> None:
         await asyncio.sleep(0.6 if run.key.job == 1 else 0.0)
@@ -156,7 +156,7 @@ def test_an_order_on_its_way_keeps_its_place(tmp_path: Path) -> None:
 
 
 class Preparing(FakeBackend):
-    """Writes down what it is told to prepare, and fails at it."""
+    """A backend that records what it is asked to prepare, and fails at it."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.nodes)

@@ -1,4 +1,4 @@
-"""The daemon on the fake backend: jobs run, fail, are tried again, moved about, and nothing is ever in two places."""
+"""The daemon on the fake backend: jobs run, fail, are retried and moved, and no device is given out twice."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from random_planner import RandomPlanner
 
 from argosy.live.backends.base import RunKey
 from argosy.live.backends.fake import FakeBackend
+from argosy.live.daemon.ended_trace import read_ended_jobs, read_nodes
+from argosy.live.home import Home
 
 
 def test_jobs_run_and_end(tmp_path: Path) -> None:
@@ -25,6 +27,9 @@ def test_jobs_run_and_end(tmp_path: Path) -> None:
             await here.until(lambda: not here.backend.runs, "the backend to be told to forget")
 
     asyncio.run(scene())
+    database = Home(tmp_path).database
+    assert read_nodes(database).nodes == CLUSTER.nodes
+    assert len(read_ended_jobs(database)) == 9
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -62,7 +67,7 @@ def test_a_failing_job_is_tried_again_with_growing_waits(tmp_path: Path) -> None
         assert await here.ended(fails, recovers) == ["failed", "succeeded"]
         assert here.service.job(fails).exit_code == 3 and here.service.job(fails).generation == 3
         waits = [e.text for e in here.service.events(fails) if e.kind == "failed"]
-        assert "again in 0.05 s" in waits[0] and "again in 0.1 s" in waits[1]
+        assert "retry 1 follows in 0.05 s" in waits[0] and "retry 2 follows in 0.1 s" in waits[1]
         assert here.service.job(recovers).failures == 1
 
     asyncio.run(_in(tmp_path, scene))
@@ -78,7 +83,7 @@ def test_progress_is_kept_over_a_preemption(tmp_path: Path) -> None:
         (number,) = here.submit(spec("fake seconds=3 every=0.1"))
         await here.until(lambda: (here.service.job(number).progress or 0) > 0.1)
         here.planner.closed = {"n0", "n1"}
-        here.planner.shares.clear()
+        here.planner.placements.clear()
         await here.until(lambda: here.state(number) == "pending")
         saved = here.service.store.checkpoints(number)[0]
         assert saved.step >= 3 and saved.path.startswith("gen-1/")

@@ -1,4 +1,4 @@
-"""Hard times: a full disk, a wall clock that jumps, a second daemon, signals, a backend that does not answer."""
+"""Faults around the daemon: a full disk, a clock that jumps, a second daemon, signals, a backend that hangs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fill(folder: Path) -> Path:
 
 
 def test_a_full_disk(small_home: Path) -> None:
-    """Nothing new is taken in, what runs runs on, and all goes on when there is room."""
+    """On a full disk new jobs are refused and running jobs go on; when there is room, everything continues."""
 
     async def scene() -> None:
         backend = FakeBackend(CLUSTER.nodes, logs=False)
@@ -74,7 +74,7 @@ def test_a_full_disk(small_home: Path) -> None:
 
 
 def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
-    """A year forward, ten years back: durations, limits and retries do not care."""
+    """The clock jumps a year forward and ten years back: durations, limits and retries are not affected."""
     shift = [0.0]
 
     async def scene(here: Live) -> None:
@@ -110,7 +110,7 @@ def test_a_second_daemon_refuses(tmp_path: Path) -> None:
 
 
 class Deaf(FakeBackend):
-    """It does not answer for a while."""
+    """A backend that does not answer for a while."""
 
     deaf = False
 
@@ -138,7 +138,7 @@ def test_a_backend_that_does_not_answer_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_that_should_be_over_is_killed(tmp_path: Path) -> None:
-    """A run is taken for lost, and comes back: it is killed, and its device not given out before."""
+    """A run that counted as lost reappears: it is killed, and its device is not given out before that."""
 
     async def scene(here: Live) -> None:
         numbers = here.submit(*[spec("fake seconds=30") for _ in range(4)])
@@ -201,7 +201,7 @@ def test_the_api_is_served(tmp_path: Path) -> None:
 
 
 class Babbling(FakeBackend):
-    """Its jobs say what no job should say."""
+    """A backend whose jobs report values that no job should report."""
 
     async def poll(self) -> list[Status]:
         metrics = {"loss": 1e400, "x": object()}

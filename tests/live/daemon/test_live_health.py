@@ -1,4 +1,4 @@
-"""Health that tells the truth: liveness, readiness, and what is wrong."""
+"""The health endpoints: liveness, readiness, and what is wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from argosy.live.daemon.health import PASS_LIMIT_S, DaemonHealth
 
 
 class Hanging(FakeBackend):
-    """A backend that can be made to answer no more."""
+    """A backend that stops answering on request."""
 
     answering = True
 
@@ -29,7 +29,7 @@ class Hanging(FakeBackend):
 
 
 async def probe(running: Live) -> tuple[int, int, dict[str, object]]:
-    """Statuses of /healthz and /readyz, and what /v1/health says."""
+    """Return the statuses of /healthz and /readyz, and the body of /v1/health."""
     token = running.daemon.home.token.read_text().strip()
     async with httpx.AsyncClient(base_url=running.daemon.address, trust_env=False, timeout=60) as client:
         alive, ready = await client.get("/healthz"), await client.get("/readyz")

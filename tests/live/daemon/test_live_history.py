@@ -1,4 +1,4 @@
-"""The history is in the order of ends, the last one first, page after page."""
+"""The history is sorted by end, the latest first, over all pages."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_kill_the_daemon_at_random_moments(tmp_path: Path, record_property: Call
 
 
 def check(folder: Path) -> None:
-    """Whatever was acknowledged is true, and everything ended as its script says."""
+    """Check that everything acknowledged is true, and that all jobs ended as their scripts say."""
     home = folder / "home" / "argosy.db"
     jobs = {row[0]: row for row in query(home, "SELECT id, state, exit_code, generation, name FROM jobs")}
     for line in (folder / "acks").read_text().splitlines():

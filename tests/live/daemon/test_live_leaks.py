@@ -1,4 +1,4 @@
-"""A daemon keeps nothing of jobs that have ended, beside what is in its database."""
+"""A daemon keeps nothing in memory of jobs that have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of users: refused at submission what may not be queued, never started what may not run at once."""
+"""Limits of users: jobs beyond the queue limit are refused, and jobs beyond the running limits are not started."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
 @pytest.mark.parametrize(
     ("owner", "wrong", "told"),
     [
-        ("bob", {"resources": {"gpus": 5}}, "needs 5 GPUs, bob may hold 4 at once"),
+        ("bob", {"resources": {"gpus": 5}}, "needs 5 GPUs, but bob may hold only 4 at once"),
         ("bob", {"resources": {"gpus": "5..8"}}, "needs 5 GPUs"),
-        ("bob", {"priority": 61}, "61 is more than bob may give, 60"),
-        ("bob", {"array": 6}, "bob has 0 jobs waiting of 5 allowed, and 6 more are too many"),
+        ("bob", {"priority": 61}, "61 is above 60, the highest that bob may use"),
+        ("bob", {"array": 6}, "bob has 0 jobs waiting of 5 allowed, so 6 more are too many"),
         ("ann", {"queue": "default"}, "ann may submit to q, not to default"),
         ("ann", {}, "not to default"),
-        ("ann", {"queue": "q", "array": 4}, "4 copies, ann may have 3 in one array"),
-        ("ann", {"queue": "q", "resources": {"gpus": 3}}, "ann may hold 2 at once"),
+        ("ann", {"queue": "q", "array": 4}, "4 copies are too many, ann may have 3 in one array"),
+        ("ann", {"queue": "q", "resources": {"gpus": 3}}, "ann may hold only 2 at once"),
     ],
 )
 def test_what_a_user_may_not_submit_is_refused_with_limit_value_and_whom_to_ask(
@@ -76,7 +76,7 @@ def test_jobs_that_wait_are_counted_however_they_came(service: Service) -> None:
     first = service.submit([spec(array=2), spec(after=[])], "bob")
     service.submit([spec(after=first[:1])], "bob")
     service.submit([spec()], "carl")
-    with pytest.raises(OverLimit, match="has 4 jobs waiting of 5 allowed, and 2 more"):
+    with pytest.raises(OverLimit, match="has 4 jobs waiting of 5 allowed, so 2 more"):
         service.submit([spec(), spec()], "bob")
     service.cancel(first[:2])
     assert len(service.submit([spec(array=3)], "bob")) == 3
@@ -99,7 +99,7 @@ def test_a_priority_that_nobody_asked_for_is_lowered(service: Service) -> None:
     service.set_limits("bob", {"priority": 30})
     (number,) = service.submit([spec()], "bob")
     assert service.job(number).priority == 30
-    with pytest.raises(OverLimit, match="31 is more than bob may give"):
+    with pytest.raises(OverLimit, match="31 is above"):
         service.set_priority(number, 31, Actor("bob", "user"))
     assert service.set_priority(number, 90, OLGA).priority == 90  # operators may
 
@@ -200,7 +200,7 @@ class Sandbox:
         self.limit_filter.settle()
 
     def check_shown(self) -> None:
-        """All that the policy could do with what it is shown stays within the limits."""
+        """Check that the limits hold whatever the policy does with the jobs it is shown."""
         for owner, queue in self.limit_filter._queues.items():
             limits = self.limits.of(owner)
             running = sum(holds(self.store.runs[n]) for n in queue.running)
@@ -212,7 +212,7 @@ class Sandbox:
             assert queue.waiting == sorted(queue.keys.values())
 
     def start(self, number: int, gpus: float) -> None:
-        """As the daemon would, if a policy wanted it so."""
+        """Start the job as the daemon would if a policy wanted it."""
         job, run = self.store.jobs[number], self.store.runs.get(number)
         parts = (Part("n0", tuple(range(int(gpus)))),) if gpus >= 1 else (Part("n0", (0,), int(gpus * 1000)),)
         headroom = Headroom(self.limits.of, self.store.jobs, self.store.runs)

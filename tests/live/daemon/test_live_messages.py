@@ -1,4 +1,4 @@
-"""An error without words of its own is told by its kind."""
+"""An error without a message is reported by its type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argosy.live.backends.fake import FakeBackend
 
 
 class Mute(FakeBackend):
-    """Fails without a word."""
+    """A backend that fails with an empty message."""
 
     polls_fail = launches_fail = False
 

@@ -1,4 +1,4 @@
-"""Checkpoints that nobody needs go; what counts, what a run may restore from and what it writes now stay."""
+"""Old checkpoints are removed; the committed ones, those that a run may restore and those being written stay."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_of_a_job_that_has_ended_the_last_one_stays(store: Store, tmp_path: Path
 
 
 def test_links_lead_nowhere_and_other_folders_stay(tmp_path: Path) -> None:
-    """The folders are the job's: it may put there whatever it likes."""
+    """A job may put anything into its own folders, and pruning must not follow it."""
     saved(tmp_path / "outside", "gen-1/step-1")
     folder = tmp_path / "c"
     folder.mkdir()
@@ -95,7 +95,7 @@ def test_links_lead_nowhere_and_other_folders_stay(tmp_path: Path) -> None:
 
 
 def test_the_daemon_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("argosy.live.daemon.daemon.FLUSH_EVERY_S", 0.05)
+    monkeypatch.setattr("argosy.live.daemon.housekeeping.FLUSH_EVERY_S", 0.05)
 
     async def scene() -> None:
         async with live(tmp_path) as here:

@@ -14,7 +14,7 @@ from argosy.live.home import Home
 
 
 async def play(folder: Path, scene: Callable[[Live], Awaitable[None]], policy: str = "fifo") -> None:
-    """A scene with a daemon that really asks a policy."""
+    """Run a scene with a daemon that asks a real policy."""
     backend = FakeBackend(CLUSTER.nodes)
     daemon = Daemon(Home(folder), CLUSTER, policy, backend, poll_s=0.05, switch_users=False)
     task = asyncio.create_task(daemon.run())
@@ -43,7 +43,7 @@ def test_a_real_policy_drives_the_daemon(tmp_path: Path) -> None:
 
 
 def test_an_emptied_node_is_left_at_once(tmp_path: Path) -> None:
-    """Who uses the SDK moves while it runs, who does not is stopped and starts elsewhere; without room one waits."""
+    """On a drained node, jobs with the SDK move while they run, others restart elsewhere; without room they wait."""
 
     async def scene(here: Live) -> None:
         numbers = here.submit(spec("fake seconds=6"), spec("fake seconds=6 hot=no"), spec("fake seconds=6"))
@@ -82,7 +82,7 @@ def test_an_elastic_policy_grows_a_job_only_as_far_as_its_owner_may(tmp_path: Pa
 
 
 def test_nobody_waits_for_one_who_does_not_leave_while_another_place_is_free(tmp_path: Path) -> None:
-    """Neither who comes later, nor who was to have that very place when another one becomes free."""
+    """Neither later jobs nor the job that was to get these devices wait, once other devices are free."""
 
     async def scene(here: Live) -> None:
         (stubborn,) = here.submit(spec("fake seconds=600 stop_s=300", grace=500))
@@ -109,7 +109,7 @@ def test_nobody_waits_for_one_who_does_not_leave_while_another_place_is_free(tmp
 
 
 def test_a_date_that_no_clock_can_count_to_holds_up_nobody(tmp_path: Path) -> None:
-    """Also one that stands in the database already, and after a restart, when the policy is told of all jobs anew."""
+    """This includes dates already in the database, and a restart, when the policy is told of all jobs again."""
 
     async def begin(here: Live) -> None:
         here.submit(spec("fake seconds=600", resources={"gpus": 4}), spec(deadline="0001-01-01T00:00:00"))

@@ -1,4 +1,4 @@
-"""Reconciliation, by hand and by property: stops before starts, nothing twice, the same again changes nothing."""
+"""Reconciliation, with examples and properties: stops before starts, nothing twice, and idempotence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.live.backends.base import Part, Phase, RunKey, Status
+from argosy.live.backends.base import Part, Phase, Placement, RunKey, Status
 from argosy.live.daemon.observe import (
     MAX_LOSSES,
     Moment,
@@ -21,7 +21,7 @@ from argosy.live.daemon.observe import (
     observe,
     settle,
 )
-from argosy.live.daemon.reconcile import CHANGE_LIMIT_S, Call, Outcome, Placement, due, limits, reconcile
+from argosy.live.daemon.reconcile import CHANGE_LIMIT_S, Call, Outcome, due, limits, reconcile
 from argosy.live.spec import JobSpec
 from argosy.live.states import LEGAL, IllegalTransition, State, Stop, check
 from argosy.live.store import Job, RunRow
@@ -97,7 +97,7 @@ def test_without_the_sdk_a_change_is_a_stop() -> None:
 
 
 def test_turns_on_one_device() -> None:
-    """The paused one goes on only when the other's pause is in force."""
+    """The paused job resumes only when the other one's pause has taken effect."""
     a, b = run(1, 0), run(2, 0, paused=True)
     jobs = [job(1, RUNS), job(2, RUNS)]
     out = think(jobs, [a, b], {1: at(0, paused=True), 2: at(0)})
@@ -114,7 +114,7 @@ def test_two_that_want_each_others_place_do_not_wait_for_ever() -> None:
 
 
 def test_a_chain_of_moves_is_waited_for() -> None:
-    """1 waits for 2, which waits for 3, which is leaving."""
+    """Job 1 waits for job 2, which waits for job 3, which is leaving."""
     jobs = [job(1, RUNS), job(2, RUNS), job(3, State.STOPPING)]
     out = think(jobs, [run(1, 0), run(2, 1), run(3, 2, stop=Stop.PREEMPTED)], {1: at(1), 2: at(2)})
     assert out.updates == []
@@ -265,7 +265,7 @@ def test_a_job_that_brings_its_place_down_each_time_fails_in_the_end() -> None:
         unlucky = launch_failed(replace(row, state=State.STARTING), run(1, 0, running_s=None), "no answer", False, AT)
         row = unlucky.job if row.state is State.PENDING else row
     assert times == MAX_LOSSES + 1 and row.failures == 0 and row.unlaunched == MAX_LOSSES
-    assert f"{times} runs of it were lost" in row.message and row.ended_s == AT.now
+    assert f"{times} of its runs were lost" in row.message and row.ended_s == AT.now
     old = job(1, RUNS, losses=MAX_LOSSES, run_s=7200.0)
     assert end(old, run(1, 0), Status(RunKey(1, 1), Phase.EXITED, 1), AT).job.state is State.PENDING
 

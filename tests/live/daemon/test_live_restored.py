@@ -1,4 +1,4 @@
-"""Daemons whose database was lost, replaced or restored: they notice, refuse, and mistake no job for another."""
+"""Daemons whose database was lost, replaced or restored notice it, and never mistake one job for another."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from random_planner import RandomPlanner
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
 from argosy.live.api import create_app
-from argosy.live.backends.base import Part
+from argosy.live.backends.base import Part, Placement
 from argosy.live.backends.local.backend import LocalBackend
 from argosy.live.daemon.daemon import Daemon
 from argosy.live.errors import AlreadyServed, DatabaseLost, StoreError
 from argosy.live.home import Home
-from argosy.live.planner.messages import Share
 from argosy.live.store import Store
 from argosy.live.store.job_numbers import JobNumbers
 from argosy.live.store.restore import prepared
@@ -56,7 +55,7 @@ async def local_daemon(home: Path) -> AsyncIterator[Daemon]:
 
 
 async def output_of(daemon: Daemon, number: int) -> tuple[str, str]:
-    """How a job ended, and what it printed."""
+    """Return how a job ended, and what it printed."""
     async with asyncio.timeout(LIMIT_S):
         while not daemon.service.job(number).state.ended:
             await asyncio.sleep(0.02)
@@ -85,7 +84,7 @@ def test_a_new_job_is_not_taken_for_one_that_was_forgotten(tmp_path: Path) -> No
 
 
 def test_a_job_that_ran_since_the_copy_runs_again(tmp_path: Path) -> None:
-    """Its folders of the time after the copy are not taken for the new run's."""
+    """Folders made after the copy are not mistaken for those of the new run."""
     home, copy = tmp_path / "home", tmp_path / "copy.db"
     told = tmp_path / "told"
 
@@ -108,7 +107,7 @@ def test_a_job_that_ran_since_the_copy_runs_again(tmp_path: Path) -> None:
 
 
 def test_a_start_that_the_copy_knows_ends_as_it_did(tmp_path: Path) -> None:
-    """The copy says that it is starting; it has ended, and the backend has forgotten it: its record still tells."""
+    """The copy has the run as starting, but it has ended and been forgotten: its exit record still tells how."""
     home = tmp_path / "home"
 
     async def scene() -> None:
@@ -148,7 +147,7 @@ def test_a_database_that_is_lost_ends_the_daemon(tmp_path: Path, harm: Callable[
                 here.submit(spec())
             await asyncio.sleep(0.5)
 
-    with pytest.raises(DatabaseLost, match="the daemon has ended, jobs go on") as told:
+    with pytest.raises(DatabaseLost, match="the daemon has ended, jobs continue") as told:
         asyncio.run(scene())
     assert "argosy restore" in str(told.value)
 
@@ -164,7 +163,7 @@ def test_a_database_that_is_lost_ends_the_daemon(tmp_path: Path, harm: Callable[
         restore(home, saved)
         asyncio.run(again())
         assert numbers[0] > 2
-        with pytest.raises(InputError, match="not replaced by a new one"):
+        with pytest.raises(InputError, match="exists already, and is not replaced"):
             asyncio.run(again(new_database=True))
     else:
         asyncio.run(again(new_database=True))
@@ -197,7 +196,7 @@ def test_it_removes_only_what_is_its_own(tmp_path: Path) -> None:
 
 
 def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
-    """Also one that was killed, and of which the file was removed."""
+    """This also holds for a holder that was killed, and if the lock file was removed."""
     script = "import sys; from argosy.live.home import Home; home = Home(sys.argv[1]); home.create(); home.lock()\n"
     script += "print('locked', flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", script, str(tmp_path)]
@@ -214,7 +213,7 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
 
 
 def test_what_runs_when_the_database_is_restored_holds_no_device_unknown(tmp_path: Path) -> None:
-    """Since the copy it has moved; the copy takes its new place for free, and would give it to somebody else."""
+    """The run has moved since the copy was made; the copy would give its new devices to another job."""
     cluster = Cluster.uniform(1, 2)
     daemon = SteppedDaemon(tmp_path, cluster, "random")
     daemon.start()
@@ -230,8 +229,8 @@ def test_what_runs_when_the_database_is_restored_holds_no_device_unknown(tmp_pat
         copy = daemon.ask("POST", "/v1/backup", token)
         assert copy is not None
         (tmp_path / "copy.db").write_bytes(copy.content)
-        (here,) = daemon.random.shares[number].parts[0].devices
-        daemon.random.shares[number] = Share((Part("n0", (1 - here,)),))  # it moves
+        (here,) = daemon.random.placements[number].parts[0].devices
+        daemon.random.placements[number] = Placement((Part("n0", (1 - here,)),))  # it moves
         for _ in range(10 if order_is_in_force else 2):
             daemon.advance(0.4)
         daemon.kill()
@@ -266,7 +265,7 @@ def test_a_daemon_that_is_killed_while_it_stamps_its_database_still_knows_it(tmp
 
 
 def test_a_copy_is_distrusted_until_all_that_ran_has_been_ended(tmp_path: Path) -> None:
-    """A daemon that is killed before that leaves it to the next one."""
+    """If the daemon is killed before that, the next one does it."""
     Home(tmp_path).create()
     first = Store(tmp_path / "argosy.db")
     first.backup(tmp_path / "copy.db")

@@ -1,4 +1,4 @@
-"""What people can ask of the daemon: submitting, listing, cancelling, history, and clear refusals."""
+"""The daemon's service: submitting, listing, cancelling, history, and clear refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_numbers_come_in_order_and_arrays_together(service: Service) -> None:
         ({"resources": {"gpus": 7}}, "the cluster has 6"),
         ({"resources": {"gpus": 3, "gpu_types": ["a100"]}}, "of type a100"),
         ({"resources": {"gpu_types": ["h100"]}}, "h100"),
-        ({"resources": {"gpus": 4, "cpus_per_gpu": 16}}, "fits on 2"),
+        ({"resources": {"gpus": 4, "cpus_per_gpu": 16}}, "only 2 have the CPUs and memory"),
         ({"resources": {"gpus": 0, "cpus_per_gpu": 17}}, "no node"),
         ({"queue": "r"}, "queue"),
         ({"queue": "q", "resources": {"gpus": 4}}, "at most 3"),

@@ -1,4 +1,4 @@
-"""What users see of each other, and text of theirs in tables that others open."""
+"""What users can see of each other, and how their texts are escaped in tables that others open."""
 
 from __future__ import annotations
 

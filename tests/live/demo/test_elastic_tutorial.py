@@ -21,7 +21,7 @@ PATIENCE_S = 600.0
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Whatever happens, nothing that was started in it is left."""
+    """A folder; all processes that were started in it are ended, whatever happens."""
     place = tmp_path_factory.mktemp("elastic")
     yield place
     asyncio.run(_sweep(place / "home"))
@@ -57,23 +57,23 @@ def printed(folder: Path) -> str:
     return str(out)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(65)
 def test_the_ordinary_script_runs_to_its_end(printed: str) -> None:
     assert "step 64 loss" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.slow(65)
 def test_the_elastic_one_is_resized_while_it_trains(printed: str) -> None:
     story = printed.partition("submitted by")[2]
     assert "from 4 to 2 GPUs" in story and "resize took" in story
 
 
-@pytest.mark.slow
+@pytest.mark.slow(65)
 def test_in_exact_mode_the_bits_do_not_depend_on_it(printed: str) -> None:
     assert "the same bits" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.slow(65)
 def test_the_daemon_has_ended(printed: str, folder: Path) -> None:
     assert not (folder / "home" / "address").exists()
 

@@ -1,4 +1,4 @@
-"""The live benchmark's arithmetic: what it makes of the steps that workers wrote down, and how it is told."""
+"""The live benchmark's arithmetic: figures from the steps that workers recorded, and their tables."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: int, code:
 
 
 def _left(folder: Path) -> list[str]:
-    """Processes that have something to do with this folder."""
+    """Return the processes that refer to this folder."""
     found = []
     for process in psutil.process_iter(["cmdline", "cwd", "environ"]):
         info = process.info

@@ -1,4 +1,4 @@
-"""The rule of the soak: what grows is told from what only varies."""
+"""The rule of the soak test distinguishes growth from mere variation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warm process that knows how to grow, for all tests of this folder, and a crew of workers for each."""
+"""A warm process with the growth libraries for all tests of this folder, and workers for each test."""
 
 from __future__ import annotations
 

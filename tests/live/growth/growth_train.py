@@ -1,4 +1,4 @@
-"""A training script whose network may grow. It tells noisy pictures apart, and writes what it ends with."""
+"""A training script whose network may grow. It classifies noisy pictures, and writes its final state."""
 
 import os
 import time

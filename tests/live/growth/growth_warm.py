@@ -1,4 +1,4 @@
-"""The warm process of the crew, with what growth needs imported as well."""
+"""The warm process of the workers, which has also imported what growth needs."""
 
 from __future__ import annotations
 

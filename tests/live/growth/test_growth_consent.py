@@ -1,4 +1,4 @@
-"""Who must say yes, and which scripts cannot grow."""
+"""Growth needs the consent of job file and script, and some scripts cannot grow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_grown_network_goes_on_by_hand_and_only_with_consent(tmp_path: Path) -
                 _deepen(grower._network)
                 grower._left, grower._example = [1.0], torch.randn(2, 2)
                 assert job._growth
-                job._growth._train_what_is_there()
+                job._growth._use_new_parameters()
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()

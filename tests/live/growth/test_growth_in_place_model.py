@@ -1,4 +1,4 @@
-"""A script's network and optimizer change inside, and stay the script's."""
+"""A script's network and optimizer are grown in place and stay the same objects."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ def test_only_training_steps_are_remembered_and_not_too_many() -> None:
     two = nn.Bilinear(4, 4, 2)
     lessons.watch(two)
     two(torch.zeros(3, 4), torch.zeros(3, 4))
-    with pytest.raises(GrowError, match="more than one tensor"):
+    with pytest.raises(GrowError, match="other than one tensor"):
         lessons.inputs  # noqa: B018

@@ -1,4 +1,4 @@
-"""Yards for the tests of the local backend; their interpreters are kept warm over all of them."""
+"""Local backends for the tests; their warm interpreters are shared by all tests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def shared(make_yard: Callable[..., Yard], place: Path) -> Iterator[Yard]:
-    """A daemon of root's with jobs of others."""
+    """A backend of root's that runs jobs of other users."""
     yard = make_yard(place / "home")
     yield yard
     yard.clear()

@@ -1,4 +1,4 @@
-"""A training that is done in the very step in which its workers hear that there are to be more of them."""
+"""A training that ends in the same step in which its workers learn that more workers will join."""
 
 import os
 import time

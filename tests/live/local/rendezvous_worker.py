@@ -1,4 +1,4 @@
-"""A worker that meets the others in the run's store, as the plan tells it, and prints how many have come."""
+"""A worker that joins the others through the run's store, as the plan says, and prints how many there are."""
 
 import json
 import os

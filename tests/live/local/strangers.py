@@ -1,4 +1,4 @@
-"""Real users of this machine who own nothing: for tests of what one may do to another."""
+"""Real users of this machine without files or jobs, for tests of what one user may do to another."""
 
 from __future__ import annotations
 

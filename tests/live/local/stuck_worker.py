@@ -1,4 +1,4 @@
-"""A training that stops getting on at step 5, in one of two ways, while all its workers give signs of life."""
+"""A training that hangs at step 5, in one of two ways, while all its workers send heartbeats."""
 
 import os
 import threading

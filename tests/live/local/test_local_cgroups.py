@@ -1,4 +1,4 @@
-"""Control groups do not outlive their runs, whatever could not be written down."""
+"""Control groups are removed with their runs, even if a record could not be written."""
 
 from __future__ import annotations
 

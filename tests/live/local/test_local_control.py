@@ -1,4 +1,4 @@
-"""What workers say over their control socket, when it is nonsense."""
+"""Malformed messages from workers over their control socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argosy.live.supervisor.reactor import Reactor
 
 
 def test_nonsense_ends_no_supervisor_and_fills_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a message makes fail, the next one is heard; only the first few are complained of."""
+    """If a message causes an error, the next one is still read; only the first few errors are logged."""
     heard: list[Message] = []
 
     def hear(line: Connection, message: Message) -> None:

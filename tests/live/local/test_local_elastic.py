@@ -173,7 +173,7 @@ def test_one_that_makes_no_room_is_paused_all_the_same(yard: Yard) -> None:
     yard.wait(key, lambda status: status.report and len(yard.workers(key)) == 2)
     yard.launch(FOREVER, {"n1": [0, 1]}, version=2, paused=True)
     status = yard.wait(key, lambda status: status.phase is Phase.PAUSED and status.version == 2)
-    assert "could not make room" in status.story[-1]["text"]
+    assert "did not free its device" in status.story[-1]["text"]
     wait_until(lambda: all(_state(pid) == "T" for pid in yard.workers(key).values()))  # signals take a moment
 
 
@@ -183,7 +183,7 @@ def test_a_pause_that_is_taken_back_and_one_that_ends_in_a_stop(yard: Yard) -> N
     yard.launch(FOREVER, {"n1": [0]}, version=2, paused=True)
     yard.launch(FOREVER, {"n1": [0]}, version=3)
     status = yard.wait(key, lambda status: status.version == 3 and status.report["step"] > step + 150)
-    assert status.phase is Phase.RUNNING and "could not make room" not in str(status.story)
+    assert status.phase is Phase.RUNNING and "did not free its device" not in str(status.story)
     yard.launch(FOREVER, {"n1": [0]}, version=4, paused=True)
     yard.stop(key, 30.0)
     assert yard.end(key).checkpoints

@@ -1,4 +1,4 @@
-"""What a job leaves in its folders must not lead a daemon of root's astray: links, pipes, other people's files."""
+"""Links, pipes and other users' files in a job's folders must not mislead a daemon of root's."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from argosy.live.supervisor.membership_actions import Action, Fail, Kill, Publis
 
 
 def working(*slots: str, rules: Rules | None = None) -> Membership:
-    """A membership at work on these slots, at time 0."""
+    """Return a membership that works on these slots, at time 0."""
     membership = Membership(rules or Rules())
     membership.want(slots, 0.0)
     for action in membership.decide(0.0):
@@ -23,7 +23,7 @@ def working(*slots: str, rules: Rules | None = None) -> Membership:
 
 
 def take_up(membership: Membership, now: float) -> Publish:
-    """The plan that is due is published, and all its members take it up; its leavers leave."""
+    """Publish the plan that is due; all its members adopt it, and those who leave end."""
     plans = [action for action in membership.decide(now) if isinstance(action, Publish)]
     assert len(plans) == 1
     for number in plans[0].members:
@@ -177,7 +177,7 @@ def test_a_group_that_breaks_before_it_has_led_to_the_next_plan_is_formed_again(
 
 
 def beats(membership: Membership, now: float, *waits: bool, step: int = 7) -> list[Action]:
-    """All members give a sign of life; what follows from it."""
+    """Let all members send a heartbeat, and return what follows from it."""
     for number, one in zip(membership.members, waits):
         membership.beat(number, step, now, one)
     return membership.decide(now)

@@ -1,11 +1,10 @@
-"""The small parts of the local backend, each for itself."""
+"""Unit tests of the small parts of the local backend."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -157,10 +156,9 @@ def test_progress_is_read_by_a_pattern(pattern: str, line: bytes, step: float | 
 
 def test_a_pattern_that_takes_too_long_is_given_up() -> None:
     reader = ProgressReader(r"(?:a+)+(b)", None)
-    before = time.monotonic()
     for _ in range(3):
-        assert reader.read([b"a" * 60]) is None
-    assert reader.given_up and time.monotonic() - before < 30
+        assert reader.read([b"a" * 60]) is None  # a search to the end would take years
+    assert reader.given_up
 
 
 SEGV, KILL, ERROR, FINE = WorkerEnd(-11, "segv"), WorkerEnd(-9, "kill"), WorkerEnd(1, "error"), WorkerEnd(0, "")

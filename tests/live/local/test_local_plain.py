@@ -1,4 +1,4 @@
-"""Commands that know nothing of Argosy: they run, end as they would by themselves, are suspended and started again."""
+"""Commands without the SDK: they run, end as they would by themselves, are suspended and restarted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_shell_line_goes_to_the_shell_and_a_list_does_not(yard: Yard) -> None:
 def test_what_can_never_start_is_refused_at_once(yard: Yard) -> None:
     with pytest.raises(LaunchError, match="no command 'pythn'"):
         yard.launch("pythn train.py")
-    with pytest.raises(LaunchError, match="no folder"):
+    with pytest.raises(LaunchError, match="nowhere does not exist"):
         yard.launch(["true"], workdir=yard.home / "nowhere")
     with pytest.raises(LaunchError, match="no node 'n9'"):
         yard.launch(["true"], {"n9": [0]})
@@ -169,7 +169,7 @@ def test_one_may_be_stopped_before_it_began(yard: Yard) -> None:
     key = yard.launch([str(slow), "-c", "open('ran', 'w')"])
     yard.stop(key, 0.0)
     status = yard.end(key)
-    assert status.exit_code == -signal.SIGTERM and "before it began" in status.message
+    assert status.exit_code == -signal.SIGTERM and "before its first worker started" in status.message
     assert not (yard.work / "ran").exists()
 
 

@@ -1,4 +1,4 @@
-"""Where workers meet is closed to everybody else on the machine."""
+"""The rendezvous of workers is closed to all other users of the machine."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def _lasted(yard: Yard, key: RunKey) -> float:
     return float(yard.record(key, "exit")["t"]) - float(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "restarts"), [("alone", 1), ("together", 0)])
 def test_workers_that_are_stuck_in_a_collective_are_found_and_the_training_ends(
     yard: Yard, how: str, restarts: int

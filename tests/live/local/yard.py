@@ -1,4 +1,4 @@
-"""A local backend in a temporary home, for tests: starts runs, waits for what must come, and leaves nothing behind."""
+"""A local backend in a temporary home, for tests: it starts runs, waits for conditions, and cleans up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Yard:
         self.runs: list[Run] = []
 
     def another_backend(self) -> LocalBackend:
-        """As a daemon that starts anew would have it."""
+        """Return a new backend on the same home, as a restarted daemon would have."""
         return LocalBackend(self.home, zygotes=self.zygotes, settings=self.settings)
 
     def script(self, text: str, name: str = "job.py") -> str:
@@ -100,7 +100,7 @@ class Yard:
         return content
 
     def workers(self, key: RunKey) -> dict[int, int]:
-        """Process numbers of the living workers."""
+        """Return the process ids of the living workers."""
         if not (self.folder(key) / "status.json").exists():
             return {}
         return {worker["worker"]: worker["pid"] for worker in self.record(key, "status")["workers"]}
@@ -118,7 +118,7 @@ class Yard:
         assert not left, f"processes were left behind: {left}"
 
     def marked(self, key: RunKey) -> set[int]:
-        """Processes of any user that carry the run's mark."""
+        """Return the processes of any user that carry the run's mark."""
         wanted, found = f"ARGOSY_RUN={self.marker(key)}".encode(), set()
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):

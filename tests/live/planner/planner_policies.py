@@ -14,7 +14,7 @@ from argosy.policies.base import Floats, Policy
 
 
 class Fragile(Policy):
-    """Fifo, until somebody puts a file beside it that says what is to go wrong."""
+    """First come, first served, until a file beside it says which fault to cause."""
 
     name = "fragile"
 
@@ -34,7 +34,7 @@ class Fragile(Policy):
 
 
 class Forgetful(Policy):
-    """Writes down what it cannot read again."""
+    """A policy whose saved state cannot be restored."""
 
     name = "forgetful"
 

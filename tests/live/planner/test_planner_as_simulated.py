@@ -29,7 +29,7 @@ JOBS = [
     )
     for i in range(36)
 ]
-SETTINGS = Settings(min_run_s=20.0)
+SETTINGS = Settings(min_run_s=20.0, measurement_noise=0.0)
 READS_LOSSES = "optimus"  # the simulator makes losses up; a live job reports its own, or none
 
 
@@ -49,7 +49,7 @@ def facts(id: int, job: Job) -> JobFacts:
 
 
 def gpus_held(result: Result) -> dict[float, dict[int, int]]:
-    """At each instant of a simulation: the running jobs, and how many devices each holds."""
+    """Return for each instant of a simulation the running jobs, and how many devices each holds."""
     held: dict[int, int] = {}
     moments = {}
     opening = [int(kind) for kind in OPENING]
@@ -64,7 +64,7 @@ def gpus_held(result: Result) -> dict[float, dict[int, int]]:
 
 
 def live(policy: str, result: Result, restart_at: int) -> dict[float, Decision]:
-    """The same jobs come and end at the same moments; half-way another planner takes over."""
+    """Let the same jobs arrive and end at the same times; half-way another planner takes over."""
     setup = Setup(CLUSTER, policy, SETTINGS, by_stake=False)
     planner, decisions = Planner(setup), {}
     ends = dict(enumerate(result.jobs["finish_s"].to_list()))
@@ -88,8 +88,8 @@ def test_the_same_decisions(policy: str) -> None:
     compared = 0
     for t, held in gpus_held(result).items():
         if t in decisions:
-            shares = {id: share for id, share in decisions[t].running.items() if not share.paused}
-            assert {id: sum(len(p.devices) for p in share.parts) for id, share in shares.items()} == held, t
+            running = {id: place for id, place in decisions[t].running.items() if not place.paused}
+            assert {id: sum(len(p.devices) for p in place.parts) for id, place in running.items()} == held, t
             compared += 1
     starts = result.events.filter(pl.col("kind") == int(OPENING[0]))["t"].unique()
     assert set(starts) <= set(decisions) and compared >= 36

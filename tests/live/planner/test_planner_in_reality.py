@@ -1,4 +1,4 @@
-"""Every registered policy drives a small live cluster in which jobs fall and nodes close."""
+"""Every registered policy drives a small live cluster in which jobs crash and nodes are drained."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODELS = (None, "resnet50", "vgg16")
 
 
 def work(seed: int, count: int = 60) -> list[tuple[JobFacts, float]]:
-    """Jobs of all kinds, with their true durations; half of the users say something about theirs."""
+    """Return jobs of all kinds, with their true durations; half of the users give an estimate."""
     rng, jobs = np.random.default_rng(seed), []
     for id in range(1, count + 1):
         gpus = float(rng.choice([1, 1, 1, 2, 2, 4, 8, 0.5, 0]))

@@ -1,4 +1,4 @@
-"""The planner in its process: decisions, failures, slowness, death; and nothing is left behind."""
+"""The planner's process: decisions, failures, slow policies, kills; and no process is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planner is told, and what it makes of it."""
+"""The messages that a planner receives, and the decisions that follow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from argosy.cluster.cluster import Cluster, Node, Queue
-from argosy.cluster.view import View
+from argosy.cluster.view import Overhead, View
 from argosy.errors import InputError
-from argosy.live.backends.base import Part
+from argosy.live.backends.base import Part, Placement
 from argosy.live.planner import planner as planner_module
-from argosy.live.planner.messages import Account, Active, Ended, JobFacts, Report, Setup, Share, Snapshot, Update
+from argosy.live.planner.messages import Account, Active, Ended, JobFacts, Report, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
 from argosy.live.spec import JobSpec
 from argosy.mechanism.kernels import layout as L
@@ -35,7 +35,7 @@ def planner(policy: str = "fifo", cluster: Cluster = PAIR, settings: Settings = 
 
 
 class ByPriority(Policy):
-    """The higher first, and nothing else counts."""
+    """A policy that orders jobs by priority alone."""
 
     name = "by-priority"
     preemptive = True
@@ -45,7 +45,7 @@ class ByPriority(Policy):
 
 
 class NewestOnly(Policy):
-    """A plan of its own: the latest job runs, and nobody else."""
+    """A policy that plans: only the latest job runs."""
 
     name = "newest-only"
     uses = frozenset({"demand", "placement", "nodes"})
@@ -104,6 +104,15 @@ def test_a_report_counts_more_than_an_estimate() -> None:
     assert set(again.running) != {1}  # now it says that it has 900 s to go
 
 
+def test_a_job_that_reports_its_progress_declares_its_work() -> None:
+    """Policies that go by declared work then know it; before, nobody has declared anything."""
+    made = planner("joint", Cluster.uniform(1, 2))
+    made.update(Update(0.0, (job(1), job(2))))
+    made.update(Update(90.0, reports=(Report(1, progress=0.9, rate=0.01),)))
+    first, second = made._engine.jobs.declared_s[[made._row(1), made._row(2)]]
+    assert first == pytest.approx(100.0) and np.isnan(second)
+
+
 def test_where_estimates_come_from() -> None:
     made = planner("sjf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, name="net-1", user="ann"), job(2, name="net-2", user="ann", expected_s=7.0))))
@@ -129,7 +138,7 @@ def test_a_new_planner_learns_from_the_database() -> None:
 def test_jobs_that_wait_when_a_planner_takes_over_get_devices_of_their_own(policy: str) -> None:
     made = Planner(Setup(Cluster.uniform(1, 2), policy, FREE), Snapshot(5.0, (job(3), job(4), job(5))))
     running = made.decide().running
-    assert sorted(part.devices for share in running.values() for part in share.parts) == [(0,), (1,)]
+    assert sorted(part.devices for placement in running.values() for part in placement.parts) == [(0,), (1,)]
 
 
 def test_reasons_name_jobs_by_their_numbers() -> None:
@@ -223,9 +232,9 @@ def test_turns_are_taken_by_the_clock() -> None:
         assert wake is not None and wake > now
         decision = made.update(Update(wake))
         now, wake = wake, decision.wake_at_s
-        served.append({id for id, share in decision.running.items() if not share.paused})
-        paused = [share for share in decision.running.values() if share.paused]
-        assert all(share.parts == (Part("n0", (0,)),) for share in paused)
+        served.append({id for id, place in decision.running.items() if not place.paused})
+        paused = [place for place in decision.running.values() if place.paused]
+        assert all(place.parts == (Part("n0", (0,)),) for place in paused)
     assert {1} in served and {2} in served
 
 
@@ -256,6 +265,21 @@ def test_measured_costs_are_charged() -> None:
     assert charged[L.O_START] == 4.0 and charged[L.O_RESIZE_COLD] == 0.5
 
 
+def test_measured_costs_reach_policies_that_read_them() -> None:
+    made = planner("joint", Cluster.uniform(1, 1), Settings(min_run_s=0.0, perf="rigid"))
+    made.update(Update(0.0, (job(1, expected_s=100.0), job(2, expected_s=100.0))))
+
+    def value_of_waiting() -> float:
+        bids = made._engine.policy.bid(made._engine.view)
+        assert bids is not None
+        return float(bids.value[bids.job == made._row(2)][0])
+
+    before = value_of_waiting()
+    made.update(Update(0.0, overheads={None: {"start": 3.0, "resize": 0.5}}))
+    assert made._engine.context.costs()[0, [Overhead.START, Overhead.RESIZE]].tolist() == [3.0, 0.5]
+    assert value_of_waiting() > before  # a start costs less than was assumed
+
+
 def test_losses_reach_policies_that_read_them() -> None:
     made = planner("optimus", Cluster.uniform(1, 4), replace(FREE, perf="auto"))
     made.update(Update(0.0, (job(1, 1.0, min_gpus=1.0, max_gpus=4.0), job(2, 1.0, min_gpus=1.0, max_gpus=4.0))))
@@ -282,7 +306,7 @@ def test_a_memory_that_can_not_be_read_is_left_behind() -> None:
     made.update(Update(0.0, (job(1), job(2), job(3))))
     taken_over = Planner(made.setup, made.snapshot())
     decision = taken_over.update(Update(1.0, ask=True))
-    assert set(decision.running) == {1, 2} and "starts anew" in decision.notes[0]
+    assert set(decision.running) == {1, 2} and "starts without it" in decision.notes[0]
 
 
 def test_who_can_not_be_where_the_snapshot_says_waits() -> None:
@@ -293,7 +317,7 @@ def test_who_can_not_be_where_the_snapshot_says_waits() -> None:
     )
     made = Planner(Setup(PAIR, "fifo", FREE), Snapshot(5.0, jobs))
     decision = made.decide()
-    assert decision.running == {1: Share(here), 4: Share((Part("n0", (1,)),))}
+    assert decision.running == {1: Placement(here), 4: Placement((Part("n0", (1,)),))}
     assert "2, 3" in decision.notes[0]
 
 
@@ -315,7 +339,7 @@ def test_packed_jobs_are_found_again() -> None:
 def test_a_cluster_without_gpus() -> None:
     made = planner(cluster=Cluster((Node("a", gpus=0, cpus=2.0),)))
     decision = made.update(Update(0.0, (job(1, 0.0, cpus=1.0), job(2, 0.0, cpus=2.0), job(3, 1.0))))
-    assert decision.running == {1: Share((Part("a", ()),))} and decision.refused.keys() == {3}
+    assert decision.running == {1: Placement((Part("a", ()),))} and decision.refused.keys() == {3}
     assert made.why([2])[2].category in ("no-cpus", "no-gpus", "behind")
     assert Planner(made.setup, made.snapshot()).decide().running == decision.running
 

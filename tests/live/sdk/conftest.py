@@ -1,4 +1,4 @@
-"""A warm process for all tests of this folder, and a crew of workers for each."""
+"""A warm process for all tests of this folder, and workers for each test."""
 
 from __future__ import annotations
 

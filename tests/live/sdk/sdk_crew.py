@@ -83,7 +83,7 @@ def _be_worker(order: dict[str, Any], runpy: Any) -> None:
 
 
 class Warm:
-    """The warm process, seen from the test."""
+    """The test's connection to the warm process."""
 
     def __init__(self, script: str = __file__) -> None:
         self.process = subprocess.Popen(
@@ -184,7 +184,7 @@ class Crew:
             self._connections[worker].sendall(json.dumps(message).encode() + b"\n")
 
     def wait(self, worker: int, op: str, timeout_s: float = PATIENCE_S, since: float = 0.0, **fields: Any) -> Any:
-        """The first message like this; (when, message)."""
+        """Return the first message of this kind, as (time, message)."""
 
         def find() -> tuple[float, dict[str, Any]] | None:
             for when, who, message in self.said:
@@ -203,7 +203,7 @@ class Crew:
         raise AssertionError(f"worker {worker} did not say {op} {fields}; log:\n{self.log.read_text()[-4000:]}")
 
     def wait_step(self, worker: int, beyond: int) -> int:
-        """Wait until it has reported a step beyond this one."""
+        """Wait until the worker has reported a step beyond this one."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             steps = [m["step"] for _, who, m in self.said if who == worker and m["op"] in ("beat", "report")]
@@ -213,7 +213,7 @@ class Crew:
         raise AssertionError(f"worker {worker} makes no steps; log:\n{self.log.read_text()[-4000:]}")
 
     def wait_count(self, op: str, count: int) -> list[dict[str, Any]]:
-        """Wait until somebody has said this so often."""
+        """Wait until workers have sent this message a number of times."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.all(op)) >= count, PATIENCE_S), f"{op} was not said"
         return self.all(op)
@@ -222,7 +222,7 @@ class Crew:
         return [message for _, _, message in self.said if message["op"] == op]
 
     def begin(self, *workers: int, restore: list[Path] = [], **env: str) -> None:  # noqa: B006
-        """Start these together, and make them a group."""
+        """Start these workers together, as one group."""
         for worker in workers:
             self.start(worker, restore, **env)
         for worker in workers:
@@ -238,7 +238,7 @@ class Crew:
         return self.warm.code(self.pids[worker])
 
     def hang_up(self) -> None:
-        """As if the supervisor had died."""
+        """Close the connections, as if the supervisor had died."""
         for connection in self._connections.values():
             connection.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""Writes down which samples counted in which completed step."""
+"""A script that records which samples were used in which completed step."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Every worker takes a whole batch; the gradient is always 1."""
+"""A script in which every worker takes a whole batch, and the gradient is always 1."""
 
 import os
 

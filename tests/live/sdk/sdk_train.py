@@ -1,4 +1,4 @@
-"""A training script as a user would write it. Its parameters come from the environment; it writes what it ends with."""
+"""A training script as a user would write it, with parameters from the environment; it writes its final state."""
 
 import os
 import resource

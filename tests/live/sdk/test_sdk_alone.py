@@ -241,7 +241,7 @@ def test_two_setups_combine_once_for_each_backward(monkeypatch: pytest.MonkeyPat
 
 
 def test_handed_over_in_two_parts_and_left_in_the_middle(tmp_path: Path) -> None:
-    """The state comes back when all of it is there; a loop that is left early has done its last step."""
+    """The state is restored when all parts are registered; a loop that is left early has completed its last step."""
 
     def run(stop: int) -> list[float]:
         model, optimizer, loader = parts()

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, damaged ones passed over, full disks survived."""
+"""Checkpoints are atomic, damaged ones are skipped, and a full disk does not end the training."""
 
 from __future__ import annotations
 

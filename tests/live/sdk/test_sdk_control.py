@@ -14,7 +14,7 @@ from argosy.sdk.group import sockets
 
 
 class Line:
-    """A supervisor's end: one connection."""
+    """The supervisor's end of one connection."""
 
     def __init__(self, path: Path) -> None:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -79,7 +79,7 @@ def test_what_can_not_be_read_does_no_harm(line: Line, nonsense: str, capfd: pyt
     line.say(nonsense)
     line.say('{"op": "unknown to us"}\n{"op": "suspend"}')
     assert line.control.wait(lambda: line.control.suspending, 30)
-    assert "cannot be read" in capfd.readouterr().err
+    assert "invalid message" in capfd.readouterr().err
 
 
 def test_shut_reaches_the_group(line: Line) -> None:
@@ -112,7 +112,7 @@ def test_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_the_same_socket_is_shut() -> None:
-    """A number that is used again belongs to somebody else."""
+    """A descriptor number that was reused belongs to another file."""
     one, other = socket.socketpair()
     with one, other:
         known = {one.fileno(): sockets.open_sockets()[one.fileno()]}

@@ -1,4 +1,4 @@
-"""What else can happen: a supervisor dies, children outlive a worker, orders come at a bad moment, a lot at once."""
+"""Other faults: a supervisor dies, children outlive a worker, orders come at a bad moment or all at once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_batches_scaled_with_the_workers_scale_the_rate(crew_of: Callable[..., s
 
 @pytest.mark.slow
 def test_a_lot_at_once(crew_of: Callable[..., sdk_crew.Crew]) -> None:
-    """Whatever comes, workers that end together have the same weights."""
+    """Whatever happens, workers that end together have the same weights."""
     dice = random.Random(7)
     crew = crew_of(SCRIPT, PACE="0.005", EPOCHS="1000000")
     crew.begin(0, 1)

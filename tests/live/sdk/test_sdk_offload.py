@@ -1,4 +1,4 @@
-"""A job that lets another have its turn: all its workers make room after the same step, and go on as if nothing was."""
+"""A pause: all workers move their state to host memory after the same step, and later continue unchanged."""
 
 from __future__ import annotations
 

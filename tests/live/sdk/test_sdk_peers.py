@@ -1,4 +1,4 @@
-"""Nobody else's process is taken for a worker of the group."""
+"""A process of another user is not accepted as a worker of the group."""
 
 from __future__ import annotations
 

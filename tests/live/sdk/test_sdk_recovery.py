@@ -1,4 +1,4 @@
-"""Workers are killed and stopped; those that are left go on from memory."""
+"""Workers are killed and stopped; the remaining ones go on from memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import sdk_crew
 import torch
+
+from argosy.sdk.group.process_group import CONNECT
 
 SCRIPT = Path(__file__).with_name("sdk_train.py")
 
@@ -109,15 +111,15 @@ def test_both_ends_have_the_same_weights(crew_of: Callable[..., sdk_crew.Crew]) 
             assert torch.equal(value, ends[1]["weights"][name]), name
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_a_long_pause_breaks_nothing(crew_of: Callable[..., sdk_crew.Crew]) -> None:
-    """Longer than it may take to connect: one worker alone, then all together."""
+    """The pause is longer than the connection time-out: one worker alone, then all together."""
     crew = crew_of(SCRIPT)
     crew.begin(0, 1, 2)
     for stopped in ((1,), (0, 1, 2)):
         for worker in stopped:
             crew.kill(worker, signal.SIGSTOP)
-        time.sleep(15)
+        time.sleep(CONNECT.total_seconds() + 1.0)
         for worker in stopped:
             crew.kill(worker, signal.SIGCONT)
         crew.wait_step(2, crew.wait_step(2, 0) + 2)

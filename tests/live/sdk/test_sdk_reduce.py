@@ -1,4 +1,4 @@
-"""The flat all-reduce, among threads that stand for workers."""
+"""The flat all-reduce, with threads in place of workers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_uneven_slices_give_the_gradient_of_the_whole_batch(dtype: torch.dtype) 
 
 
 def test_parameters_without_gradients() -> None:
-    """Frozen: untouched. Used by one rank alone: everybody gets its share. Used by none: stays without."""
+    """A frozen parameter stays; one used by a single rank is averaged; one used by none has no gradient."""
 
     def work(group: Group) -> list[Tensor | None]:
         model = nn.ParameterList([nn.Parameter(torch.ones(2)) for _ in range(4)])

@@ -1,4 +1,4 @@
-"""What the SDK refuses, and what it says then."""
+"""What the SDK refuses, and its messages."""
 
 from __future__ import annotations
 

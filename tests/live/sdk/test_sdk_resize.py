@@ -68,6 +68,6 @@ def test_many_resizes_leave_nothing_behind(crew_of: Callable[..., sdk_crew.Crew]
 
 
 def belongings(pid: int) -> tuple[int, int, int]:
-    """Descriptors, threads, memory."""
+    """Return a process's descriptors, threads and memory."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"]), int(status["VmRSS"].split()[0])

@@ -1,4 +1,4 @@
-"""State handed from one worker to another, and what happens when it does not arrive."""
+"""State is sent from one worker to another; the tests also cover what happens when it does not arrive."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Warm:
         self._answer()
 
     def start(self, script: Path, env: dict[str, str], log: Path, world: int = 1) -> int:
-        """Start so many ranks of a script; the pid of the first."""
+        """Start a number of ranks of a script, and return the pid of the first."""
         assert self.process.stdin is not None
         order = {"script": str(script), "env": env, "log": str(log), "world": world}
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -47,13 +47,13 @@ class Warm:
         return self.running
 
     def code(self) -> int:
-        """How the script that was started last has ended (of several ranks, the worst)."""
+        """Return the exit code of the script that was started last (of several ranks, the worst)."""
         code = self._answer()
         self.running = 0
         return code
 
     def abandon(self) -> None:
-        """A test has failed and left its script behind."""
+        """Kill a script that a failed test has left behind."""
         if self.running:
             with suppress(ProcessLookupError):  # or it has ended by itself
                 os.kill(self.running, signal.SIGKILL)
@@ -74,7 +74,7 @@ class Warm:
 
 
 class Listener:
-    """Hears what workers say, and may answer."""
+    """Receives the messages of workers, and may answer."""
 
     def __init__(self, path: Path) -> None:
         self.said: list[dict[str, Any]] = []
@@ -87,7 +87,7 @@ class Listener:
         self._threads[0].start()
 
     def wait(self, op: str, number: int = 1, worker: int = 0) -> dict[str, Any]:
-        """The message of this kind that comes as number so and so."""
+        """Return the n-th message of this kind."""
 
         def found() -> list[dict[str, Any]]:
             return [message for message in self.said if message["op"] == op and message["from"] == worker]

@@ -101,7 +101,7 @@ class Worker:
             group.close()
 
     def agree(self, group: Group, number: int) -> None:
-        """Everybody goes on from the state of whoever is furthest."""
+        """Let all workers continue from the state of the one that is furthest."""
         steps = [int(step) for step in group.all_gather(torch.tensor([self.position.step]))]
         source = steps.index(max(steps))
         path = self.folder / f"state-{number}"
@@ -157,7 +157,7 @@ def live(number: int, schedule: list[dict[str, Any]], folder: Path) -> None:
 
 
 def run(schedule: list[dict[str, Any]]) -> str:
-    """The digest that all workers of the last phase agree on."""
+    """Return the digest that all workers of the last phase agree on."""
     children = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in sorted({member for phase in schedule for member in phase["members"]}):

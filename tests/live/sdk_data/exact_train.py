@@ -1,4 +1,4 @@
-"""A user's script in exact mode. It writes the weights it ends with."""
+"""A user's script in exact mode. It writes its final weights."""
 
 import os
 import time

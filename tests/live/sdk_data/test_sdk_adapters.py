@@ -14,6 +14,7 @@ import pytest
 import torch
 from adapter_help import Listener, Warm
 
+pytestmark = pytest.mark.slow(8)
 HERE = Path(__file__).parent
 SLOW = "0.4"  # seconds for a step of a run that is to be interrupted: it must not end before, on a busy machine
 STEPS = {"lightning": 40, "huggingface": 48}
@@ -44,7 +45,7 @@ class Bench:
         return self.warm.start(self.script, own | env, self.folder / "log", world)
 
     def alone(self) -> dict[str, Any]:
-        """The same script with nobody to supervise it."""
+        """Run the same script without a supervisor."""
         self.warm.start(self.script, {"OUT": str(self.folder), "PACE": "0"}, self.folder / "log")
         return self.end()
 

@@ -33,7 +33,7 @@ Train = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def train() -> Iterator[Train]:
-    """Train through a schedule, given as phases (members, until[, killed worker]); what comes out is a digest."""
+    """Train through a schedule of phases (members, until[, killed worker]), and return a digest of the weights."""
     bench = subprocess.Popen(
         [sys.executable, str(BENCH)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 from sdk_crew import Crew, Warm  # noqa: E402
 
+pytestmark = pytest.mark.slow(7)
 STEPS = 24
 EPOCHS = {"constant": STEPS // 4, "scaled": STEPS}  # an epoch has four batches, and there are four virtual ranks
 
@@ -50,7 +51,7 @@ def end(crew: Crew, worker: int) -> dict[str, Any]:
 
 
 def stand_by(crew: Crew, *workers: int) -> None:
-    """Newcomers that are ready before training begins: it must not end before they are."""
+    """Start new workers before the training begins, so that it does not end before they are ready."""
     for worker in workers:
         crew.start(worker)
     for worker in workers:

@@ -1,4 +1,4 @@
-"""Batches come through the user's own loader, and a change of plans loses and repeats none."""
+"""Batches come through the user's own loader, and a change of workers loses and repeats none."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ def run(workers: int, worlds: list[int], rank: int = 0, epochs: int = 2) -> list
     return batches
 
 
+@pytest.mark.slow
 def test_worker_processes_change_nothing() -> None:
     assert run(0, [1]) == run(2, [1])
 
 
+@pytest.mark.slow
 def test_changes_of_plan_are_followed() -> None:
     quiet, disturbed = run(0, [1, 1, 2, 1]), run(2, [1, 1, 2, 1])
     assert quiet == disturbed
@@ -59,6 +61,7 @@ def test_changes_of_plan_are_followed() -> None:
     assert quiet[3] == undisturbed[3]
 
 
+@pytest.mark.slow
 def test_the_same_step_comes_again_among_the_survivors() -> None:
     feed, last = feed_of(workers=1, epochs=1), Position(0, 32, 4)
     assert feed.take(Position(0, 24, 3), 1, 0)["index"] == list(range(24, 32))

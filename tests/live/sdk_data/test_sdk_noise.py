@@ -1,4 +1,4 @@
-"""The noise scale is found again in gradients of which it is known."""
+"""The estimated noise scale matches the known one of generated gradients."""
 
 from __future__ import annotations
 

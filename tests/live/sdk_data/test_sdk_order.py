@@ -1,4 +1,4 @@
-"""Each sample once per epoch, whatever happens to the workers."""
+"""Each sample is used once per epoch, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loader_of(samples: int, **options: object) -> DataLoader[object]:
 
 
 def trained(order: Order, worlds: Iterator[int], epochs: int) -> list[list[int]]:
-    """What is trained on in each epoch when the number of workers follows `worlds`."""
+    """Return the samples of each epoch when the number of workers follows `worlds`."""
     seen: list[list[int]] = [[] for _ in range(epochs)]
     position = Position()
     while position.epoch < epochs:

@@ -1,4 +1,4 @@
-"""The audit log: only ever longer, one line for each request, refusals at a bounded rate."""
+"""The audit log is append-only, has one line for each request, and limits the rate of refusals."""
 
 from __future__ import annotations
 

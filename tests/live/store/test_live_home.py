@@ -1,4 +1,4 @@
-"""The home: closed to others, one daemon at a time; tokens."""
+"""The home is closed to other users and has one daemon at a time; tokens."""
 
 from __future__ import annotations
 

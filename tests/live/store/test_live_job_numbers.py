@@ -1,4 +1,4 @@
-"""Numbers of jobs are given out once, whatever becomes of the database."""
+"""Job numbers are used only once, even if the database is lost or replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(store: Store, count: int = 1) -> list[int]:
 
 
 def put(copy: Path, home: Path) -> None:
-    """Put a copy in the place of the database, by hand."""
+    """Replace the database by a copy, as a person would by hand."""
     for file in database_files(home / "argosy.db"):
         file.unlink(missing_ok=True)
     shutil.copy(copy, home / "argosy.db")
@@ -95,7 +95,7 @@ def test_a_new_database_goes_on_above_the_old_folders(home: Path, numbers_too: b
 
 
 def test_the_mark_is_written_ahead(home: Path) -> None:
-    """Not with every job: with the first of a thousand."""
+    """The mark is not written for every job, but for the first of a thousand."""
     store = Store(home / "argosy.db")
     add(store)
     before = identity(home / "numbers")

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.live_restart import fill
 
 from argosy.cluster.cluster import Cluster
-from argosy.live.daemon import planner_feed
+from argosy.live.daemon import planner_facts
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.service import Service
 from argosy.live.home import Home
@@ -18,7 +18,7 @@ ENDED = 300
 
 
 def start(home: Home, store: Store) -> Bookkeeper:
-    """What a daemon asks of the past before its first decision."""
+    """Read what a daemon needs from the past before its first decision."""
     service = Service(store, home, Cluster.uniform(2, 2))
     bookkeeper = Bookkeeper(store, service.health, service.metrics)
     bookkeeper.taken = home.newest_generations(store.jobs)
@@ -44,7 +44,7 @@ def test_no_question_at_the_start_reads_or_sorts_a_whole_table(tmp_path: Path) -
 
 def test_a_new_planner_learns_from_the_jobs_that_ended_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, ENDED)
-    monkeypatch.setattr(planner_feed, "TEACHING", 3)
+    monkeypatch.setattr(planner_facts, "TEACHING", 3)
     store = Store(tmp_path / "argosy.db")
     snapshot = start(Home(tmp_path), store).feed.snapshot(None)
     assert [one.facts.id for one in snapshot.ended] == [ENDED - 2, ENDED - 1, ENDED]

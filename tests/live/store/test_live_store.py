@@ -1,4 +1,4 @@
-"""The database: transactions whole or not at all, memory as the disk, migrations, copies, a full disk."""
+"""The database: atomic transactions, memory equal to the disk, migrations, copies, a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two users of one daemon of root's, one of whom means harm: what it does must not reach the other, or root."""
+"""Two users of one daemon of root's, one of them hostile: the attacks must not affect the other or root."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from whole_stage import Stage
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 ANN, BEN = "nobody", "daemon"  # every Linux has them; ann is the one who attacks
-pytestmark = pytest.mark.skipif(
-    os.getuid() != 0 or not Path(SYSTEM_PYTHON).exists(), reason="only root may run jobs as others"
-)
+pytestmark = [
+    pytest.mark.slow(11),
+    pytest.mark.skipif(os.getuid() != 0 or not Path(SYSTEM_PYTHON).exists(), reason="only root may run jobs as others"),
+]
 POLICY = "fifo-backfill"
 ENDED = ("succeeded", "failed", "cancelled")
 
 
 class Scene:
-    """A daemon, and the two who use it over its port."""
+    """A daemon, and the two users who use it over its port."""
 
     def __init__(self, stage: Stage, folder: Path) -> None:
         self.stage, self.folder = stage, folder
@@ -77,7 +78,7 @@ class Scene:
         return self.users[owner].get(f"/v1/jobs/{number}/log").text
 
     def all_is_well(self) -> None:
-        """Ben's jobs run, cold and warm, and the daemon says so."""
+        """Check that Ben's jobs run, cold and warm, and that the daemon reports it."""
         for run in ("echo well", f"{SYSTEM_PYTHON} -c 'print(\"well\")'"):
             (number,) = self.submit(BEN, run)
             assert self.end(BEN, number)["state"] == "succeeded"
@@ -105,7 +106,7 @@ def scene() -> Iterator[Scene]:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
 def test_a_library_that_is_loaded_first_runs_in_nothing_but_the_job(scene: Scene, tmp_path: Path) -> None:
-    """It never returns, and so would whatever of ours were started with ann's variables."""
+    """The library never returns, so a helper of ours that got ann's variables would hang."""
     source, library = tmp_path / "evil.c", scene.folder / "evil.so"
     source.write_text("#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
@@ -117,7 +118,7 @@ def test_a_library_that_is_loaded_first_runs_in_nothing_but_the_job(scene: Scene
 
 
 def test_what_a_job_leaves_beside_its_checkpoints_stays_what_it_is(scene: Scene) -> None:
-    """Links and pipes where the next run, and whoever cleans up, will pass."""
+    """The job leaves links and pipes where the next run and the clean-up will look."""
     secret = scene.folder / "secret"
     secret.write_text("of root")
     secret.chmod(0o600)
@@ -196,7 +197,7 @@ def test_whoever_runs_away_or_stops_its_parents_is_found(scene: Scene) -> None:
 
 
 def test_numbers_and_dates_beyond_all_measure_hold_up_nobody(scene: Scene) -> None:
-    """They are refused, or harm their own job only; also when the daemon starts anew and tells the policy of all."""
+    """They are refused or harm only their own job, also after a restart, when the policy is told of all jobs."""
     vast: list[dict[str, Any]] = [
         {"deadline": "0001-01-01T00:00:00"},
         {"deadline": "9999-12-31T23:59:59"},

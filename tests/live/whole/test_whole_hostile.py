@@ -1,4 +1,4 @@
-"""Jobs that mean harm, against a real daemon: interpreters that hang, programs that will not leave."""
+"""Hostile jobs and a real daemon: interpreters that hang, programs that ignore signals."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from whole_stage import Stage
 from argosy.live.client import ClientError
 from argosy.live.unix_sockets import short_path
 
+pytestmark = pytest.mark.slow(12)
 POLICY = "fifo"
 STUBBORN = """trap "" TERM; echo ready; while true; do sleep 0.2; done"""
 
@@ -54,7 +55,7 @@ def hung_interpreter(stage: Stage) -> Path:
 
 
 def fill_up(path: Path) -> list[socket.socket]:
-    """Connect until nobody else can: what seventy jobs at once do to an interpreter that answers none of them."""
+    """Connect until no further connection is possible, as seventy jobs at once would."""
     made = []
     for _ in range(500):
         connection = socket.socket(socket.AF_UNIX)

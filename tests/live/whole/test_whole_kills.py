@@ -28,7 +28,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.clear()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(45)
 def test_kill_everything_over_and_over(stage: Stage, record_property: Callable[[str, object], None]) -> None:
     stage.serve(ELASTIC)
     stage.submit("elastic-a", "whole_elastic.py", EPOCHS, gpus="1..4")

@@ -34,7 +34,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.clear()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(45)
 def test_kill_anything_while_jobs_resize(
     stage: Stage, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -84,7 +84,7 @@ def test_kill_anything_while_jobs_resize(
 
 
 def undisturbed(folder: Path) -> str:
-    """The bits with which a job in exact mode ends when nothing happens to it."""
+    """Return the digest of a job in exact mode to which nothing happens."""
     folder.mkdir()
     words = [sys.executable, str(HERE / "whole_exact.py"), str(folder), str(EXACT_EPOCHS), "0"]
     subprocess.run(words, cwd=folder, check=True, timeout=PATIENCE_S)

@@ -23,7 +23,7 @@ class Once:
         atexit.register(self.tell, "end")
 
     def look(self) -> None:
-        """Does another generation run? Those who look share a lock, so that they do not see each other."""
+        """Check whether another generation runs; checks share a lock, so that they do not see each other."""
         for path in self.folder.glob("alive-*"):
             if not path.name.startswith(f"alive-{self.generation}-"):
                 other = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A real daemon that can be killed at a chosen moment, and everything that it leaves; cleared away at the end."""
+"""A real daemon that can be killed at a chosen moment; everything it leaves is cleaned up at the end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Stage:
             time.sleep(0.005)
 
     def wait_a_little_for(self, sql: str, seconds: float = 6.0) -> bool:
-        """Wait for a moment that may come or not; has it?"""
+        """Wait for a condition that may never come true, and return whether it did."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.rows(sql):
@@ -136,7 +136,7 @@ class Stage:
         return self._kill_one("supervisors", "supervisor.json", lambda record: [record["pid"]])
 
     def kill_a_spawner(self) -> bool:
-        """The process that forks the workers of a run: the parent of one of them."""
+        """Kill the process that forks the workers of a run: the parent of one of them."""
         return self._kill_one(
             "spawners",
             "status.json",
@@ -170,7 +170,7 @@ class Stage:
     # the end
 
     def clear(self) -> None:
-        """Nothing is left behind, whatever has happened."""
+        """Clean up, so that nothing is left behind, whatever has happened."""
         os.killpg(self._parent.pid, signal.SIGKILL)
         self._parent.wait()
         for stream in (self._parent.stdin, self._parent.stdout):
@@ -186,7 +186,7 @@ class Stage:
             await backend.close()
 
     def processes_left(self) -> list[str]:
-        """Processes of jobs and zygotes of this home."""
+        """Return the processes of jobs and zygotes of this home."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) not in (os.getpid(), self._parent.pid):

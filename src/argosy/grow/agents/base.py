@@ -1,4 +1,4 @@
-"""Define what an agent is asked, and what it answers."""
+"""The interface of growth agents: the situation in which an agent is asked, and its answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from argosy.grow.surgery.record import Surgery
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known when spare GPUs have appeared for a network in training.
+    """Holds what is known when spare GPUs have appeared for a network in training.
 
-    `graph` describes the network as its author wrote it; `done` is what has been grown since, each with the time
-    that was left then. `options` is all that can be done now; leaving the network alone is always possible.
+    `graph` describes the network as its author wrote it; `done` lists the surgeries since then, each with the time
+    that was left. `options` lists the surgeries that are possible now; doing nothing is always possible.
     """
 
     graph: LayerGraph
@@ -22,10 +22,10 @@ class Situation:
     time_left: float
     time_budget: float
     done: tuple[tuple[float, Surgery], ...] = ()
-    decisions_left: int = 1  # this one included
+    decisions_left: int = 1  # including this one
     epoch_s: float | None = None  # how long the last epoch took
     gpus_gained: float | None = None
-    utilisation: float | None = None  # of the GPUs held, 0 to 1
+    utilisation: float | None = None  # of the GPUs that the job holds, 0 to 1
 
     @property
     def share_left(self) -> float:

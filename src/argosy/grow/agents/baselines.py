@@ -1,4 +1,4 @@
-"""Baselines that agents are compared with: do nothing, decide at random, do what was fixed before."""
+"""Baselines that agents are compared with: do nothing, decide at random, follow a fixed sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RandomGrowth:
         return situation.options[choice : choice + 1]
 
     def state(self) -> dict[str, Any]:
-        """Return the state of its random numbers, so that an interrupted training goes on exactly."""
+        """Return the state of its random numbers, so that interrupted training continues exactly."""
         return dict(self._rng.bit_generator.state)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -39,8 +39,9 @@ class RandomGrowth:
 
 
 class FixedSequence:
-    """This agent does the same at each decision, whatever the network at each decision, whatever the network: entry i
-    at decision i; None, and what is behind the last entry, leaves the network alone. It begins anew when a situation
+    """This agent follows a fixed sequence, whatever the network is: entry i at decision i.
+
+    An entry None does nothing, and so do decisions after the last entry. The sequence begins again when a situation
     has more decisions left than the one before.
     """
 

@@ -1,10 +1,10 @@
-"""A long short-term memory in NumPy, forward and backward, made for very short sequences.
+"""An LSTM in NumPy, forward and backward, for very short sequences.
 
 The reference agent reads networks of a dozen layers, one at a time. At that size a general framework spends nearly
-all its time on bookkeeping; this is the same arithmetic without it. The tests hold it against torch's autograd.
+all its time on overhead; this is the same arithmetic without it. The tests compare it with torch's autograd.
 
-Axes: time, sequence, gate, unit. Gates are in torch's order: input, forget, candidate, output. Sequences stand
-left-aligned; what is computed behind a sequence's end is never read, so its gradient is zero.
+Axes: time, sequence, gate, unit. Gates are in torch's order: input, forget, candidate, output. Sequences are
+left-aligned; results after a sequence's end are never read, so their gradient is zero.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What the backward pass needs to know of the forward pass."""
+    """Holds the intermediate results of the forward pass that the backward pass needs."""
 
     gates: Array  # time, sequence, gate, unit
-    hidden: Array  # time, sequence, unit; one step longer: it starts with zeros
+    hidden: Array  # time, sequence, unit; one step longer, since it starts with zeros
     cell: Array  # as hidden
     squashed: Array  # tanh of the cell
 
@@ -76,7 +76,7 @@ def backward(trail: Trail, recurrent: Array, gradient: Array) -> tuple[Array, Ar
     from_later = np.zeros((sequences, units), gradient.dtype)
     cell = np.zeros_like(from_later)
     stretched = cell[:, None, :]
-    row_by_row, later_by_row = result[:, :, None], from_later[:, None]  # for a few rows faster than all at once
+    row_by_row, later_by_row = result[:, :, None], from_later[:, None]  # for a few rows this is faster than all at once
     matmul, multiply, add = np.matmul, np.multiply, np.add
     for t in range(steps - 1, -1, -1):
         add(from_later, gradient[t], out=from_later)
@@ -90,16 +90,14 @@ def backward(trail: Trail, recurrent: Array, gradient: Array) -> tuple[Array, Ar
 
 @cache
 def _squashing(units: int, kind: Any) -> tuple[Array, Array]:
-    """sigmoid(x) = tanh(x/2)/2 + 1/2: with these, one tanh serves all four gates."""
+    """Return factors and offsets with which one tanh computes all four gates: sigmoid(x) = tanh(x/2)/2 + 1/2."""
     scale, shift = np.full(4 * units, 0.5, kind), np.full(4 * units, 0.5, kind)
     scale[2 * units : 3 * units], shift[2 * units : 3 * units] = 1.0, 0.0
     return scale, shift
 
 
 def merge(trails: Sequence[Trail]) -> Trail:
-    """Return trails of one sequence each, side by side; the shorter ones are padded with zeros, which stop all
-    gradients.
-    """
+    """Join trails of one sequence each; shorter ones are padded with zeros, through which no gradient passes."""
 
     def side_by_side(parts: list[Array]) -> Array:
         shape = (max(len(part) for part in parts), len(parts), *parts[0].shape[2:])

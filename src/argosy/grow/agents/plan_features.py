@@ -1,8 +1,8 @@
 """A plan for growing a network, as numbers: the network's layer graph with notes on the layers that grow.
 
-A plan is what is done at each decision. It is noted on the graph: this layer is deepened once, with 70 % of the time
-left; that one is widened by half. Notes are sums over layers, so networks of any size and any set of options have
-plans of one kind, and what was learned on one network says something about another.
+A plan lists the surgeries at each decision. They are noted on the graph: for instance, one layer is deepened once with
+70 % of the time left, and another one is widened by half. Plans of networks of any size, with any set of options, have
+the same kinds of notes, so what was learned on one network applies to another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from argosy.grow.errors import NoSuchSite
 from argosy.grow.surgery.record import Surgery
 
 Floats = NDArray[np.float64]
-Step = tuple[Surgery, ...]  # what one decision does; several layers at once are possible
+Step = tuple[Surgery, ...]  # the surgeries of one decision; there may be several
 Plan = Sequence[Step]
 
 NOTES = (
@@ -32,25 +32,25 @@ NOTES = (
     "unfrozen",
 )
 WHOLE = ("surgeries, less each time", "surgeries, little time left", "replicas", "replicas, late or early")
-NODE_INPUTS = 3 * len(FEATURES)  # the layer's own, the mean of those in front, the mean of those behind
-EPOCHS = 30.0  # of a budget, if nobody says how long one takes
+NODE_INPUTS = 3 * len(FEATURES)  # of the layer, the mean of those before it, the mean of those after it
+EPOCHS = 30.0  # assumed in a budget if it is not known how long one takes
 SURROUNDINGS = ("share_left", "log_epochs_left", "log_gpus", "utilisation")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A network in training at the moment of its first decision: what all its plans have in common."""
+    """Holds what all plans of a network have in common: the network and its training at the first decision."""
 
     graph: LayerGraph
     share_left: tuple[float, ...]  # of the budget, at each decision
-    epochs_left: float | None = None  # at the first decision, as the network is then
+    epochs_left: float | None = None  # at the first decision, at the network's size then
     gpus_gained: float | None = None
     utilisation: float | None = None
     name: str = field(default="", compare=False)
 
     @cached_property
     def surroundings(self) -> Floats:
-        """Return what is known beside the network, one number each; NaN where nothing is known."""
+        """Return what is known apart from the network, as one number each; NaN if it is not known."""
         return np.array(
             [
                 self.share_left[0],
@@ -62,7 +62,7 @@ class Task:
 
     @cached_property
     def nodes(self) -> Floats:
-        """Return each layer's features and the mean of its neighbours', in front and behind."""
+        """Return each layer's features, and the means of those of the layers before and after it."""
         own = self.graph.features
         front, behind = np.zeros_like(own), np.zeros_like(own)
         fed, feeds = np.zeros((len(own), 1)), np.zeros((len(own), 1))
@@ -74,8 +74,7 @@ class Task:
         return np.concatenate([own, front / np.maximum(fed, 1), behind / np.maximum(feeds, 1)], axis=1)
 
     def notes(self, plans: Sequence[Plan]) -> tuple[Floats, Floats]:
-        """Return the notes of each plan: on layers [plan, kind of note, layer], and on the whole [plan, kind
-        of note]."""
+        """Return the notes of each plan: on layers [plan, kind, layer], and on the whole network [plan, kind]."""
         layers = np.zeros((len(plans), len(NOTES), len(self.graph.names)))
         whole = np.zeros((len(plans), len(WHOLE)))
         middle = 0.5 * (self.share_left[0] + self.share_left[-1])
@@ -84,7 +83,7 @@ class Task:
         for row, plan in enumerate(plans):
             surgeries, hurried, doublings, early = 0, 0.0, 0.0, 0.0
             for share, step in zip(self.share_left, plan, strict=True):
-                hurry = 1.0 / max(share * epochs, 0.5)  # 1 if an epoch is left to settle, near 0 if many are
+                hurry = 1.0 / max(share * epochs, 0.5)  # 1 if one epoch is left, near 0 if many are
                 sooner = (share - middle) / span  # 1 at the first decision, -1 at the last
                 for surgery in step:
                     if surgery.op == "replicate":
@@ -107,7 +106,7 @@ class Task:
         return layers, whole
 
     def _layer(self, site: str) -> int:
-        """Return the row of a site; a layer that surgery added counts as the layer it was added to."""
+        """Return the row of a site; a layer that surgery added counts as the layer to which it was added."""
         names = self.graph.names
         if site in names:
             return names.index(site)

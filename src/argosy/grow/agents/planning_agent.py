@@ -1,13 +1,13 @@
-"""Argosy's own growth agent: plan to the end on what growing is expected to bring, do the first step, plan again.
+"""Argosy's own growth agent: plan to the end by the expected accuracy, do the first step, then plan again.
 
-Decision: all plans for the decisions that are left are compared by the surrogate's expectation of the final accuracy;
-    the first step of the best one is done. Where a plan that does nothing more is best, the agent stops growing.
+Decision: all plans for the remaining decisions are compared by the final accuracy that the surrogate expects; the
+    first step of the best one is done. If the plan that does nothing more is best, the agent stops growing.
 State used: the layer graph, what was grown before, the time left and the budget; if known the epoch's time, the GPUs
     gained and their utilisation.
-Parameters: `several` layers per decision; `at_least`, the accuracy that growing must be expected to bring;
-    `most_plans` that are compared.
+Parameters: `several`, the most surgeries per decision; `at_least`, the gain in accuracy that growing must be expected
+    to bring; `most_plans`, the most plans that are compared.
 
-More replicas are one more option: which of the two pays is part of the comparison.
+More replicas are one more option, so plans that grow and plans that replicate are compared with each other.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ PRETRAINED = Path(__file__).with_name("pretrained.safetensors")
 
 @dataclass(frozen=True)
 class Forecast:
-    """A forecast: the accuracy that an option is expected to bring over leaving the network alone, if the best plan
-    follows.
-    """
+    """Holds the expected gain in accuracy of an option over doing nothing, if the best plan follows it."""
 
     step: Step
     gain: float
@@ -52,13 +50,13 @@ class PlanningAgent:
         self, surrogate: Surrogate, *, several: int = 1, at_least: float = 0.0, most_plans: int = 4096
     ) -> None:
         if several < 1:
-            raise GrowError(f"several = {several} layers per decision is too few", hint="give 1 or more")
+            raise GrowError(f"several = {several} surgeries per decision is too small", hint="give 1 or more")
         self.surrogate, self.several, self.at_least, self.most_plans = surrogate, several, at_least, most_plans
-        self.forecasts: tuple[Forecast, ...] = ()  # of the last decision, best first
+        self.forecasts: tuple[Forecast, ...] = ()  # for the last decision, best first
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> PlanningAgent:
-        """Read an agent from a file; without one, the agent that comes with Argosy."""
+        """Read an agent from a file; without a path, return the agent that comes with Argosy."""
         return cls(read(path if path is not None else PRETRAINED))
 
     def save(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
@@ -73,16 +71,16 @@ class PlanningAgent:
 
     @property
     def why(self) -> str:
-        """Return the reason for the last decision: what the best steps were expected to bring."""
-        return "expected over leaving it alone: " + "; ".join(map(str, self.forecasts[:3])) if self.forecasts else ""
+        """Return the reason for the last decision: the expected gains of the best steps."""
+        return "expected gain over doing nothing: " + "; ".join(map(str, self.forecasts[:3])) if self.forecasts else ""
 
     def forecast(self, situation: Situation) -> tuple[Forecast, ...]:
-        """Return what each possible step is expected to bring, best first."""
+        """Return the forecast of each possible step, best first."""
         task, before = task_before(situation)
         steps = steps_of(situation.options, self.several)
         ahead = max(situation.decisions_left, 1)
         while ahead > 1 and len(steps) ** ahead > self.most_plans:
-            ahead -= 1  # too many to compare: look less far
+            ahead -= 1  # too many to compare, so plan for fewer decisions
         rest: Plan = [()] * (max(situation.decisions_left, 1) - ahead)
         plans = [(*before, *plan, *rest) for plan in itertools.product(steps, repeat=ahead)]
         mean, covariance = self._expect(task, plans)
@@ -109,7 +107,7 @@ def task_before(situation: Situation) -> tuple[Task, list[Step]]:
         times.setdefault(left, []).append(surgery)
     budget = situation.time_budget
     if not budget > 0:
-        raise GrowError(f"a time budget of {budget:g} leaves nothing to plan")
+        raise GrowError(f"the time budget must be above 0 for planning, not {budget:g}")
     earlier = sorted(times, reverse=True)
     pause = situation.epoch_s if situation.epoch_s else 0.02 * budget
     ahead = [max(situation.time_left - i * pause, 0.0) for i in range(max(situation.decisions_left, 1))]
@@ -120,7 +118,7 @@ def task_before(situation: Situation) -> tuple[Task, list[Step]]:
 
 
 def steps_of(options: Sequence[Surgery], several: int) -> list[Step]:
-    """Return every choice of at most so many options; nothing comes first."""
+    """Return every choice of at most `several` options; the empty choice comes first."""
     return [step for size in range(several + 1) for step in itertools.combinations(options, size)]
 
 

@@ -1,7 +1,7 @@
 """The reference agent's network: layers → embeddings → bi-LSTM → LSTM → with the time code → decider.
 
-All weights lie in one flat vector, so that a step of Adam is a few operations on it. Both directions of the bi-LSTM
-run as one memory of twice the size whose recurrent weights between the directions are zero.
+All weights are in one flat vector, so that a step of Adam is a few operations on it. Both directions of the bi-LSTM
+run as one LSTM of twice the size, whose recurrent weights between the directions are zero.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def time_code(share_left: NDArray[np.float64] | float) -> NDArray[np.float64]:
 
 
 class Layers:
-    """Layer sequences of any length, as words of a vocabulary, laid out side by side for reading."""
+    """Holds layer sequences of any length, as words of a vocabulary, side by side for reading."""
 
     def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
         self.lengths = np.array([len(words) for words in sequences])
         steps, count = int(self.lengths.max()), len(sequences)
         self.columns = np.arange(count)
         self.words = np.zeros((steps, count), np.int64)
-        self.mirror = np.tile(np.arange(steps)[:, None], (1, count))  # where a step stands in the reversed sequence
+        self.mirror = np.tile(np.arange(steps)[:, None], (1, count))  # the position of a step in the reversed sequence
         for i, words in enumerate(sequences):
             self.words[: len(words), i] = words
             self.mirror[: len(words), i] = self.mirror[: len(words), i][::-1].copy()
@@ -44,17 +44,17 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the network read from layer sequences. `summary` is what the decider gets to know."""
+    """Holds the results of reading layer sequences. `summary` is the input of the decider."""
 
     first: lstm.Trail
-    joined: Array  # both directions of the first memory, layer by layer
+    joined: Array  # both directions of the bi-LSTM, layer by layer
     second: lstm.Trail
     summary: Array
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Scores of the actions, and what the backward pass needs."""
+    """Holds the scores of the actions, and what the backward pass needs."""
 
     inputs: Array
     active: Array
@@ -63,14 +63,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Weights rearranged for reading. Holds until the weights change."""
+    """Holds the weights, rearranged for reading; it is valid until the weights change."""
 
-    words: Array  # direction, word, gate, unit: what each word of the vocabulary puts into the gates
-    recurrent: Array  # of both directions as one memory
+    words: Array  # direction, word, gate, unit: the input of each word of the vocabulary to the gates
+    recurrent: Array  # of both directions as one LSTM
 
 
 class PolicyNet:
-    """Weights, forward and backward. The embeddings are drawn once and never trained."""
+    """Holds the weights, and runs forward and backward. The embeddings are drawn once and never trained."""
 
     def __init__(self, vocabulary: int, actions: int, seed: int = 0, kind: Any = np.float32) -> None:
         self.actions = actions
@@ -93,7 +93,7 @@ class PolicyNet:
         self.gradients = _views(self.slope, shapes)
         bounds = {"reader": READER, "summary": SUMMARY, "decider": SUMMARY + TIME_CODE, "scores": DECIDER}
         rng = stream(seed, "growth reference agent")
-        for name, weights in self.weights.items():  # as torch does it: uniform within 1/√(units or inputs)
+        for name, weights in self.weights.items():  # as in torch: uniform within ±1/√(units or inputs)
             bound = bounds[name.partition(".")[0]] ** -0.5
             weights[...] = rng.uniform(-bound, bound, weights.shape)
 
@@ -134,7 +134,7 @@ class PolicyNet:
         gradient: Array,
         prepared: Prepared,
     ) -> None:
-        """Fill `gradients`; row i of the decision used summary `which[i]`, and its scores have this gradient."""
+        """Compute `gradients` from the gradient of the scores; row i of the decision used summary `which[i]`."""
         w, g = self.weights, self.gradients
         np.matmul(decision.active.T, gradient, out=g["scores.input"])
         gradient.sum(0, out=g["scores.bias"])

@@ -1,7 +1,7 @@
-"""A value-based growth agent: Q(state, step) for whatever steps there are.
+"""A value-based growth agent: Q(state, step) for any set of possible steps.
 
-Decision: the step with the highest value; nothing is a step too.
-State used: as the planning agent, but values are learned for single steps, not looked up by planning to the end.
+Decision: the step with the highest value; doing nothing is also a step.
+State used: as the planning agent, but values are learned for single steps instead of found by planning to the end.
 Parameters: a layer's features → 4 numbers; their sums over the layers that a plan grows, with the time and the
     decisions left → 32 → 32 → value.
 
@@ -10,8 +10,8 @@ Q-learning over the prefixes of a table's sequences:
 
     Q(prefix, step) ← r + max over next steps Q(prefix + step, next),   at the end: ← r
 
-r is 0 but for the end, where it is the standardised accuracy; with `dense` it is the accuracy gained since the
-decision before, which tells more and sooner.
+r is 0 except at the end, where it is the standardised accuracy; with `dense` it is the accuracy gained since the
+previous decision, which carries more information, and earlier.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CODE, HIDDEN = 4, 32
 
 
 class Values(nn.Module):
-    """The value of having done a plan so far."""
+    """A network that estimates the value of the steps done so far."""
 
     centre: torch.Tensor
     scale: torch.Tensor
@@ -101,12 +101,14 @@ class QAgent:
                 header = json.loads((file.metadata() or {}).get("argosy", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if header.get("format") != FORMAT or tuple(header.get("features", ())) != FEATURES:
-                raise GrowError("not a Q agent of this version", where=str(path), hint="train it again")
+                raise GrowError("the file is not a Q agent of this version", where=str(path), hint="train it again")
             values = Values()
             values.load_state_dict(tensors)
         except (OSError, SafetensorError, ValueError, RuntimeError) as problem:
             line = str(problem).splitlines()[0]
-            raise GrowError(f"not a whole agent: {line}", where=str(path), hint="train it again") from None
+            raise GrowError(
+                f"the agent is incomplete or damaged: {line}", where=str(path), hint="train it again"
+            ) from None
         return cls(values)
 
 
@@ -119,9 +121,9 @@ def learn_q(
     dense: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> QAgent:
-    """Learn from whole tables: every step of every prefix, in each update."""
+    """Learn from whole tables; each update uses every step after every prefix."""
     if not tables:
-        raise GrowError("nothing to learn from", hint="give at least one table")
+        raise GrowError("there is nothing to learn from", hint="give at least one table")
     lessons = [_Prefixes(table, dense) for table in tables]
     values = Values(seed)
     nodes = np.concatenate([lesson.task.nodes for lesson in lessons])
@@ -131,7 +133,7 @@ def learn_q(
     for step in range(steps):
         loss = torch.stack([lesson.error(values) for lesson in lessons]).mean()
         if not torch.isfinite(loss):
-            raise GrowError(f"the loss is no longer a number in update {step + 1}", hint="learn with a smaller rate")
+            raise GrowError(f"the loss is not finite in update {step + 1}", hint="learn with a smaller rate")
         learning.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         learning.step()
@@ -141,7 +143,7 @@ def learn_q(
 
 
 class _Prefixes:
-    """A table's sequences, cut after each decision."""
+    """Holds a table's sequences, cut off after each decision."""
 
     def __init__(self, table: Table, dense: bool) -> None:
         self.task, self.options, self.decisions = task_of(table), len(table.options), table.decisions
@@ -174,7 +176,7 @@ class _Prefixes:
         return torch.tensor([standard[table.index(p)] for p in prefixes], dtype=torch.float32)
 
     def error(self, values: Values) -> torch.Tensor:
-        """Return how far the values are from what the next step's values say they should be."""
+        """Return the temporal-difference loss of the values."""
         found = [values(self.task, plans, self.decisions - 1 - i) for i, plans in enumerate(self.levels)]
         total = torch.zeros(())
         for i, now in enumerate(found):

@@ -1,13 +1,13 @@
-"""The published growth agent.
+"""The published growth agent, which deepens one layer at each decision or does nothing.
 
-Decision: deepen one of the network's original layers, or leave it alone.
+Decision: deepen one of the network's original layers, or do nothing.
 State used: the sequence of layers as grown so far, and the share of the time budget that is left.
 Parameters: layer words → 16 numbers each, drawn once and fixed → bi-LSTM (2 × 50) → LSTM (16); with the time code
     v_i = 5 sin(2π i t_left/t_budget), i = 1..8, → 128 ReLU units → one score per action. `reinforce.py` trains it.
-Differences from the paper: none that is known in the method; each gate has one bias where torch has two. Arithmetic
-    is done in NumPy, which is several times faster at this size.
+Differences from the paper: none is known in the method; each gate has one bias, where torch has two. It computes in
+    NumPy, which is several times faster at this size.
 
-It knows a fixed number of layers to deepen and a closed vocabulary. The default agent has neither limit.
+It has a fixed number of layers to deepen and a closed vocabulary. The default agent has neither limit.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ FORMAT = "argosy reference growth agent 1"
 
 
 class ReferenceAgent:
-    """The agent decides for networks with `sites` layers that can be deepened."""
+    """This agent decides for networks with `sites` layers that can be deepened."""
 
     def __init__(self, sites: int = 3, seed: int = 0) -> None:
         if sites < 1:
-            raise GrowError(f"an agent for {sites} layers has nothing to decide", hint="give 1 or more")
+            raise GrowError(
+                f"the number of layers that the agent may deepen must be at least 1, not {sites}", hint="give 1 or more"
+            )
         self.sites = sites
         self.net = PolicyNet(len(WORDS), sites + 1, seed)
 
@@ -61,7 +63,7 @@ class ReferenceAgent:
         return other
 
     def __deepcopy__(self, memo: object) -> ReferenceAgent:
-        return self.copy()  # the named weights are views of one vector, which a copy part by part would separate
+        return self.copy()  # the named weights are views of one vector; copying them one by one would separate them
 
     def save(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write the weights (safetensors), and how they were made."""
@@ -80,17 +82,17 @@ class ReferenceAgent:
 
     @classmethod
     def load(cls, path: str | Path) -> ReferenceAgent:
-        """Read what `save` wrote. Nothing in the file is ever executed."""
-        hint = "a file that ReferenceAgent.save or `argosy grow train` wrote is needed"
+        """Read what `save` wrote; nothing in the file is executed."""
+        hint = "give a file that ReferenceAgent.save or `argosy grow train` wrote"
         try:
             with safe_open(path, "numpy") as file:
                 about = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as problem:
-            raise GrowError(f"not a readable agent: {problem}", where=str(path), hint=hint) from None
+            raise GrowError(f"the agent cannot be read: {problem}", where=str(path), hint=hint) from None
         sites = about.get("sites", "")
         if about.get("format") != FORMAT or not sites.isdigit() or not 0 < int(sites) < 10_000:
-            raise GrowError("not a reference agent", where=str(path), hint=hint)
+            raise GrowError("the file is not a reference agent", where=str(path), hint=hint)
         if about.get("words") != "\n".join(WORDS):
             raise GrowError("the agent was made with another vocabulary", where=str(path), hint="train it again")
         agent = cls(int(sites))
@@ -98,7 +100,7 @@ class ReferenceAgent:
         for name, place in wanted.items():
             found = tensors.get(name)
             if found is None or found.shape != place.shape or not np.isfinite(found).all():
-                what = "is missing" if found is None else f"is not {place.shape} finite numbers"
+                what = "is missing" if found is None else f"is not an array of {place.shape} finite numbers"
                 raise GrowError(f"{name} {what}", where=str(path), hint=hint)
             place[...] = found
         return agent
@@ -111,17 +113,17 @@ def deepenings(graph: LayerGraph, options: Iterable[Surgery | None], sites: int)
     found.sort(key=lambda option: graph.index(option.site))
     if len(found) != sites:
         raise GrowError(
-            f"the reference agent was made for {sites} layers to deepen, the network has {len(found)}",
+            f"the reference agent was made for {sites} layers to deepen, but the network has {len(found)}",
             hint=f"make one for this network, ReferenceAgent(sites={len(found)}), or use the default agent",
         )
     return found
 
 
 class Playground:
-    """A table as the reference agent sees it: every state it can come to, numbered.
+    """A table as the reference agent sees it: every state that it can reach, numbered.
 
     After k decisions there are (sites + 1)^k histories; histories with the same additions have the same layers. The
-    time at a history is the mean over the sequences that begin so, since one does not know what will follow.
+    time at a history is the mean over the sequences that begin with it, since later decisions are not known yet.
     """
 
     def __init__(self, table: Table, sites: int) -> None:
@@ -129,12 +131,12 @@ class Playground:
         order = deepenings(table.graph, table.options, sites)
         strange = [option for option in table.options if option is not None and option not in order]
         if strange:
-            raise GrowError(f"the table {table.key} has {strange[0]}; the reference agent only deepens")
+            raise GrowError(f"the table {table.key} has the option {strange[0]}, but the reference agent only deepens")
         self.actions = sites + 1
-        self.option = [table.options.index(surgery) for surgery in order] + [table.nothing]  # of each action
+        self.option = [table.options.index(surgery) for surgery in order] + [table.nothing]  # the option of each action
         self.start: list[int] = []  # the number of the first history of each decision
         states: dict[tuple[int, ...], int] = {}
-        self.state: list[int] = []  # the layers of each history
+        self.state: list[int] = []  # the number of the layer sequence of each history
         shares: list[float] = []
         for decision in range(table.decisions):
             self.start.append(len(self.state))
@@ -160,7 +162,7 @@ class Playground:
         return found
 
     def greedy(self, net: PolicyNet) -> tuple[int, ...]:
-        """Return the table's sequence that the best scores lead to."""
+        """Return the table's sequence to which the highest scores lead."""
         everything = self.together(tuple(range(len(self.sequences))))
         summary = net.read(everything, net.prepare()).summary
         best = net.decide(summary[self.state], self.codes).scores.argmax(axis=1)

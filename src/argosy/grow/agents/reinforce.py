@@ -1,9 +1,10 @@
-"""How the reference agent learns from tables: REINFORCE without baseline or discount.
+"""The training of the reference agent on tables: REINFORCE without baseline or discount.
 
-Reward of an episode: R = 100 tan(a π/2), a its accuracy. Objective: the mean over its actions of −log p(action) · R,
-where p is the softmax of scores / temperature. Adam; the rate starts at 1e-4 and is multiplied by .99, the
-temperature by .9, every 500 episodes. With `batch=1` there is one update per episode, as published. With a larger
-batch the states of the table are read once per update for all its episodes, which is much cheaper.
+The reward of an episode with accuracy a is R = 100 tan(a π/2). The objective is the mean over its actions of
+−log p(action) · R, where p is the softmax of scores / temperature. Adam's learning rate starts at 1e-4; every 500
+episodes it is multiplied by 0.99, and the temperature by 0.9. With `batch=1` there is one update per episode, as
+published. With a larger batch the states of the table are read once per update for all its episodes, which is much
+cheaper.
 """
 
 from __future__ import annotations
@@ -32,23 +33,25 @@ def reward(accuracy: float | Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Lesson:
-    """How learning on one table went."""
+    """Holds the course of learning on one table."""
 
     table: str
     temperature: float
     batch: int
     accuracy: Floats = field(repr=False)  # of each episode
     objective: Floats = field(repr=False)  # of each update
-    checks: tuple[tuple[int, tuple[int, ...]], ...] = ()  # after so many episodes, the greedy sequence was this
+    checks: tuple[
+        tuple[int, tuple[int, ...]], ...
+    ] = ()  # pairs of a number of episodes and the greedy sequence after them
 
 
 @dataclass(frozen=True)
 class Anneal:
-    """The temperature over episodes. `every=1` is what the study's own code did."""
+    """The temperature over episodes. The study's own code used `every=1`."""
 
     start: float = 1.0
     every: int = EVERY
-    least: float = 1.0  # it cools down to this, not below
+    least: float = 1.0  # it does not fall below this
 
     def at(self, episode: int) -> float:
         """Return the temperature in this episode."""
@@ -69,23 +72,29 @@ def learn(
     rate: float | None = None,
     check_every: int = EVERY,
 ) -> list[Lesson]:
-    """Learn on the tables, one after another, so many episodes on each; the agent's weights change.
+    """Learn on the tables one after another, with this many episodes on each; the agent's weights change.
 
-    A trained agent goes on from what it knows: that is transfer, and several tables are a curriculum. `temperature`
-    is one for all tables or one for each. `progress` is told how many episodes are done. `rate` defaults to 1e-4
+    A trained agent continues from its weights, which is transfer; several tables are a curriculum. `temperature` is
+    one for all tables or one for each. `progress` is called with the number of episodes done. `rate` defaults to 1e-4
     times √batch. The same seed gives the same agent.
     """
     if episodes < 1 or batch < 1:
-        raise GrowError(f"{episodes} episodes in batches of {batch} cannot be learned from", hint="give 1 or more")
+        raise GrowError(
+            f"the number of episodes, {episodes}, or their batch, {batch}, is too small", hint="give 1 or more of each"
+        )
     plans = list(temperature) if isinstance(temperature, Sequence) else [temperature] * len(tables)
     if len(plans) != len(tables):
-        raise GrowError(f"{len(plans)} temperatures for {len(tables)} tables", hint="give one, or one for each")
+        raise GrowError(
+            f"there are {len(plans)} temperatures for {len(tables)} tables", hint="give one, or one for each"
+        )
     lessons = []
     with _one_thread():
         for i, (table, plan) in enumerate(zip(tables, plans, strict=True)):
             anneal = plan if isinstance(plan, Anneal) else Anneal(float(plan))
             if not anneal.start > 0:
-                raise GrowError(f"a temperature of {anneal.start:g} is not possible", hint="1 is neutral")
+                raise GrowError(
+                    f"the temperature must be above 0, not {anneal.start:g}", hint="1 leaves the scores as they are"
+                )
             lesson = _Lesson(agent.net, Playground(table, agent.sites), stream(seed, "growth reference lesson", i))
             before = i * episodes
             tell = (lambda done, before=before: progress(before + done)) if progress else None
@@ -132,7 +141,7 @@ class _Lesson:
         return Lesson(self.ground.table.key, anneal.start, batch, accuracy, np.array(objective), tuple(checks))
 
     def _one(self, heat: float) -> tuple[float, float]:
-        """Return one episode and its gradient. States are read when the episode comes to them."""
+        """Run one episode and compute its gradient; states are read when the episode reaches them."""
         net, ground = self.net, self.ground
         prepared = net.prepare()
         draws = self.rng.random(self.decisions + 1).tolist()
@@ -167,7 +176,7 @@ class _Lesson:
         return float(ground.accuracy[place, run]), total * scale
 
     def _many(self, heat: float, count: int) -> tuple[Floats, float]:
-        """Return many episodes under the same weights, and the mean of their gradients."""
+        """Run many episodes with the same weights, and compute the mean of their gradients."""
         net, ground = self.net, self.ground
         prepared = net.prepare()
         reading = net.read(self.all_states, prepared)
@@ -200,7 +209,7 @@ def _softmax(scores: NDArray[np.floating]) -> NDArray[np.floating]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep the matrix library from starting threads: they cost far more than they bring at this size."""
+    """Keep the matrix library from starting threads, which make it slower at this size."""
     try:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     except ImportError:

@@ -1,8 +1,8 @@
-"""Look for the best plan by trying few of them.
+"""Search for the best plan with few tries (Bayesian optimisation).
 
-Each try trains a network, so it is dear. After every try the search asks which plan promises the largest expected
-improvement over the best result so far, and stops when that is less than a try is worth. It begins with what other
-tasks taught; how far this task is unlike them is part of what it is unsure of.
+Each try trains a network, so it is expensive. After every try the search takes the plan with the largest expected
+improvement over the best result so far, and stops when that is less than the price of a try. Its prior comes from other
+tasks; how far this task differs from them is part of its uncertainty.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from argosy.grow.agents.plan_features import NOTES, WHOLE, Floats, Plan, Task
 from argosy.grow.agents.surrogate import Observed, Surrogate
 from argosy.grow.errors import GrowError
 
-FAITH = 6.0  # results in a new task that weigh as much as the usual spread of other tasks
-OWN = 0.3  # variance of what is peculiar to a new task, beyond what the kernel learned
-ORDER = 0.3  # how much it matters when a layer is grown, against how often, if nothing is known
-NOISE = 0.6  # of one result, if nothing is known
+SPREAD_WEIGHT = 6.0  # the usual spread of other tasks weighs as much as this many results of a new task
+TASK_VARIANCE = 0.3  # variance of what is specific to a new task, in addition to the learned kernel
+TIMING_WEIGHT = 0.3  # weight of when a layer is grown, relative to how often, if nothing is known
+NOISE = 0.6  # variance of one result, if nothing is known
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Standardised results before any of this task is known."""
+    """Holds the distribution of standardised results before any result of this task is known."""
 
     mean: Floats
     covariance: Floats
@@ -35,15 +35,15 @@ class Prior:
 
 @dataclass(frozen=True)
 class Belief:
-    """Results as expected after some are known, in accuracy."""
+    """Holds the distribution of results, in accuracy, after some are known."""
 
     mean: Floats
     deviation: Floats  # of the plan's true mean
-    next_deviation: Floats  # of one more result, noise included
+    next_deviation: Floats  # of one more result, including noise
 
 
 class Search:
-    """Ask which plan to try, tell what it gave."""
+    """Chooses plans to try: `ask` returns the next one, and `tell` takes its result."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Search:
         plans: Sequence[Plan],
         surrogate: Surrogate | None = None,
         *,
-        price: float = 0.001,  # accuracy that one more try must be expected to bring
+        price: float = 0.001,  # the gain in accuracy that one more try must be expected to bring
         repeat: bool = False,  # whether a plan may be tried again, where results are noisy
         seed: int = 0,
     ) -> None:
         if not plans:
-            raise GrowError("there is no plan to choose from", hint="give the plans that are possible")
+            raise GrowError("there is no plan to choose from", hint="give at least one plan")
         self.plans, self.price, self.repeat = plans, price, repeat
         self.rng = np.random.default_rng(seed)
         self.surrogate = surrogate or Surrogate()
@@ -76,9 +76,9 @@ class Search:
         return int(gains.argmax())
 
     def tell(self, plan: int, result: float) -> None:
-        """Note the result of a try."""
+        """Store the result of a try."""
         if not np.isfinite(result):
-            raise GrowError(f"the result of plan {plan} is not a number")
+            raise GrowError(f"the result of plan {plan} must be a finite number, not {result}")
         self.tried.append(plan)
         self.results.append(float(result))
 
@@ -91,7 +91,7 @@ class Search:
 
     @property
     def worth_another(self) -> bool:
-        """Return whether that is more than a try costs."""
+        """Return whether the expected improvement is more than the price of a try."""
         return len(self.tried) < 2 or self.left_to_gain() > self.price
 
     def best(self) -> int:
@@ -120,19 +120,19 @@ class Search:
 
 
 def _prior(surrogate: Surrogate, asked: Observed) -> Prior:
-    """Return what others taught, and room for what is this task's own."""
+    """Return the prior from other tasks, widened by what may be specific to this task."""
     own = _alike(asked)
     if not surrogate.known:
         return Prior(np.zeros(len(own)), own, NOISE)
     mean, covariance = surrogate.expect(asked)
-    return Prior(mean, covariance + OWN * own, surrogate.usual_noise)
+    return Prior(mean, covariance + TASK_VARIANCE * own, surrogate.usual_noise)
 
 
 def _alike(asked: Observed) -> Floats:
-    """Return how alike plans are if nothing was ever learned: they grow the same layers as often, at about the same
-    time.
-    """
-    weights = np.array([ORDER if "late" in note else 0.0 if "less" in note else 1.0 for note in (*NOTES, *WHOLE)])
+    """Return the similarity of plans without learning: similar ones grow the same layers as often, at similar times."""
+    weights = np.array(
+        [TIMING_WEIGHT if "late" in note else 0.0 if "less" in note else 1.0 for note in (*NOTES, *WHOLE)]
+    )
     layers = asked.layers * weights[: len(NOTES), None]
     codes = np.concatenate([layers.reshape(len(layers), -1), asked.whole * weights[len(NOTES) :]], axis=1)
     apart = ((codes[:, None] - codes[None]) ** 2).sum(-1)
@@ -140,7 +140,7 @@ def _alike(asked: Observed) -> Floats:
 
 
 def _update(prior: Prior, tried: Sequence[int], results: Floats, spread: float) -> Belief:
-    """Predict results of a task whose mean is free and whose spread is unknown but drawn to the usual one."""
+    """Predict the results of a task whose mean is free, and whose spread is estimated with the usual one as prior."""
     rows = list(tried)
     covariance, one = prior.covariance, np.ones(len(rows))
     factor = cho_factor(covariance[np.ix_(rows, rows)] + prior.noise * np.eye(len(rows)))
@@ -152,7 +152,7 @@ def _update(prior: Prior, tried: Sequence[int], results: Floats, spread: float) 
         level = (solved_one @ rest) / weight
         rest = rest - level
         misfit = rest @ cho_solve(factor, rest)
-        scale = float(np.sqrt((misfit + FAITH * spread**2) / (len(rows) - 1 + FAITH)))
+        scale = float(np.sqrt((misfit + SPREAD_WEIGHT * spread**2) / (len(rows) - 1 + SPREAD_WEIGHT)))
     across = covariance[:, rows]
     mean = level + scale * prior.mean + across @ cho_solve(factor, rest)
     reduced = covariance.diagonal() - np.einsum("ij,ji->i", across, cho_solve(factor, across.T))

@@ -1,4 +1,4 @@
-"""Keep a surrogate in a file: safetensors for numbers, JSON in its header for the rest. Nothing is ever unpickled."""
+"""Store a surrogate in a file: numbers as safetensors, the rest as JSON in its header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = "argosy planning agent 1"
 
 
 def write(path: str | Path, surrogate: Surrogate, about: Mapping[str, Any]) -> None:
-    """Write a surrogate with the results it rests on."""
+    """Write a surrogate with the results on which its predictions are based."""
     tensors = {f"kernel.{name}": value.contiguous() for name, value in surrogate.kernel.state_dict().items()}
     tensors["noise"] = torch.from_numpy(surrogate.noise.copy())
     tasks = []
@@ -53,11 +53,11 @@ def about(path: str | Path) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Surrogate:
-    """Read a surrogate; a damaged or foreign file is refused."""
+    """Read a surrogate; raise an error if the file is damaged or something else."""
     header, tensors = _open(path)
     try:
         if list(header["features"]) != list(FEATURES):
-            raise GrowError("the agent knows other features of layers", where=str(path), hint="train it again")
+            raise GrowError("the agent was made with other features of layers", where=str(path), hint="train it again")
         kernel = Kernel()
         state = {name.removeprefix("kernel."): t for name, t in tensors.items() if name.startswith("kernel.")}
         kernel.load_state_dict(state)
@@ -65,21 +65,21 @@ def read(path: str | Path) -> Surrogate:
         return Surrogate(kernel, known, tensors["noise"].numpy())
     except (KeyError, TypeError, ValueError, RuntimeError) as problem:
         line = str(problem).splitlines()[0]
-        raise GrowError(f"not a whole agent: {line}", where=str(path), hint="train it again") from None
+        raise GrowError(f"the agent is incomplete or damaged: {line}", where=str(path), hint="train it again") from None
 
 
 def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    hint = "make an agent with `argosy grow train`"
     try:
         with safe_open(str(path), framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("argosy", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        hint = "argosy grow train makes one"
         raise GrowError("there is no such file", where=str(path), hint=hint) from None
     except (OSError, SafetensorError, ValueError) as problem:
-        raise GrowError(f"not a safetensors file: {problem}", where=str(path), hint="train the agent again") from None
+        raise GrowError(f"the file cannot be read as safetensors: {problem}", where=str(path), hint=hint) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise GrowError(f"not an agent: its format is not {FORMAT!r}", where=str(path), hint="argosy grow train")
+        raise GrowError(f"the file is not an agent: its format is not {FORMAT!r}", where=str(path), hint=hint)
     return header, tensors
 
 

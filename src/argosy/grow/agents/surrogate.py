@@ -1,15 +1,15 @@
-"""Predict what growing will bring: a Gaussian process over plans, shared between networks and scenarios.
+"""Predict the accuracy that growing leads to: a Gaussian process over plans, shared between networks and scenarios.
 
 Layers are encoded by a learned linear map of their features and their neighbours'; a plan is the sum of the codes of
-the layers that it grows, weighed by the plan's notes; plans with near sums have near results. Between two tasks the
-results are tied as far as the tasks are alike (network, time left, GPUs …):
+the layers that it grows, weighted by the plan's notes; plans with similar sums have similar results. Results of two
+tasks are correlated as far as the tasks are similar (network, time left, GPUs …):
 
     k((t, p), (t', p')) = B(t, t') exp(-|code(p) - code(p')|² / 2)
     B(t, t') = a0 + a1 N(t, t') + a2 N(t, t') S(t, t') + a3 [t = t']
 
-N compares the networks, S their surroundings. Everything with a free scale is learned from the tables by the
-marginal likelihood. Results are standardised within a task: what a task's mean is, and how far plans spread, is
-found out when the task is met.
+N compares the networks, S their surroundings. All free parameters are learned from the tables by maximising the
+marginal likelihood. Results are standardised within a task; the mean and the spread of a new task are estimated from
+its own results.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from torch import nn
 from argosy.grow.agents.plan_features import NODE_INPUTS, SURROUNDINGS, WHOLE, Floats, Plan, Task
 from argosy.grow.errors import GrowError
 
-CODE = 3  # numbers that describe a layer
+CODE = 3  # numbers in the code of a layer
 JITTER = 1e-4
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of one task: results of some of its plans, in accuracy, and the share of noise in them."""
+    """Holds results of some plans of one task, in accuracy, and the number of runs behind each."""
 
     task: Task
     layers: Floats  # notes on layers, as Task.notes gives them
     whole: Floats
     values: Floats
-    runs: int = 1  # that each value is the mean of
+    runs: int = 1  # each value is the mean of this many
 
     @classmethod
     def of(cls, task: Task, plans: Sequence[Plan], values: Floats, runs: int = 1) -> Observed:
         """Return results of plans."""
         if len(plans) != len(values) or not len(plans):
-            raise GrowError(f"{len(plans)} plans and {len(values)} results: give one result per plan")
+            raise GrowError(f"there are {len(plans)} plans but {len(values)} results; give one result per plan")
         if not np.isfinite(values).all():
-            raise GrowError("a result is not a number")
+            raise GrowError("a result is not a finite number")
         return cls(task, *task.notes(plans), np.asarray(values, float), runs)
 
     @property
@@ -59,9 +59,9 @@ class Observed:
 
 
 class Kernel(nn.Module):
-    """The kernel: how alike two plans are, as a few hundred learned numbers."""
+    """The kernel: the similarity of two plans, with a few hundred learned numbers."""
 
-    usual: torch.Tensor  # surroundings, where nothing is known of them
+    usual: torch.Tensor  # values for unknown surroundings
     centre: torch.Tensor
     scale: torch.Tensor
 
@@ -81,7 +81,7 @@ class Kernel(nn.Module):
         self.register_buffer("scale", torch.ones(NODE_INPUTS, dtype=torch.float64))
 
     def look_at(self, tasks: Sequence[Task]) -> None:
-        """Learn the usual values of the layers' features and of the surroundings."""
+        """Compute the usual values of the layers' features and of the surroundings from these tasks."""
         around = np.stack([task.surroundings for task in tasks])
         known = ~np.isnan(around)
         self.usual = torch.from_numpy(np.where(known, around, 0.0).sum(0) / np.maximum(known.sum(0), 1))
@@ -90,14 +90,14 @@ class Kernel(nn.Module):
         self.scale = torch.from_numpy(nodes.std(0) + 0.1)
 
     def codes(self, task: Task, layers: Floats, whole: Floats) -> torch.Tensor:
-        """Return a point for each plan; near points have near results."""
+        """Return a point for each plan; close points have similar results."""
         nodes = (torch.from_numpy(task.nodes) - self.centre) / self.scale
         summed = torch.from_numpy(layers) @ (nodes @ self.encode)  # plan, kind of note, code
         weighed = summed * self.log_notes.exp()[:, None]
         return torch.cat([weighed.flatten(1), torch.from_numpy(whole) * self.log_whole.exp()], dim=1)
 
     def ties(self, one: Sequence[Task], other: Sequence[Task]) -> torch.Tensor:
-        """Return how much results of a task say about another's: B of the formula."""
+        """Return the correlation between tasks: B of the formula."""
         summary_one, summary_other = self._summaries(one), self._summaries(other)
         networks = torch.exp(-0.5 * torch.cdist(summary_one, summary_other) ** 2 * (2 * self.log_networks).exp())
         apart = (self._around(one)[:, None] - self._around(other)[None]) * self.log_surroundings.exp()
@@ -136,7 +136,7 @@ def _parameter(values: float | list[float]) -> nn.Parameter:
 
 
 class Surrogate:
-    """A kernel and the results that predictions rest on. Without results it knows only which plans are alike."""
+    """Predicts results from a kernel and known results. Without results it knows only which plans are similar."""
 
     def __init__(
         self, kernel: Kernel | None = None, known: Sequence[Observed] = (), noise: Floats | None = None
@@ -149,14 +149,14 @@ class Surrogate:
 
     @property
     def usual_noise(self) -> float:
-        """Return the variance of one run about its plan's mean, where plans as such have variance about 1."""
+        """Return the variance of one run around its plan's mean, where the plans' means have a variance of about 1."""
         if not self.known:
             return float(self.kernel.log_noise.exp())
         return float(np.median(self.noise * [o.runs for o in self.known]))
 
     @property
     def usual_spread(self) -> float:
-        """Return how far the results of a task's plans usually spread, in accuracy."""
+        """Return the usual standard deviation of the results of a task's plans, in accuracy."""
         return float(np.exp(np.mean([np.log(o.spread) for o in self.known]))) if self.known else 0.03
 
     def expect(self, asked: Observed) -> tuple[Floats, Floats]:
@@ -190,7 +190,7 @@ def learn(
 ) -> Surrogate:
     """Learn the kernel from tables: the one under which their results are most likely."""
     if not known:
-        raise GrowError("nothing to learn from", hint="give at least one table")
+        raise GrowError("there is nothing to learn from", hint="give at least one table")
     kernel = Kernel(seed)
     kernel.look_at([o.task for o in known])
     values = torch.from_numpy(np.concatenate([o.standard for o in known]))

@@ -17,10 +17,10 @@ def task_of(table: Table) -> Task:
 
 
 def plans_of(table: Table) -> list[Plan]:
-    """Return what each row of a table does."""
+    """Return the plan of each row of a table."""
     return [tuple(() if table.options[a] is None else (table.options[a],) for a in row) for row in table.sequences]
 
 
 def observations(table: Table) -> Observed:
-    """Return a whole table, by its validation results."""
+    """Return the validation results of a whole table as observations."""
     return Observed.of(task_of(table), plans_of(table), np.asarray(table.means()), table.runs)

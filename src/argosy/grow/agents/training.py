@@ -1,4 +1,4 @@
-"""Find agents by name: trained from tables, or read from a file."""
+"""Make agents by name: train them from tables, or read them from a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def train_agent(
     seed: int = 0,
     progress: Tick | None = None,
 ) -> Trained:
-    """Train an agent from tables: all at once, or, for the reference, one after the other."""
+    """Train an agent from tables: from all at once or, for the reference agent, one after the other."""
     if kind not in KINDS:
         raise UnknownName("agent", kind, KINDS)
     tell = progress or (lambda done, total: None)
@@ -66,7 +66,7 @@ def load_agent(name: str) -> Agent:
     if not Path(name).exists():
         if not Path(name).suffix:
             raise UnknownName("agent", name, ("pretrained", "random", "none"))
-        hint = "pretrained, random, none, or a file that argosy grow train wrote"
+        hint = "give pretrained, random, none, or a file that `argosy grow train` wrote"
         raise GrowError("there is no such file", where=name, hint=hint)
     problems = []
     for kind in (PlanningAgent, QAgent, ReferenceAgent):

@@ -1,4 +1,4 @@
-"""A network's layers as words of a closed vocabulary, in the order of the forward pass: what the reference agent reads.
+"""A network's layers as words of a closed vocabulary, in the order of the forward pass, for the reference agent.
 
 A layer, its norm and its activation are a word each. Widths are rounded to a power of two.
 """
@@ -28,7 +28,7 @@ NUMBER = {word: i for i, word in enumerate(WORDS)}
 
 
 def words(graph: LayerGraph, grown: Iterable[Surgery] = ()) -> list[int]:
-    """Return the words of a network that was deepened since; an added layer reads like the one it stands behind."""
+    """Return the words of a network after deepening; an added layer has the word of the layer before it."""
     times: Counter[str] = Counter()
     for surgery in grown:
         if surgery.op != "deepen":
@@ -36,7 +36,9 @@ def words(graph: LayerGraph, grown: Iterable[Surgery] = ()) -> list[int]:
         times[surgery.site] += 1
     unknown = sorted(set(times) - set(graph.names))
     if unknown:
-        raise GrowError(f"no layer {', '.join(unknown)} in the network", hint=f"layers: {', '.join(graph.names)}")
+        raise GrowError(
+            f"the network has no layer {', '.join(unknown)}", hint=f"its layers are {', '.join(graph.names)}"
+        )
     found: list[int] = []
     for row, name in enumerate(graph.names):
         block = [_word(graph, row)]

@@ -1,11 +1,11 @@
-"""Pictures in memory, cut into training, validation and test data.
+"""Pictures in memory, split into training, validation and test data.
 
-    load("digits")                                    1,797 hand-written digits of 8x8, always there
+    load("digits")                                    1,797 hand-written digits of 8x8, always available
     load("fashion-mnist", train=4000, size=14)        4,000 of the 60,000 clothes, at 14x14
     load("cifar10", train=5000, size=16)
     load("my/pictures", size=32)                      a folder per class
 
-Validation data are cut from the training data, never from the test data.
+Validation data are taken from the training data, never from the test data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from argosy.seeding import stream
 
 NAMES = ("digits", "fashion-mnist", "cifar10")
 INSTALLED = Path("/usr/share/datasets/fashion-mnist")  # where Debian's package dataset-fashion-mnist puts its files
-MOST_VALIDATION = 2000  # validation pictures if nobody says how many; at most a fifth of the training data
+MOST_VALIDATION = 2000  # the most validation pictures by default; at most a fifth of the training data
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Data:
 
     @property
     def channels(self) -> int:
-        """Return how many channels a picture has: 1 grey, 3 colours."""
+        """Return the number of channels of a picture: 1 for grey, 3 for colour."""
         return int(self.train_x.shape[1])
 
     def example(self, n: int = 64) -> torch.Tensor:
-        """Return a calibration batch: the first training inputs (they stand in random order)."""
+        """Return a calibration batch: the first training inputs, which are in random order."""
         return self.train_x[:n]
 
     def __repr__(self) -> str:
@@ -94,10 +94,10 @@ def load(
 ) -> Data:
     """Load a collection by name, or a folder with one folder of pictures per class.
 
-    `train`, `val` and `test` are numbers of pictures, drawn by `seed` with every class in its share; None takes all
-    that is left (validation: a fifth of the training data, at most 2,000). The test data depend on the seed only if
-    `test` asks for a part of them. `size` brings pictures to size x size once. `normalise` gives each channel mean 0
-    and deviation 1 over the training pictures; without it pixels go from 0 to 1. `root` is where the files are.
+    `train`, `val` and `test` are numbers of pictures, drawn by `seed` in proportion to the classes; None takes all that
+    are left (validation: a fifth of the training data, at most 2,000). The test data depend on the seed only if `test`
+    is less than all of them. `size` scales pictures to size x size. `normalise` gives each channel mean 0 and standard
+    deviation 1 over the training pictures; without it pixels are from 0 to 1. `root` is the folder of the files.
     """
     if size is not None and size < 1:
         raise GrowError(f"size must be at least 1, not {size}")
@@ -108,11 +108,11 @@ def load(
     n_train = available - n_val if train is None else train
     for what, wanted, least in (("train", n_train, 1), ("val", n_val, 0)):
         if wanted < least:
-            raise GrowError(f"{what}={wanted} of {chosen}: at least {least} is needed")
+            raise GrowError(f"{what}={wanted} of {chosen} is too small: at least {least} is needed")
     if n_train + n_val > available:
         raise GrowError(
-            f"{chosen} has {available:,} training pictures; train={n_train:,} and val={n_val:,} together are more",
-            hint="validation pictures are cut from the training data: ask for fewer",
+            f"{chosen} has {available:,} training pictures, but train={n_train:,} and val={n_val:,} together are more",
+            hint="ask for fewer: validation pictures are taken from the training data",
         )
     if test is not None and not 0 <= test <= len(raw.test_y):
         raise GrowError(f"{chosen} has {len(raw.test_y):,} test pictures, not {test:,}")
@@ -135,7 +135,7 @@ def load(
 
 
 def read(name: str | Path, *, size: int | None = None, root: str | Path | None = None) -> Raw:
-    """Return the whole collection, as it stands in its files."""
+    """Return the whole collection as it is in its files."""
     if name == "digits":
         return datafiles.read_digits()
     if name == "fashion-mnist":
@@ -156,12 +156,16 @@ def read(name: str | Path, *, size: int | None = None, root: str | Path | None =
     if folder.is_dir():
         return datafiles.read_folder(folder, size)
     if folder.exists() or len(folder.parts) > 1:
-        raise GrowError("not a folder of pictures", where=str(folder), hint=f"or one of {', '.join(NAMES)}")
+        raise GrowError(
+            "this is not a folder of pictures",
+            where=str(folder),
+            hint=f"give a folder, or one of {', '.join(NAMES)}",
+        )
     raise UnknownName("data", str(name), NAMES)
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
-    """Return where fetched collections are kept: `root`, else $ARGOSY_DATA, else the user's cache."""
+    """Return the folder of fetched collections: `root`, else $ARGOSY_DATA, else the user's cache."""
     if root is not None:
         return Path(root)
     if os.environ.get("ARGOSY_DATA"):
@@ -176,14 +180,14 @@ def _places(name: str, root: str | Path | None) -> list[Path]:
 
 def _missing(name: str, places: list[Path]) -> GrowError:
     return GrowError(
-        f"{name} is not here; looked in {', '.join(map(str, places))}", hint=f"fetch it: argosy grow data {name}"
+        f"{name} was not found in {', '.join(map(str, places))}", hint=f"fetch it: argosy grow data {name}"
     )
 
 
 def _draw(
     y: Numbers, rows: NDArray[np.intp], n: int, random: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """n of these rows in random order, each class in its share (largest remainders first), and the rest."""
+    """Return n of these rows in random order, in proportion to the classes (largest remainders first), and the rest."""
     rows = random.permutation(rows)
     numbers, counts = np.unique(y[rows], return_counts=True)
     exact = counts * (n / max(len(rows), 1))
@@ -196,8 +200,7 @@ def _draw(
 
 
 def _pixels(x: datafiles.Bytes, top: int, size: int | None) -> torch.Tensor:
-    """Return bytes to numbers from 0 to 1, at the size asked for: mean of whole blocks where it divides, else
-    bilinear."""
+    """Turn bytes into numbers from 0 to 1, at this size: by means of whole blocks if it divides, else bilinearly."""
     found = torch.from_numpy(x.astype(np.float32)) / top
     height, width = found.shape[2:]
     if size is None or not len(found) or (height, width) == (size, size):

@@ -1,4 +1,4 @@
-"""Read CIFAR-10 from files: the cache that `fetch` writes, or the usual Python batches, read without trusting them."""
+"""Read CIFAR-10 from files: the cache that `fetch` writes, or the usual Python batches, without executing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse
 
 
 def read_cache(path: Path) -> Raw:
-    """Read CIFAR-10 as `fetch` keeps it: one safetensors file."""
+    """Read CIFAR-10 as `fetch` stores it: one safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -32,7 +32,7 @@ def read_cache(path: Path) -> Raw:
     for part, x in (("train", raw.train_x), ("test", raw.test_x)):
         if x.dtype != np.uint8 or x.shape[1:] != (3, 32, 32):
             raise GrowError(
-                f"{part} pictures are {x.dtype} {x.shape}, not bytes n x 3 x 32 x 32",
+                f"the {part} pictures are {x.dtype} of shape {x.shape}, not bytes of n x 3 x 32 x 32",
                 where=str(path),
                 hint="delete it and fetch it again: argosy grow data cifar10",
             )
@@ -72,25 +72,27 @@ def _read_batch(path: Path) -> tuple[Bytes, Numbers]:
     pixels = pictures.array() if isinstance(pictures, _Array) else None
     numbers = np.asarray(fields.get("labels", ()), dtype=np.int64)
     if pixels is None or pixels.ndim != 2 or pixels.shape[1] != 3072 or numbers.shape != (len(pixels),):
-        raise GrowError("not a CIFAR-10 batch: it should hold `data` (n x 3072 bytes) and n `labels`", where=str(path))
+        raise GrowError(
+            "this is not a CIFAR-10 batch: it must have `data` (n x 3072 bytes) and n `labels`", where=str(path)
+        )
     return pixels.reshape(-1, 3, 32, 32), numbers
 
 
 @dataclass
 class _DType:
-    """Stands for numpy's dtype in a batch file: only its code is read."""
+    """Replaces numpy's dtype in a batch file; only its code is read."""
 
     code: str | bytes
     align: object = None
     copy: object = None
 
     def __setstate__(self, state: object) -> None:
-        """Ignore the state: byte order and alignment mean nothing for bytes."""
+        """Ignore the state, since byte order and alignment do not matter for bytes."""
 
 
 @dataclass
 class _Array:
-    """Stands for numpy's array in a batch file; becomes a real one only if its parts fit."""
+    """Replaces numpy's array in a batch file; it becomes a real array only if its parts fit."""
 
     state: tuple[Any, ...] = field(default=())
 
@@ -119,8 +121,8 @@ def _text_to_bytes(text: str, _: object = None) -> bytes:
 class _BatchReader(pickle.Unpickler):
     """Reads a pickle that holds only dictionaries, lists, numbers, text and arrays of bytes.
 
-    A pickle may name any function and have it called. This reader knows four names, and each stands for a small
-    function above; numpy's own are never called by a file.
+    A pickle may name any function and have it called. This reader knows four names, and replaces each by a small
+    function or class above; a file can never call numpy's own.
     """
 
     KNOWN: dict[tuple[str, str], object] = {  # noqa: RUF012
@@ -134,7 +136,7 @@ class _BatchReader(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if (module_name, global_name) not in self.KNOWN:
             raise GrowError(
-                f"refused: the file asks for {module_name}.{global_name}, which a CIFAR-10 batch does not need",
-                hint="the file is not what it says it is; get it from a source that you trust",
+                f"the file asks for {module_name}.{global_name}, which a CIFAR-10 batch does not need",
+                hint="the file may be malicious; get it from a source that you trust",
             )
         return self.KNOWN[module_name, global_name]

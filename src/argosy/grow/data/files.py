@@ -17,13 +17,13 @@ from argosy.grow.errors import GrowError
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-TEST_SHARE = 5  # where nobody has cut a test split, every fifth picture of a class is one
+TEST_SHARE = 5  # without a given split, every fifth picture of a class is test data
 FASHION = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A collection as it stands in its files, cut into training and test data."""
+    """Holds a collection as it is in its files, split into training and test data."""
 
     labels: tuple[str, ...]
     train_x: Bytes
@@ -39,7 +39,7 @@ def check_counts(raw: Raw, per_class: tuple[int, int], where: str) -> Raw:
         found = np.bincount(y, minlength=len(raw.labels))
         if len(found) != len(raw.labels) or (found != wanted).any():
             raise GrowError(
-                f"the {part} data should hold {wanted:,} pictures of each of {len(raw.labels)} classes; "
+                f"the {part} data must have {wanted:,} pictures of each of {len(raw.labels)} classes; "
                 f"found {', '.join(map(str, found.tolist()))}",
                 where=where,
                 hint="delete the files and fetch them again",
@@ -59,7 +59,7 @@ def read_digits() -> Raw:
 
 
 def split_off_test(labels: tuple[str, ...], x: Bytes, y: Numbers, top: int = 255) -> Raw:
-    """Cut test data where there are none: always the same pictures, whatever the seed of an experiment is."""
+    """Split off test data if there are none: always the same pictures, whatever the seed of an experiment is."""
     order = np.random.default_rng(0).permutation(len(y))
     test = np.zeros(len(y), dtype=bool)
     for label in range(len(labels)):
@@ -75,7 +75,7 @@ def read_fashion(folder: Path) -> Raw:
         images, numbers = (read_idx(_either(folder, f"{part}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1"))
         if images.ndim != 3 or numbers.ndim != 1 or len(images) != len(numbers):
             raise GrowError(
-                f"{part}: {images.shape} pictures and {numbers.shape} labels do not fit",
+                f"{part}: pictures of shape {images.shape} and labels of shape {numbers.shape} do not fit together",
                 where=str(folder),
                 hint="delete the files and fetch them again",
             )
@@ -109,9 +109,9 @@ def read_idx(path: Path) -> Bytes:
         ) from None
     if len(content) < 4 or content[:3] != b"\0\0\x08" or not 1 <= content[3] <= 4:
         raise GrowError(
-            f"not an idx file of bytes: it starts with {content[:4].hex(' ') or 'nothing'}",
+            f"this is not an idx file of bytes: it starts with {content[:4].hex(' ') or 'nothing'}",
             where=str(path),
-            hint="it should start with 00 00 08 and the number of dimensions",
+            hint="it must start with 00 00 08 and the number of dimensions",
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
@@ -120,7 +120,7 @@ def read_idx(path: Path) -> Bytes:
     wanted = start + int(np.prod(sizes, dtype=np.int64))
     if len(content) != wanted:
         raise GrowError(
-            f"{len(content):,} bytes where the header promises {wanted:,}",
+            f"the file has {len(content):,} bytes, but its header says {wanted:,}",
             where=str(path),
             hint="the file is cut short or damaged; fetch it again",
         )
@@ -128,9 +128,7 @@ def read_idx(path: Path) -> Bytes:
 
 
 def read_folder(folder: Path, size: int | None) -> Raw:
-    """Read pictures from one folder per class; `train` and `test` may stand above the classes, else one split is cut
-    here.
-    """
+    """Read pictures from one folder per class, in `train` and `test` (or `val`); without these, split them here."""
     train, test = folder / "train", next((folder / n for n in ("test", "val") if (folder / n).is_dir()), None)
     if not (train.is_dir() and test is not None):
         labels, x, y = _read_classes(folder, size, None)
@@ -155,15 +153,15 @@ def _read_classes(
         mine = [Path(p) for p in sorted(os.scandir(each), key=lambda p: p.name) if Path(p).suffix.lower() in SUFFIXES]
         if not mine:
             raise GrowError(
-                f"the class folder {each.name} holds no pictures",
+                f"the class folder {each.name} has no pictures",
                 where=str(folder),
-                hint=f"known kinds: {', '.join(sorted(SUFFIXES))}",
+                hint=f"pictures must end in {', '.join(sorted(SUFFIXES))}",
             )
         paths += mine
         numbers += [number] * len(mine)
     if len(classes) < 2:
         raise GrowError(
-            f"{len(classes)} class folders; at least 2 are needed",
+            f"there are {len(classes)} class folders, but at least 2 are needed",
             where=str(folder),
             hint="put the pictures of each class into a folder of its own",
         )
@@ -176,7 +174,7 @@ def _read_classes(
             raise GrowError(
                 f"the picture has {picture.shape[1]}x{picture.shape[2]} pixels, others {wanted[1]}x{wanted[2]}",
                 where=str(path),
-                hint="give size=… to bring all to one size",
+                hint="give size=… to scale all to one size",
             )
     return tuple(each.name for each in classes), np.stack(pictures), np.asarray(numbers, dtype=np.int64)
 
@@ -191,7 +189,7 @@ def _read_picture(path: Path, size: int | None, depth: int | None) -> Bytes:
             image.load()
             found = image.convert("L" if grey else "RGB")
     except Exception as problem:  # Pillow's readers raise many kinds
-        raise GrowError(f"not a readable picture: {problem}", where=str(path), hint="remove or repair it") from None
+        raise GrowError(f"the picture cannot be read: {problem}", where=str(path), hint="remove or repair it") from None
     if size is not None:
         found = found.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(found)

@@ -4,8 +4,8 @@ reference     the published agent's experiments on the published tables
 speed         time per episode of its learning loop
 search        how many tries the default agent needs, against random search
 pays          whether growing pays: paired arms on fresh seeds
-starts        how new weights should start
-shrinking     what remains when the GPUs go
+starts        how new weights should be initialised
+shrinking     what remains when the GPUs are taken back
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Tick = Callable[[int, int], None]
 
 
 class Study:
-    """What all parts use: the tables, the data, how much is done."""
+    """Runs the parts of the study, and holds what they share: the tables, the data and the extent."""
 
     def __init__(
         self, tables: Path | None, recorded: Path | None, seeds: int, quick: bool, workers: int, tick: Tick
@@ -45,7 +45,7 @@ class Study:
         self.recorded = _recorded(recorded)
 
     def reference(self) -> dict[str, Any]:
-        """Judge the agents on the published tables; there is nothing to compare with elsewhere."""
+        """Judge the agents on the published tables; only for these are there published figures to compare with."""
         if not self.recorded:
             raise GrowError("this part needs the published tables", hint="give --recorded FILE.csv, or leave it out")
         plan = reference_study.Plan(scratch_episodes=2000, transfer_episodes=500) if self.quick else None
@@ -84,14 +84,16 @@ class Study:
         return {"data": data, "budget": 5.0 if self.quick else 15.0}
 
     def _deepening(self) -> list[Table]:
-        """Use our own tables with three decisions of the same sort as the published ones."""
+        """Return our own tables that only deepen, as the published ones do."""
         return [t for t in self.own if all(o is None or o.op == "deepen" for o in t.options)]
 
     def _chosen(self) -> dict[str, tuple[Surgery | None, ...]]:
-        """Choose the best sequences by validation, from the tables of the network that is trained anew."""
+        """Return the best sequences by validation accuracy, from our own tables of cnn1."""
         found = pays.chosen_from([t for t in self._deepening() if t.model == "cnn1"])
         if not found:
-            raise GrowError("no own table of cnn1 to choose from", hint="argosy grow table --model cnn1 …")
+            raise GrowError(
+                "there is no table of cnn1 to choose a sequence from", hint="make one: argosy grow table --model cnn1 …"
+            )
         return found
 
     def _deepest(self) -> tuple[Surgery, ...]:
@@ -113,7 +115,7 @@ def run_study(
     progress: Tick | None = None,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Run the parts; results of parts that are not run again are taken from `output`. Returns the page's path."""
+    """Run the parts, and return the page's path; results of parts that are not run are taken from `output`."""
     for part in parts or ():
         if part not in PARTS:
             raise UnknownName("part", part, PARTS)

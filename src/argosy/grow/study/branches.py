@@ -1,7 +1,6 @@
-"""Share what the studies of growth have in common: one checkpoint per seed, arms that branch from it, and intervals
-over seeds.
+"""The common part of the growth studies: one checkpoint per seed, arms that branch from it, and intervals over seeds.
 
-Arms of a seed have the same start and see the same data in the same order, so what is common to them cancels in
+Arms of a seed have the same start and see the same data in the same order, so what they have in common cancels in
 their paired differences.
 """
 
@@ -26,38 +25,38 @@ from argosy.grow.training.run import Run
 from argosy.report.stats import Interval, interval, paired_difference
 from argosy.seeding import stream
 from argosy.sim.pool import run_tasks
+from argosy.slack import RELATIVE_SLACK
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 Setting = TypeVar("Setting", bound="BaseSetting")
-SAME = 1e-9  # relative: two times that mean the same
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseSetting:
-    """Say what is trained on which data for how long. Runs are numbered; no table is made from their seeds."""
+    """Holds which network is trained on which data for how long. Runs are numbered; no table uses their seeds."""
 
     data: Data | str = "fashion-mnist"
     train: int | None = 4000  # pictures; None: all
-    size: int | None = 14  # pictures are brought to size x size
+    size: int | None = 14  # pictures are scaled to size x size
     model: str = "cnn1"
     model_options: Mapping[str, Any] = field(default_factory=lambda: {"width": 8})
-    budget: float = 15.0  # of the clock's seconds; an epoch without growth takes one
+    budget: float = 15.0  # in the clock's seconds; an epoch without growth takes one
     clock: Price | VirtualClock = "free"
     recipe: Recipe = field(default_factory=Recipe)
-    seed: int = 0  # all runs' seeds come from it
+    seed: int = 0  # the seeds of all runs are drawn from it
 
     def pictures(self) -> Data:
-        """Return the data, loaded if only their name is given."""
+        """Return the data; load them if only their name is given."""
         return self.data if isinstance(self.data, Data) else load(self.data, train=self.train, size=self.size)
 
     def check(self) -> None:
-        """Raise an error for what is wrong, before anything is trained."""
+        """Raise an error if the setting is wrong, before anything is trained."""
 
     def ready(self) -> Self:
-        """Return the same setting, checked and with loaded data, so that they are loaded once."""
+        """Return the same setting, checked, and with its data, so that they are loaded once."""
         self.check()
         return replace(self, data=self.pictures())
 
@@ -72,7 +71,7 @@ class BaseSetting:
     def trunk(self, number: int, share: float) -> Run:
         """Return a run trained by whole epochs until this share of the budget is used."""
         if not (math.isfinite(self.budget) and self.budget > 0):
-            raise GrowError(f"a budget of {self.budget:g} cannot be trained for", hint="give seconds above 0")
+            raise GrowError(f"the budget must be above 0, not {self.budget:g}", hint="give seconds of the clock")
         data = self.pictures()
         options = {"classes": data.classes, "channels": data.channels, **self.model_options}
         run = Experiment(
@@ -89,7 +88,7 @@ class BaseSetting:
         ).begin(0)
         if run.time_left <= 0:
             raise GrowError(
-                f"after whole epochs to {share:.0%} of a budget of {self.budget:g} no time is left",
+                f"no time is left after training whole epochs to {share:.0%} of a budget of {self.budget:g}",
                 hint="give a longer budget",
             )
         return run
@@ -100,7 +99,7 @@ class BaseSetting:
 
 
 def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | None = None) -> Run:
-    """Return a branch that does this at successive epochs. `reset` overrides what becomes of the learning rate."""
+    """Return a branch with these decisions at successive epochs; `reset` overrides the recipe for the learning rate."""
     arm = trunk.fork()
     for decision in decisions:
         if arm.time_left > 0:
@@ -110,29 +109,29 @@ def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | Non
 
 
 def train_until(run: Run, time: float) -> None:
-    """Train until the clock shows this time; an epoch under way ends there."""
-    while run.time_left > 0 and run.clock.now() < time * (1 - SAME):
-        run.train_epoch(lambda now: now >= time * (1 - SAME))
+    """Train until the clock shows this time; an unfinished epoch ends there."""
+    while run.time_left > 0 and run.clock.now() < time * (1 - RELATIVE_SLACK):
+        run.train_epoch(lambda now: now >= time * (1 - RELATIVE_SLACK))
 
 
 def finish(run: Run) -> dict[str, float]:
-    """Train to the end of the budget: validation and test accuracy."""
+    """Train to the end of the budget, and return validation and test accuracy."""
     while run.time_left > 0:
         run.train_epoch()
     return score(run)
 
 
 def score(run: Run) -> dict[str, float]:
-    """Return how good the network is now."""
+    """Return the network's validation and test accuracy."""
     return {"validation": run.evaluate("validation"), "test": run.evaluate("test")}
 
 
 @dataclass
 class _Guarded(Generic[Task, Outcome]):
-    """Work that returns what is wrong instead of raising it, so that it can be told in another process."""
+    """Wraps work so that it returns an error instead of raising it, and the error can be sent to another process."""
 
     work: Callable[[Task], Outcome]
-    threads: int  # 0: as many as there are
+    threads: int  # 0: as torch is set
 
     def __call__(self, task: Task) -> Outcome | ArgosyError:
         try:
@@ -149,7 +148,7 @@ def run_all(
     progress: Progress | None,
     threads_each: int = 1,
 ) -> list[Outcome]:
-    """Return the results of all tasks, in their order. `work` travels to other processes."""
+    """Return the results of all tasks, in their order. `work` is sent to other processes."""
     done = 0
 
     def finished(outcome: Outcome | ArgosyError) -> None:
@@ -167,9 +166,9 @@ def run_all(
 
 
 def numbers(seeds: int) -> range:
-    """Return the runs of a study with so many seeds."""
+    """Return the numbers of the runs of a study with this many seeds."""
     if seeds < 1:
-        raise GrowError(f"{seeds} seeds are too few", hint="give 1 or more; two give an interval")
+        raise GrowError(f"{seeds} seeds are too few", hint="give 1 or more; an interval needs 2")
     return range(seeds)
 
 
@@ -182,10 +181,10 @@ def study_arms(
     workers: int | None,
     progress: Progress | None,
 ) -> Row:
-    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all).
+    """Train all arms with this many fresh seeds. `progress` is called with (runs done, runs in all).
 
-    `one_seed(setting)` is what trains the arms of the run with a given number. Its rows have "arms" and these `times`,
-    which all seeds have in common.
+    `one_seed(setting)` returns a function that trains the arms of the run with a given number. Its rows have "arms" and
+    these `times`, which are the same for all seeds.
     """
     runs = numbers(seeds)
     setting = setting.ready()
@@ -199,18 +198,16 @@ def study_arms(
 
 
 def need_decisions(chosen: Sequence[Surgery | None]) -> None:
-    """Refuse a study that grows nothing, or does anything but deepen."""
+    """Raise an error if nothing is grown, or if there is any other surgery than deepening."""
     if not any(chosen):
-        raise GrowError("nothing is chosen to grow", hint='for instance chosen=(Surgery("deepen", "4"),)')
+        raise GrowError("nothing is chosen to grow", hint='give for instance chosen=(Surgery("deepen", "4"),)')
     other = [str(s) for s in chosen if s is not None and s.op != "deepen"]
     if other:
         raise GrowError(f"this study deepens; it cannot {' or '.join(other)}", hint="choose deepenings only")
 
 
 def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterable[tuple[str, str]]) -> Row:
-    """Collect arms over seeds: accuracies of each, their means, and the differences of these pairs where both are
-    there.
-    """
+    """Collect the arms of all seeds: their accuracies, their means, and the differences of these pairs of arms."""
     parts = {part: {arm: [seed[arm][part] for seed in scores] for arm in scores[0]} for part in ("validation", "test")}
     test = parts["test"]
     return {
@@ -221,7 +218,7 @@ def together(scores: Sequence[Mapping[str, Mapping[str, float]]], pairs: Iterabl
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Row:
-    """Return the mean of a − b over seeds, with its 95 % interval, and each seed's."""
+    """Return the mean of a − b over seeds with its 95 % interval, and the difference of each seed."""
     return {**as_dict(paired_difference(a, b)), "seeds": [x - y for x, y in zip(a, b, strict=True)]}
 
 

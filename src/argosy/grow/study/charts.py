@@ -16,7 +16,7 @@ _DOTS = [PALETTE[0], PALETTE[2], PALETTE[1], "#888888", "#cccccc"]
 
 
 def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
-    """Draw dots per table: agent, best, random, none."""
+    """Draw the accuracies of each table as dots: agent, best, random, none."""
     frame = pl.DataFrame(
         [
             {"table": v.table, "what": what, "accuracy": value}
@@ -28,7 +28,7 @@ def verdict_chart(verdicts: Sequence[Verdict]) -> Any:
 
 
 def pays_chart(part: Mapping[str, Any]) -> Any:
-    """Draw paired differences to doing nothing, with intervals."""
+    """Draw paired differences from doing nothing, with intervals."""
     wanted = {
         "chosen - none": "grown: chosen − none",
         "chosen - none_reset": "grown: chosen − none, reset",
@@ -57,7 +57,7 @@ def pays_chart(part: Mapping[str, Any]) -> Any:
 
 
 def search_chart(part: Mapping[str, Any], which: str) -> Any:
-    """Return mean regret over tables against look-ups."""
+    """Draw the mean regret over tables against the number of look-ups."""
     names = {"taught": "with what other tables taught", "fresh": "starting fresh", "random": "random search"}
     frame = pl.DataFrame(
         [

@@ -1,4 +1,4 @@
-"""Show the growth study as one page with plots, and as pictures."""
+"""The page of the growth study, with its charts, and the page of `argosy grow eval`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _pays(part: Mapping[str, Any], charts: Charts) -> str:
         + charts.figure(
             pays_chart(part),
             "Paired differences over fresh seeds",
-            "right of the line: better; all arms of a seed branch from one checkpoint",
+            "right of the line is better; all arms of a seed branch from one checkpoint",
         )
         + text_table(head, lines)
     )
@@ -192,7 +192,7 @@ def _reference(part: Mapping[str, Any], charts: Charts) -> str:
 
 
 def _plain_rows(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return what identifies a row, then its ranks by seed."""
+    """Return a table whose rows have their identifying columns, then their ranks by seed."""
     shown = [k for k in ("from", "to", "curriculum", "scenario", "temperature") if k in lines[0]]
     lists = {k: title for k, title in (("rank_befores", "ranks before"), ("ranks", "ranks")) if k in lines[0]}
     cells = [
@@ -207,11 +207,11 @@ def _plain_rows(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _starts(part: Mapping[str, Any], charts: Charts) -> str:
-    return _arms("How new weights should start", part, charts)
+    return _arms("How new weights should be initialised", part, charts)
 
 
 def _shrinking(part: Mapping[str, Any], charts: Charts) -> str:
-    return _arms("When the GPUs go", part, charts)
+    return _arms("When the GPUs are taken back", part, charts)
 
 
 def _arms(title: str, part: Mapping[str, Any], charts: Charts) -> str:

@@ -1,15 +1,15 @@
-"""Does growing pay? Arms that branch from one checkpoint per seed, early, in the middle and late.
+"""Study whether growing pays, with arms that branch from one checkpoint per seed: early, in the middle, or late.
 
-    none            left alone
-    none_reset      left alone, but the learning rate is reset at the same decisions as when growing
+    none            the network does not grow
+    none_reset      the same, but the learning rate is reset at the same decisions as when growing
     chosen          a sequence that was chosen before, on the validation data of other seeds
     agent           what an agent decides
     random          the mean of some random sequences of the same options
     replicas        the spare GPUs go to more copies of the network instead
     chosen, PRICE   as chosen, but from the first decision on growth is paid for in time: by parameters, by FLOPs
 
-Spare GPUs absorb what growth costs, except where a price is named. A network that does not grow costs the same at
-every price, so `none` stands beside the priced arms too. Figures are test accuracies.
+Spare GPUs pay for growth, except where a price is named. A network that does not grow costs the same at every price, so
+the arms with a price are also compared with `none`. Figures are test accuracies.
 """
 
 from __future__ import annotations
@@ -60,32 +60,32 @@ PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """The setting of the study. `chosen` has a sequence per scenario, an entry per decision; `chosen_from` makes it."""
+    """Holds the setting. `chosen` has one sequence per scenario, with an entry per decision (see `chosen_from`)."""
 
     chosen: Sequences
     scenarios: tuple[str, ...] = ("early", "middle", "late")
     decisions: int = 3
-    options: tuple[Surgery | None, ...] | None = None  # None: deepen any layer that can be, or nothing
-    agent: Agent | Path | str | None = None  # an object, a name, a file; None: no such arm
+    options: tuple[Surgery | None, ...] | None = None  # None: deepen any layer that can be deepened, or do nothing
+    agent: Agent | Path | str | None = None  # an object, a name or a file; None: there is no such arm
     random_sequences: int = 6
     replicas: float = 2.0
     prices: tuple[Price, ...] = ("parameters", "flops")
 
     def check(self) -> None:
-        """Say what is wrong before anything is trained."""
+        """Raise an error if the setting is wrong, before anything is trained."""
         for name in self.scenarios:
             if name not in SCENARIOS:
                 raise UnknownName("scenario", name, SCENARIOS)
             if len(self.chosen.get(name, ())) != self.decisions:
                 what = f"chosen has {len(self.chosen.get(name, ()))} decisions for {name}, not {self.decisions}"
-                raise GrowError(what, hint="give an entry per decision, None to do nothing")
+                raise GrowError(what, hint="give an entry per decision; None does nothing")
         for name, value in (("decisions", self.decisions), ("random_sequences", self.random_sequences)):
             if value < 1:
                 raise GrowError(f"{name} = {value} is too small", hint="give 1 or more")
         if not self.scenarios:
-            raise GrowError("there is no scenario to study", hint=f"one of {', '.join(SCENARIOS)}")
+            raise GrowError("there is no scenario to study", hint=f"give one or more of {', '.join(SCENARIOS)}")
         for price in self.prices:
-            VirtualClock(growth=price)  # it checks the name
+            VirtualClock(growth=price)  # raises an error if the name is unknown
         _agent(self.agent)
 
 
@@ -94,7 +94,10 @@ def chosen_from(tables: Iterable[Table]) -> dict[str, tuple[Surgery | None, ...]
     found: dict[str, tuple[Surgery | None, ...]] = {}
     for table in tables:
         if table.scenario in found:
-            raise GrowError(f"two tables for {table.scenario}", hint="give those of one network and one data set")
+            raise GrowError(
+                f"there are two tables for the scenario {table.scenario}",
+                hint="give those of one network and one data set",
+            )
         found[table.scenario] = table.surgeries(table.best_sequence("validation"))
     return found
 
@@ -147,12 +150,12 @@ def _random(setting: Setting, scenario: str, number: int, grow: Sequence[Surgery
 
 
 def _agent(agent: Agent | Path | str | None) -> Agent | None:
-    """Return an agent as it stood at the beginning, so that no seed depends on another."""
+    """Return a fresh copy of the agent, so that no seed depends on another."""
     return copy.deepcopy(agent_of(agent))
 
 
 def _ask(agent: Agent, trunk: Run, options: tuple[Surgery, ...], decisions: int) -> tuple[Run, list[list[str]]]:
-    """Return a branch that does what an agent says, told as in training."""
+    """Return a branch that does what an agent decides, asked as in training."""
     arm = trunk.fork()
     graph: LayerGraph = describe(trunk.model, trunk.example)
     done: list[tuple[float, Surgery]] = []
@@ -175,7 +178,7 @@ def _priced(trunk: Run, price: Price) -> Run:
     """Return a branch in which growth costs time from now on."""
     arm, old = trunk.fork(), trunk.clock
     if not isinstance(old, VirtualClock):
-        raise GrowError("only virtual time has prices")
+        raise GrowError("a price needs a virtual clock")
     clock = VirtualClock(
         old.epoch_s, per_parameter=old.per_parameter, per_flop=old.per_flop, growth=price, replica_gain=old.replica_gain
     )
@@ -190,7 +193,7 @@ def _names(sequence: Iterable[Surgery | None]) -> list[str]:
 
 
 def study(setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None) -> Row:
-    """Train every scenario with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    """Train every scenario with this many fresh seeds. `progress` is called with (runs done, runs in all)."""
     runs = numbers(seeds)
     setting = setting.ready()
     tasks = [(scenario, number) for scenario in setting.scenarios for number in runs]
@@ -208,7 +211,7 @@ def _scenario(setting: Setting, name: str, rows: list[Row]) -> Row:
     test = whole["test"]
     better = max(("none", "none_reset"), key=lambda arm: sum(test[arm]))
     whole["against_the_better"] = {
-        "better": better,  # by its mean over the seeds
+        "better": better,  # by the mean over the seeds
         **{arm: difference(test[arm], test[better]) for arm in ("chosen", "agent") if arm in test},
     }
     return {

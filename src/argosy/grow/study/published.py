@@ -1,4 +1,4 @@
-"""What the published growth study reports, to stand beside our own figures. Ranks are among 64 sequences."""
+"""The figures of the published growth study, to compare with our own. Ranks are among 64 sequences."""
 
 from __future__ import annotations
 
@@ -33,6 +33,5 @@ OTHER_MODEL = {  # the two best curricula of CNN#1 on CNN#2 early, middle, late,
     CURRICULA[2]: (39, 15, 16),
     CURRICULA[3]: (60, 35, 47),
 }
-MS_PER_EPISODE = 21.0  # of one core
-EPISODES_FROM_SCRATCH = (10_000, 75_000)
+MS_PER_EPISODE = 21.0  # on one core
 EPISODES_OF_TRANSFER = 10_000

@@ -1,12 +1,12 @@
-"""Repeat the published agent's experiments on recorded tables, with every figure beside the published one.
+"""Repeat the published agent's experiments on recorded tables, and show every figure beside the published one.
 
-    from_scratch      one scenario at a time: rank, accuracy, and how many episodes the published rank takes
-    transfers         from one scenario to another at four temperatures, and the jump-start that gives
+    from_scratch      one scenario at a time: rank, accuracy, and the episodes to reach the published rank
+    transfers         from one scenario to another at four temperatures, and the jump-start from it
     curricula         three scenarios in four orders, judged on those and on two that were never seen
-    other_model       what was learned on CNN#1 used for CNN#2, as it is and after further training
+    other_model       agents trained on CNN#1 used for CNN#2, directly and after further training
     speed             time per episode, one update each and batched
 
-Each function does one seed and returns rows of plain data; `study` does several seeds and puts them together.
+Each function runs one seed and returns rows of plain data; `study` runs several seeds and combines their rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Tables = Mapping[str, Table]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long each experiment learns. `batch=1` everywhere is the published loop, at fifty times the cost."""
+    """Holds how long each experiment learns. The published loop has `batch=1` everywhere, at fifty times the cost."""
 
     scratch_episodes: int = 75_000
     scratch_batch: int = 256
@@ -62,8 +62,10 @@ def from_scratch(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Transfer agents from of CNN#1 to another. The jump-start is the gain in the first 500 episodes over a
-    new agent."""
+    """Transfer agents from one scenario of CNN#1 to another.
+
+    The jump-start is the gain in accuracy over a new agent in the first 500 episodes.
+    """
     rows = []
     prior = {name: _scratch(tables[f"cnn1/{name}"], seed, plan)[0] for name in published.SEEN}
     fresh = {
@@ -88,7 +90,7 @@ def transfers(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def curricula(tables: Tables, seed: int, plan: Plan) -> list[Row]:
-    """Learn on three scenarios of CNN#1 one after another; then all five, of which two were never seen."""
+    """Learn on three scenarios of CNN#1 one after another; then judge on all five, of which two were never seen."""
     rows = []
     for order in published.CURRICULA:
         agent = _curriculum(tables, order, seed, plan)
@@ -119,7 +121,7 @@ def other_model(tables: Tables, seed: int, plan: Plan) -> list[Row]:
 
 
 def speed(table: Table, episodes: int = 300, batch: int = 64) -> Row:
-    """Measure the processor time of learning: one update per episode, and batched, beside the published loop."""
+    """Measure the processor time of learning, with one update per episode and batched, beside the published time."""
     agent = ReferenceAgent()
     learn(agent, [table], 20)
     before = time.process_time()
@@ -148,7 +150,7 @@ PARTS: dict[str, Callable[[Tables, int, Plan], list[Row]]] = {
 
 @dataclass
 class _Part:
-    """One part of the study with one seed; travels to other processes."""
+    """Runs one part of the study with one seed; it is sent to other processes."""
 
     tables: dict[str, Table]
     plan: Plan
@@ -196,7 +198,7 @@ _THE_SAME = ("published", "best", "none", "random")
 
 
 def _together(rows: list[Row]) -> list[Row]:
-    """Return rows that differ only by seed as one row."""
+    """Combine rows that differ only by seed into one row."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         name = tuple(row[key] for key in row if key not in (*_PER_SEED, *_THE_SAME))
@@ -256,7 +258,7 @@ def _judged(table: Table, sequence: tuple[int, ...]) -> Row:
 
 
 def _curve(lesson: Lesson, window: int, points: int = 100) -> dict[str, list[float]]:
-    """Accuracy and objective over episodes, smoothed, at about a hundred places."""
+    """Return smoothed accuracy and objective at about a hundred points over the episodes."""
     window = max(window, lesson.batch)
     ends = np.unique(np.linspace(min(window, len(lesson.accuracy)), len(lesson.accuracy), points).astype(int))
     updates = np.minimum((ends - 1) // lesson.batch, len(lesson.objective) - 1)

@@ -1,8 +1,8 @@
-"""How many tries it takes to find the best plan: the default agent against random search, table by table.
+"""Count the tries that finding the best plan takes: the default agent against random search, table by table.
 
-A try is a look-up in a table. Regret is what the best plan found so far loses against the best of the table. Where a
-table has several runs of each plan, a look-up is one run and regret is measured by the mean of all, so that luck does
-not count; with one run only, luck is part of the table.
+A try is a look-up in a table. Regret is the accuracy of the table's best plan minus that of the best plan found so far.
+If a table has several runs of each plan, a look-up returns one run, and regret is measured by the mean of all runs, so
+that noise does not count; with only one run, noise is part of the table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOKS = (1, 3, 5, 10, 20, 40)
 
 
 class Worker:
-    """Judges one table with what was learned from the others. Travels to other processes."""
+    """Searches one table with a surrogate learned from the others; it is sent to other processes."""
 
     def __init__(self, tables: Sequence[Table], seeds: int, steps: int, price: float) -> None:
         self.tables, self.seeds, self.steps, self.price = list(tables), seeds, steps, price
@@ -61,7 +61,7 @@ class Worker:
 
 
 def follow(search: Search, table: Table, rng: np.random.Generator) -> tuple[NDArray[np.float64], int]:
-    """Look up until every plan has been seen: the regret after each look, and when the search would have stopped."""
+    """Try all plans; return the regret after each try, and the number of tries after which the search would stop."""
     means, regret, stopped = table.means(), [], 0
     for look in range(len(table)):
         if not stopped and not search.worth_another:
@@ -74,7 +74,7 @@ def follow(search: Search, table: Table, rng: np.random.Generator) -> tuple[NDAr
 
 
 def random_search(table: Table, seeds: int) -> dict[str, Any]:
-    """Try plans in random order; with one run per plan the expectation is exact."""
+    """Return the regret of trying plans in random order; with one run per plan it is the exact expectation."""
     means = table.means()
     regrets, hits = [], []
     for seed in range(max(seeds, 200)):
@@ -103,14 +103,13 @@ def study(
     workers: int | None = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Search in all tables, each with what the others taught, and the means over them."""
+    """Search all tables, each with a surrogate learned from the others; return results by table, and their means."""
     rows = run_all(Worker(tables, seeds, steps, price), list(range(len(tables))), workers, progress)
     return {"seeds": seeds, "price": price, "rows": rows, "mean": _mean(rows)}
 
 
 def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise over tables: regret after some looks, looks to the best, and in which tables it is worse than
-    random."""
+    """Summarise over tables: regret, tries to the best plan, and the tables in which it is worse than random."""
     found: dict[str, Any] = {}
     for name in ("taught", "fresh", "random"):
         looks = [k for k in map(str, LOOKS) if all(k in row[name]["regret"] for row in rows)]

@@ -1,15 +1,15 @@
-"""What remains of growth when the GPUs go: the small network taught by the grown one, beside one that never grew.
+"""Study what remains of growth when the GPUs are taken back: a small network taught by the grown one, or never grown.
 
-The small network is trained, grown when GPUs come, and goes back to its size when they are taken away. All arms end
-at the same time; while grown, spare GPUs absorb what growth costs.
+The small network is trained, grown when GPUs come, and shrunk to its old size when they are taken back. All arms end
+at the same time; while the network is grown, spare GPUs pay for the extra work.
 
     logits            taught by the grown network's answers, from the weights it had before the growth
     logits_weights    taught by its answers and its weights
-    small             never grown: one course of the learning rate
-    small_reset       never grown, the learning rate reset whenever the others grow
-    small_restart     as small_reset, and when the GPUs go it does what the taught ones do, without a teacher: the
-                      learning rate's course, the new optimizer and the choice on validation data are theirs
-    grown             the grown network at the moment the GPUs go, for information
+    small             never grown: one schedule of the learning rate
+    small_reset       never grown; the learning rate is reset whenever the others grow
+    small_restart     as small_reset; when the GPUs are taken back it trains like the taught ones, but without a
+                      teacher: the same learning rate schedule, a new optimizer, and the choice on validation data
+    grown             the grown network at the moment when the GPUs are taken back, for information
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from torch import nn
 
 from argosy.grow.errors import GrowError
 from argosy.grow.study.branches import (
-    SAME,
     BaseSetting,
     Progress,
     Row,
@@ -34,6 +33,7 @@ from argosy.grow.study.branches import (
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.training.distill import Distillation, shrink
 from argosy.grow.training.run import Run
+from argosy.slack import RELATIVE_SLACK
 
 TAUGHT = ("logits", "logits_weights")
 SMALL = ("small", "small_reset", "small_restart")
@@ -42,15 +42,15 @@ PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1],
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """The setting of the study. `chosen` are deepenings, one per decision. Times are shares of the budget."""
+    """Holds the setting. `chosen` lists deepenings, one per decision. Times are shares of the budget."""
 
     chosen: tuple[Surgery | None, ...]
     grow_at: float = 0.4
-    release_at: float = 0.75  # the GPUs go
+    release_at: float = 0.75  # when the GPUs are taken back
     distillation: Distillation = field(default_factory=Distillation)
 
     def check(self) -> None:
-        """Say what is wrong before anything is trained."""
+        """Raise an error if the setting is wrong, before anything is trained."""
         need_decisions(self.chosen)
         if not 0 < self.grow_at < self.release_at < 1:
             raise GrowError(
@@ -91,9 +91,9 @@ class _Seed:
         return {"grow": trunk.clock.now(), "release": grown.clock.now(), "arms": arms}
 
     def _released(self, run: Run) -> Run:
-        """Train until the GPUs go."""
+        """Train until the GPUs are taken back."""
         time = self.setting.release_at * self.setting.budget
-        if run.clock.now() > time * (1 + SAME):
+        if run.clock.now() > time * (1 + RELATIVE_SLACK):
             raise GrowError(
                 f"the GPUs go at {time:g}, but the last growth trains until {run.clock.now():g}",
                 hint="grow earlier, release later, decide less often, or give a longer budget",
@@ -102,9 +102,9 @@ class _Seed:
         return run
 
     def _taught(self, run: Run, small: nn.Module, number: int, how: Distillation) -> dict[str, float]:
-        """Go back to the small network and teach it until the end of the budget."""
+        """Go back to the small network, and distil into it until the end of the budget."""
         arm, teacher = run.fork(), run.model
-        arm.replace(small)  # from now on time is the small network's
+        arm.replace(small)  # from now on the clock counts the small network's epochs
         student = shrink(
             teacher,
             small,
@@ -119,5 +119,5 @@ class _Seed:
 
 
 def study(setting: Setting, seeds: int = 5, workers: int | None = 2, progress: Progress | None = None) -> Row:
-    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    """Train all arms with this many fresh seeds. `progress` is called with (runs done, runs in all)."""
     return study_arms(setting, _Seed, PAIRS, ("grow", "release"), seeds, workers, progress)

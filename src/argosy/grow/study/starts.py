@@ -1,10 +1,10 @@
-"""How new weights should start: as the function is preserved, or at random.
+"""Study how new weights should be initialised: so that the function is preserved, or at random.
 
 All arms branch from one checkpoint per seed and grow the same layers at successive epochs:
 
-    identity, random             deepening: the new layer does nothing at first, or starts as any new layer
-    copy, copy_noise, fresh      widening: new channels copy old ones, exactly or with noise, or are random and not
-                                 yet listened to
+    identity, random             deepening: the new layer begins as the identity, or like any new layer
+    copy, copy_noise, fresh      widening: new channels copy old ones, exactly or with noise, or are random and are
+                                 read with weight 0
     none, none_reset             no growth, without and with the learning rate reset at each decision
 """
 
@@ -46,28 +46,28 @@ PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(BaseSetting):
-    """The setting of the study. `chosen` are deepenings, one per decision; their own start is replaced."""
+    """Holds the setting. `chosen` lists deepenings, one per decision; each arm replaces their `init`."""
 
     chosen: tuple[Surgery | None, ...]
     scenario: str = "early"
     widen: tuple[str | None, ...] = ("0", "4", None)  # the site of each decision
     widen_by: float = 1.5
-    noise: float = 0.01  # of the scale of the weights, on copies
+    noise: float = 0.01  # added to copies, relative to the scale of the weights
 
     def check(self) -> None:
-        """Say what is wrong before anything is trained."""
+        """Raise an error if the setting is wrong, before anything is trained."""
         if self.scenario not in SCENARIOS:
             raise UnknownName("scenario", self.scenario, SCENARIOS)
         need_decisions(self.chosen)
         if not any(self.widen):
-            raise GrowError("no site is given to widen", hint='for instance widen=("0", "4", None)')
+            raise GrowError("no site is given to widen", hint='give for instance widen=("0", "4", None)')
         if not self.noise > 0:
             raise GrowError(f"noise = {self.noise:g} makes no difference", hint="give a number above 0")
 
 
 @dataclass
 class _Seed:
-    """Trains all arms of one seed. New weights are drawn from the seed too."""
+    """Trains all arms of one seed, from which new weights are drawn as well."""
 
     setting: Setting
 
@@ -93,5 +93,5 @@ class _Seed:
 
 
 def study(setting: Setting, seeds: int = 10, workers: int | None = 2, progress: Progress | None = None) -> Row:
-    """Train all arms with so many fresh seeds. `progress` hears (runs done, runs in all)."""
+    """Train all arms with this many fresh seeds. `progress` is called with (runs done, runs in all)."""
     return study_arms(setting, _Seed, PAIRS, ("begin",), seeds, workers, progress)

@@ -1,4 +1,4 @@
-"""Apply surgeries, which are data: do one, or do them all again on a fresh copy of the original network."""
+"""Apply surgeries given as data: one of them, or all of them again on the original network."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ __all__ = ["apply", "rebuild", "surgeries_of"]
 
 
 def apply(model: nn.Module, surgery: Surgery | Mapping[str, Any], example: Any) -> nn.Module:
-    """Return a copy of the network with this surgery done to it. `replicate` is noted and leaves the network
-    as it is."""
+    """Return a copy of the network with this surgery done to it; `replicate` is only recorded."""
     surgery = surgery if isinstance(surgery, Surgery) else Surgery.from_dict(surgery)
     how: dict[str, Any] = {"init": surgery.init, "noise": surgery.noise, "seed": surgery.seed, "example": example}
     if surgery.op == "deepen":
@@ -33,7 +32,7 @@ def apply(model: nn.Module, surgery: Surgery | Mapping[str, Any], example: Any) 
 
 
 def rebuild(model: nn.Module, surgeries: Iterable[Surgery | Mapping[str, Any]], example: Any) -> nn.Module:
-    """Return the structure of a grown network, from the original one and the list of what was done to it.
+    """Return the structure of a grown network, from the original network and the list of its surgeries.
 
     The result has the same parameters by name and shape, so a `state_dict` saved from the grown network loads into it.
     """

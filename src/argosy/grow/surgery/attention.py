@@ -1,8 +1,8 @@
 """Attention with any number of heads of a given size, called like `nn.MultiheadAttention`.
 
-`nn.MultiheadAttention` ties the size of a head to the width of the network (embed_dim / num_heads), so it cannot get
-more heads. This module has the same parameters under the same names, but heads may be added: the projections to
-queries, keys and values get more rows, the output projection more columns.
+In `nn.MultiheadAttention` the size of a head follows from the width of the network (embed_dim / num_heads), so it
+cannot get more heads. This module has the same parameters under the same names, but heads can be added: the projections
+to queries, keys and values get more rows, and the output projection more columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Attention(nn.Module):
     in_proj_bias: nn.Parameter | None
     bias_k: nn.Parameter | None
     bias_v: nn.Parameter | None
-    # makes nn.TransformerEncoderLayer compute step by step instead of by its fused kernel, which ties the head size
+    # makes nn.TransformerEncoderLayer avoid its fused kernel, which allows only one head size
     _qkv_same_embed_dim = False
 
     def __init__(
@@ -70,7 +70,7 @@ class Attention(nn.Module):
 
     @classmethod
     def of(cls, old: nn.MultiheadAttention) -> Attention:
-        """Return the same attention, with the same parameters, ready to get more heads."""
+        """Return the same attention, with the same parameters, as a module that can get more heads."""
         new = cls(
             old.embed_dim,
             old.num_heads,
@@ -103,7 +103,7 @@ class Attention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output, and the weights of attention if they are needed; see `nn.MultiheadAttention`."""
+        """Return the output, and the attention weights if they are needed; see `nn.MultiheadAttention`."""
         single = query.dim() == 2
         if single:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
@@ -128,7 +128,7 @@ class Attention(nn.Module):
         return out if self.batch_first else out.transpose(0, 1), weights
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values as (batch, head, place, head size)."""
+        """Return queries, keys and values as (batch, head, position, head size)."""
         stacked = self.in_proj_weight
         apart: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         weights = apart if stacked is None else stacked.chunk(3)
@@ -145,9 +145,7 @@ class Attention(nn.Module):
     def _mask(
         self, q: Tensor, k: Tensor, padding: Tensor | None, mask: Tensor | None, causal: bool, single: bool
     ) -> Tensor | None:
-        """Return everything that hides places, as numbers to add to the scores: (batch or 1, heads or 1, queries,
-        keys).
-        """
+        """Return all masks as numbers to add to the scores: (batch or 1, heads or 1, queries, keys)."""
         places = k.shape[2] - (self.bias_k is not None) - self.add_zero_attn
         if mask is None and causal:
             mask = torch.ones(q.shape[2], places, dtype=torch.bool, device=q.device).triu(1)
@@ -172,7 +170,7 @@ class Attention(nn.Module):
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn a mask into numbers that are added to the scores: True hides a place, numbers are taken as they are."""
+    """Turn a mask into numbers that are added to the scores: True hides a position, numbers are kept."""
     if mask.dtype == torch.bool:
         return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
     return mask.to(dtype)

@@ -1,6 +1,6 @@
-"""Find what belongs to one weighted layer: its norm, the activation behind it, and what is known of its input.
+"""Find what belongs to one weighted layer: its norm, the activation after it, and what is known about its input.
 
-A block is read from the traced graph. It says which constructions deepen it without changing the function.
+A block is read from the traced graph. It determines which constructions deepen it without changing the function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OTHER_NORMS = (
     nn.LocalResponseNorm,
 )
 DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d"}
-# keep the sign of what goes in
+# operations that keep the sign of their input
 _KEEP_SIGN = DROPOUTS | {
     "flatten",
     "reshape",
@@ -53,7 +53,7 @@ _KEEP_SIGN = DROPOUTS | {
     "repeat",
     "zeropad2d",
 }
-_JOIN = {"cat", "concat", "stack", "add", "iadd", "mul", "imul", "maximum", "minimum"}  # non-negative if all parts are
+_JOIN = {"cat", "concat", "stack", "add", "iadd", "mul", "imul", "maximum", "minimum"}  # non-negative if all inputs are
 _IN_PLACE_OPERATORS = {
     operator.iadd,
     operator.isub,
@@ -68,19 +68,19 @@ _IN_PLACE_OPERATORS = {
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """A weighted layer with what belongs to it, as nodes of the graph and paths of the model as it is now."""
+    """Holds a weighted layer with what belongs to it, as nodes of the graph and paths in the present model."""
 
     path: str
     node: fx.Node
-    host: str  # what is wrapped to add something behind: the norm, or the layer itself
-    norm: nn.Module | None  # the batch-norm that the added layer should have too
-    activation: fx.Node | None  # the activation that the block ends in
+    host: str  # the module that is wrapped to add layers after it: the norm, or the layer itself
+    norm: nn.Module | None  # the batch-norm; an added layer gets one like it
+    activation: fx.Node | None  # the activation at the end of the block
     layers: tuple[str, ...]
     chain: tuple[fx.Node, ...]  # the tensors between the layer and the activation; the last one is the block's result
 
     @property
     def end(self) -> fx.Node:
-        """Return what the block puts out, in front of its activation."""
+        """Return the output of the block before its activation."""
         return self.chain[-1]
 
     def layer(self, traced: Traced) -> nn.Module:
@@ -114,7 +114,7 @@ def read_block(traced: Traced, path: str) -> LayerBlock:
 
 
 def ends_idempotent(traced: Traced, block: LayerBlock) -> bool:
-    """Return whether the block ends in an activation that changes nothing when it is applied twice."""
+    """Return whether the block ends in an activation with f(f(x)) = f(x)."""
     return block.activation is not None and traced.kind(block.activation) in IDEMPOTENT
 
 
@@ -130,19 +130,19 @@ def non_negative(traced: Traced, node: fx.Node) -> bool:
         return source is not None and non_negative(traced, source)
     if kind in _JOIN:
         numbers = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, int | float)]
-        factors = numbers if kind not in ("cat", "concat", "stack") else []  # there a number is an axis
+        factors = numbers if kind not in ("cat", "concat", "stack") else []  # there, a number is an axis
         return all(n >= 0 for n in factors) and all(non_negative(traced, source) for source in node.all_input_nodes)
     return False
 
 
 def source_of(node: fx.Node) -> fx.Node | None:
-    """Return the tensor that this node works on: its first argument."""
+    """Return the tensor on which this node operates: its first argument."""
     first = node.args[0] if node.args else node.kwargs.get("input")
     return first if isinstance(first, fx.Node) else None
 
 
 def changes_in_place(traced: Traced, node: fx.Node, tensor: fx.Node) -> bool:
-    """Return whether this node writes into the tensor that it gets."""
+    """Return whether this node writes into its input tensor."""
     if source_of(node) is not tensor:
         return False
     if node.op == "call_module":
@@ -164,7 +164,7 @@ def called_once(traced: Traced, path: str) -> bool:
 
 
 def _end(traced: Traced, node: fx.Node) -> fx.Node:
-    """Return where the output of this layer leaves its wrapper; the node itself if it has none."""
+    """Return the node at which the output of this layer leaves its wrapper, or the node itself if there is none."""
     host = host_path(traced.model, str(node.target)) if node.op == "call_module" else ""
     if not host or host == str(node.target) or not isinstance(traced.model.get_submodule(host), Grown):
         return node
@@ -173,7 +173,7 @@ def _end(traced: Traced, node: fx.Node) -> fx.Node:
 
 
 def _stack(node: fx.Node) -> set[str]:
-    """Return the paths of the modules inside whose forward pass this node was made."""
+    """Return the paths of the modules in whose forward pass this node was traced."""
     return {str(entry[0]) for entry in node.meta.get("nn_module_stack", {}).values()}
 
 

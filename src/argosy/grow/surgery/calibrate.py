@@ -1,4 +1,4 @@
-"""Compute statistics for an added batch-norm from the calibration batch, and prove that surgery changed nothing."""
+"""Compute statistics for an added batch-norm from the calibration batch, and check that surgery kept the function."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from argosy.grow.errors import GrowError
 from argosy.grow.surgery.blocks import BATCH_NORMS
 from argosy.grow.surgery.trace import run
 
-TOLERANCE = 1e-4  # of the output's scale; what is really reached in float32 is ten times better or more
-_DEAD = 1e-10  # a variance below this says nothing about the channel
+TOLERANCE = 1e-4  # relative to the output's scale; real differences in float32 are at least ten times smaller
+_DEAD = 1e-10  # a channel with a smaller variance counts as constant
 
 
 class _Seen(Exception):
@@ -25,8 +25,8 @@ def make_identity(model: nn.Module, path: str, inputs: tuple[Any, ...], *, exact
 
     With mean m and biased variance v of the batch, running_mean = m, running_var = v, weight = sqrt(v + eps) and
     bias = m: the identity in evaluation mode on every input, and in training mode on this batch. The statistics are
-    those of a training-mode pass (batch-norms use the batch, dropout is off). A channel that is constant on
-    the batch gets variance 1, which is the identity as well and leaves it a usable scale when it comes alive.
+    those of a training-mode pass (batch-norms use the batch, dropout is off). A channel that is constant on the batch
+    gets variance 1, which is the identity as well, and has a usable scale if the channel varies later.
     """
     norm = model.get_submodule(path)
     assert isinstance(norm, nn.modules.batchnorm._NormBase)
@@ -41,15 +41,14 @@ def make_identity(model: nn.Module, path: str, inputs: tuple[Any, ...], *, exact
         if norm.running_mean is not None and norm.running_var is not None:
             norm.running_mean.copy_(mean)
             norm.running_var.copy_(variance)
-            variance = norm.running_var.double()  # as rounded, so that both cancel exactly
+            variance = norm.running_var.double()  # as it was rounded, so that both cancel exactly
         if exact:
             norm.weight.copy_((variance + norm.eps).sqrt())
             norm.bias.copy_(mean)
 
 
 def _input_of(model: nn.Module, path: str, inputs: tuple[Any, ...]) -> Tensor | None:
-    """Return what the module at `path` gets in a training-mode pass, which leaves no trace; None if it is not
-    finite."""
+    """Return the input of the module at `path` in a training-mode pass that changes nothing; None if not finite."""
     training = {part: part.training for part in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     caught: list[Tensor] = []
@@ -76,7 +75,7 @@ def _input_of(model: nn.Module, path: str, inputs: tuple[Any, ...]) -> Tensor | 
 
 
 def _runs_to_the_hook(model: nn.Module, inputs: tuple[Any, ...], *, last: bool) -> bool:
-    """Run the model until the hook ends the pass; a batch of one value per channel can only be run in evaluation."""
+    """Run the model until the hook ends the pass; a batch with one value per channel needs evaluation mode."""
     try:
         with torch.no_grad():
             model(*inputs)
@@ -97,9 +96,9 @@ def check_preserved(
     *,
     exact: bool = True,
 ) -> None:
-    """Run both in evaluation mode and compare; a difference means that surgery met something it cannot know.
+    """Run both networks in evaluation mode and compare; they differ if the forward pass has something untraceable.
 
-    `added` is a new module that the forward pass has to reach.
+    `added` is a new module that the forward pass must reach.
     """
     reached: list[bool] = []
     expected = _outputs(old, inputs)
@@ -116,20 +115,20 @@ def check_preserved(
             hook.remove()
     if added is not None and not reached:
         raise GrowError(
-            f"cannot {what}: the forward pass does not reach what was added",
+            f"cannot {what}: the forward pass does not reach the new layers",
             hint="it probably calls the layer through a plain Python list or another reference; use nn.ModuleList",
         )
     differences = [why for one, other in zip(expected, got, strict=True) if (why := _difference(one, other))]
     if exact and differences:
         raise GrowError(
             f"cannot {what}: the grown network's output differs {differences[0]} from the original's",
-            hint="the forward pass does something that tracing does not see; nothing was changed",
+            hint="the forward pass does something that tracing cannot see; nothing was changed",
         )
 
 
 def _outputs(model: nn.Module, inputs: tuple[Any, ...]) -> list[Tensor]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(0)  # the same for both, in case the network draws random numbers
+        torch.manual_seed(0)  # the same for both networks, in case they draw random numbers
         return [leaf for leaf in tree_leaves(run(model, inputs)) if torch.is_tensor(leaf)]
 
 
@@ -141,6 +140,6 @@ def _difference(one: Tensor, other: Tensor) -> str | None:
     if not one.is_floating_point():
         return None if torch.equal(one, other) else "in whole numbers"
     scale = max(1.0, float(one.abs().max()))
-    coarse = max(1.0, torch.finfo(one.dtype).eps / torch.finfo(torch.float32).eps)  # half precision counts coarser
+    coarse = max(1.0, torch.finfo(one.dtype).eps / torch.finfo(torch.float32).eps)  # half precision is coarser
     off = float((one - other).abs().max())
     return None if off <= TOLERANCE * scale * coarse else f"by {off:.2g}"

@@ -1,13 +1,13 @@
-"""Work out which channels of a network belong together.
+"""Find out which channels of a network belong together.
 
-An *atom* is a bunch of channels that always stand side by side. An axis of a tensor is a `Layout`: a row of atoms, each
-channel of which fills `inner` places (a flattened picture gives each channel height x width places). Operations tie
-atoms together:
+An *atom* is a group of channels that are always adjacent. An axis of a tensor is a `Layout`: a sequence of atoms, each
+channel of which has `inner` positions (in a flattened picture each channel has height x width positions). Operations
+connect atoms:
 
 - an addition *unites* atoms: they are the same channels from then on;
-- a concatenation writes them in a row; a cut through an atom *splits* it;
-- a grouped convolution *links* atoms: not the same channels, but they have to grow alike;
-- whatever cannot be followed *fixes* atoms, with the reason.
+- a concatenation puts them in a sequence; a cut through an atom *splits* it;
+- a grouped convolution *links* atoms: they are different channels, but have to grow in the same way;
+- an operation that cannot be followed *fixes* atoms, with the reason.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Role = Literal["out", "in"]  # the layer makes these channels (or carries them along); the layer reads them
+Role = Literal["out", "in"]  # "out": the layer makes these channels, or passes them on; "in": the layer reads them
 
 
 class Family:
-    """Atoms that have to grow alike: same number of new channels, same choice of the channels that are copied."""
+    """Atoms that have to grow in the same way: as many new channels, copied from the same positions."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.reason: str | None = None  # why it cannot grow
-        self.unit = 1  # channels are added and copied in whole bunches of this size, for instance heads of attention
-        self.uniform: str | None = None  # every channel has to be copied equally often, because of this layer
+        self.unit = 1  # channels are added and copied in groups of this size, for instance heads of attention
+        self.uniform: str | None = None  # the layer because of which every channel has to be copied equally often
         self.atoms: list[Atom] = []
 
 
 class Atom:
-    """Some channels that always stand side by side. Follow `Layout.atoms()`, since atoms may be united and split."""
+    """A group of channels that are always adjacent; `Layout.now` has the present ones after unions and splits."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -42,7 +42,7 @@ class Atom:
         self.family.atoms.append(self)
 
     def find(self) -> Atom:
-        """Return the atom that stands for this one after unions."""
+        """Return the atom that represents this one after unions."""
         atom = self
         while atom.same_as is not None:
             atom = atom.same_as
@@ -50,7 +50,7 @@ class Atom:
 
 
 class Segment(NamedTuple):
-    """One atom in a layout; each of its channels fills `inner` places."""
+    """One atom in a layout; each of its channels has `inner` positions."""
 
     atom: Atom
     inner: int = 1
@@ -62,23 +62,23 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What stands along one axis of a tensor."""
+    """The sequence of atoms along one axis of a tensor."""
 
     segments: tuple[Segment, ...]
 
     def now(self) -> tuple[Segment, ...]:
-        """Return the segments, with every union and split seen so far."""
+        """Return the segments after all unions and splits so far."""
         found: list[Segment] = []
         for atom, inner in self.segments:
             _leaves(atom, inner, found)
         return tuple(found)
 
     def families(self) -> list[Family]:
-        """Return the families met along the axis, each once."""
+        """Return the families along the axis, each once."""
         return list({id(s.atom.family): s.atom.family for s in self.now()}.values())
 
     def spread(self, outer: int, inner: int) -> Layout:
-        """Return the axis after merging it with `outer` places in front and `inner` places behind."""
+        """Return the axis merged with an axis of `outer` positions before it and one of `inner` positions after it."""
         return Layout(tuple(Segment(s.atom, s.inner * inner) for s in self.now()) * outer)
 
 
@@ -92,33 +92,33 @@ def _leaves(atom: Atom, inner: int, found: list[Segment]) -> None:
 
 
 def new_layout(size: int) -> Layout:
-    """Return an axis of channels that nothing else knows yet."""
+    """Return an axis of new channels."""
     return Layout((Segment(Atom(size)),))
 
 
 def join(layouts: Sequence[Layout]) -> Layout:
-    """Join axes that are written one behind the other."""
+    """Concatenate axes."""
     return Layout(tuple(segment for layout in layouts for segment in layout.now()))
 
 
 def fix(layout: Layout, reason: str) -> None:
-    """Note that these channels cannot grow. The first reason stays."""
+    """Record that these channels cannot grow; the first reason is kept."""
     for family in layout.families():
         family.reason = family.reason or reason
 
 
 def unite(first: Layout, second: Layout, what: str) -> None:
-    """Note that the two axes hold the same channels."""
+    """Record that the two axes have the same channels."""
     _in_step([first, second], _unite_atoms, what)
 
 
 def link(layouts: Sequence[Layout], what: str) -> None:
-    """Note that the axes hold different channels that have to grow alike."""
+    """Record that the axes have different channels that must grow in the same way."""
     _in_step(list(layouts), _link_atoms, what)
 
 
 def cut(layout: Layout, sizes: Sequence[int]) -> list[Layout] | None:
-    """Return the axis in pieces of these sizes; None if a cut goes through the places of one channel."""
+    """Return the axis in pieces of these sizes; None if a cut would go through a channel."""
     pieces: list[Layout] = []
     rest = list(layout.now())
     for size in sizes:
@@ -140,7 +140,7 @@ def cut(layout: Layout, sizes: Sequence[int]) -> list[Layout] | None:
 
 
 def _in_step(layouts: list[Layout], tie: Callable[[Atom, Atom], None], what: str) -> None:
-    """Walk along all axes at once and tie the atoms that stand at the same places, splitting where needed."""
+    """Go along all axes at once and connect the atoms at the same positions, splitting them if needed."""
     rests = [list(layout.now()) for layout in layouts]
     while any(rests):
         rests = [list(Layout(tuple(rest)).now()) for rest in rests]
@@ -178,7 +178,7 @@ def _link_atoms(first: Atom, second: Atom) -> None:
 
 
 def _split(atom: Atom, at: int) -> None:
-    """Split an atom, and all that grow like it, behind its first `at` channels."""
+    """Split an atom, and all that grow in the same way, after its first `at` channels."""
     family = atom.find().family
     heads, tails = Family(at), Family(family.size - at)
     heads.reason = tails.reason = family.reason
@@ -192,7 +192,7 @@ def _split(atom: Atom, at: int) -> None:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor whose channels, along `axis` (from the left), are known."""
+    """A tensor whose channels along `axis` (counted from the left) are known."""
 
     axis: int
     layout: Layout
@@ -200,19 +200,19 @@ class Value:
 
 @dataclass(frozen=True)
 class Loose:
-    """A parameter of the network that is used directly; it takes the channels of what it is combined with."""
+    """A parameter that the forward pass uses directly; it gets the channels of the tensor it is combined with."""
 
     module: str
     name: str
     shape: tuple[int, ...]
 
 
-Found = Value | Loose | tuple["Value | None", ...] | None  # None: a tensor that is not followed, or no tensor
+Found = Value | Loose | tuple["Value | None", ...] | None  # None: not a tensor, or one that is not followed
 
 
 @dataclass(frozen=True)
 class Use:
-    """Dimension `dim` of a parameter or buffer runs along these channels."""
+    """Says that dimension `dim` of a parameter or buffer has these channels."""
 
     module: str
     tensor: str
@@ -223,7 +223,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Size:
-    """A number that a module remembers: how many channels it has, in bunches of `per`."""
+    """An attribute of a module that stores its number of channels, divided by `per`."""
 
     module: str
     attribute: str
@@ -233,18 +233,18 @@ class Size:
 
 @dataclass
 class Channels:
-    """All channels of one network: what uses them, and which a layer's width consists of."""
+    """Holds all channels of one network: the tensors that use them, and those that make up a layer's width."""
 
     uses: list[Use] = field(default_factory=list)
     sizes: list[Size] = field(default_factory=list)
-    width: dict[str, Layout] = field(default_factory=dict)  # weighted layer → the channels that widening it adds to
-    units: list[tuple[Layout, int, str]] = field(default_factory=list)  # copied in whole bunches, because of a layer
+    width: dict[str, Layout] = field(default_factory=dict)  # weighted layer → the channels that widening adds to
+    units: list[tuple[Layout, int, str]] = field(default_factory=list)  # copied in groups, because of a layer
     uniform: list[tuple[Layout, str]] = field(default_factory=list)  # copied equally often, because of a layer
-    # the number of some channels is used, to arrange others (or for something else): they have to be the same
+    # where the number of some channels is used to arrange others (or for anything else); both must be the same
     numbers: list[tuple[Layout, Layout | None, str]] = field(default_factory=list)
 
     def settle(self) -> None:
-        """Apply the conditions that wait until all unions and splits are known."""
+        """Apply the conditions that need all unions and splits."""
         for layout, arranged, reason in self.numbers:
             same = {id(atom) for atom, _ in arranged.now()} if arranged is not None else set()
             if not all(id(atom) in same for atom, _ in layout.now()):

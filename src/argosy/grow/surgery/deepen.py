@@ -1,15 +1,15 @@
-"""Add one more layer at a place, without a change of what the network computes.
+"""Add one more layer at a site, without changing what the network computes.
 
-Three constructions, each exact in evaluation mode on every input:
+There are three constructions, each exact in evaluation mode on every input:
 
-*Identity behind.* The block ends in an activation φ with φ(φ(x)) = φ(x) (ReLU, ReLU6, Hardtanh). φ(z) becomes
+*Identity after the block.* The block ends in an activation φ with φ(φ(x)) = φ(x) (ReLU, ReLU6, Hardtanh). φ(z) becomes
 φ(norm₂(W₂ φ(z))) with W₂ = I. The network's own φ is the last one.
-*Identity in front.* Nothing, or an unknown number of readers, follows the block, but its input x is known to be
-≥ 0: layer(x) becomes layer(ReLU(norm₂(W₂ x))) with W₂ = I.
-*Residual.* Everything else (GELU, tanh, SiLU, inputs of any sign): z becomes z + W₂ φ(norm(W₁ z)) with W₂ = 0.
+*Identity before the layer.* The block does not end in an activation, but its input x is known to be ≥ 0: layer(x)
+becomes layer(ReLU(norm₂(W₂ x))) with W₂ = I.
+*Residual.* In all other cases (GELU, tanh, SiLU, inputs of any sign): z becomes z + W₂ φ(norm(W₁ z)) with W₂ = 0.
 
-In training mode: without batch-norm the first two are exact too (dropout apart); with batch-norm they are exact on the
-calibration batch, whose statistics the new norm holds; the residual construction always is.
+In training mode, the first two are also exact without batch-norm (apart from dropout); with batch-norm they are exact
+on the calibration batch, whose statistics the new norm has. The residual construction is always exact.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def deepen(
 ) -> nn.Module:
     """Return a copy of the network with one more layer at `site`, a `Site` or its name.
 
-    `example` is the calibration batch; a `Site` brings its own. `init`: "identity" (Net2Net), "residual", or "random"
-    (ordinary weights: the function changes); by default whichever of the first two fits. `noise` is added to the new
-    weights, in units of the usual size of a weight.
+    `example` is the calibration batch; a `Site` has its own. `init`: "identity" (Net2Net), "residual", or "random"
+    (ordinary weights, which change the function); by default whichever of the first two fits. `noise` is added to the
+    new weights, in units of the usual size of a weight.
     """
     surgery = _request(getattr(site, "name", site), init, noise, seed)
     example = example if example is not None else getattr(site, "example", None)
@@ -74,7 +74,7 @@ class _Plan:
 
 
 def _plan(traced: Traced, block: LayerBlock, init: str, name: str) -> _Plan:
-    """Return which construction fits this block."""
+    """Choose the construction for this block."""
     layer, source = block.layer(traced), source_of(block.node)
     positive = source is not None and non_negative(traced, source)
     if init == "residual":
@@ -94,7 +94,7 @@ def _plan(traced: Traced, block: LayerBlock, init: str, name: str) -> _Plan:
     else:
         how = "residual"
     chosen = "random" if init == "random" else "zero" if how == "residual" else "identity"
-    # the layer's own width is not enough: it may have been widened since something was added behind it
+    # the layer's width may differ from the block's, if it was widened after layers were added
     shape = traced.shape(source if how == "before" and source is not None else block.end) or ()
     width = shape[-1] if isinstance(layer, nn.Linear) else shape[1]
     activation = nn.ReLU() if how == "before" else activation_like(traced, block.activation)
@@ -102,9 +102,9 @@ def _plan(traced: Traced, block: LayerBlock, init: str, name: str) -> _Plan:
 
 
 def _build(model: nn.Module, region: Region, plan: _Plan, noise: float, inputs: tuple[Any, ...]) -> nn.Module:
-    """Put the new layers into the copy; returns the first of them."""
+    """Put the new layers into the copy, and return the first of them."""
     layer = region.traced.model.get_submodule(plan.block.path)
-    bias = layer.bias is not None and not plan.norm  # a bias in front of a norm would never get a gradient
+    bias = layer.bias is not None and not plan.norm  # a bias before a norm would never get a gradient
     new = similar(layer, plan.width, bias=bias, in_front=plan.how == "before")
     norm = [similar_norm(layer, plan.block.norm, plan.width)] if plan.norm and plan.block.norm is not None else []
     host = region.prefix + (plan.block.path if plan.how == "before" else plan.block.host)
@@ -127,7 +127,7 @@ def _build(model: nn.Module, region: Region, plan: _Plan, noise: float, inputs: 
 
 
 def find(model: nn.Module, name: str, example: Any) -> tuple[Region, str]:
-    """Return the region of the network that holds this site, and the path of its layer inside the region."""
+    """Return the region of the network with this site, and the path of its layer inside the region."""
     if example is None:
         raise GrowError(
             f"growing {name!r} needs an example input",
@@ -145,7 +145,7 @@ def find(model: nn.Module, name: str, example: Any) -> tuple[Region, str]:
 
 @contextmanager
 def own_randomness(seed: int, surgery: Surgery, step: int) -> Iterator[None]:
-    """Make random draws inside depend on the surgery alone, and leave torch's own stream where it was."""
+    """Make random draws in this context depend on the surgery alone, and restore torch's random state afterwards."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(int(stream(seed, f"{surgery.op} {surgery.site}", step).integers(2**62)))
         yield
@@ -153,16 +153,16 @@ def own_randomness(seed: int, surgery: Surgery, step: int) -> Iterator[None]:
 
 def _request(name: Any, init: str, noise: float, seed: int) -> Surgery:
     if not isinstance(name, str):
-        raise GrowError(f"a site is a name or an entry of sites(...), not {type(name).__name__}")
+        raise GrowError(f"a site must be a name or an entry of sites(...), not {type(name).__name__}")
     if init not in ("", *INITS):
         raise GrowError(f"unknown init {init!r} for deepen", hint=f"one of: {', '.join(INITS)}")
     if not (math.isfinite(noise) and noise >= 0):
-        raise GrowError(f"noise must be a number from 0 up, not {noise!r}")
+        raise GrowError(f"noise must be a number ≥ 0, not {noise!r}")
     return Surgery("deepen", name, init=init, noise=noise, seed=seed)
 
 
 def _origins(old: nn.Module, new: nn.Module) -> dict[str, Origin | None]:
-    """Parameters that moved into a wrapper keep their origin; the rest of the unknown names are new."""
+    """Return the origins of parameters: those that moved into a wrapper keep theirs, other unknown names are new."""
     known = dict(old.named_parameters())
     origins: dict[str, Origin | None] = {}
     for name, _ in new.named_parameters():

@@ -1,4 +1,4 @@
-"""Follow channels through a traced network: from the layer that makes them to all that read them."""
+"""Follow channels through a traced network: from the layer that makes them to all layers that read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLLOWED: WeakKeyDictionary[fx.Graph, Channels] = WeakKeyDictionary()
 
 
 class Follower:
-    """Walks along the graph. Rules for modules and for functions stand in their own files."""
+    """Follows the operations of the graph. The rules for modules and for functions are in their own files."""
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -29,7 +29,7 @@ class Follower:
         self.shapes: dict[fx.Node, tuple[int, ...]] = {}
         self.measured: dict[fx.Node, fx.Node] = {}  # a node that is the shape of another
         self.numbers: dict[fx.Node, Layout] = {}  # a node that is the number of some channels
-        self.troubles = _Troubles(traced)
+        self._fixed = _FixedTensors(traced)
 
     def walk(self) -> Channels:
         """Follow every operation in the order of the forward pass."""
@@ -52,7 +52,7 @@ class Follower:
         return self.channels
 
     def _checked(self, node: fx.Node, found: Found) -> Found:
-        """Return what a rule found, if the example's shape agrees."""
+        """Return what a rule found if it agrees with the example's shape."""
         if isinstance(found, Value):
             shape = self.shapes.get(node, ())
             if not 0 <= found.axis < len(shape) or shape[found.axis] != width(found):
@@ -66,12 +66,12 @@ class Follower:
         return None if tensor is None else Loose(module, name, tuple(tensor.shape))
 
     def value(self, node: Any) -> Value | None:
-        """Return what is known of a node, if it is one followed tensor."""
+        """Return what is known about a node if it is a single tensor that is followed."""
         found = self.values.get(node) if isinstance(node, fx.Node) else None
         return found if isinstance(found, Value) else None
 
     def stop(self, nodes: Iterable[Any], reason: str) -> None:
-        """Follow these tensors no further: their channels cannot grow."""
+        """Stop following these tensors: their channels cannot grow."""
         for node in nodes:
             found = self.values.get(node)
             for value in found if isinstance(found, tuple) else (found,):
@@ -79,7 +79,7 @@ class Follower:
                     fix(value.layout, reason)
 
     def read(self, node: fx.Node, source: Any, axis: int, what: str) -> Layout | None:
-        """Return the channels that arrive along an axis; if others are followed there, those cannot grow."""
+        """Return the channels along this axis of the input; channels followed along another axis cannot grow."""
         value = self.value(source)
         if value is not None and value.axis != axis:
             fix(value.layout, f"{what} ({node.name}) reads them along another axis")
@@ -87,10 +87,10 @@ class Follower:
         return value.layout if value else None
 
     def use(self, module: str, tensor: str, dim: int, layout: Layout | None, role: Role) -> None:
-        """Note that a parameter or buffer of a module, if it is there, runs along these channels."""
+        """Record that a dimension of a parameter or buffer of a module, if it exists, has these channels."""
         if layout is None or getattr(self.traced.model.get_submodule(module), tensor, None) is None:
             return
-        reason = self.troubles.of(module, tensor)
+        reason = self._fixed.of(module, tensor)
         if reason:
             fix(layout, reason)
         for use in self.channels.uses:
@@ -100,12 +100,12 @@ class Follower:
         self.channels.uses.append(Use(module, tensor, dim, layout, role))
 
     def size(self, module: str, attribute: str, layout: Layout | None, per: int = 1) -> None:
-        """Note that a module remembers the number of these channels."""
+        """Record that an attribute of a module stores the number of these channels."""
         if layout is not None:
             self.channels.sizes.append(Size(module, attribute, layout, per))
 
     def elementwise(self, nodes: list[fx.Node], what: str) -> Value | None:
-        """Note that tensors that meet place by place, with broadcasting, hold the same channels."""
+        """Record that tensors combined element by element, with broadcasting, have the same channels."""
         known = {node: value for node in nodes if (value := self.value(node)) is not None}
         if not known:
             return None
@@ -126,9 +126,7 @@ class Follower:
         return Value(depth + axis, main.layout)
 
     def _adopt(self, node: fx.Node, dim: int, layout: Layout, what: str) -> None:
-        """Handle a tensor that is not followed and meets followed channels: a parameter joins them, anything else fixes
-        them.
-        """
+        """Combine followed channels with another tensor: a parameter gets them, any other tensor fixes them."""
         loose = self.values.get(node)
         if isinstance(loose, Loose) and loose.shape[dim] == self.shapes[node][dim]:
             own = new_layout(loose.shape[dim])
@@ -138,8 +136,8 @@ class Follower:
             fix(layout, f"{what} combines them with a tensor of fixed size ({node.name})")
 
 
-class _Troubles:
-    """Collect the tensors that have to stay as they are, and why."""
+class _FixedTensors:
+    """Knows which tensors must stay as they are, and why."""
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -170,18 +168,18 @@ class _Troubles:
         return None
 
     def _called(self, name: str) -> int:
-        """Return how often the layer runs, by itself or inside the leaf that holds it."""
+        """Return how often the layer is called, by itself or inside the leaf module that contains it."""
         parts = name.split(".")
         return max(self.calls.get(".".join(parts[:end]), 0) for end in range(1, len(parts) + 1))
 
 
 def width(value: Value) -> int:
-    """Return the number of places along the channel axis."""
+    """Return the number of positions along the channel axis."""
     return sum(segment.places for segment in value.layout.now())
 
 
 def follow(traced: Traced) -> Channels:
-    """Return the channels of a traced network; remembered as long as the trace lives."""
+    """Return the channels of a traced network; they are cached with the trace."""
     if traced.graph not in _FOLLOWED:
         with torch.no_grad():
             _FOLLOWED[traced.graph] = Follower(traced).walk()

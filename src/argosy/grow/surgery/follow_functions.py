@@ -1,4 +1,7 @@
-"""Say how functions and tensor methods pass channels on. Names are lower case, without a trailing underscore."""
+"""The rules by which functions and tensor methods pass channels on.
+
+Names of functions are in lower case, without a trailing underscore.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ ELEMENTWISE = {name.rstrip("_") for name in ACTIVATIONS} | {
     "expand_as",
 }
 SIZES = {"dim", "ndimension", "numel", "_assert", "len", "is_floating_point"}
-FACTS = {"ndim", "device", "dtype", "is_cuda", "requires_grad"}  # attributes that are no tensors
+FACTS = {"ndim", "device", "dtype", "is_cuda", "requires_grad"}  # attributes that are not tensors
 REDUCTIONS = {"mean", "sum", "amax", "amin", "std", "var", "norm", "logsumexp", "prod", "max", "min", "any", "all"}
 JOINS = {"cat", "concat", "concatenate"}
 
@@ -119,7 +122,7 @@ def follow_function(walk: Follower, node: fx.Node, kind: str) -> Found:
 
 
 def _try(rule: Callable[[Any, fx.Node, Any], Any], walk: Follower, node: fx.Node, value: Value) -> Found:
-    """Return what the rule finds; nothing if an argument that it needs is only known when the network runs."""
+    """Return what the rule finds, or None if it needs an argument that is only known when the network runs."""
     try:
         found: Found = rule(walk, node, value)
     except TypeError:
@@ -128,7 +131,7 @@ def _try(rule: Callable[[Any, fx.Node, Any], Any], walk: Follower, node: fx.Node
 
 
 def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
-    """Follow one of several results: the values of a maximum, a chunk …"""
+    """Follow one of several results, such as the values of a maximum or one of the chunks."""
     parts: Any = walk.values[source]
     index = {"values": 0, "indices": 1}.get(which, which)
     if isinstance(index, int) and -len(parts) <= index < len(parts):
@@ -139,8 +142,7 @@ def _part(walk: Follower, source: fx.Node, which: Any) -> Value | None:
 
 
 def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
-    """Follow a parameter that is repeated for every example of a batch, for instance the class token of a
-    transformer."""
+    """Follow a parameter that is repeated for every example of a batch, such as the class token of a transformer."""
     loose = walk.values[source]
     sizes = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], list | tuple) else node.args[1:]
     assert isinstance(loose, Loose) and isinstance(sizes, list | tuple)
@@ -150,7 +152,7 @@ def _loose_copies(walk: Follower, node: fx.Node, source: fx.Node) -> Found:
 
 
 def _weighted(walk: Follower, node: fx.Node, kind: str) -> bool:
-    """Follow PReLU as a function: it has weights along axis 1, not along the last axes."""
+    """Return whether this is PReLU as a function with several weights, which are along axis 1, not the last one."""
     return kind == "prelu" and any(max(walk.shapes.get(n, ()), default=1) > 1 for n in node.all_input_nodes[1:])
 
 
@@ -211,7 +213,7 @@ def _reduce(walk: Follower, node: fx.Node, value: Value) -> Found:
 
 
 def _along_other_axis(walk: Follower, node: fx.Node, value: Value) -> Value | None:
-    """Follow softmax and the like, which are fine unless they run over the channels."""
+    """Follow softmax and similar functions, which may run over any axis but the channels."""
     default = 1 if walk.traced.kind(node) == "normalize" else None
     dim = argument(node, 2 if default else 1, "dim", default)
     return value if isinstance(dim, int) and dim % len(source_shape(walk, node)) != value.axis else None
@@ -245,12 +247,12 @@ def _pad(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def _glu(walk: Follower, node: fx.Node, value: Value) -> Value | None:
-    """Follow a gated linear unit: halves of the channels meet, the first times the sigmoid of the second."""
+    """Follow a gated linear unit: the first half of the channels times the sigmoid of the second half."""
     return glu(value, argument(node, 1, "dim", -1) % len(walk.shapes[node]))
 
 
 def glu(value: Value, dim: int) -> Value | None:
-    """Return the channels behind a gated linear unit."""
+    """Return the channels after a gated linear unit."""
     if dim != value.axis:
         return value
     half = sum(segment.places for segment in value.layout.now()) // 2

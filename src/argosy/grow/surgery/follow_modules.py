@@ -1,4 +1,4 @@
-"""Say how layers make, read and carry channels."""
+"""The rules by which layers make channels, read them and pass them on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _lost(name: str, module: nn.Module) -> str:
 
 
 def _carry(walk: Follower, node: fx.Node, name: str, module: nn.Module, value: Value) -> Value | None:
-    """Modules with one input whose channels go through."""
+    """Follow a module with one input that passes the channels on."""
     kind = walk.traced.kind(node)
     shape = walk.shapes.get(node)
     if shape is None:
@@ -89,7 +89,7 @@ def _carry(walk: Follower, node: fx.Node, name: str, module: nn.Module, value: V
 
 
 def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axis: int) -> Value:
-    """Note that a layer makes new channels; its bias, if any, goes with them."""
+    """Record that a layer makes new channels; its bias, if it has one, belongs to them."""
     made = new_layout(size)
     walk.use(name, "weight", dim, made, "out")
     walk.use(name, "bias", 0, made, "out")
@@ -99,14 +99,14 @@ def _produce(walk: Follower, name: str, size: int, attribute: str, dim: int, axi
 
 
 def _linear(walk: Follower, node: fx.Node, name: str, module: nn.Linear, source: Any) -> Value:
-    """Follow a linear layer, which reads and makes the last axis."""
+    """Follow a linear layer, which reads and makes channels along the last axis."""
     axis = len(walk.shapes[node]) - 1
     _consume(walk, name, "weight", 1, walk.read(node, source, axis, f"linear layer {name}"), "in_features")
     return _produce(walk, name, module.out_features, "out_features", 0, axis)
 
 
 def _consume(walk: Follower, name: str, tensor: str, dim: int, layout: Layout | None, attribute: str) -> None:
-    """Note that a layer reads channels."""
+    """Record that a layer reads channels."""
     walk.use(name, tensor, dim, layout, "in")
     walk.size(name, attribute, layout)
 
@@ -124,9 +124,7 @@ def _conv(walk: Follower, node: fx.Node, name: str, module: conv._ConvNd, source
 
 
 def _depthwise(walk: Follower, name: str, module: conv._ConvNd, arriving: Layout | None) -> Layout:
-    """Follow a depthwise convolution: every channel is filtered by itself, so the channels that leave are those that
-    arrive.
-    """
+    """Follow a depthwise convolution: every channel is filtered by itself, so the output has the input's channels."""
     if arriving is None:
         made = new_layout(module.out_channels)
         fix(made, f"depthwise convolution {name} reads channels that cannot grow")
@@ -143,7 +141,7 @@ def _depthwise(walk: Follower, name: str, module: conv._ConvNd, arriving: Layout
 def _grouped(
     walk: Follower, name: str, module: conv._ConvNd, arriving: Layout | None, out_dim: int, in_dim: int
 ) -> Layout:
-    """Note that groups of channels that are filtered apart grow alike, on both sides."""
+    """Record that the separately filtered groups of channels must grow in the same way, in input and output."""
     groups, what = module.groups, f"grouped convolution {name}"
     if arriving is not None:
         blocks = cut(arriving, [module.in_channels // groups] * groups)
@@ -164,7 +162,7 @@ def _grouped(
 
 
 def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> Value | None:
-    """Follow batch and instance normalisation, which treat every channel by itself."""
+    """Follow batch and instance normalisation, which handle every channel by itself."""
     spatial = next((int(c) for c in type(module).__name__ if c.isdigit()), depth - 2)
     batched = isinstance(module, batchnorm._BatchNorm) or depth == spatial + 2
     if value.axis != (1 if batched else 0):
@@ -176,7 +174,7 @@ def _norm(walk: Follower, name: str, module: Any, value: Value, depth: int) -> V
 
 
 def _layer_norm(walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, value: Value, depth: int) -> Value | None:
-    """Follow a layer norm: mean and variance over the channels stay the same if each is copied equally often."""
+    """Follow a layer norm: mean and variance over the channels stay the same if all are copied equally often."""
     if value.axis != depth - 1 or len(module.normalized_shape) != 1:
         return value if value.axis < depth - len(module.normalized_shape) else None
     walk.use(name, "weight", 0, value.layout, "out")
@@ -187,7 +185,7 @@ def _layer_norm(walk: Follower, name: str, module: nn.LayerNorm | nn.RMSNorm, va
 
 
 def _group_norm(walk: Follower, name: str, module: nn.GroupNorm, value: Value) -> Value | None:
-    """Whole groups are added, so that the statistics of those that were there stay; one group is a layer norm."""
+    """Follow a group norm: only whole groups are added, so that old groups keep their statistics."""
     if value.axis != 1:
         return None
     walk.use(name, "weight", 0, value.layout, "out")

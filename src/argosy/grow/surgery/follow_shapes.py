@@ -1,4 +1,4 @@
-"""Say how channels move when a tensor changes its shape."""
+"""The rules by which channels move when the shape of a tensor changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
-    """Return an argument given by place or by name."""
+    """Return an argument given by position or by name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
@@ -26,7 +26,7 @@ def source_shape(walk: Follower, node: fx.Node) -> tuple[int, ...]:
 
 
 def is_size(walk: Follower, node: fx.Node, kind: str, source: Any) -> bool:
-    """Return whether this node is a size, or a product of sizes. The number of channels among them is remembered."""
+    """Return whether this node is a size or a product of sizes; if it is a number of channels, that is recorded."""
     if kind == "size" or (kind == "getattr" and node.args[1] == "shape"):
         walk.measured[node] = source
         dim = argument(node, 1, "dim") if kind == "size" else None
@@ -46,7 +46,7 @@ def is_size(walk: Follower, node: fx.Node, kind: str, source: Any) -> bool:
 
 
 def note_numbers(walk: Follower, node: fx.Node, what: str, found: Found = None) -> None:
-    """The network computes with the number of some channels: fine to arrange just them, else they have to stay."""
+    """Record that the network computes with a number of channels; unless it only arranges them, they cannot grow."""
     for other in node.all_input_nodes:
         if other in walk.numbers:
             arranged = found.layout if isinstance(found, Value) else None
@@ -58,12 +58,11 @@ def _flatten(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def merged(old: tuple[int, ...], new: tuple[int, ...], value: Value) -> Value | None:
-    """Return channels after a change of shape in which the channel axis stays whole or is merged with its
-    neighbours."""
+    """Return the channels after a change of shape that keeps the channel axis or merges it with its neighbours."""
     i = j = 0
     while i < len(old) and j < len(new):
         a, b, left, right = i, j, old[i], new[j]
-        while left != right:  # the smallest runs of axes with the same number of places
+        while left != right:  # the shortest sequences of axes with the same number of positions
             if left < right:
                 i += 1
                 left *= old[i]
@@ -87,7 +86,7 @@ def _reshape(walk: Follower, node: fx.Node, value: Value) -> Value | None:
         return None
     size = wanted[found.axis]
     if isinstance(size, int) and size != -1:
-        fix(value.layout, f"{walk.traced.kind(node)} ({node.name}) has the size {size} written in")
+        fix(value.layout, f"{walk.traced.kind(node)} ({node.name}) has the fixed size {size}")
         return None
     return found
 
@@ -137,7 +136,7 @@ def _getitem(walk: Follower, node: fx.Node, value: Value) -> Value | None:
         at = index.index(Ellipsis)
         missing = depth - sum(i is not None for i in index) + 1
         index = (*index[:at], *(slice(None),) * missing, *index[at + 1 :])
-    old, axis = 0, 0  # the axis of the source that comes next, and where it goes in the result
+    old, axis = 0, 0  # the next axis of the source, and its place in the result
     for item in index:
         if item is None:
             axis += 1
@@ -151,7 +150,7 @@ def _getitem(walk: Follower, node: fx.Node, value: Value) -> Value | None:
 
 
 def _is_index(walk: Follower, item: object) -> bool:
-    """Return whether this item is a place that is computed when the network runs."""
+    """Return whether this item is an index that is computed when the network runs."""
     return isinstance(item, fx.Node) and item not in walk.shapes and walk.values.get(item) is None
 
 

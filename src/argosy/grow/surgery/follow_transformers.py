@@ -1,8 +1,8 @@
-"""Say how attention and torch's ready-made transformer layers use channels.
+"""The rules by which attention and torch's transformer layers use channels.
 
 The heads of attention are channels of their own: the projections to queries, keys and values make them, the output
-projection reads them, and they are added in whole heads. A transformer layer also has a hidden layer of its own, and
-carries the channels of its input on (the residual stream).
+projection reads them, and only whole heads are added. A transformer layer also has a hidden layer of its own, and
+passes the channels of its input on (the residual stream).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRANSFORMERS = (
 
 
 def follow_attention(walk: Follower, node: fx.Node, name: str, module: nn.MultiheadAttention | Attention) -> Found:
-    """Follow attention that the network itself calls, which returns (output, weights)."""
+    """Follow attention that the network calls directly; it returns (output, weights)."""
     given = dict(zip(("query", "key", "value"), node.args)) | dict(node.kwargs)
     three = [given.get(part) for part in ("query", "key", "value")]
     shape = walk.shapes.get(three[0])  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def follow_attention(walk: Follower, node: fx.Node, name: str, module: nn.Multih
 def attend(
     walk: Follower, name: str, module: nn.MultiheadAttention | Attention, arriving: list[Layout | None]
 ) -> Layout:
-    """Parameters of attention, by the channels that they run along; returns the channels that leave."""
+    """Record the channels of attention's parameters, and return the channels of its output."""
     heads = new_layout(module.num_heads * module.head_dim)
     walk.channels.units.append((heads, module.head_dim, f"attention {name}"))
     walk.channels.width[name] = heads
@@ -71,7 +71,7 @@ def attend(
 
 
 def _as_one(name: str, arriving: list[Layout | None]) -> Layout | None:
-    """Note that queries, keys and values are read by one matrix: their channels have to be the same."""
+    """Record that one matrix reads queries, keys and values, so that their channels must be the same."""
     known = [layout for layout in arriving if layout is not None]
     for layout in known[1:]:
         unite(known[0], layout, f"attention {name}")
@@ -81,7 +81,7 @@ def _as_one(name: str, arriving: list[Layout | None]) -> Layout | None:
 
 
 def _made(walk: Follower, name: str, layout: Layout) -> None:
-    """Note that a linear layer makes these channels."""
+    """Record that a linear layer makes these channels."""
     walk.use(name, "weight", 0, layout, "out")
     walk.use(name, "bias", 0, layout, "out")
     walk.size(name, "out_features", layout)
@@ -89,7 +89,7 @@ def _made(walk: Follower, name: str, layout: Layout) -> None:
 
 
 def follow_transformer(walk: Follower, node: fx.Node, name: str, module: nn.Module) -> Found:
-    """Follow one of torch's transformer modules: its inner layers, and the stream that goes through."""
+    """Follow one of torch's transformer modules: its inner layers, and the residual stream."""
     decodes = isinstance(module, nn.TransformerDecoderLayer | nn.TransformerDecoder)
     two = decodes or isinstance(module, nn.Transformer)
     names = ("tgt", "memory") if decodes else ("src", "tgt") if two else ("src",)
@@ -99,7 +99,7 @@ def follow_transformer(walk: Follower, node: fx.Node, name: str, module: nn.Modu
     walk.stop(masks, f"transformer {name} reads them as a mask")
     if isinstance(module, nn.Transformer):
         for stream in streams:
-            fix(stream, f"nn.Transformer {name} remembers its width")
+            fix(stream, f"nn.Transformer {name} stores its width")
         memory = _stack(walk, f"{name}.encoder", module.encoder, streams[0], None)
         out = _stack(walk, f"{name}.decoder", module.decoder, streams[1], memory)
     else:
@@ -118,7 +118,7 @@ def _stream(walk: Follower, node: fx.Node, name: str, source: Any) -> Layout:
 
 
 def _stack(walk: Follower, name: str, module: Any, stream: Layout, memory: Layout | None) -> Layout:
-    """Follow a layer, or a stack of layers with a norm behind."""
+    """Follow a layer, or a stack of layers with a norm after them."""
     if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
         return _layer(walk, name, module, stream, memory)
     for i, layer in enumerate(module.layers):

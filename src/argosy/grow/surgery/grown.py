@@ -1,4 +1,4 @@
-"""The modules that surgery puts into a network, and how places keep their names when it does."""
+"""The modules that surgery puts into a network, and the names of sites, which stay the same."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from argosy.grow.errors import GrowError, NoSuchSite
 
 
 class Grown(nn.Module):
-    """A layer of the original network with what was added before and after it.
+    """A layer of the original network, with the layers that were added before and after it.
 
-    It stands where the layer stood and answers for it: what it does not know it asks of the layer.
+    It replaces the layer in the network; attributes that it does not have are those of the layer.
     """
 
     def __init__(self, layer: nn.Module, before: nn.Sequential | None = None, after: nn.Sequential | None = None):
@@ -23,7 +23,7 @@ class Grown(nn.Module):
         self.after = after if after is not None else nn.Sequential()
         self.training = layer.training
 
-    def forward(self, input: Tensor, *more: Any, **named: Any) -> Any:  # torch's layers call it `input`, too
+    def forward(self, input: Tensor, *more: Any, **named: Any) -> Any:  # torch's layers also call it `input`
         return self.after(self.layer(self.before(input), *more, **named))
 
     def __getattr__(self, name: str) -> Any:
@@ -36,7 +36,7 @@ class Grown(nn.Module):
 
 
 class ResidualBranch(nn.Module):
-    """z + path(z), where the last layer of the path starts at zero: any function is preserved."""
+    """Computes z + path(z); the last layer of the path starts at zero, which preserves any function."""
 
     def __init__(self, path: nn.Sequential) -> None:
         super().__init__()
@@ -47,19 +47,19 @@ class ResidualBranch(nn.Module):
 
 
 def layer_path(model: nn.Module, name: str) -> str:
-    """Return where the layer of this site is now: "0" is "0.layer" once something was added around it."""
+    """Return the present path of a site's layer: "0" becomes "0.layer" once layers have been added around it."""
     try:
         found = model.get_submodule(name) if name else None
     except AttributeError:
         found = None
     if found is None:
         known = [host_path(model, path) for path, part in model.named_modules() if "weight" in part._parameters]
-        raise NoSuchSite(f"the network has no layer {name!r}", hint=f"layers with weights: {_some(known)}")
+        raise NoSuchSite(f"the network has no layer {name!r}", hint=f"layers with weights are {_some(known)}")
     return f"{name}.layer" if isinstance(found, Grown) else name
 
 
 def host_path(model: nn.Module, path: str) -> str:
-    """Return the wrapper around this module if there is one, else the module itself.
+    """Return the path of the wrapper around this module if there is one, else that of the module.
 
     For a weighted layer this is the name of its site: it does not change when the network grows.
     """
@@ -78,7 +78,7 @@ def is_original(model: nn.Module, path: str) -> bool:
 
 
 def duplicate(model: nn.Module) -> nn.Module:
-    """Return a deep copy to operate on."""
+    """Return a deep copy for surgery."""
     try:
         return copy.deepcopy(model)
     except Exception as problem:
@@ -89,13 +89,13 @@ def duplicate(model: nn.Module) -> nn.Module:
 
 
 def replace(model: nn.Module, path: str, part: nn.Module) -> None:
-    """Put a module in the place of another."""
+    """Replace the module at this path by another."""
     parent, _, last = path.rpartition(".")
     setattr(model.get_submodule(parent), last, part)
 
 
 def wrapped(model: nn.Module, path: str) -> Grown:
-    """Return the wrapper around the module at this path, made if there is none yet."""
+    """Return the wrapper around the module at this path; add one if there is none yet."""
     host = model.get_submodule(host_path(model, path))
     if isinstance(host, Grown):
         return host

@@ -1,4 +1,4 @@
-"""What a grown network remembers of its growth: the surgeries, and where each of its parameters came from."""
+"""The record that a grown network has of its growth: the surgeries, and the origin of each parameter."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from argosy.grow.surgery.record import Surgery
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a parameter of a grown network comes from.
+    """The origin of a parameter of a grown network.
 
     The gradient of the grown parameter is
         g_new[i, j, …] = g_old[index[0][i], index[1][j], …] · scale[0][i] · scale[1][j] · …
-    so optimizer state can follow it. An index of −1 is a new element. `None` (or a tuple that ends early) leaves a
-    dimension as it is. Copies of a channel get 1/count of the gradient on their *incoming* weights, because each
-    of them meets a consumer that was divided by the count; the divided *outgoing* weights get the full gradient.
+    so optimizer state can be mapped in the same way. An index of −1 is a new element. `None` (or a tuple that ends
+    early) leaves a dimension as it is. Copies of a channel get 1/count of the gradient on their *incoming* weights,
+    because the weights that read each copy were divided by the count; these *outgoing* weights get the full gradient.
     """
 
     name: str
     index: tuple[Tensor | None, ...] = ()  # per dimension: int64, one entry per new position
-    scale: tuple[Tensor | None, ...] = ()  # per dimension: what the gradient is multiplied by
+    scale: tuple[Tensor | None, ...] = ()  # per dimension: the factors of the gradient
 
     def map(self, old: Tensor, power: float = 1.0) -> Tensor:
-        """State that belongs to the old parameter, for the grown one; `power` 2 for squares of gradients."""
+        """Map state of the old parameter to the grown one; `power` is 2 for squares of gradients."""
         new = old
         for dim, index in enumerate(self.index):
             if index is None:
@@ -42,11 +42,11 @@ class Origin:
         return new.clone()
 
 
-Origins = Mapping[str, Origin | None]  # by new parameter name; a name that is missing came over unchanged, None is new
+Origins = Mapping[str, Origin | None]  # by new parameter name; None: new; missing: unchanged
 
 
 def remember(new: nn.Module, old: nn.Module, surgery: Surgery, origins: Origins) -> nn.Module:
-    """Note on the grown network what was done to it; returns it."""
+    """Record on the grown network what was done to it, and return it."""
     root: Any = new
     root.grow_surgeries = (*surgeries_of(old), surgery)
     root.grow_origins = (*origins_of(old), dict(origins))
@@ -54,12 +54,12 @@ def remember(new: nn.Module, old: nn.Module, surgery: Surgery, origins: Origins)
 
 
 def surgeries_of(model: nn.Module) -> tuple[Surgery, ...]:
-    """Return everything that was done to this network, in order."""
+    """Return all surgeries of this network, in order."""
     return tuple(getattr(model, "grow_surgeries", ()))
 
 
 def origins_of(model: nn.Module) -> tuple[Origins, ...]:
-    """For each surgery, where the parameters came from."""
+    """Return, for each surgery, the origins of the parameters."""
     return tuple(getattr(model, "grow_origins", ()))
 
 

@@ -1,4 +1,4 @@
-"""The layers that deepening adds: identity, random or residual, made to fit beside a given layer."""
+"""The layers that deepening adds: identity, random or residual, with the settings of a given layer."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def similar(layer: nn.Module, width: int, *, bias: bool, in_front: bool = False) -> nn.Module:
-    """Return a layer of the same sort from `width` to `width` channels that keeps the size of the picture.
+    """Return a layer of the same kind from `width` to `width` channels that keeps the size of the picture.
 
-    Convolutions take over an odd kernel size (3 replaces an even one) and the groups.
+    Convolutions keep an odd kernel size (3 replaces an even one) and the groups.
     """
     where: Any = {"device": layer.weight.device, "dtype": layer.weight.dtype}
     if isinstance(layer, nn.Linear):
@@ -50,27 +50,25 @@ def similar(layer: nn.Module, width: int, *, bias: bool, in_front: bool = False)
 
 
 def similar_norm(layer: nn.Module, norm: nn.Module, width: int) -> nn.Module:
-    """Return a batch-norm for the added layer with the settings of the block's own."""
+    """Return a batch-norm for the added layer with the settings of the block's batch-norm."""
     assert isinstance(norm, nn.modules.batchnorm._BatchNorm)
     dims = len(layer.kernel_size) if isinstance(layer, nn.modules.conv._ConvNd) else 1
     make: Any = nn.SyncBatchNorm if isinstance(norm, nn.SyncBatchNorm) else _BATCH_NORM[dims]
     made: nn.Module = make(width, norm.eps, norm.momentum, device=layer.weight.device, dtype=layer.weight.dtype)
-    if norm.num_batches_tracked is not None:  # weighs the next batch when statistics are cumulative averages
+    if norm.num_batches_tracked is not None:  # the weight of the next batch if statistics are cumulative averages
         made.num_batches_tracked = norm.num_batches_tracked.clone()
     return made
 
 
 def fits(block: LayerBlock, layer: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Return whether the added layer can have a batch-norm like the block's. Behind a linear layer only if that sees
-    plain vectors.
-    """
+    """Return whether the added layer can have a batch-norm like the block's; a linear layer needs 2-D inputs."""
     if not isinstance(block.norm, BATCH_NORMS):
         return False
     return not isinstance(layer, nn.Linear) or len(shape) == 2
 
 
 def to_identity(layer: nn.Module, noise: float) -> None:
-    """Set the weights of the identity; `noise` is in units of the usual size of a weight."""
+    """Set the weights to the identity; `noise` is in units of the usual size of a weight."""
     weight: Tensor = layer.weight  # type: ignore[assignment]
     with torch.no_grad():
         if isinstance(layer, nn.Linear):

@@ -1,4 +1,4 @@
-"""Carry optimizer state over to a grown network: momentum and moments follow the parameters that they belong to."""
+"""Carry optimizer state over to a grown network: momentum and moments follow their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy.grow.surgery.history import Origin, Origins, origins_of, surgeries_o
 __all__ = ["Origin", "Origins", "carry"]
 
 _State = dict[str, Any]
-# how state scales with the gradient: squares of gradients by 2, steps that are already divided by them by 0
+# the power by which state scales with the gradient: 2 for squares, 0 for steps already divided by its size
 _POWERS = {
     "exp_avg_sq": 2.0,
     "max_exp_avg_sq": 2.0,
@@ -31,13 +31,12 @@ _POWERS = {
 
 
 def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, lr: float | None = None) -> Optimizer:
-    """Return a new optimizer of the same class for `new_model`, which was grown from `old_model` by any number of
-    surgeries.
+    """Return a new optimizer of the same class for `new_model`, which was grown from `old_model`.
 
     State of the parameter's shape (SGD momentum, Adam and RMSprop moments …) is mapped to the grown parameter; new
-    elements start at zero, wholly new parameters without state. A parameter that grew and has state of another shape
-    (factored moments) starts anew. Groups keep their hyper-parameters; new parameters join the group of the nearest
-    old parameter of the same sort (matrix or vector). `lr` sets the learning rate of every group.
+    elements start at zero, and new parameters without state. A grown parameter whose state has another shape (factored
+    moments) starts without state. Groups keep their hyper-parameters; new parameters join the group of the nearest old
+    parameter of the same kind (matrix or vector). `lr` sets the learning rate of every group.
     """
     if lr is not None and not (math.isfinite(lr) and lr > 0):
         raise GrowError(f"the learning rate must be a positive number, not {lr!r}")
@@ -46,8 +45,8 @@ def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, l
     known = [p for group in optimizer.param_groups for p in group["params"] if p in names]
     if not known:
         raise GrowError(
-            "the optimizer has no parameter of the model that was grown",
-            hint="give the optimizer that trained old_model, and the very model that it trained",
+            "the optimizer has no parameter of old_model",
+            hint="give the optimizer that trained old_model, and that same model object",
         )
     history = _Ancestry(old_model, new_model, steps)
     groups = _groups(optimizer, names, history, new_model)
@@ -63,7 +62,7 @@ def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, l
             if mapped:
                 fresh.state[grown[name]] = mapped
     for parameter, state in optimizer.state.items():
-        if parameter not in names:  # a parameter beside the model, for instance of the loss
+        if parameter not in names:  # a parameter outside the model, for instance of the loss
             fresh.state[parameter] = {key: _copied(value) for key, value in state.items()}
     for group in fresh.param_groups:
         if lr is not None:
@@ -74,7 +73,7 @@ def carry(optimizer: Optimizer, old_model: nn.Module, new_model: nn.Module, *, l
 
 
 class _Chain:
-    """The steps that lead from one parameter of the old model to one of the grown model."""
+    """The origins that lead from one parameter of the old model to one of the grown model."""
 
     def __init__(self, source: str, origins: tuple[Origin, ...]) -> None:
         self.source, self.origins = source, origins
@@ -98,7 +97,7 @@ class _Chain:
 
 
 class _Ancestry:
-    """Return the chain of origins of every parameter of the grown model; None for a new one."""
+    """Knows the chain of origins of every parameter of the grown model; None for a new one."""
 
     def __init__(self, old_model: nn.Module, new_model: nn.Module, steps: tuple[Origins, ...]) -> None:
         self.olds = {name: parameter.dim() for name, parameter in old_model.named_parameters()}
@@ -121,7 +120,7 @@ class _Ancestry:
         return _Chain(name, tuple(reversed(origins)))
 
     def beside(self, name: str) -> str:
-        """Return the nearest old parameter of the same sort, for a new parameter."""
+        """Return the nearest old parameter of the same kind, for a new parameter."""
         path, matrix = name.split("."), self.dims[name] > 1
 
         def closeness(other: str) -> tuple[bool, int]:
@@ -139,7 +138,7 @@ def _groups(
     optimizer: Optimizer, names: dict[nn.Parameter, str], history: _Ancestry, new_model: nn.Module
 ) -> list[dict[str, Any]]:
     where = {names[p]: i for i, group in enumerate(optimizer.param_groups) for p in group["params"] if p in names}
-    asleep = {name for p, name in names.items() if not p.requires_grad and name not in where}
+    frozen = {name for p, name in names.items() if not p.requires_grad and name not in where}
     groups = [
         {key: value for key, value in group.items() if key not in ("params", "param_names")}
         | {"params": [p for p in group["params"] if p not in names]}
@@ -147,7 +146,7 @@ def _groups(
     ]
     for name, parameter in new_model.named_parameters():
         chain = history.chains[name]
-        new = chain is None or (parameter.requires_grad and chain.source in asleep)  # or woken: it learns from now on
+        new = chain is None or (parameter.requires_grad and chain.source in frozen)  # or unfrozen
         group = where.get(history.beside(name) if chain is None or new else chain.source)
         if group is None and new:
             group = min(where.values())

@@ -1,5 +1,4 @@
-"""Record what was done to a network as data: enough to do it again anywhere, in the same way, on every worker
-of a job."""
+"""A surgery as data: enough to repeat it exactly, for instance on every worker of a job."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ OPERATIONS = ("deepen", "widen", "unfreeze", "replicate")
 class Surgery:
     """One change of a network in training.
 
-    `deepen` adds a layer at a site; `widen` multiplies its channels by `factor`; `unfreeze` lets a frozen layer of a
-    network that was built large from the start learn. `replicate` leaves the network alone and gives the spare GPUs
-    to more copies of it: `factor` times as many.
+    `deepen` adds a layer at a site; `widen` multiplies its channels by `factor`; `unfreeze` lets a frozen layer learn,
+    in a network that was built large from the start. `replicate` does not change the network, but gives the spare GPUs
+    to more replicas of it: `factor` times as many.
     """
 
     op: Operation
     site: str = ""
     factor: float = 1.0
-    init: str = ""  # how new weights start; "" is the operation's default
-    noise: float = 0.0  # of the scale of the weights; breaks the symmetry of copies, at the price of exactness
+    init: str = ""  # how new weights are initialised; "": the operation's default
+    noise: float = 0.0  # relative to the scale of the weights; makes copies differ, but the function changes
     seed: int = 0
 
     def __str__(self) -> str:
@@ -39,7 +38,7 @@ class Surgery:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Surgery:
-        """Build it again from plain data."""
+        """Return the surgery that `to_dict` described."""
         known = set(cls.__dataclass_fields__)
         unknown = sorted(set(data) - known)
         if unknown or data.get("op") not in OPERATIONS:

@@ -1,4 +1,4 @@
-"""Why a layer cannot be grown, in words."""
+"""The reasons why a layer cannot be grown, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def is_attention(layer: nn.Module) -> bool:
-    """Attention as torch makes it, or ours with any number of heads."""
+    """Return whether this is attention: torch's, or ours with any number of heads."""
     return isinstance(layer, nn.MultiheadAttention | Attention)
 
 
@@ -28,7 +28,7 @@ def why_not_deepen(model: nn.Module, region: Region, path: str) -> str | None:
 
 
 def why_not_touch(model: nn.Module, region: Region, path: str) -> str | None:
-    """Return the reason why the weights of this layer must stay as they are, or None: for every operation."""
+    """Return the reason why no operation may change the weights of this layer, or None."""
     traced, full = region.traced, region.prefix + path
     layer = traced.model.get_submodule(path)
     computed = _computed(layer)
@@ -51,7 +51,7 @@ def why_not_touch(model: nn.Module, region: Region, path: str) -> str | None:
 
 
 def _computed(layer: nn.Module) -> str | None:
-    """Return why weights that are not plain parameters cannot grow."""
+    """Return why the weights cannot grow if they are not plain parameters."""
     if type(layer).__module__.startswith(("torch.ao", "torch.nn.quantized", "torch.nn.intrinsic")):
         return "it is quantised; grow the network before quantising it"
     if parametrize.is_parametrized(layer):

@@ -1,4 +1,4 @@
-"""Find where a network can grow, and say why not elsewhere."""
+"""Find the sites at which a network can grow, and the reasons why others cannot."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from argosy.grow.surgery.widen import can_widen
 
 @dataclass(frozen=True)
 class Site:
-    """One place in a network: a weighted layer with what belongs to it (norm, activation)."""
+    """One site in a network: a weighted layer with what belongs to it (norm, activation)."""
 
-    name: str  # of the layer in the original network; stays the same however the network grows
+    name: str  # of the layer in the original network; it stays the same when the network grows
     kind: str  # "conv2d", "linear", "attention" …
     layers: tuple[str, ...]  # module paths of the block
     original: bool  # False: the layer was added by surgery
@@ -34,18 +34,18 @@ class Site:
 
 
 class Sites(list[Site]):
-    """The places that can grow in some way; `refused` are the layers that cannot grow at all."""
+    """The sites that can grow in some way; `refused` has the layers that cannot grow at all."""
 
     def __init__(self, usable: Iterable[Site] = (), refused: Iterable[Site] = ()) -> None:
         super().__init__(usable)
         self.refused = tuple(refused)
 
     def named(self, name: str) -> Site:
-        """Return the site of this name, also if it is refused."""
+        """Return the site of this name, even if it is refused."""
         for site in self._all():
             if site.name == name:
                 return site
-        raise NoSuchSite(f"the network has no site {name!r}", hint=f"sites: {', '.join(map(str, self._all()))}")
+        raise NoSuchSite(f"the network has no site {name!r}", hint=f"its sites are {', '.join(map(str, self._all()))}")
 
     def _all(self) -> Iterator[Site]:
         yield from self
@@ -67,9 +67,8 @@ class Sites(list[Site]):
 def sites(model: nn.Module, example: Any, *, factor: float = 2.0) -> Sites:
     """Return every weighted layer of the network, in the order of its modules, and what can be done there.
 
-    Some layers can be widened by whole factors only (a layer norm sees all channels); `factor` is the one asked about.
-
-    A network that cannot be traced as a whole has sites inside its `Block` markers only.
+    Some layers can be widened only by whole factors (because of a layer norm over all channels); the answer is for
+    `factor`. A network that cannot be traced as a whole has sites only inside its `Block` markers.
     """
     found = [
         _site(model, region, path, as_inputs(example), factor)
@@ -103,9 +102,7 @@ def _why_not_widen(region: Region, name: str, factor: float) -> str | None:
 
 
 def _weighted(model: nn.Module) -> list[str]:
-    """Return the paths of the layers with a weight matrix of their own; what is inside an attention layer is part of
-    it.
-    """
+    """Return the paths of the layers with a weight matrix; layers inside an attention layer are part of it."""
     paths: list[str] = []
     for path, part in model.named_modules():
         if any(path.startswith(f"{above}.") for above in paths if is_attention(model.get_submodule(above))):

@@ -1,7 +1,7 @@
-"""Follow a network's forward pass: which operation feeds which, and with what shapes.
+"""Trace a network's forward pass: its operations, their inputs, and the shapes of their outputs.
 
 Tracing only *reads* the network. Surgery replaces modules in a copy, so a grown network keeps its class, its own
-`forward` and whatever else its author gave it.
+`forward` and everything else that its author gave it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ ACTIVATIONS = IDEMPOTENT | OTHER_ACTIVATIONS
 
 
 class Block(nn.Module):
-    """Marks a part that may be deepened in a network whose forward pass cannot be traced as a whole.
+    """Marks a part that may grow in a network whose forward pass cannot be traced as a whole.
 
-    Wrap a traceable part, for instance `Block(nn.Sequential(conv, norm, relu))`; it computes what that part computes.
+    Wrap a traceable part, for instance `Block(nn.Sequential(conv, norm, relu))`; the block computes the same.
     """
 
     def __init__(self, inner: nn.Module) -> None:
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class _Holder(nn.Module):
-    """A root around a part with one input, so that a part that is a single layer is a module of something."""
+    """A root module around a part with one input, since a single layer can only be traced inside another module."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Holder(nn.Module):
 
 
 class _Tracer(fx.Tracer):
-    """Stops at torch's own layers and at modules that Argosy added; looks into everything else."""
+    """Treats torch's own layers and the modules that Argosy added as leaves, and traces into all others."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if isinstance(m, nn.Sequential | Block):
@@ -86,7 +86,7 @@ class _Tracer(fx.Tracer):
 
 @dataclass(frozen=True)
 class Traced:
-    """A network's forward pass as a graph. Each node's `meta["shape"]` is the shape of what it puts out."""
+    """A network's forward pass as a graph. Each node's `meta["shape"]` is the shape of its output."""
 
     model: nn.Module
     graph: fx.Graph
@@ -97,8 +97,7 @@ class Traced:
         return self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def activation(self, node: fx.Node) -> str | None:
-        """Return the lower-case name of the activation that this node computes (`relu`, `gelu` …), if it
-        computes one."""
+        """Return the lower-case name of the activation that this node computes (`relu`, `gelu` …), or None."""
         name = self.kind(node)
         return name.rstrip("_") if name in ACTIVATIONS else None
 
@@ -113,7 +112,7 @@ class Traced:
         return str(node.target).lower() if node.op == "call_method" else node.op
 
     def calls(self, name: str) -> list[fx.Node]:
-        """Return every node that calls the module of this name (more than one: its weights are shared in time)."""
+        """Return every node that calls the module of this name; if there are several, they share its weights."""
         return [node for node in self.graph.nodes if node.op == "call_module" and node.target == name]
 
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
@@ -124,7 +123,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a network that can be followed: all of it, or the inside of one marked block."""
+    """A part of a network that can be traced: all of it, or the inside of one marked block."""
 
     prefix: str  # of the names inside, with its dot; empty for the whole network
     traced: Traced
@@ -132,7 +131,7 @@ class Region:
 
 
 def regions(model: nn.Module, example: Any) -> list[Region]:
-    """Return the network as one region; if it cannot be traced, the insides of its marked blocks."""
+    """Return the network as one region or, if it cannot be traced, the insides of its marked blocks."""
     try:
         return [Region("", trace(model, example))]
     except NotTraceable:
@@ -154,7 +153,7 @@ def regions(model: nn.Module, example: Any) -> list[Region]:
 
 
 def _inside(model: nn.Module, path: str, calls: list[tuple[Any, ...]]) -> Region:
-    """Return the region of one marked block, with the inputs that it really gets."""
+    """Return the region of one marked block, traced with the inputs that it gets in the network."""
     inner = model.get_submodule(f"{path}.inner")
     if len(calls[0]) > 1:
         return Region(f"{path}.inner.", trace(inner, calls[0]), len(calls))
@@ -167,7 +166,7 @@ def as_inputs(example: Any) -> tuple[Any, ...]:
 
 
 def trace(model: nn.Module, example: Any) -> Traced:
-    """Follow `model` in evaluation mode on an example input (a tensor or a tuple of tensors)."""
+    """Trace `model` in evaluation mode on an example input (a tensor or a tuple of tensors)."""
     inputs = as_inputs(example)
     run(model, inputs)
     with evaluating(model):
@@ -193,7 +192,7 @@ def trace(model: nn.Module, example: Any) -> Traced:
 
 
 def run(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    """Return the output in evaluation mode, without a trace left in the model; explains a wrong example input."""
+    """Return the output in evaluation mode without changing the model; raise an error if the input does not fit."""
     lazy = [name for name, p in model.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
         raise GrowError(
@@ -212,7 +211,7 @@ def run(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Use evaluation mode without gradients inside; every part is in its own mode again afterwards."""
+    """Use evaluation mode without gradients in this context; afterwards every part has its own mode again."""
     training = [(part, part.training) for part in model.modules()]
     try:
         model.eval()
@@ -224,7 +223,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _copies(inputs: tuple[Any, ...]) -> list[Any]:
-    """Return a copy of the example, so that a network that writes into its input leaves the original alone."""
+    """Return a copy of the example, since a network may write into its input."""
     return [x.clone() if torch.is_tensor(x) else x for x in inputs]
 
 

@@ -1,4 +1,4 @@
-"""Let frozen layers learn: growth for networks that are built large from the start and trained a part at a time."""
+"""Let frozen layers learn: growth for networks that are built large from the start and trained part by part."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from argosy.grow.surgery.sites import Site, sites
 def frozen(model: nn.Module, example: Any) -> list[Site]:
     """Return the sites with parameters that do not learn."""
     found = sites(model, example)
-    return [site for site in (*found, *found.refused) if _asleep(model, site)]
+    return [site for site in (*found, *found.refused) if _is_frozen(model, site)]
 
 
 def unfreeze(model: nn.Module, site: Site | str, *, example: Any = None) -> nn.Module:
-    """Return a copy of the network in which this layer, with its norm, learns. What it computes stays the same."""
+    """Return a copy of the network in which this layer learns, with its norm; the function stays the same."""
     name = site if isinstance(site, str) else site.name
     if example is None and isinstance(site, Site):
         example = site.example
     place = sites(model, example).named(name)
-    if not _asleep(model, place):
+    if not _is_frozen(model, place):
         names = ", ".join(s.name for s in frozen(model, example)) or "none"
         raise NoSuchSite(f"the layer {name!r} is not frozen", hint=f"frozen layers: {names}")
     awake = duplicate(model)
@@ -34,5 +34,5 @@ def unfreeze(model: nn.Module, site: Site | str, *, example: Any = None) -> nn.M
     return remember(awake, model, Surgery("unfreeze", name), {})
 
 
-def _asleep(model: nn.Module, site: Site) -> bool:
+def _is_frozen(model: nn.Module, site: Site) -> bool:
     return any(not p.requires_grad for path in site.layers for p in model.get_submodule(path).parameters())

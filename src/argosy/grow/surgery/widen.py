@@ -1,7 +1,7 @@
-"""Widen a layer: more channels in it, and in everything that shares them, with the same function.
+"""Widen a layer: add channels to it, and to everything that shares them, without changing the function.
 
 Batch statistics of a copied channel are those of its original, and fresh channels are read with weight zero, so the
-function is preserved in evaluation mode and in training mode (dropout apart).
+function is preserved in evaluation mode and in training mode (apart from dropout).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def widen(
     """Return a copy of the network with `factor` times as many channels at `site`, a `Site` or its name.
 
     Everything that shares the channels grows with them: norms, additions, concatenations, all readers. A site with
-    attention gets more heads. `init="copy"` (the default) copies channels and shares out the weights that read them;
+    attention gets more heads. `init="copy"` (the default) copies channels and divides the weights that read them;
     `init="fresh"` adds channels that start at random and are read with weight zero. `noise`, in units of the standard
-    deviation of the layer's weights, tells copies apart at the price of exactness.
+    deviation of the layer's weights, makes copies differ; the function is then no longer preserved exactly.
     """
     surgery = _request(getattr(site, "name", site), factor, init, noise, seed)
     example = example if example is not None else getattr(site, "example", None)
@@ -75,7 +75,7 @@ def widen(
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
-    """Switch off torch's fused transformer layers, which leave out padded places, so that outputs can be compared."""
+    """Switch off torch's fused transformer layers, which skip padded positions, so that outputs can be compared."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -86,18 +86,18 @@ def step_by_step() -> Iterator[None]:
 
 def _request(name: Any, factor: Any, init: str, noise: float, seed: int) -> Surgery:
     if not isinstance(name, str):
-        raise GrowError(f"a site is a name or an entry of sites(...), not {type(name).__name__}")
+        raise GrowError(f"a site must be a name or an entry of sites(...), not {type(name).__name__}")
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor <= 1:
         raise GrowError(f"the factor must be a number above 1, not {factor!r}", where=name, hint="for example 1.5 or 2")
     if init not in ("", *INITS):
         raise GrowError(f"unknown init {init!r} for widen", where=name, hint=f"one of: {', '.join(INITS)}")
     if not (math.isfinite(noise) and noise >= 0):
-        raise GrowError(f"noise must be a number from 0 up, not {noise!r}", where=name)
+        raise GrowError(f"noise must be a number ≥ 0, not {noise!r}", where=name)
     return Surgery("widen", name, float(factor), init, noise, seed)
 
 
 def _only_here(model: nn.Module, region: Region) -> str | None:
-    """Return why a marked block has to stay: it runs several times, or shares weights with the rest of the network."""
+    """Return why a marked block must stay as it is: it is called several times, or shares weights with other parts."""
     if region.calls > 1:
         return f"the marked block {region.prefix.removesuffix('.inner.')} is called {region.calls} times"
     inside = {id(parameter) for parameter in region.traced.model.parameters()}

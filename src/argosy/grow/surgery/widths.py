@@ -1,9 +1,9 @@
 """Choose the new channels of a widened group, and write them into the layers of a copy of the network.
 
-Copied channels (`copy`): with a choice of channels g that is the identity on those that are there, a layer that makes
-channel j gets the weights of g(j), and a layer that reads it those of g(j) divided by the number of copies of g(j).
-New channels (`fresh`): a layer that makes channel j starts as such a layer usually does, and a layer that reads it
-with zeros. Both leave the function as it was.
+Copied channels (`copy`): g(j) is the old channel of which channel j is a copy; for old channels it is the identity. A
+layer that makes channel j gets the weights of g(j), and a layer that reads it those of g(j) divided by the number of
+copies of g(j). New channels (`fresh`): a layer that makes channel j gets the usual initial weights, and a layer that
+reads it gets zeros. Both preserve the function.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from argosy.grow.surgery.history import Origin
 from argosy.grow.surgery.trace import run
 
 _NORMS = (batchnorm._NormBase, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
-_DEAD = 1e-10  # a variance below this says nothing about the channel
+_DEAD = 1e-10  # a channel with a smaller variance counts as constant
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The new channels of one family: which old channel each is taken from (−1: a fresh one)."""
+    """The channels of one family after growth: the old channel of which each is a copy (−1: a fresh one)."""
 
     index: Tensor
 
     @property
     def counts(self) -> Tensor:
-        """For each new channel, how many there are of its kind."""
+        """Return, for each channel, how many channels are copies of the same old one; 1 for a fresh one."""
         kinds = self.index.clamp(min=0)
         counts = torch.bincount(kinds[self.index >= 0])
         return torch.where(self.index >= 0, counts[kinds], 1)
@@ -45,7 +45,7 @@ Plan = Mapping[Family, Growth]
 
 
 def new_size(family: Family, factor: float) -> int:
-    """Return the number of channels after growth by `factor`: at least one bunch more."""
+    """Return the number of channels after growth by `factor`: at least one group more."""
     if family.uniform is not None:
         return family.size * max(2, round(factor))
     bunches = family.size // family.unit
@@ -53,7 +53,7 @@ def new_size(family: Family, factor: float) -> int:
 
 
 def refuse(family: Family, factor: float, init: str) -> str | None:
-    """Return why these channels cannot grow in this way."""
+    """Return why these channels cannot grow by this factor with this `init`; None if they can."""
     if family.reason is None and family.uniform is not None:
         if init != "copy":
             return f"{family.uniform} normalises over all channels: new ones would change the others; use init='copy'"
@@ -83,13 +83,13 @@ def _choose(family: Family, size: int, init: str) -> Tensor:
 class Axis:
     """One dimension of a tensor before and after growth."""
 
-    index: Tensor  # for each new place the old one, −1 for a fresh one
-    counts: Tensor  # how many copies share the old place
-    added: Tensor  # is it one of the places that were added?
+    index: Tensor  # for each new position the old one, −1 for a fresh one
+    counts: Tensor  # how many copies share the old position
+    added: Tensor  # whether the position was added
 
 
 def axis_of(layout: Layout, growths: Plan) -> Axis | None:
-    """Return the places along a layout; None if nothing changes."""
+    """Return the positions along a layout; None if nothing changes."""
     if not any(family in growths for family in layout.families()):
         return None
     parts, start = [], 0
@@ -108,7 +108,7 @@ def write(
 ) -> tuple[dict[str, Origin], dict[str, Tensor]]:
     """Put the new channels into `model`, which is a copy.
 
-    Returns where each changed parameter comes from, and for norms with running statistics which channels are fresh.
+    Returns the origin of each changed parameter, and the fresh channels of norms with running statistics.
     """
     tensors: dict[tuple[str, str], list[tuple[Use, Axis]]] = {}
     for use in channels.uses:
@@ -139,7 +139,7 @@ def write(
 
 
 def _make_room_for_heads(model: nn.Module, touched: set[str]) -> None:
-    """Torch's attention has as many channels inside as outside; ours is free. Its padded batches stay as they are."""
+    """Replace torch's attention, whose inner width is fixed, by ours, and switch off its nested tensors."""
     for path in sorted(touched):
         for name in (path, path.rpartition(".")[0]):
             module = model.get_submodule(name)
@@ -152,7 +152,7 @@ def _make_room_for_heads(model: nn.Module, touched: set[str]) -> None:
 
 
 def _grow(old: Tensor, module: nn.Module, name: str, axes: list[tuple[Use, Axis]], noise: float) -> Tensor:
-    """Return a tensor with the new channels; divisions in double precision."""
+    """Return a tensor with the new channels; divisions are in double precision."""
     new = old.double()
     for use, axis in axes:
         new = new.index_select(use.dim, axis.index.clamp(min=0).to(old.device))
@@ -180,7 +180,7 @@ def _along(use: Use, tensor: Tensor, values: Tensor) -> Tensor:
 
 
 def _start(module: nn.Module, name: str, like: Tensor) -> Tensor:
-    """Return how a parameter of this layer usually starts."""
+    """Return the usual initial values of a parameter of this layer."""
     if isinstance(module, _NORMS):
         return torch.full_like(like, 1.0 if name in ("weight", "running_var") else 0.0)
     if isinstance(module, nn.PReLU):
@@ -199,7 +199,7 @@ def _start(module: nn.Module, name: str, like: Tensor) -> Tensor:
 
 
 def _origin(name: str, dims: int, axes: list[tuple[Use, Axis]]) -> Origin:
-    """Incoming weights of copies get their share of the gradient; outgoing weights get all of it."""
+    """Return the origin: incoming weights of copies get their share of the gradient, outgoing weights all of it."""
     index: list[Tensor | None] = [None] * dims
     scale: list[Tensor | None] = [None] * dims
     for use, axis in axes:
@@ -210,7 +210,7 @@ def _origin(name: str, dims: int, axes: list[tuple[Use, Axis]]) -> Origin:
 
 
 def settle_norms(model: nn.Module, fresh: Mapping[str, Tensor], inputs: tuple[object, ...]) -> None:
-    """Give fresh channels of norms the statistics of the example batch, so that they leave at a sane scale."""
+    """Give fresh channels of norms the statistics of the example batch, so that their outputs have a normal scale."""
     if not fresh:
         return
     paths = {model.get_submodule(path): path for path in fresh}

@@ -1,4 +1,4 @@
-"""Grows a network together with its optimizer: the trainer and the live SDK do it in this one way."""
+"""Grow a network together with its optimizer, for the trainer and the live SDK."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def apply_and_carry(
 ) -> tuple[nn.Module, AnyOptimizer]:
     """Return a copy of the network after all these surgeries, and an optimizer with the state carried over.
 
-    Raises GrowError if a surgery is refused; nothing that was given is changed. Without an optimizer, only the network
-    is grown.
+    Raises GrowError if a surgery is refused. The arguments are not changed. Without an optimizer, only the network is
+    grown.
     """
     for surgery in surgeries:
         grown = apply(model, surgery, example)

@@ -1,1 +1,1 @@
-"""Tables of what every sequence of decisions leads to: their form, making them, judging agents on them."""
+"""Tables of the accuracy of every sequence of decisions: reading and making them, and judging agents on them."""

@@ -1,4 +1,4 @@
-"""Check that a table of sequences is whole: nothing missing, nothing twice, every number a number."""
+"""Check that a table of sequences is complete: none is missing or repeated, and all numbers are valid."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAKE = "make it again: argosy grow table"
 
 
 def check(table: Table) -> None:
-    """Refuse a table that is not whole."""
+    """Raise an error if a table is incomplete or has invalid numbers."""
     options, sequences = len(table.options), table.sequences
     if None not in table.options or len(set(table.options)) != options:
-        raise GrowError("the options of a table must differ and one must be null, which leaves the network alone")
+        raise GrowError("the options of a table must differ, and one must be null, which does nothing")
     if sequences.ndim != 2 or not sequences.size:
-        raise GrowError(f"sequences must be one row per sequence, found an array of shape {sequences.shape}")
+        raise GrowError(f"sequences must have one row per sequence, not the shape {sequences.shape}")
     if not (np.isfinite(table.budget) and table.budget > 0):
-        raise GrowError(f"the time budget must be positive, found {table.budget}")
+        raise GrowError(f"the time budget must be above 0, not {table.budget}")
     unknown = sorted({int(a) for a in sequences.ravel() if not 0 <= a < options})
     if unknown:
         raise GrowError(f"unknown options {unknown} in the sequences", hint=f"options are 0 to {options - 1}")
@@ -37,11 +37,11 @@ def check(table: Table) -> None:
         total = options**table.decisions
         raise GrowError(f"{len(missing)} of {total} sequences are missing: {shown}", hint=MAKE)
     if len(set(seen)) != len(seen):
-        raise GrowError("some sequences stand in the table more than once", hint=MAKE)
+        raise GrowError("some sequences are in the table more than once", hint=MAKE)
     if table.time_left.shape != sequences.shape:
         raise GrowError(f"time_left has the shape {table.time_left.shape}, not that of sequences, {sequences.shape}")
     if not (np.isfinite(table.time_left).all() and (table.time_left >= 0).all()):
-        raise GrowError("time_left has values that are not numbers from 0 up")
+        raise GrowError("time_left has values that are not numbers ≥ 0")
     for name, values in (("validation", table.validation), ("test", table.test)):
         _check_accuracy(name, values, (len(seen), max(table.runs, 1) if table.validation.ndim == 2 else 1))
     if table.progress is not None:
@@ -53,7 +53,7 @@ def check(table: Table) -> None:
 
 def _check_accuracy(name: str, values: Floats, shape: tuple[int, ...]) -> None:
     if values.shape != shape:
-        raise GrowError(f"{name} has the shape {values.shape}, not {shape} as the table has")
+        raise GrowError(f"{name} has the shape {values.shape}, but the table needs {shape}")
     bad = ~(np.isfinite(values) & (values >= 0) & (values <= 1))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])

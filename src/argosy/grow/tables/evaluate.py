@@ -1,4 +1,4 @@
-"""Judge an agent's decisions on a table: the accuracy they lead to, their rank, and what is lost to the best."""
+"""Judge an agent's decisions on a table: the accuracy they lead to, their rank and their regret."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an agent's decisions on one table."""
+    """Holds how good an agent's decisions are on one table."""
 
     table: str
     sequence: tuple[int, ...]
     accuracy: float
     rank: int
-    of: int  # sequences in the table
+    of: int  # the number of sequences in the table
     regret: float
     best: float
     none: float
@@ -53,7 +53,7 @@ def judge(table: Table, sequence: Iterable[int], split: Split = "validation") ->
 
 
 def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
-    """Return what an agent would see after it has decided so far."""
+    """Return the situation that an agent sees after these decisions."""
     done: list[tuple[float, Surgery]] = []
     for decision, chosen in enumerate(prefix):
         surgery = table.options[chosen]
@@ -70,14 +70,14 @@ def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
 
 
 def play(agent: Agent, table: Table) -> tuple[int, ...]:
-    """Return the sequence that an agent decides for, asked as in training."""
+    """Return the sequence of an agent's decisions, asked as in training."""
     chosen: tuple[int, ...] = ()
     for _ in range(table.decisions):
         answer = agent.decide(situation(table, chosen))
         wanted = answer[0] if answer else None
         if len(answer) > 1 or wanted not in table.options:
             what = " and ".join(map(str, answer))
-            raise GrowError(f"the agent decided to {what}, which the table {table.key} does not have")
+            raise GrowError(f"the agent decided to {what}, which is not an option of the table {table.key}")
         chosen = (*chosen, table.options.index(wanted))
     return chosen
 
@@ -93,9 +93,9 @@ def random_sequences(table: Table, rng: np.random.Generator, count: int = 10, sp
 
 
 def smooth(values: Floats, window: int = 50) -> Floats:
-    """Return a moving mean over the last `window` values; the first ones have fewer behind them."""
+    """Return a moving mean over the last `window` values; at the start there are fewer."""
     if window < 1:
-        raise GrowError(f"a window of {window} values is empty", hint="give 1 or more")
+        raise GrowError(f"the window must be at least 1, not {window}", hint="give 1 or more")
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - window, 0)

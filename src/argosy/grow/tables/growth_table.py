@@ -1,8 +1,8 @@
-"""Keep every sequence of decisions of one experiment, with the accuracy that training it really gave.
+"""A table of every sequence of decisions of one experiment, with the accuracy that training with it gave.
 
-Growing a network is slow to try and tables are quick to look up: agents learn from them and are judged on them.
-A table belongs to one network, one data set and one scenario (when the spare GPUs appear). It holds each sequence
-of decisions, several runs of each where known, so that noise is known too.
+Training a network is slow and looking up a result is quick, so agents learn from tables and are judged on them. A table
+belongs to one network, one data set and one scenario (when the spare GPUs appear). It has each sequence of decisions,
+if possible with several runs of each, which show the noise.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ Split = Literal["validation", "test"]
 
 FORMAT = "argosy growth table 1"
 SCENARIOS = {"early": 0.2, "early_middle": 0.325, "middle": 0.45, "middle_late": 0.625, "late": 0.8}
-"""When growth may begin, as a share of the time budget."""
+"""The time of the first decision in each scenario, as a share of the time budget."""
 
 _FIELDS = ("model", "data", "scenario", "budget", "options", "sequences", "time_left", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The accuracy of every sequence of decisions. Checked when it is made: a table is whole or it is not."""
+    """Holds the accuracy of every sequence of decisions. An incomplete table cannot be made."""
 
     model: str
     data: str
     scenario: str
-    options: tuple[Surgery | None, ...]  # what the numbers in `sequences` mean; None leaves the network alone
+    options: tuple[Surgery | None, ...]  # the meaning of the numbers in `sequences`; None does nothing
     sequences: Ints  # one row per sequence, one column per decision
-    time_left: Floats  # at each decision of each sequence, seconds
+    time_left: Floats  # at each decision of each sequence, in seconds
     validation: Floats  # one row per sequence, one column per run
     test: Floats
     budget: float  # seconds
-    arms: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)  # beside it: ["none_plain"]["test"][run]
+    arms: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)  # further arms: ["none_plain"]["test"][run]
     progress: Floats | None = None  # validation accuracy at the first decision and an epoch after each, if known
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
 
@@ -63,7 +63,7 @@ class Table:
 
     @property
     def decisions(self) -> int:
-        """Return how many decisions one sequence has."""
+        """Return the number of decisions of a sequence."""
         return int(self.sequences.shape[1])
 
     @property
@@ -73,7 +73,7 @@ class Table:
 
     @property
     def nothing(self) -> int:
-        """Return the number of the option that leaves the network alone."""
+        """Return the number of the option that does nothing."""
         return self.options.index(None)
 
     def __len__(self) -> int:
@@ -111,32 +111,33 @@ class Table:
         return self.mean((self.nothing,) * self.decisions, split)
 
     def random_mean(self, split: Split = "validation") -> float:
-        """Return what deciding at random gives on average: the mean of all sequences."""
+        """Return the expected accuracy of random decisions: the mean of all sequences."""
         return float(self.means(split).mean())
 
     def rank(self, sequence: Iterable[int], split: Split = "validation") -> int:
-        """Return the rank of a sequence: 1 for the best; those that are equally good share a rank."""
+        """Return the rank of a sequence: 1 for the best; equally good ones share a rank."""
         means = self.means(split)
         return 1 + int((means > means[self.index(sequence)]).sum())
 
     def regret(self, sequence: Iterable[int], split: Split = "validation") -> float:
-        """Return how much accuracy is lost against the best sequence."""
+        """Return the accuracy of the best sequence minus that of this one."""
         return self.best(split) - self.mean(sequence, split)
 
     def look_up(self, sequence: Iterable[int], rng: np.random.Generator) -> float:
-        """Return what one run of a sequence gives on the validation split: one of those on record, at random."""
+        """Return the validation accuracy of one recorded run of a sequence, drawn at random."""
         row = self.validation[self.index(sequence)]
         return float(row[rng.integers(len(row))] if len(row) > 1 else row[0])
 
     def noise(self, split: Split = "validation") -> float | None:
-        """Return the standard deviation between runs of the same sequence, over all; None with a single run."""
+        """Return the standard deviation between runs of the same sequence, over all of them; None with a single run."""
         if self.runs < 2:
             return None
         return float(np.sqrt(getattr(self, split).var(axis=1, ddof=1).mean()))
 
     def gained(self, prefix: Iterable[int]) -> float:
-        """Return the accuracy gained in the epoch after the last of these decisions; after a whole sequence, until the
-        end.
+        """Return the accuracy gained in the epoch after the last of these decisions.
+
+        After a whole sequence, it is the accuracy gained until the end.
         """
         if self.progress is None:
             raise GrowError(f"the table {self.key} has no accuracy at each decision", hint=MAKE)
@@ -147,18 +148,18 @@ class Table:
         return float((self.progress[:, len(begin)] - self.progress[:, len(begin) - 1])[same].mean())
 
     def surgeries(self, sequence: Iterable[int]) -> tuple[Surgery | None, ...]:
-        """Return what a sequence does at each decision."""
+        """Return the surgery of a sequence at each decision."""
         return tuple(self.options[a] for a in self.sequences[self.index(sequence)])
 
     def time_at(self, prefix: Iterable[int]) -> float:
-        """Return the time left when this was decided so far: the mean over all sequences that begin so."""
+        """Return the time left after these decisions: the mean over all sequences that begin with them."""
         begin = np.array(list(prefix), dtype=np.int64)
         same = (self.sequences[:, : len(begin)] == begin).all(axis=1)
         return float(self.time_left[same, len(begin)].mean())
 
     @cached_property
     def graph(self) -> LayerGraph:
-        """Return the layers of the network, before growth. `about["network"]` says how it was built."""
+        """Return the layers of the network before growth; `about["network"]` says how it was built."""
         import torch
 
         from argosy.grow.describe import describe
@@ -180,7 +181,7 @@ class Table:
         return {"validation": self.validation.mean(axis=1), "test": self.test.mean(axis=1)}
 
     def write(self, path: str | Path) -> None:
-        """Write the table as JSON; an interrupted write leaves what was there."""
+        """Write the table as JSON; an interrupted write leaves the old file."""
         document: dict[str, Any] = {
             "format": FORMAT,
             "model": self.model,
@@ -202,7 +203,7 @@ class Table:
         found = _document(path)
         missing = [name for name in _FIELDS if name not in found]
         if missing:
-            raise GrowError(f"not a whole table, it lacks {', '.join(missing)}", where=str(path), hint=MAKE)
+            raise GrowError(f"the table is incomplete: it has no {', '.join(missing)}", where=str(path), hint=MAKE)
         try:
             return cls(
                 model=str(found["model"]),
@@ -224,11 +225,11 @@ class Table:
         except GrowError as wrong:
             raise GrowError(wrong.what, where=str(path), hint=wrong.hint) from None
         except (TypeError, ValueError, AttributeError) as wrong:
-            raise GrowError(f"not a growth table: {wrong}", where=str(path), hint=MAKE) from None
+            raise GrowError(f"this is not a growth table: {wrong}", where=str(path), hint=MAKE) from None
 
 
 def _with_a_line_per_row(document: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> str:
-    """Return JSON that a person can read and compare: one sequence per line."""
+    """Return JSON that is easy to read and compare: one sequence per line."""
     head = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     rows = [
         f' "{name}": [\n  ' + ",\n  ".join(json.dumps(row, allow_nan=False) for row in values) + "\n ]"
@@ -243,15 +244,14 @@ def _document(path: str | Path) -> dict[str, Any]:
     except OSError as problem:
         raise GrowError(f"cannot be read: {problem.strerror}", where=str(path), hint=MAKE) from None
     except ValueError as problem:
-        raise GrowError(f"not JSON: {problem}", where=str(path), hint=MAKE) from None
+        raise GrowError(f"the file is not JSON: {problem}", where=str(path), hint=MAKE) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise GrowError(f"not a growth table: its format is not {FORMAT!r}", where=str(path), hint=MAKE)
+        raise GrowError(f"this is not a growth table: its format is not {FORMAT!r}", where=str(path), hint=MAKE)
     return found
 
 
 def read_all(path: str | Path) -> list[Table]:
-    """Return the tables of a folder (`*.json`), of one JSON file, or of the recorded study (`.csv`), in a
-    fixed order."""
+    """Return the tables of a folder (`*.json`), a JSON file, or the recorded study (`.csv`), in a fixed order."""
     place = Path(path)
     if place.suffix == ".csv":
         return read_recorded(place)
@@ -259,7 +259,7 @@ def read_all(path: str | Path) -> list[Table]:
         return [Table.read(place)]
     tables = [Table.read(file) for file in sorted(place.glob("*.json"))]
     if not tables:
-        raise GrowError("no table (*.json) in this folder", where=str(path), hint=MAKE)
+        raise GrowError("there is no table (*.json) in this folder", where=str(path), hint=MAKE)
     names = list(SCENARIOS)
     return sorted(tables, key=lambda t: (t.model, t.data, names.index(t.scenario) if t.scenario in names else 99))
 

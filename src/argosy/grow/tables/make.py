@@ -1,8 +1,8 @@
-"""Make a table by really training every sequence of decisions.
+"""Make a table by training the network with every sequence of decisions.
 
 All arms of a run branch from one checkpoint: the network is trained to the first decision once, then forked for each
-option, trained for an epoch, forked again. Arms of a run therefore have the same start and see the same data in the
-same order; their differences come from what was decided. Time is virtual, so a table is exactly repeatable.
+option, trained for an epoch, and forked again. Arms of a run therefore have the same start and see the same data in the
+same order; they differ only because of the decisions. Time is virtual, so a table is exactly repeatable.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.run import Run
 from argosy.seeding import stream
 from argosy.sim.pool import run_tasks
+from argosy.slack import RELATIVE_SLACK
 
 Floats = tuple[float, ...]
 ARMS = ("none_plain", "none_reset")
-_ARMS_TASK = -1  # in place of a first option: the two arms in which nothing grows
+_ARMS_TASK = -1  # instead of a first option: the two arms in which nothing grows
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a table measures. `start` is the first decision's time; decisions are taken at successive epochs."""
+    """Holds what a table measures. `start` is the time of the first decision; one follows after each epoch."""
 
     model: str
     model_options: Mapping[str, Any]
@@ -55,11 +56,11 @@ class Experiment:
     seeds: tuple[int, ...]  # of each run
 
     def begin(self, run: int) -> Run:
-        """Return a run as it stands at its first decision."""
+        """Return a run trained up to its first decision."""
         state = Run(
             self.network(run), self.data, self.recipe, copy.deepcopy(self.clock), self.seeds[run], budget=self.budget
         )
-        while state.time_left > 0 and state.clock.now() < self.start * (1 - 1e-9):
+        while state.time_left > 0 and state.clock.now() < self.start * (1 - RELATIVE_SLACK):
             state.train_epoch()
         return state
 
@@ -72,8 +73,7 @@ class Experiment:
 
 @dataclass
 class Worker:
-    """Does the tasks of an experiment: (run, first option) → all sequences that begin so. Travels to other
-    processes."""
+    """Does the tasks of an experiment, in any process: (run, first option) → all sequences that begin with it."""
 
     experiment: Experiment
     _trunk: tuple[int, Run] | None = field(default=None, repr=False)  # the last run that was begun, and its number
@@ -95,7 +95,7 @@ class Worker:
     def _follow(
         self, state: Run, sequence: tuple[int, ...], times: Floats, scores: Floats, choices: Iterable[int]
     ) -> list[list[Any]]:
-        """Return every sequence that goes on from here: [decisions, times, accuracy on the way, validation, test]."""
+        """Return every sequence that continues from here: [decisions, times, accuracies so far, validation, test]."""
         experiment = self.experiment
         if len(sequence) == experiment.decisions:
             return [[sequence, times, scores, *_finish(state)]]
@@ -113,7 +113,7 @@ class Worker:
         return found
 
     def _nothing(self, trunk: Run) -> dict[str, tuple[float, float]]:
-        """Return the two arms in which nothing grows: left alone, and with the learning rate reset at each decision."""
+        """Return the two arms in which nothing grows, without and with the learning rate reset at each decision."""
         reset = trunk.fork()
         for _ in range(self.experiment.decisions):
             if reset.time_left > 0:
@@ -123,7 +123,7 @@ class Worker:
 
 
 def _finish(state: Run) -> tuple[float, float]:
-    """Train to the end of the budget: validation and test accuracy."""
+    """Train to the end of the budget, and return validation and test accuracy."""
     while state.time_left > 0:
         state.train_epoch()
     return state.evaluate("validation"), state.evaluate("test")
@@ -149,10 +149,10 @@ def make(
 ) -> Table:
     """Train every sequence of `decisions` options, `runs` times from different seeds.
 
-    `budget` is in the clock's seconds: with a named clock ("free": growth costs nothing; "parameters", "flops": it is
-    paid for in time) the network's first epoch takes one, so it is the number of epochs without growth. `options`
-    default to deepening each layer that can be, or nothing. `progress` hears (sequences done, sequences in all).
-    With `output` the table is written there; if making it is interrupted, the same call goes on where it stopped.
+    `budget` is in the clock's seconds. With a named clock ("free": growth costs no time; "parameters", "flops": it
+    does) the network's first epoch takes one second, so the budget is the number of epochs without growth. `options`
+    default to deepening each layer that can be deepened, and doing nothing. `progress` is called with (sequences done,
+    sequences in all). With `output` the table is written there, and an interrupted call continues where it stopped.
     """
     data = load(data) if isinstance(data, str) else data
     experiment = _experiment(
@@ -205,9 +205,9 @@ def _experiment(
         if value < 1:
             raise GrowError(f"{name} = {value} is too small", hint="give 1 or more")
     if not (math.isfinite(budget) and budget > 0):
-        raise GrowError(f"a budget of {budget:g} cannot be trained for", hint="give seconds of the clock, above 0")
+        raise GrowError(f"the budget must be above 0, not {budget:g}", hint="give seconds of the clock")
     if not isinstance(clock, VirtualClock):
-        clock = VirtualClock(growth=clock)  # type: ignore[arg-type]  # it checks the name
+        clock = VirtualClock(growth=clock)  # type: ignore[arg-type]  # raises an error if the name is unknown
     full = {"classes": data.classes, "channels": data.channels, **model_options}
     try:
         network = build(model, **full)
@@ -227,7 +227,7 @@ def _experiment(
 
 
 def _settings(experiment: Experiment, scenario: str) -> dict[str, Any]:
-    """Return all that the results depend on, as plain data."""
+    """Return everything that the results depend on, as plain data."""
     data, clock = experiment.data, experiment.clock
     return {
         "model": experiment.model,
@@ -285,7 +285,7 @@ def _table(
         scenario=scenario,
         options=experiment.options,
         sequences=np.array(every, dtype=np.int64),
-        time_left=times.mean(axis=0),  # time is virtual: every run takes the same
+        time_left=times.mean(axis=0),  # time is virtual, so every run takes the same time
         validation=accuracy[0],
         test=accuracy[1],
         budget=experiment.budget,

@@ -1,6 +1,7 @@
-"""Keep the finished parts of a long table beside it while it is made, so that an interrupted table goes on.
+"""Keep the finished parts of a table in a file beside it, so that an interrupted table can be continued.
 
-One JSON document per line: first the settings, then each part as it is finished. A line that was cut off is dropped.
+The file has one JSON document per line: first the settings, then each finished part. An incomplete last line is
+dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from argosy.grow.errors import GrowError
 
 
 class Partial:
-    """The finished parts of a table. Without a path nothing is kept."""
+    """Keeps the finished parts of a table; without a path nothing is written."""
 
     def __init__(self, target: str | Path | None, settings: Mapping[str, Any]) -> None:
         self.path = None if target is None else Path(f"{target}.partial")
@@ -29,16 +30,16 @@ class Partial:
             found = lines[0] if isinstance(lines[0], dict) else {}
             differs = sorted(key for key in {*plain, *found} if plain.get(key) != found.get(key))
             raise GrowError(
-                f"begun with other settings: {', '.join(differs)}",
+                f"the table was begun with other settings: {', '.join(differs)} differ",
                 where=str(self.path),
                 hint="finish it with the same settings, delete it, or write the table elsewhere",
             )
         self.parts = lines[1:]
-        with writing(self.path) as temporary:  # without a line that was cut off
+        with writing(self.path) as temporary:  # without an incomplete last line
             temporary.write_text("".join(json.dumps(line) + "\n" for line in [plain, *self.parts]), encoding="utf-8")
 
     def add(self, part: dict[str, Any]) -> None:
-        """Keep a finished part; it is on disk when this returns."""
+        """Write a finished part; it is on disk when this returns."""
         self.parts.append(part)
         if self.path is None:
             return
@@ -48,7 +49,7 @@ class Partial:
             os.fsync(file.fileno())
 
     def remove(self) -> None:
-        """Delete the parts: the table is whole, and they are not needed any more."""
+        """Delete the parts, which are not needed once the table is complete."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -61,10 +62,12 @@ def _lines(path: Path) -> list[Any]:
     except (OSError, UnicodeDecodeError) as problem:
         raise GrowError(f"cannot be read: {problem}", where=str(path), hint="delete it to begin anew") from None
     found = []
-    whole = text.split("\n")[:-1]  # what stands behind the last line end was cut off
+    whole = text.split("\n")[:-1]  # what follows the last line end is incomplete
     for number, line in enumerate(whole, start=1):
         try:
             found.append(json.loads(line))
         except ValueError:
-            raise GrowError("not JSON", where=f"{path}:{number}", hint="delete the file to begin anew") from None
+            raise GrowError(
+                "the line is not JSON", where=f"{path}:{number}", hint="delete the file to begin anew"
+            ) from None
     return found

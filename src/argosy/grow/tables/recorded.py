@@ -1,5 +1,4 @@
-"""Read the tables that the published growth study recorded: two networks, five scenarios, 64 sequences, one
-run each."""
+"""Read the tables of the published growth study: two networks, five scenarios, 64 sequences with one run each."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ NETWORK = {"options": {"logit_relu": True}, "input": [3, 32, 32]}
 
 
 def read(path: str | Path) -> list[Table]:
-    """Return the tables of the published study: one run per sequence, its test accuracy in place of both splits."""
+    """Return the tables of the published study; its one test accuracy per sequence is used for both splits."""
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -33,7 +32,7 @@ def read(path: str | Path) -> list[Table]:
     for line, row in enumerate(rows, start=2):
         name = (row["model"] or "").lower().replace("#", "")
         if name not in SITES:
-            raise GrowError(f"unknown model {row['model']!r}", where=f"{path}:{line}", hint="CNN1 or CNN2")
+            raise GrowError(f"unknown model {row['model']!r}", where=f"{path}:{line}", hint="it must be CNN1 or CNN2")
         groups.setdefault((name, row["scenario"]), []).append((line, row))
     return [_recorded(path, model, scenario, lines) for (model, scenario), lines in groups.items()]
 
@@ -46,7 +45,7 @@ def _recorded(path: str | Path, model: str, scenario: str, lines: Sequence[tuple
             times.append([float(row[f"time_left_{i}"]) for i in (1, 2, 3)])
             accuracy.append([float(row["accuracy"])])
         except (TypeError, ValueError) as problem:
-            raise GrowError(f"not a row of the table: {problem}", where=f"{path}:{line}") from None
+            raise GrowError(f"this row is not valid: {problem}", where=f"{path}:{line}") from None
     try:
         return Table(
             model=model,

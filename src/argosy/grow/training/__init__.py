@@ -1,1 +1,1 @@
-"""Training that grows and shrinks a network as GPUs come and go."""
+"""Training that grows a network when GPUs come, and shrinks it when they are taken back."""

@@ -1,7 +1,7 @@
-"""Keep a training run in one file: tensors as safetensors, everything else as JSON in its header. Nothing is unpickled.
+"""Save a training run in one file: tensors as safetensors, everything else as JSON in its header. Nothing is unpickled.
 
-The file appears whole or not at all, and the one before it is kept beside it (`….previous`). The list of surgeries
-is part of it, so a grown network can be rebuilt anywhere from the network that it grew from.
+The file is written atomically, and the previous one is kept beside it (`….previous`). It includes the list of
+surgeries, so a grown network can be rebuilt anywhere from the original network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def save(run: Run, path: str | Path, *, more: Mapping[str, Any] | None = None, small: nn.Module | None = None) -> None:
-    """Write a run. `more` is plain data to keep with it; `small` the network to go back to when GPUs go."""
+    """Write a run. `more` is plain data to store with it; `small` is the network for when GPUs are taken back."""
     tensors = {f"model/{name}": tensor for name, tensor in run.model.state_dict().items()}
     tensors |= {f"small/{name}": tensor for name, tensor in (small.state_dict() if small is not None else {}).items()}
     tensors |= {"random/order": run.generator.get_state(), "random/noise": run.noise}
@@ -64,21 +64,21 @@ def save(run: Run, path: str | Path, *, more: Mapping[str, Any] | None = None, s
 
 
 def load(path: str | Path, model: nn.Module, example: torch.Tensor) -> nn.Module:
-    """Return the grown network of a checkpoint, rebuilt from the network that it grew from."""
+    """Return the grown network of a checkpoint, rebuilt from the original network."""
     tensors, about = _read(path)
     return _rebuild(path, model, about["surgeries"], _part(tensors, "model/"), example)
 
 
 def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None]:
-    """Bring a new run to where a saved one was, and return what else was kept and the small network."""
+    """Restore a saved run into a new one, and return the data stored with it and the small network."""
     tensors, about = _read(path)
     recipe = Recipe.from_dict(about["recipe"])
     if recipe != run.recipe:
         differing = [k for k, v in recipe.to_dict().items() if v != run.recipe.to_dict()[k]]
         raise GrowError(
-            f"it was trained by another recipe: {', '.join(differing)} differ",
+            f"the checkpoint has another recipe: {', '.join(differing)} differ",
             where=str(path),
-            hint="give the same recipe, or another checkpoint path to start anew",
+            hint="give the same recipe, or another checkpoint path to start again",
         )
     base = run.model
     model = _rebuild(path, base, about["surgeries"], _part(tensors, "model/"), run.example)
@@ -96,7 +96,7 @@ def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None
 
 
 def surgeries(path: str | Path) -> tuple[Surgery, ...]:
-    """Return what was done to the network of a checkpoint."""
+    """Return the surgeries of a checkpoint's network."""
     return tuple(Surgery.from_dict(s) for s in _read(path)[1]["surgeries"])
 
 
@@ -147,7 +147,7 @@ def _rebuild(
     already = surgeries_of(model)
     if wanted[: len(already)] != already:
         raise GrowError(
-            "the network given has been grown in another way than the saved one",
+            "the given network has been grown in another way than the saved one",
             where=str(path),
             hint="give the network as it was before growth",
         )
@@ -159,16 +159,16 @@ def _rebuild(
     except RuntimeError as problem:
         reason = " ".join(str(problem).split())[:300]
         raise GrowError(
-            f"it belongs to another network than {type(model).__name__}: {reason}",
+            f"the checkpoint belongs to another network than {type(model).__name__}: {reason}",
             where=str(path),
-            hint="give the network that the training started with",
+            hint="give the network with which training started",
         ) from None
     return grown
 
 
 def _read(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
     if not Path(path).is_file():
-        raise GrowError("there is no such checkpoint", where=str(path), hint="a training writes it: checkpoint=path")
+        raise GrowError("there is no such checkpoint", where=str(path), hint="Trainer(..., checkpoint=path) writes one")
     try:
         with safe_open(str(path), framework="pt") as file:
             header = (file.metadata() or {}).get("argosy")
@@ -179,15 +179,17 @@ def _read(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
     if not isinstance(about, dict):
         raise _corrupt(path, "its header does not describe a training run")
     if about.get("format") != FORMAT:
-        raise GrowError(f"a checkpoint of format {about.get('format')}; this version reads {FORMAT}", where=str(path))
+        raise GrowError(
+            f"the checkpoint has the format {about.get('format')}, but this version reads {FORMAT}", where=str(path)
+        )
     if about.pop("sum", None) != _sum(tensors, about):
-        raise _corrupt(path, "the content is not what was written")
+        raise _corrupt(path, "the checksum does not match")
     return tensors, about
 
 
 def _corrupt(path: str | Path, why: str) -> GrowError:
     before = _previous(Path(path))
-    hint = f"the one before it is kept: {before}" if before.is_file() else "delete it to start anew"
+    hint = f"the previous one is still there: {before}" if before.is_file() else "delete it to start again"
     return GrowError(f"this checkpoint cannot be read: {why}", where=str(path), hint=hint)
 
 
@@ -200,7 +202,7 @@ def _part(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def _sum(tensors: Tensors, about: Mapping[str, Any]) -> int:
-    """Return a checksum: a length that is right does not make the content right."""
+    """Return a checksum, since a file of the right length may still be damaged."""
     total = zlib.crc32(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):
         total = zlib.crc32(name.encode(), total)

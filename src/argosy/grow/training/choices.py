@@ -1,4 +1,4 @@
-"""Who chooses, and from what: agents by name, and the surgeries that a network allows."""
+"""Find agents by name, ask them, and list the surgeries that a network allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from argosy.grow.surgery.unfreeze import frozen
 
 
 def agent_of(agent: Agent | str | Path | None) -> Agent | None:
-    """Return an agent as it is, the shipped one by the name `pretrained`, or one from a file."""
+    """Return the given agent, the one that comes with Argosy (`pretrained`), or one from a file."""
     if agent is None:
         return None
     if isinstance(agent, str | Path):
@@ -26,7 +26,9 @@ def agent_of(agent: Agent | str | Path | None) -> Agent | None:
 
         return load_agent(str(agent))
     if not callable(getattr(agent, "decide", None)):
-        raise GrowError(f"{type(agent).__name__} is not an agent", hint="it needs a method decide(situation)")
+        raise GrowError(
+            f"{type(agent).__name__} is not an agent", hint="give an object with a method decide(situation)"
+        )
     return agent
 
 
@@ -50,9 +52,9 @@ def situation_of(
     gpus_gained: float | None = None,
     utilisation: float | None = None,
 ) -> Situation:
-    """Describe spare GPUs to an agent, for the trainer and for live jobs alike.
+    """Describe the situation to an agent, for the trainer and for live jobs.
 
-    `original` is the network as its author wrote it; `done` is what was grown since, with the time left at each.
+    `original` is the network as its author wrote it; `done` lists the surgeries since then, with the time left at each.
     """
     return Situation(
         graph=describe(original, example),
@@ -75,9 +77,9 @@ def options_of(
     *,
     added: bool = False,
 ) -> tuple[Surgery, ...]:
-    """Return what can be done to a network now: on its original layers, so that the choice stays the same, or on all.
+    """Return the surgeries that are possible now on the network's original layers.
 
-    With `added` the layers that surgery added may grow as well, so the choice grows with the network.
+    With `added` the layers that surgery added may grow as well, so that there are more options after each surgery.
     """
     for operation in operations:
         if operation not in OPERATIONS:

@@ -1,11 +1,11 @@
-"""Tell the time in training: the real time, or a virtual one that makes experiments exact and repeatable.
+"""Clocks for training: real time, or virtual time, which makes experiments exactly repeatable.
 
 A virtual epoch costs
 
     (epoch_s · ratio + per_parameter · parameters + per_flop · FLOPs) / speed-up of the replicas
 
-where `ratio` says what growth costs: nothing ("free": spare GPUs absorb it), in proportion to the network's size
-("parameters") or to its work ("flops"), or fixed figures per surgery (`ratios`).
+where `ratio` says what growth costs: nothing ("free": spare GPUs pay for it), in proportion to the network's size
+("parameters") or to its work ("flops"), or a fixed ratio per surgery (`ratios`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PRICES = ("free", "parameters", "flops")
 
 
 class Clock(Protocol):
-    """Tells the time since training began and is told what work was done."""
+    """Returns the time since training began, and is told how much work was done."""
 
     @property
     def needs_flops(self) -> bool:
-        """Return whether `size` wants FLOPs; counting them costs a forward pass."""
+        """Return whether `size` needs FLOPs; counting them takes a forward pass."""
         ...
 
     def now(self) -> float:
@@ -36,15 +36,15 @@ class Clock(Protocol):
         ...
 
     def advance(self, seconds: float) -> None:
-        """Hear that work was done that takes so long."""
+        """Add the time that some work takes."""
         ...
 
     def epoch_time(self) -> float | None:
-        """Return what an epoch takes as the network is now; None if only trying can tell."""
+        """Return how long an epoch of the present network takes; None if it has to be measured."""
         ...
 
     def size(self, parameters: int, flops: float | None, surgeries: Iterable[Surgery]) -> None:
-        """Hear that the network is this large now, after these surgeries."""
+        """Set the size of the network after these surgeries."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -52,12 +52,12 @@ class Clock(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         ...
 
 
 class RealClock:
-    """The time on the wall, counted from the first time it is asked."""
+    """Wall-clock time, counted from the first call."""
 
     needs_flops = False
 
@@ -70,13 +70,13 @@ class RealClock:
         return time.monotonic() - self._start
 
     def advance(self, seconds: float) -> None:
-        """Do nothing: real time passes by itself."""
+        """Do nothing, since real time passes by itself."""
 
     def epoch_time(self) -> float | None:
         return None
 
     def size(self, parameters: int, flops: float | None, surgeries: Iterable[Surgery]) -> None:
-        """Do nothing: a larger network takes as long as it takes."""
+        """Do nothing, since the time of a larger network is measured."""
 
     def state(self) -> dict[str, Any]:
         return {"kind": "real", "elapsed": self.now()}
@@ -87,11 +87,11 @@ class RealClock:
 
 
 class VirtualClock:
-    """Time that passes only by work, at a fixed price. Sums are exact: ten epochs of 0.1 s are 1 s.
+    """Time that passes only with work, at fixed costs. Sums are exact: ten epochs of 0.1 s are 1 s.
 
-    `growth` is what a grown network's epoch costs relative to the first one's. `ratios` fixes it instead: what one
-    surgery makes of an epoch, by "operation:site" or "operation" ({"deepen:0": 1.4, "widen": 1.6}); the additions
-    of several surgeries add up. `replicate` by a factor f speeds epochs up to 1 + replica_gain · (f − 1).
+    `growth` says how the cost of a grown network's epoch is computed. `ratios` fixes it instead: the factor on an
+    epoch's time after one surgery, by "operation:site" or "operation" ({"deepen:0": 1.4, "widen": 1.6}); the increases
+    of several surgeries add up. `replicate` by a factor f makes epochs 1 + replica_gain · (f − 1) times as fast.
     """
 
     def __init__(
@@ -106,14 +106,17 @@ class VirtualClock:
     ) -> None:
         for name, value in (("epoch_s", epoch_s), ("per_parameter", per_parameter), ("per_flop", per_flop)):
             if not (math.isfinite(value) and value >= 0):
-                raise GrowError(f"{name} = {value:g} is not a cost", hint="give seconds, 0 or more")
+                raise GrowError(f"{name} = {value:g} is not a valid cost", hint="give seconds, 0 or more")
         if epoch_s + per_parameter + per_flop <= 0:
             raise GrowError("an epoch costs nothing, so time never passes", hint="give epoch_s, for instance 1.0")
         if growth not in PRICES:
-            raise GrowError(f"growth = {growth!r} is not a price", hint=f"one of {', '.join(PRICES)}")
+            raise GrowError(f"growth = {growth!r} is not known", hint=f"give one of {', '.join(PRICES)}")
         for key, value in (ratios or {}).items():
             if not (math.isfinite(value) and value > 0):
-                raise GrowError(f"ratios[{key!r}] = {value:g} is not a ratio", hint="1.2 means 20 % slower")
+                raise GrowError(
+                    f"ratios[{key!r}] = {value:g} is not a valid ratio",
+                    hint="give a number above 0; 1.2 means 20 % slower",
+                )
         self.epoch_s, self.per_parameter, self.per_flop = epoch_s, per_parameter, per_flop
         self.growth, self.ratios, self.replica_gain = growth, dict(ratios or {}), replica_gain
         self.ratio = 1.0
@@ -181,4 +184,6 @@ class VirtualClock:
 def _check_kind(state: Mapping[str, Any], kind: str) -> None:
     found = state.get("kind")
     if found != kind:
-        raise GrowError(f"the saved time is of a {found} clock, not a {kind} one", hint="continue with the same clock")
+        raise GrowError(
+            f"the saved time is that of a {found} clock, not of a {kind} one", hint="continue with the same clock"
+        )

@@ -1,18 +1,18 @@
-"""Go back to the small network when the GPUs go, with what the grown network has learned.
+"""Go back to the small network when the GPUs are taken back, with what the grown network has learned.
 
 *Logits*: the small network trains on the true classes and on the grown network's answers,
 
     loss = CE(small(x), y) + logit_weight · T² · KL(softmax(bigger(x)/T) ‖ softmax(small(x)/T))
 
-*Weights*: it may start from what its layers have become in the grown network (`inherit.py`) and is held near them at
-first,
+*Weights*: it may start from the weights that its layers have in the grown network (`inherit.py`), and is kept near them
+at first,
 
     loss += weight_weight · (1 − progress) · mean over layers of ‖w − w₀‖² / ‖w₀‖²
 
-Taking a trained layer out changes the function, and how good a start is shows only when it trains: the small
-network's old weights and the inherited ones race for a little of the time, and the better one goes on. The best of
-the starts and the trained network is returned, so that little time does no harm. The grown network, stopped in the
-middle of its training, answers with fresh batch-norm statistics if they make it better.
+Removing a trained layer changes the function, and how good a start is can only be seen by training. So the small
+network's old weights and the inherited ones are both trained for a small part of the time, and the better one is
+trained to the end. The best of the starts and the trained network is returned, so that a short time does no harm. The
+grown network, stopped in the middle of its training, answers with new batch-norm statistics if these make it better.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from argosy.grow.training.clock import Clock
 from argosy.grow.training.distill_batches import Answers, Batches, Pace, check_networks, few, mean_loss
 from argosy.grow.training.inherit import inherited, recalibrate
 
-RACE = 0.05  # of the time, for each start
+TRIAL_SHARE = 0.05  # the share of the time in which each start is tried
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """How to distil; see `shrink`."""
+    """Holds the settings of distillation; see `shrink`."""
 
     temperature: float = 2.0
     logit_weight: float = 0.5
@@ -55,7 +55,7 @@ class Distillation:
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or value == above:
                 raise GrowError(
-                    f"{name} = {value:g} cannot be used",
+                    f"{name} = {value:g} is not allowed",
                     hint=f"give a number {'above 0' if above == 0 else 'of 0 or more'}",
                 )
         if self.batch < 2:
@@ -81,10 +81,10 @@ def shrink(
 ) -> nn.Module:
     """Return a network built like `small` that has learned from `bigger`; both arguments stay as they are.
 
-    Train for `epochs` (5 if nothing is said) or for `seconds` of the clock, by default the real time. A virtual clock
-    counts the small network's epochs only. The learning rate follows a cosine from `lr` to 0. `logit_weight=0`
-    leaves the grown network's answers out; `weight_weight=0` its weights, so that training starts from the small
-    network's own. `loss` replaces the cross-entropy. `batch` is for `Data`; other loaders come in batches.
+    Trains for `epochs` (default: 5) or for `seconds` of the clock (default: real time). A virtual clock counts only the
+    small network's epochs. The learning rate follows a cosine from `lr` to 0. `logit_weight=0` ignores the grown
+    network's answers; `weight_weight=0` ignores its weights, so that training starts from the small network's own.
+    `loss` replaces the cross-entropy. `batch` is for `Data`; other loaders have their own batches.
     """
     how = Distillation(temperature, logit_weight, weight_weight, lr, momentum, batch)
     source = feed.source(loader)
@@ -103,7 +103,7 @@ def shrink(
         torch.manual_seed(seed)
         if len(students) > 1:
             for place, student in enumerate(students):
-                student.train(batches, pace, until=RACE * (place + 1))
+                student.train(batches, pace, until=TRIAL_SHARE * (place + 1))
         first = students[_best([_fresh(student.model, probe) for student in students], judge, hard)]
         first.train(batches, pace, until=1.0)
     pace.settle()
@@ -112,7 +112,7 @@ def shrink(
 
 
 def _fresh(model: nn.Module, probe: list[feed.Batch]) -> nn.Module:
-    """Return a copy with batch-norm statistics of its weights as they are now; those of training lag behind."""
+    """Return a copy with batch-norm statistics for its present weights, since those from training lag behind."""
     result = copy.deepcopy(model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     recalibrate(result, [x.to(device) for x, _ in probe])
@@ -120,7 +120,7 @@ def _fresh(model: nn.Module, probe: list[feed.Batch]) -> nn.Module:
 
 
 def _best(models: list[nn.Module], judge: list[feed.Batch], hard: Loss) -> int:
-    """Return which one has the lowest loss; the first worker decides for all."""
+    """Return the index of the model with the lowest loss; the first worker decides for all."""
     losses = [mean_loss(model, judge, hard) for model in models]
     return int(workers.agree(losses.index(min(losses))))
 
@@ -132,16 +132,14 @@ class _Student:
         self.model, self.how, self.hard = model, how, hard
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
-            raise GrowError(
-                "the small network has nothing to train", hint="a parameter with requires_grad=True is needed"
-            )
+            raise GrowError("the small network has nothing to train", hint="set requires_grad=True for some parameters")
         self.optimizer = torch.optim.SGD(self.parameters, how.lr, momentum=how.momentum)
         weights = [p for p in self.parameters if p.dim() > 1] if how.weight_weight else []
         self.anchors = [(p, p.detach().clone()) for p in weights]
         self.diverged = False
 
     def train(self, batches: Batches, pace: Pace, until: float) -> None:
-        """Go on until this share of the time is used, or until the weights are no longer numbers."""
+        """Train until this share of the time is used, or until the weights are not finite."""
         modes = [(part, part.training) for part in self.model.modules()]
         self.model.train()
         while not self.diverged and (progress := pace.progress()) < until:

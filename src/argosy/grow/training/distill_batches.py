@@ -1,6 +1,4 @@
-"""Provide what distillation needs: batches with the grown network's answers, the time used so far, and checks before it
-begins.
-"""
+"""Helpers of distillation: batches with the grown network's answers, the time used so far, and checks."""
 
 from __future__ import annotations
 
@@ -16,21 +14,21 @@ from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
 from argosy.grow.training import feed, workers
 from argosy.grow.training.clock import Clock, RealClock
+from argosy.slack import COUNT_SLACK
 
-FEW = 2000  # examples that choose between networks, or that batch-norm statistics are taken from
+PROBE_EXAMPLES = 2000  # examples for choosing between networks, and for batch-norm statistics
 EPOCHS = 5.0
-ROUNDING = 1e-9
 
 
 class Pace:
-    """How much of the time is used, from 0 to 1: by steps where they can be counted, else by epochs or the clock."""
+    """Measures the share of the time used, from 0 to 1: by steps if they can be counted, else by epochs or clock."""
 
     def __init__(self, per_epoch: int | None, epochs: float | None, seconds: float | None, clock: Clock | None) -> None:
         if epochs is not None and seconds is not None:
             raise GrowError(f"epochs={epochs:g} and seconds={seconds:g} are both given", hint="give one of them")
         for name, value in (("epochs", epochs), ("seconds", seconds)):
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise GrowError(f"{name} = {value:g} is not a length of time", hint="give 0 or more")
+                raise GrowError(f"{name} = {value:g} is not a valid duration", hint="give 0 or more")
         self.clock: Clock = clock if clock is not None else RealClock()
         self.begin, self.seconds, self.per_epoch = self.clock.now(), seconds, per_epoch
         self.epoch_s = self.clock.epoch_time()
@@ -38,21 +36,21 @@ class Pace:
             self.epochs: float | None = EPOCHS if epochs is None else epochs
         else:
             self.epochs = seconds / self.epoch_s if self.epoch_s else None
-        self.step = 0  # counted by whoever trains
+        self.step = 0  # counted by the training loop
         self.passes = 0  # counted by `Batches`
 
     def progress(self) -> float:
-        """Return the share of the time that is used; 1 when it is over."""
+        """Return the share of the time used so far; 1 at the end."""
         if self.epochs is None:
             share = (self.clock.now() - self.begin) / self.seconds if self.seconds else 1.0
-            return float(workers.agree(share))  # all workers must make the same steps
+            return float(workers.agree(share))  # all workers must make the same number of steps
         if self.per_epoch:
-            steps = math.floor(self.epochs * self.per_epoch + ROUNDING)
+            steps = math.floor(self.epochs * self.per_epoch + COUNT_SLACK)
             return self.step / steps if steps else 1.0
         return self.passes / self.epochs if self.epochs else 1.0
 
     def settle(self) -> None:
-        """Tell a virtual clock what was done; a real one knows."""
+        """Advance a virtual clock by the work done."""
         if self.epoch_s is None:
             return
         done = self.step / self.per_epoch if self.per_epoch else self.passes
@@ -60,7 +58,7 @@ class Pace:
 
 
 class Answers:
-    """The grown network's logits. For data in memory each is computed once."""
+    """Computes the grown network's logits, for data in memory only once."""
 
     def __init__(self, teacher: nn.Module) -> None:
         self.teacher = teacher
@@ -87,7 +85,7 @@ class Answers:
 
 
 class Batches:
-    """Batches without end: inputs, targets, this worker's weight, and the grown network's answers if wanted."""
+    """Yields batches without end: inputs, targets, this worker's weight, and the grown network's answers if wanted."""
 
     def __init__(self, source: feed.Source, batch: int, seed: int, answers: Answers | None, pace: Pace) -> None:
         self.source, self.batch, self.answers, self.pace = source, batch, answers, pace
@@ -99,7 +97,7 @@ class Batches:
 
     def _endless(self) -> Iterator[tuple[Any, Any, float, Tensor | None]]:
         numbered = self.source
-        if isinstance(numbered, Data):  # the row's number takes the place of its class
+        if isinstance(numbered, Data):  # the row number replaces the class
             n = len(numbered.train_y)
             numbered = dataclasses.replace(numbered, train_y=torch.arange(n), classes=max(n, numbered.classes))
         while True:
@@ -118,16 +116,16 @@ class Batches:
 
 
 def few(source: feed.Source, part: feed.Part) -> list[feed.Batch]:
-    """Return some batches to look at; training data stand in where there are no validation data."""
+    """Return a few batches of this part; training data if there are no validation data."""
     if part == "validation":
         none = len(source.val_y) == 0 if isinstance(source, Data) else source.validation is None
         part = "train" if none else part
     found, seen = [], 0
-    with torch.random.fork_rng(devices=[]):  # looking must not change which batches come next
+    with torch.random.fork_rng(devices=[]):  # reading them must not change which batches come next
         for x, y in feed.evaluation(source, part):
             found.append((x, y))
             seen += len(x)
-            if seen >= FEW:
+            if seen >= PROBE_EXAMPLES:
                 break
     if not found:
         raise _no_batches()
@@ -135,7 +133,7 @@ def few(source: feed.Source, part: feed.Part) -> list[feed.Batch]:
 
 
 def mean_loss(model: nn.Module, batches: list[feed.Batch], hard: Callable[[Any, Any], Tensor]) -> float:
-    """Return the mean loss per example, in evaluation mode; infinite if it is not a number."""
+    """Return the mean loss per example in evaluation mode; infinite if it is not finite."""
     modes = [(part, part.training) for part in model.modules()]
     device = next(model.parameters()).device
     total, count = 0.0, 0
@@ -162,8 +160,8 @@ def check_networks(
             raise GrowError(f"the {name} network gives {_describe(out)}, not one number per class for each input")
     if outs[0].shape != outs[1].shape:
         raise GrowError(
-            f"the grown network gives {_describe(outs[0])}, the small one {_describe(outs[1])}",
-            hint="give the network from before the growth: both must tell the same classes apart",
+            f"the grown network gives {_describe(outs[0])}, but the small one {_describe(outs[1])}",
+            hint="give the network from before the growth: both must have the same classes",
         )
     classes = outs[0].shape[1]
     for _, y in batches if check_targets else ():
@@ -172,7 +170,7 @@ def check_networks(
         low, high = int(y.min()), int(y.max())
         if low < 0 or high >= classes:
             raise GrowError(
-                f"the data hold classes {low} to {high}, but the networks tell {classes} apart",
+                f"the data have classes {low} to {high}, but the networks have {classes}",
                 hint="classes count from 0",
             )
 
@@ -184,5 +182,5 @@ def _describe(out: Any) -> str:
 def _no_batches() -> GrowError:
     return GrowError(
         "the loader has no batches to learn from",
-        hint="an iterator that is used up? give a list, a DataLoader or grow.load(…)",
+        hint="an iterator may be exhausted; give a list, a DataLoader or grow.load(…)",
     )

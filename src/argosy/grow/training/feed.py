@@ -1,6 +1,6 @@
-"""Feed batches to training: from tensors in memory, or from a person's own pipelines.
+"""Feed batches to training: from tensors in memory, or from the user's own pipelines.
 
-Tensors in memory are cut by a permutation that belongs to the run, so that a copy of the run sees the same batches.
+The order of data in memory is a permutation that belongs to the run, so that a copy of the run sees the same batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Source: TypeAlias = Data | Loaders
 
 
 def source(data: Data | Loaders | Iterable[Batch]) -> Source:
-    """Return what a person gave as data; an iterable alone is for training only."""
+    """Return the given data as a source; a single iterable is used for training only."""
     if isinstance(data, Data | Loaders):
         return data
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | torch.Tensor):
@@ -48,7 +48,7 @@ def source(data: Data | Loaders | Iterable[Batch]) -> Source:
 
 
 def steps(data: Source, batch: int) -> int | None:
-    """Return how many batches an epoch has; None if the pipeline does not say."""
+    """Return the number of batches in an epoch; None if the pipeline has no length."""
     if isinstance(data, Data):
         n = len(data.train_y)
         whole, rest = divmod(n, batch)
@@ -89,10 +89,10 @@ def example(data: Source) -> Any:
     """Return a calibration batch: a tensor, or a tuple of them."""
     if isinstance(data, Data):
         return data.example()
-    with torch.random.fork_rng(devices=[]):  # looking at a batch must not change which come next
+    with torch.random.fork_rng(devices=[]):  # reading a batch must not change which come next
         for x, _ in data.train:
             return tuple(x) if isinstance(x, list) else x
-    raise GrowError("the training data have no batches", hint="an iterator that is used up? give a list or DataLoader")
+    raise GrowError("the training data have no batches", hint="an iterator may be exhausted; give a list or DataLoader")
 
 
 def _least() -> int:

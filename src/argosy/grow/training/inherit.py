@@ -1,4 +1,4 @@
-"""Take over from the grown network what a small one can use: the weights that its layers have now."""
+"""Give a small network the weights that its layers have in the grown network."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 def inherited(bigger: nn.Module, small: nn.Module) -> nn.Module:
     """Return a network built like `small` with the weights that the original layers of `bigger` have now.
 
-    What was added is left out. Channels that were copied are merged, which undoes widening exactly where nothing was
-    trained since: `small[o] = Σ scale[n] · bigger[n]` over the copies n of channel o, where the scale is 1/count for
-    what comes into a copied channel and 1 for what goes out of it. A network without a record of its growth gives
-    layers of the same name; of a longer dimension the first entries. The running statistics of batch-norms are
-    copied where they fit, and need `recalibrate`.
+    Added layers are left out. Copied channels are merged, which undoes widening exactly if there was no training since:
+    `small[o] = Σ scale[n] · bigger[n]` over the copies n of channel o, where the scale is 1/count for weights into a
+    copied channel and 1 for weights out of it. If a network has no record of its growth, layers of the same name are
+    used, and the first entries of longer dimensions. The running statistics of batch-norms are copied where they fit,
+    and need `recalibrate`.
     """
     result = copy.deepcopy(small)
     given = {_original_name(bigger, name): tensor for name, tensor in bigger.state_dict().items()}
@@ -37,7 +37,7 @@ def inherited(bigger: nn.Module, small: nn.Module) -> nn.Module:
 
 
 def recalibrate(model: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Set the statistics of every batch-norm to those of these batches; every other mode stays as it is."""
+    """Set the statistics of every batch-norm to those of these batches; the modes of other modules do not change."""
     norms = [part for part in model.modules() if isinstance(part, NORMS) and part.track_running_stats]
     if not norms:
         return
@@ -70,7 +70,7 @@ def _original_name(bigger: nn.Module, name: str) -> str:
 
 
 def _merged(bigger: nn.Module, small: nn.Module) -> dict[str, Tensor]:
-    """Return each parameter of the small network, gathered from what grew out of it; without a record, nothing."""
+    """Return the parameters of the small network, merged from those that grew out of them; {} without a record."""
     before, after = surgeries_of(small), surgeries_of(bigger)
     if after[: len(before)] != before:
         return {}
@@ -91,7 +91,7 @@ def _merged(bigger: nn.Module, small: nn.Module) -> dict[str, Tensor]:
 
 
 def _undo(origin: Origin, value: Tensor) -> Tensor:
-    """Add up along every dimension what came from the same position; new positions are dropped."""
+    """Sum, along every dimension, the positions with the same origin; new positions are dropped."""
     for dim, index in enumerate(origin.index):
         if index is None:
             continue

@@ -1,4 +1,4 @@
-"""Keep the journal of one training: its epochs, what was decided when and why, and how good the network became."""
+"""The journal of a training run: its epochs, the decisions and their reasons, and how good the network became."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from argosy.atomic import writing
 from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import Surgery
+from argosy.slack import TIME_SLACK_S
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,11 +21,11 @@ SUFFIXES = (".png", ".svg", ".html", ".json")
 
 @dataclass(frozen=True)
 class Line:
-    """One epoch, or a distillation (then without loss)."""
+    """Holds one epoch, or a distillation (then without loss)."""
 
     time: float  # at its end
     seconds: float
-    loss: float | None  # None: not one step was made
+    loss: float | None  # None: no step was made
     lr: float
     validation: float | None  # None: there are no validation data
     parameters: int
@@ -33,14 +34,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Decision:
-    """GPUs came or went: what was done, and why."""
+    """Holds what was done when GPUs came or were taken back, and why."""
 
     time: float
     time_left: float
     allocation: str  # "up" or "down"
     surgeries: tuple[Surgery, ...]
     why: str
-    refused: str = ""  # why it could not be done; the network was left as it is
+    refused: str = ""  # why it could not be done; the network was not changed
 
     def __str__(self) -> str:
         what = " + ".join(map(str, self.surgeries)) or ("nothing" if self.allocation == "up" else "give back")
@@ -49,7 +50,7 @@ class Decision:
 
 @dataclass
 class History:
-    """What `Trainer.fit` returns."""
+    """Holds the lines and decisions of a training run; `Trainer.fit` returns it."""
 
     budget: float
     lines: list[Line] = field(default_factory=list)
@@ -63,7 +64,7 @@ class History:
 
     @property
     def surgeries(self) -> tuple[Surgery, ...]:
-        """Return everything that was done and not refused, in order."""
+        """Return all surgeries that were done, in order."""
         return tuple(s for d in self.decisions if not d.refused for s in d.surgeries)
 
     def __str__(self) -> str:
@@ -76,13 +77,13 @@ class History:
         return "\n".join(rows)
 
     def to_frame(self) -> pl.DataFrame:
-        """Return one row per epoch; `grown` names what was done just before it."""
+        """Return one row per epoch; `grown` has the surgeries just before it."""
         import polars as pl
 
         began = [line.time - line.seconds for line in self.lines]
         grown = [""] * len(self.lines)
         for decision in self.decisions:
-            nearest = next((i for i, t in enumerate(began) if t >= decision.time - 1e-9), None)
+            nearest = next((i for i, t in enumerate(began) if t >= decision.time - TIME_SLACK_S), None)
             if nearest is not None:
                 grown[nearest] = "; ".join(filter(None, (grown[nearest], str(decision))))
         columns: dict[str, Any] = {
@@ -98,11 +99,11 @@ class History:
         return pl.DataFrame(columns)
 
     def plot(self, path: str | Path) -> None:
-        """Draw validation accuracy over time with what was decided, as .png, .svg, .html or .json."""
+        """Draw validation accuracy over time with the decisions, as .png, .svg, .html or .json."""
         suffix = Path(path).suffix
         if suffix not in SUFFIXES:
             raise GrowError(
-                f"a picture cannot be written as {suffix or 'a file without suffix'}",
+                f"a chart cannot be written as {suffix or 'a file without suffix'}",
                 where=str(path),
                 hint=f"end its name with {', '.join(SUFFIXES)}",
             )
@@ -154,7 +155,7 @@ class History:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> History:
-        """Build it again from plain data."""
+        """Return the history that `to_dict` described."""
         decisions = [
             Decision(**(d | {"surgeries": tuple(Surgery.from_dict(s) for s in d["surgeries"])}))
             for d in data["decisions"]
@@ -164,7 +165,7 @@ class History:
 
 @contextmanager
 def progress_bar(wanted: bool | None) -> Iterator[Callable[[History], None]]:
-    """Show a progress bar on stderr; by default only where that is a terminal."""
+    """Show a progress bar on stderr; by default only if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

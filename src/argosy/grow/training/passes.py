@@ -1,4 +1,4 @@
-"""Passes through a network: with any kind of inputs, in a given mode, with a given number of threads."""
+"""Run a network: with any kind of inputs, in evaluation mode, with a given number of threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def first(inputs: Any, n: int = 1) -> Any:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Use evaluation mode without gradients inside; each part's own mode comes back."""
+    """Use evaluation mode without gradients in this context; afterwards every part has its own mode again."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -37,7 +37,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def threads(wanted: int) -> Iterator[None]:
-    """Use so many CPU threads inside; 0 leaves them as they are."""
+    """Use this many CPU threads in this context; 0 leaves the number as it is."""
     before = torch.get_num_threads()
     if wanted:
         torch.set_num_threads(wanted)

@@ -1,4 +1,4 @@
-"""Say how a network is trained: batches, optimizer, and the learning rate over the time that is left."""
+"""The settings of training: batches, optimizer, and the learning rate over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 
 @dataclass(frozen=True)
 class Course:
-    """The learning rate's course since it was last set: its value then, the time then, the epochs since."""
+    """Holds the learning rate when it was last set, the time of that, and the epochs since then."""
 
     lr: float
     since: float = 0.0
@@ -27,37 +27,39 @@ class Course:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. The learning rate follows time, so it ends where the budget ends, however long epochs are."""
+    """Holds how to train. The learning rate depends on time, so its schedule ends with the budget."""
 
-    batch: int = 64  # over all replicas
+    batch: int = 64  # of all replicas together
     lr: float = 0.01  # at the beginning
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     momentum: float = 0.9  # of SGD
     weight_decay: float = 0.0
-    schedule: Literal["cosine", "decay", "constant"] = "cosine"  # cosine: to 0 at the budget's end
+    schedule: Literal["cosine", "decay", "constant"] = "cosine"  # cosine: falls to 0 at the budget's end
     decay: float = 0.9  # per epoch, for schedule="decay"
-    reset_lr: float | None = 0.01  # the learning rate after growth; None: it stays on its course
-    reset_for_nothing: bool = False  # also when the decision is to leave the network as it is
-    reset_each_epoch: bool = False  # as the published study: optimizer and rate anew each epoch after a decision
-    carry_optimizer: bool = True  # growth keeps momentum and moments; otherwise they start anew
+    reset_lr: float | None = 0.01  # the learning rate after growth; None: it is not reset
+    reset_for_nothing: bool = False  # reset the learning rate also if the decision is to do nothing
+    reset_each_epoch: bool = False  # as in the published study: new optimizer and rate each epoch after a decision
+    carry_optimizer: bool = True  # growth keeps momentum and moments; otherwise they start at zero
     threads: int = 1  # CPU threads; 0: as torch is set
 
     def __post_init__(self) -> None:
         for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
             if getattr(self, name) not in known:
-                raise GrowError(f"{name} = {getattr(self, name)!r} is not known", hint=f"one of {', '.join(known)}")
+                raise GrowError(
+                    f"{name} = {getattr(self, name)!r} is not known", hint=f"give one of {', '.join(known)}"
+                )
         if self.batch < 1:
             raise GrowError(f"batch = {self.batch} is too small", hint="give 1 or more")
         for name in ("lr", "decay", "reset_lr"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
-                raise GrowError(f"{name} = {value:g} cannot be used", hint="give a number above 0")
+                raise GrowError(f"{name} = {value:g} is not allowed", hint="give a number above 0")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return a new optimizer."""
         wanted = [p for p in parameters if p.requires_grad]
         if not wanted:
-            raise GrowError("the network has nothing to train", hint="a parameter with requires_grad=True is needed")
+            raise GrowError("the network has nothing to train", hint="set requires_grad=True for some parameters")
         if self.optimizer == "sgd":
             return torch.optim.SGD(wanted, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
@@ -79,7 +81,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
-        """Build it again from plain data."""
+        """Return the recipe that `to_dict` described."""
         unknown = sorted(set(data) - {f.name for f in fields(cls)})
         if unknown:
             raise GrowError(f"unknown fields of a recipe: {', '.join(unknown)}")

@@ -1,7 +1,7 @@
 """The state of one training run: network, optimizer, time, and the order of the data to come.
 
-`fork()` copies all of it, so two arms of an experiment can branch from one point and differ in nothing but what is
-done to them.
+`fork()` copies all of it, so that two arms of an experiment can branch from one point and differ only in what is done
+to them.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ from argosy.grow.training import feed, workers
 from argosy.grow.training.clock import Clock, VirtualClock
 from argosy.grow.training.passes import evaluating, first, forward, threads
 from argosy.grow.training.recipe import Course, Recipe
+from argosy.slack import RELATIVE_SLACK
 
 Loss = Callable[[Any, Any], torch.Tensor]
-ROUNDING = 1e-6  # of a step: time that is short of a whole step by less than this is a whole step
+ROUNDING = 1e-6  # of a step: a step that lacks less time than this is a whole step
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch was: when it ended, how long it took, the mean loss, the last learning rate."""
+    """Holds the figures of one epoch: its end, its duration, the mean loss, the last learning rate."""
 
     time: float
     seconds: float
-    loss: float | None  # None: not even one step fitted into the time that was left
+    loss: float | None  # None: there was no time for even one step
     lr: float
     steps: int
     whole: bool  # False: it ended early
 
 
 class Run:
-    """One training run. The network given is copied, never changed.
+    """One training run. The given network is copied, not changed.
 
-    `budget` is the clock's time at which training ends: the cosine reaches 0 there, and an epoch that does not fit
-    ends there. `loss(outputs, targets)` is what is minimised; `score(outputs, targets)` gives a number per example
-    for `evaluate`, by default 1 for the right class.
+    `budget` is the clock's time at which training ends: the cosine schedule reaches 0 there, and an unfinished epoch
+    ends there. `loss(outputs, targets)` is minimised; `score(outputs, targets)` returns a number per example for
+    `evaluate`, by default 1 for the right class.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Run:
         score: Loss | None = None,
     ) -> None:
         if not budget > 0:
-            raise GrowError(f"a budget of {budget:g} s leaves no time", hint="give seconds of the clock, above 0")
+            raise GrowError(
+                f"a budget of {budget:g} s leaves no time to train", hint="give seconds of the clock, above 0"
+            )
         self.model = copy.deepcopy(model)
         workers.same_start(self.model)
         self.data = feed.source(data)
@@ -88,11 +91,11 @@ class Run:
         self._tell_size()
 
     def _check_outputs(self, *, classes: bool) -> None:
-        """Find out now rather than in the first epoch that network and data do not fit."""
+        """Check before the first epoch that network and data fit."""
         outputs = run(self.model, self.example if isinstance(self.example, tuple) else (self.example,))
         if classes and isinstance(self.data, Data) and outputs.shape[-1] < self.data.classes:
             raise GrowError(
-                f"{type(self.model).__name__} tells {outputs.shape[-1]} classes apart, but {self.data.name} has "
+                f"{type(self.model).__name__} has outputs for {outputs.shape[-1]} classes, but {self.data.name} has "
                 f"{self.data.classes}",
                 hint="give its last layer as many outputs as there are classes",
             )
@@ -101,11 +104,11 @@ class Run:
     def time_left(self) -> float:
         """Return the time until the budget's end."""
         left = self.budget - self.clock.now()
-        return left if left > 1e-9 * max(self.clock.now(), 1e-3) else 0.0
+        return left if left > RELATIVE_SLACK * max(self.clock.now(), 1e-3) else 0.0
 
     @property
     def parameters(self) -> int:
-        """Return how many the network has."""
+        """Return the number of parameters of the network."""
         return sum(p.numel() for p in self.model.parameters())
 
     def flops(self) -> float:
@@ -115,10 +118,10 @@ class Run:
         return float(counter.get_total_flops())
 
     def train_epoch(self, stop: Callable[[float], bool] | None = None) -> Epoch:
-        """Train an epoch, or what fits into the time that is left; the clock advances.
+        """Train an epoch, or as much of it as the time allows, and advance the clock.
 
-        `stop(time)` is asked after each step and may end the epoch there.
-        If the loss stops being a number the weights go back to what they were before the epoch.
+        `stop(time)` is asked after each step and may end the epoch there. If the loss is not finite, the weights are
+        restored to those before the epoch.
         """
         if self.time_left <= 0 and workers.size() == 1:  # several workers stop together, after a step
             raise GrowError(f"no time is left: the budget of {self.budget:g} s is used up")
@@ -147,7 +150,7 @@ class Run:
         return done
 
     def _steps(self, stop: Callable[[float], bool] | None) -> Epoch:
-        """Return the steps of an epoch, and the time they take."""
+        """Make the steps of an epoch."""
         model, optimizer, recipe = self.model, self.optimizer, self.recipe
         parameters = list(model.parameters())
         device = parameters[0].device
@@ -189,7 +192,7 @@ class Run:
             if taken >= most:
                 break
         if not taken and most:
-            raise GrowError("the training data have no batches", hint="an iterator that is used up? give a DataLoader")
+            raise GrowError("the training data have no batches", hint="an iterator may be exhausted; give a DataLoader")
         seconds = self.clock.now() - begin if planned is None else min(planned, left)
         if late and not whole and step_s is not None:
             seconds = taken * step_s
@@ -198,14 +201,14 @@ class Run:
 
     @property
     def lr(self) -> float:
-        """Return the learning rate at this time."""
+        """Return the present learning rate."""
         return self.recipe.lr_at(self.course, self.clock.now(), self.budget)
 
     def grow(self, surgeries: Sequence[Surgery], *, reset: bool | None = None) -> None:
-        """Do what was decided: all of it, or, if one is not possible, nothing (GrowError).
+        """Do these surgeries; if one is not possible, do none of them and raise GrowError.
 
         The learning rate is reset as the recipe says; `reset` overrides it. Without surgeries the network and, by
-        default, its learning rate are left alone.
+        default, its learning rate are not changed.
         """
         self.optimizer.zero_grad()
         if self.recipe.carry_optimizer or not surgeries:
@@ -222,14 +225,14 @@ class Run:
             self._reset()
 
     def replace(self, model: nn.Module) -> None:
-        """Go on with another network (a shrunk one) from now on, with a new optimizer, on the same course."""
+        """Continue with another network (a shrunk one), with a new optimizer and the same learning rate schedule."""
         self.model = copy.deepcopy(model)
         self.surgeries = tuple(surgeries_of(self.model))
         self.optimizer = self.recipe.build(self.model.parameters())
         self._tell_size()
 
     def _reset(self, *, anew: bool = False) -> None:
-        """Set the learning rate back, unless less than an epoch is left to bring it down again."""
+        """Reset the learning rate, unless less than an epoch is left to reduce it again."""
         if anew:
             self.optimizer = self.recipe.build(self.model.parameters())
         planned = self.clock.epoch_time()
@@ -244,13 +247,13 @@ class Run:
 
     def _diverged(self) -> GrowError:
         return GrowError(
-            f"the loss is no longer a number in epoch {self.epochs + 1} (learning rate {self.lr:g}); the weights are "
-            "those from before that epoch",
+            f"the loss is not finite in epoch {self.epochs + 1} (learning rate {self.lr:g}); the weights are "
+            "those before that epoch",
             hint="train with a smaller learning rate (recipe.lr, recipe.reset_lr) or without noise on copies",
         )
 
     def evaluate(self, part: feed.Part = "validation") -> float:
-        """Return the mean score: the share of right answers unless `score` says otherwise."""
+        """Return the mean score: by default the share of right answers."""
         total, count = 0.0, 0
         device = next(self.model.parameters()).device
         with threads(self.recipe.threads), evaluating(self.model):
@@ -259,27 +262,27 @@ class Run:
                 total += float(scores.sum())
                 count += scores.numel()
         if not count:
-            raise GrowError(f"there are no {part} data", hint="an accuracy of nothing cannot be computed")
+            raise GrowError(f"there are no {part} data", hint="give data for this part")
         return total / count
 
     def fork(self) -> Run:
         """Return a copy that has the same future: weights, optimizer, clock and random numbers."""
         self.optimizer.zero_grad()
         other = copy.copy(self)
-        other.model, other.optimizer = copy.deepcopy((self.model, self.optimizer))  # together: one maps to the other
+        other.model, other.optimizer = copy.deepcopy((self.model, self.optimizer))  # together: they share tensors
         other.clock = copy.deepcopy(self.clock)
         other.generator = self.generator.clone_state()
         other.noise = self.noise.clone()
         return other
 
     def save(self, path: str | Path) -> None:
-        """Write everything that this run needs to go on; see `checkpoint.py`."""
+        """Write everything that this run needs to continue; see `checkpoint.py`."""
         from argosy.grow.training.checkpoint import save
 
         save(self, path)
 
     def load(self, path: str | Path) -> None:
-        """Go on from a saved run. This one must have been made from the same network, before growth."""
+        """Continue from a saved run; this run must have been made from the same network before growth."""
         from argosy.grow.training.checkpoint import resume
 
         resume(self, path)

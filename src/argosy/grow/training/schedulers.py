@@ -1,8 +1,8 @@
-"""Tell a job in training what it hears from its cluster: how much time is left, and whether GPUs come or go.
+"""Schedulers for a job in training: they say how much time is left, and whether GPUs come or are taken back.
 
-TimedScheduler       at times fixed beforehand, for experiments
-SimulatedScheduler   as a simulated cluster's spare GPUs come and go
-LiveScheduler        driven from outside, by calls from any thread or through a small file
+TimedScheduler       at fixed times, for experiments
+SimulatedScheduler   as spare GPUs of a simulated cluster come and go
+LiveScheduler        controlled from outside, by calls from any thread or through a small file
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import Any, Literal, Protocol
 from argosy.atomic import writing
 from argosy.grow.errors import GrowError
 from argosy.grow.training.clock import Clock, RealClock
+from argosy.slack import TIME_SLACK_S
 
 Allocation = Literal["up", "down", "none"]
 
 
 class Scheduler(Protocol):
-    """Answers a trainer before each epoch. An "up" or "down" is told once: asking consumes it.
+    """Answers a trainer before each epoch. Each "up" or "down" is returned once.
 
-    Optional: `gpus_gained()`, `utilisation()` and `decisions_left()` tell agents more; `wants_back(now)` says, without
-    consuming it, that a "down" is due, so that an epoch ends at once; `clock` is the clock that it goes by (None: the
-    trainer's); `state()` and `restore(state)` let an interrupted training go on.
+    Optional: `gpus_gained()`, `utilisation()` and `decisions_left()` tell agents more; `wants_back(now)` says that a
+    "down" is due, without consuming it, so that an epoch ends at once; `clock` is the scheduler's clock (None: the
+    trainer's); with `state()` and `restore(state)`, interrupted training can continue.
     """
 
     def time_left(self) -> float:
@@ -36,23 +37,23 @@ class Scheduler(Protocol):
         ...
 
     def allocation(self) -> Allocation:
-        """Return gPUs have come ("up"), have to be given back ("down"), or neither."""
+        """Return whether GPUs have come ("up"), have to be given back ("down"), or neither ("none")."""
         ...
 
     def time_budget(self) -> float:
-        """Return all the seconds that this training gets."""
+        """Return the total time of this training run in seconds."""
         ...
 
 
 class _Clocked:
-    """A budget counted by a clock from its zero."""
+    """A time budget on a clock that starts at 0."""
 
     def __init__(self, budget_s: float, clock: Clock | None) -> None:
         self.clock = clock
         self._budget_s = _seconds("budget_s", budget_s)
 
     def now(self) -> float:
-        """Return the clock's time; a scheduler that nobody gave a clock goes by the real one."""
+        """Return the clock's time; without a given clock it is real time."""
         if self.clock is None:
             self.clock = RealClock()
         return self.clock.now()
@@ -67,9 +68,9 @@ class _Clocked:
 class TimedScheduler(_Clocked):
     """GPUs come at the times `up_at` and go at the times `down_at`, in seconds of the clock.
 
-    Each entry of `up_at` is answered by "up" when its time has come: once, or at `repeat` successive asks (the
-    published study grows at three successive epochs). `decisions` limits how many times "up" is said in all. A due
-    "down" cancels what was not yet answered of the "up"s before it.
+    For each entry of `up_at`, the answer is "up" when its time has come: once, or `repeat` times in a row (the
+    published study grows at three successive epochs). `decisions` limits the total number of "up"s. When a "down" is
+    due, earlier "up"s that were not returned yet are dropped.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class TimedScheduler(_Clocked):
         self._gpus = gpus
 
     def allocation(self) -> Allocation:
-        due = [i for i, (at, _) in enumerate(self._events) if at <= self.now() + 1e-9]
+        due = [i for i, (at, _) in enumerate(self._events) if at <= self.now() + TIME_SLACK_S]
         if downs := [i for i in due if self._events[i][1] == "down"]:
             del self._events[: downs[-1] + 1]
             return "down"
@@ -109,11 +110,11 @@ class TimedScheduler(_Clocked):
         return any(what == "down" and at <= now for at, what in self._events)
 
     def decisions_left(self) -> int:
-        """Return how many more times it will say "up"."""
+        """Return the number of "up"s still to come."""
         return min(self._decisions, sum(what == "up" for _, what in self._events))
 
     def gpus_gained(self) -> float | None:
-        """Return the utilisation that was given at construction."""
+        """Return the number of GPUs that was given at construction."""
         return self._gpus
 
     def state(self) -> dict[str, Any]:
@@ -125,14 +126,14 @@ class TimedScheduler(_Clocked):
 
 
 class _Counting(_Clocked):
-    """Turns a number of spare GPUs into answers: more than last told is "up", fewer is "down"."""
+    """Turns a number of spare GPUs into answers: more than at the last answer is "up", fewer is "down"."""
 
     def __init__(self, budget_s: float, clock: Clock | None) -> None:
         super().__init__(budget_s, clock)
         self._told = 0.0
 
     def spare(self, now: float) -> float:
-        """Return how many spare GPUs the job may use at this time."""
+        """Return the number of spare GPUs that the job may use at this time."""
         raise NotImplementedError
 
     def wants_back(self, now: float) -> bool:
@@ -182,10 +183,10 @@ class SimulatedScheduler(_Counting):
 
 
 class LiveScheduler(_Counting):
-    """Driven from outside: `offer`, `withdraw` and `set_budget` may be called from any thread.
+    """A scheduler controlled from outside: `offer`, `withdraw` and `set_budget` may be called from any thread.
 
-    With `file` another process drives it: a JSON object with any of `gpus`, `budget_s` and `utilisation`, which
-    `write_offer` writes whole or not at all. It is read at every ask; until it exists nothing has been offered.
+    With `file` another process controls it: a JSON object with any of `gpus`, `budget_s` and `utilisation`, which
+    `write_offer` writes atomically. It is read before every answer; until it exists nothing is offered.
     """
 
     def __init__(self, budget_s: float, *, clock: Clock | None = None, file: str | Path | None = None) -> None:
@@ -197,16 +198,16 @@ class LiveScheduler(_Counting):
         self._read = ""
 
     def offer(self, gpus: float) -> None:
-        """Let the job use so many spare GPUs from now on."""
+        """Let the job use this many spare GPUs from now on."""
         with self._lock:
             self._gpus = _number("gpus", gpus)
 
     def withdraw(self) -> None:
-        """Take all spare GPUs back."""
+        """Take back all spare GPUs."""
         self.offer(0)
 
     def set_budget(self, budget_s: float) -> None:
-        """Change how long the training gets in all."""
+        """Change the total time of the training run."""
         with self._lock:
             self._budget_s = _seconds("budget_s", budget_s)
 
@@ -229,7 +230,7 @@ class LiveScheduler(_Counting):
         return self._utilisation
 
     def _look(self) -> None:
-        """Read the file if it changed. A bad file never stops a training: the last good word holds."""
+        """Read the file if it has changed. A bad file never stops training: the last valid offer is kept."""
         if self._file is None:
             return
         try:
@@ -248,13 +249,13 @@ class LiveScheduler(_Counting):
                 self._budget_s = found.get("budget_s", self._budget_s)
                 self._utilisation = found.get("utilisation", self._utilisation)
         if found is None:
-            warnings.warn(f"{self._file}: not an offer of GPUs, ignored: {text[:80]!r}", stacklevel=3)
+            warnings.warn(f"{self._file}: ignored, because it is not an offer of GPUs: {text[:80]!r}", stacklevel=3)
 
 
 def write_offer(
     path: str | Path, *, gpus: float | None = None, budget_s: float | None = None, utilisation: float | None = None
 ) -> None:
-    """Tell the job that reads this file; what is None stays as it was told before."""
+    """Write an offer for the job that reads this file; values that are None stay as they were."""
     given = (("gpus", gpus), ("budget_s", budget_s), ("utilisation", utilisation))
     known = {name: _number(name, value) for name, value in given if value is not None}
     try:
@@ -266,7 +267,7 @@ def write_offer(
 
 
 def _offer(text: str) -> dict[str, float] | None:
-    """Return what a file offers, or None if it is not an offer."""
+    """Return the offer in a file's text, or None if it is not an offer."""
     try:
         found = dict(json.loads(text).items())
         return {name: _number(name, found[name]) for name in ("gpus", "budget_s", "utilisation") if name in found}
@@ -280,7 +281,7 @@ def _steps(events: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     times = [at for at, _ in ordered]
 
     def value(now: float) -> float:
-        i = bisect.bisect_right(times, now + 1e-9)
+        i = bisect.bisect_right(times, now + TIME_SLACK_S)
         return ordered[i - 1][1] if i else 0.0
 
     return value
@@ -288,11 +289,13 @@ def _steps(events: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 def _seconds(name: str, value: float, *, zero: bool = False) -> float:
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise GrowError(f"{name} = {value:g} is not a time", hint=f"give seconds, {'0 or more' if zero else 'above 0'}")
+        raise GrowError(
+            f"{name} = {value:g} is not a valid time", hint=f"give seconds, {'0 or more' if zero else 'above 0'}"
+        )
     return float(value)
 
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise GrowError(f"{name} = {value!r} cannot be used", hint="give a number, 0 or more")
+        raise GrowError(f"{name} = {value!r} is not allowed", hint="give a number, 0 or more")
     return float(value)

@@ -1,9 +1,9 @@
-"""Train as a scheduler says: grow when GPUs come, shrink when they go, stop when the time is over.
+"""Train as a scheduler says: grow when GPUs come, shrink when they are taken back, stop when the time is over.
 
-While time is left: when GPUs have come the agent decides what to do with them; when they have to go they are given
-back *first* (an epoch under way ends at once), and what was learned is distilled into the network from before the
-growth; otherwise an epoch is trained.
-Decisions and rewards see validation data only; the test data are used once, at the end.
+While time is left: when GPUs have come, the agent decides what to do with them; when they have to be given back, they
+are given back *first* (an unfinished epoch ends at once), and what was learned is then distilled into the network from
+before the growth; otherwise an epoch is trained. Decisions and rewards use validation data only; the test data are used
+once, at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SAME = 1e-6  # relative: two figures of the time that is left that mean the same
 
 @dataclass(frozen=True)
 class Event:
-    """What just happened, for `on_event`: "epoch", "grow", "release", "shrink" or "end"."""
+    """An event for `on_event`: "epoch", "grow", "release", "shrink" or "end"."""
 
     kind: Literal["epoch", "grow", "release", "shrink", "end"]
     time: float
@@ -46,11 +46,11 @@ class Event:
 class Trainer:
     """Trains a network for as long as the scheduler gives it, and grows and shrinks it on the way.
 
-    `agent` is "pretrained", an agent's file, an object with `decide`, or None: never grow. `operations` and `widen_by`
-    say what an agent may choose from, `added` that layers which surgery added count too. `checkpoint` is a file that
-    is written after every epoch; if it exists, `fit` goes on from there. `on_release()` gives the slots back; it is
-    called before anything else is done. `distil` is the share of the time left that may be spent on distillation when
-    GPUs go. The network given is never changed; the result is `trainer.model`.
+    `agent` is "pretrained", an agent's file, an object with `decide`, or None, which never grows. `operations` and
+    `widen_by` say what an agent may choose from; with `added`, it may also grow layers that surgery added. `checkpoint`
+    is a file that is written after every epoch; if it exists, `fit` continues from there. `on_release()` gives the
+    slots back; it is called before anything else is done. `distil` is the share of the time left that may be spent on
+    distillation when GPUs are taken back. The given network is not changed; the result is `trainer.model`.
     """
 
     def __init__(
@@ -84,21 +84,23 @@ class Trainer:
         self.seed, self.progress, self._loss = seed, progress, loss
         self.checkpoint = Path(checkpoint) if checkpoint is not None else None
         if self.checkpoint is not None and not self.checkpoint.parent.is_dir():
-            raise GrowError("its folder does not exist", where=str(checkpoint), hint="create the folder first")
+            raise GrowError(
+                "the checkpoint's folder does not exist", where=str(checkpoint), hint="create the folder first"
+            )
         clock = _one_clock(scheduler, clock)
         self.run = Run(model, data, recipe, clock, seed, example=example, loss=loss, score=score)
         self.history = History(scheduler.time_budget())
         self._original = copy.deepcopy(self.run.model)
-        self._small: nn.Module | None = None  # the network to go back to, while a grown one is trained
+        self._small: nn.Module | None = None  # the network to go back to while a grown one is trained
         self._done: list[tuple[float, Surgery]] = []
 
     @property
     def model(self) -> nn.Module:
-        """Return the network as it is now."""
+        """Return the present network."""
         return self.run.model
 
     def fit(self) -> History:
-        """Train until the time is over. Called again after an interruption it goes on from the checkpoint."""
+        """Train until the time is over; after an interruption, a second call continues from the checkpoint."""
         if self.checkpoint is not None and self.checkpoint.is_file():
             self._resume(self.checkpoint)
         with progress_bar(self.progress if workers.rank() == 0 else False) as show:
@@ -120,7 +122,7 @@ class Trainer:
         return self.history
 
     def _ask(self) -> tuple[float, str]:
-        """Ask the first worker's scheduler, which speaks for all."""
+        """Ask the scheduler of the first worker, which decides for all."""
         answer: list[Any] = []
         if workers.rank() == 0:
             left = float(self.scheduler.time_left())
@@ -128,7 +130,9 @@ class Trainer:
             answer = [left, self.scheduler.allocation() if left > 0 else "none", budget]
         left, allocation, budget = workers.agree(answer)
         if allocation not in ("up", "down", "none"):
-            raise GrowError(f"the scheduler answered {allocation!r}", hint='allocation() gives "up", "down" or "none"')
+            raise GrowError(
+                f"the scheduler answered {allocation!r}", hint='allocation() must return "up", "down" or "none"'
+            )
         end = self.run.clock.now() + left
         self.run.budget = budget if abs(end - budget) <= SAME * budget else end
         self.history.budget = budget
@@ -139,7 +143,7 @@ class Trainer:
         self._tell("epoch", self._note(epoch.seconds, epoch.loss, epoch.steps, epoch.lr))
 
     def _note(self, seconds: float, loss: float | None = None, steps: int = 0, lr: float = 0.0) -> Line:
-        """Write down how good the network is now, and save it."""
+        """Add a line with the network's validation score to the history, and save a checkpoint."""
         score = self.run.evaluate("validation") if self._has("validation") else None
         line = Line(self.run.clock.now(), seconds, loss, lr, score, self.run.parameters, steps)
         self.history.lines.append(line)
@@ -169,7 +173,7 @@ class Trainer:
         self._tell("grow", decision)
 
     def _down(self, left: float) -> None:
-        """Give the slots back at once; only then bring the knowledge into the small network."""
+        """Give the slots back at once, and only then distil into the small network."""
         if self.on_release is not None:
             self.on_release()
         now = self.run.clock.now()
@@ -186,14 +190,14 @@ class Trainer:
         self._tell("shrink", decision)
 
     def _shrunk(self, small: nn.Module) -> nn.Module:
-        """Return what the grown network knows, in the small one."""
+        """Return the small network after distillation from the grown one."""
         from argosy.grow.training import distill
 
         run, bigger = self.run, self.run.model
-        if all(s.op == "replicate" for s in run.surgeries[len(surgeries_of(small)) :]):  # the same network all along
+        if all(s.op == "replicate" for s in run.surgeries[len(surgeries_of(small)) :]):  # the network is the same
             small.load_state_dict(bigger.state_dict())
             return small
-        run.replace(small)  # from now on time is the small network's
+        run.replace(small)  # from now on the clock counts the small network's epochs
         with threads(run.recipe.threads):
             return distill.shrink(
                 bigger,
@@ -207,9 +211,7 @@ class Trainer:
             )
 
     def _distillation_time(self) -> dict[str, float]:
-        """Return the time for distillation in seconds; in epochs where workers have clocks of their own, which would
-        make them stop apart.
-        """
+        """Return the time for distillation: in seconds, or in epochs if the workers' own clocks would differ."""
         seconds = self.distil * self.run.time_left
         if workers.size() == 1 or self.run.clock.epoch_time() is not None:
             return {"seconds": seconds}
@@ -232,7 +234,7 @@ class Trainer:
         )
 
     def options(self) -> tuple[Surgery, ...]:
-        """Return what an agent may choose from now."""
+        """Return the surgeries from which an agent may choose now."""
         return options_of(self.run.model, self.run.example, self.operations, self.widen_by, added=self.added)
 
     def _has(self, part: Literal["validation", "test"]) -> bool:
@@ -258,7 +260,7 @@ class Trainer:
 
     def _resume(self, path: Path) -> None:
         run = self.run
-        if run.epochs:  # fit() again on the same object: go on from what is in memory
+        if run.epochs:  # fit() was called again on the same object: continue from what is in memory
             return
         more, self._small = checkpoints.resume(run, path)
         self.history = History.from_dict(more["history"])
@@ -270,10 +272,12 @@ class Trainer:
 
 
 def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
-    """Return the one clock by which the trainer and its scheduler go."""
+    """Return the clock that the trainer and its scheduler share."""
     theirs: Clock | None = getattr(scheduler, "clock", None)
     if clock is not None and theirs is not None and clock is not theirs:
-        raise GrowError("the trainer and its scheduler have different clocks", hint="give one of them only")
+        raise GrowError(
+            "the trainer and its scheduler have different clocks", hint="give the clock to only one of them"
+        )
     one = clock or theirs or RealClock()
     if hasattr(scheduler, "clock"):
         scheduler.clock = one
@@ -281,6 +285,6 @@ def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
 
 
 def _optional(owner: object, method: str) -> Any:
-    """Return what an optional method of a person's own object says; None without it."""
+    """Return the result of an optional method of a user's object; None if it has no such method."""
     found = getattr(owner, method, None)
     return found() if callable(found) else None

@@ -1,6 +1,6 @@
 """Train one network with several workers: the first decides, all do the same, gradients are averaged.
 
-Everything here is a no-op without torch.distributed. What is agreed upon travels as JSON, never as pickles.
+Everything here is a no-op without torch.distributed. Decisions are sent as JSON, never as pickles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import nn
 
 
 def size() -> int:
-    """Return how many workers train together."""
+    """Return the number of workers that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -53,7 +53,7 @@ def same_statistics(model: nn.Module) -> None:
 def average(parameters: Iterable[nn.Parameter], loss: float, stop: bool) -> tuple[float, bool]:
     """Average gradients and loss over the workers; stop when the first worker says so.
 
-    All travels in one message, so the workers always make the same number of steps.
+    Everything is sent in one message, so the workers always make the same number of steps.
     """
     held = [p for p in parameters if p.requires_grad]
     for p in held:

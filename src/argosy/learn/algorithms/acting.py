@@ -1,4 +1,4 @@
-"""Functions from observations to actions, for collectors. A network is one kind; any callable will do."""
+"""Functions that choose actions from observations, for collectors: a network, or any other callable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Act(Protocol):
 
 
 class NetworkActs:
-    """Samples from a network's logits, or takes the best (`greedy`, log-probability 0)."""
+    """Samples actions from a network's logits, or takes the most probable one (`greedy`; its log-probability is 0)."""
 
     def __init__(self, actor: nn.Module, *, seed: int = 0, greedy: bool = False) -> None:
         self.actor, self.greedy = actor, greedy
@@ -43,7 +43,7 @@ class NetworkActs:
         return action.squeeze(-1).numpy(), logs.gather(-1, action).squeeze(-1).numpy()
 
     def state(self) -> State:
-        """Return the state of the random numbers."""
+        """Return the state of the random number generator."""
         return {"random": self.generator.get_state()}
 
     def restore(self, state: State) -> None:

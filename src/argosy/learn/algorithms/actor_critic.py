@@ -1,16 +1,16 @@
-"""DL2's own reinforcement learning: one reward for a whole time slot, a replay memory, one update per time slot.
+"""DL2's reinforcement learning: one reward for a whole time slot, a replay memory, and one update per time slot.
 
-Every inference of a time slot is credited with the reward of the slot. Its advantage is
+Every inference of a time slot is credited with the slot's reward. Its advantage is
 
     r(slot) + gamma · V(first state of the next slot) − V(state)
 
-That is what was published. A time slot takes hundreds of inferences, most of them about other jobs: with `own`, each is
-credited only with the gain of the jobs that it was about.
+This is the published form. But a time slot takes hundreds of inferences, most of them about other jobs; with `own`,
+each inference is credited only with the progress of its own batch of jobs.
 
 The published form learns from old samples as if the present policy had chosen them (`correction="none"`), which is
-biased. With `correction="importance"` a sample is weighted by how much likelier its action is now, at most `cap` times.
-Switches for the published ablations: `replay=None` learns from the newest slot only; without a critic the baseline is
-an exponential moving average of slots' rewards.
+biased. With `correction="importance"` a sample is weighted by the ratio of its action's probabilities now and when it
+was taken, at most `cap`. For the published ablations, `replay=None` learns from the newest slot only, and without a
+critic the baseline is an exponential moving average of the slots' rewards.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ class ActorCritic(Learner):
         max_norm: float | None = None,
         seed: int = 0,
     ) -> None:
-        """`bootstrap` off: the target is the slot's own reward, as in the authors' code. `keep`: of the moving average.
+        """Without `bootstrap`, the critic's target is the slot's reward alone, as in the authors' code.
 
-        `own`: a step is credited with the gain of its batch of jobs, not with the whole time slot. `normalise`: divide
-        advantages by their standard deviation in the batch of samples.
+        `own`: credit a step with the progress of its batch of jobs, not with the reward of the whole time slot.
+        `normalise`: divide advantages by their standard deviation in the batch of samples. `keep`: the weight of the
+        old value in the moving average of rewards.
         """
         positive(lr=lr, replay=replay, batch=batch, cap=cap, max_norm=max_norm)
         if correction not in CORRECTIONS:
@@ -143,7 +144,7 @@ class ActorCritic(Learner):
         )
 
     def state(self) -> State:
-        """Return everything, also the replay memory."""
+        """Return everything that the next update depends on, including the replay memory."""
         return super().state() | ({} if self.usual is None else {"usual": number(self.usual)})
 
     def restore(self, state: State) -> None:
@@ -153,7 +154,7 @@ class ActorCritic(Learner):
 
 
 def importance(log_prob: torch.Tensor, behaviour: torch.Tensor, correction: str, cap: float) -> torch.Tensor:
-    """Return the weight of each sample: 1, or the ratio of its action's probabilities now and then, at most `cap`."""
+    """Return each sample's weight: 1, or its action's probability now over that when it was taken, at most `cap`."""
     if correction == "none":
         return torch.ones_like(behaviour)
     return (log_prob.detach() - behaviour).exp().clamp(max=cap)

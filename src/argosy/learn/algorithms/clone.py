@@ -40,7 +40,7 @@ class Clone(Learner):
         augment: Augment | None = None,
         seed: int = 0,
     ) -> None:
-        """`steps`: gradient steps per update (None: one pass over the samples kept). `augment` changes each batch."""
+        """Take `steps` gradient steps per update (None: one pass over all samples). `augment` changes each batch."""
         positive(lr=lr, batch=batch, steps=steps, max_norm=max_norm)
         self.actor, self.batch, self.steps, self.max_norm, self.augment = actor, batch, steps, max_norm, augment
         self.optimizer = torch.optim.Adam(unique(actor), lr=lr)
@@ -52,7 +52,7 @@ class Clone(Learner):
         """Store a rollout, and learn from the samples kept; return the loss, the entropy and the accuracy."""
         label = np.where(rollout.advice >= 0, rollout.advice, rollout.action)
         if not rollout.mask[np.arange(len(label)), label].all():
-            raise InputError("there are steps whose label is not a possible action", hint="check the teacher's advice")
+            raise InputError("some steps have a label that the mask does not allow", hint="check the teacher's advice")
         self.memory.add(observation=rollout.observation, mask=rollout.mask, label=label)
         means = Means()
         for _ in range(self.steps or -(-len(self.memory) // self.batch)):

@@ -1,7 +1,7 @@
 """Collect steps of several environments side by side: at each step the network is asked once for all of them.
 
-`Collector` continues where it stopped, for a number of steps or time slots of each environment. `episodes` runs whole
-episodes from given seeds, the same seed several times where rollouts are to share their arrivals.
+A `Collector` continues where it stopped, for a number of steps or time slots of each environment. `episodes` runs whole
+episodes from given seeds; give the same seed several times if rollouts are to share their arrivals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from argosy.seeding import stream
 
 @dataclass(frozen=True)
 class Teaching:
-    """Ask each environment's teacher at every step, and let it act itself in this `share` of the steps."""
+    """Asks each environment's teacher at every step, and lets the teacher act in this `share` of the steps."""
 
     share: float = 0.0
     seed: int = 0
@@ -33,15 +33,15 @@ class Teaching:
         object.__setattr__(self, "_draws", stream(self.seed, "teacher acts"))
 
     def acts(self) -> bool:
-        """Does the teacher act in this step?"""
+        """Draw whether the teacher acts in this step."""
         return self.share >= 1.0 or (self.share > 0.0 and bool(self._draws.random() < self.share))
 
 
 class Collector:
-    """Environments that run on from one rollout to the next, and begin anew when an episode ends."""
+    """Steps environments that continue from one rollout to the next, and are reset when an episode ends."""
 
     def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int], timed: bool | None = None) -> None:
-        """Each environment's first episode has its own seed; what comes later follows from it."""
+        """Give one seed to each environment, for its first episode; its later episodes follow from that seed."""
         if not envs or len(seeds) != len(envs):
             raise InputError(f"there are {len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
         self._steppers = [EnvStepper(env, timed) for env in envs]
@@ -51,12 +51,12 @@ class Collector:
     def collect(
         self, act: Act | None, *, steps: int | None = None, slots: int | None = None, teaching: Teaching | None = None
     ) -> Rollout:
-        """Return so many steps, or whole time slots, of each environment."""
+        """Return this many steps, or whole time slots, of each environment."""
         if (steps is None) == (slots is None):
-            raise InputError("say how much to collect: either steps or slots")
+            raise InputError("give either steps or slots, to say how much to collect")
         wanted = steps if steps is not None else slots
         if wanted is None or wanted < 1:
-            raise InputError(f"there must be at least one step or slot to collect, not {wanted}")
+            raise InputError(f"at least one step or slot must be collected, not {wanted}")
         if not self._begun:
             for stepper, seed in zip(self._steppers, self._seeds):
                 stepper.reset(seed)
@@ -81,7 +81,7 @@ def episodes(
     teaching: Teaching | None = None,
     timed: bool | None = None,
 ) -> Rollout:
-    """Return one whole episode of each environment, or its first `slots`, or what begins before the time `until`."""
+    """Return one whole episode of each environment, or its first `slots`, or the slots that begin before `until`."""
     if not envs or len(seeds) != len(envs):
         raise InputError(f"there are {len(envs)} environments and {len(seeds)} seeds", hint="give one seed to each")
     steppers = [EnvStepper(env, timed) for env in envs]
@@ -100,7 +100,7 @@ def _run(
     steppers: list[EnvStepper], act: Act | None, unfinished: Callable[[EnvStepper], bool], teaching: Teaching | None
 ) -> Rollout:
     if act is None and (teaching is None or teaching.share < 1.0):
-        raise InputError("there is nobody to act", hint="give a network, or let the teacher act: Teaching(share=1)")
+        raise InputError("no actor is given", hint="give a network, or let the teacher act: Teaching(share=1)")
     while active := [stepper for stepper in steppers if unfinished(stepper)]:
         actions, logs = [-1] * len(active), [0.0] * len(active)
         if act is not None:

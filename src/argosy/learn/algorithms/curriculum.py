@@ -1,7 +1,8 @@
-"""A curriculum: episodes become more loaded and longer as training goes on.
+"""A curriculum: the load and the length of episodes grow as training goes on.
 
 Load and length grow linearly over `updates`. As in Decima, an episode may also end early, at a time drawn from a
-geometric distribution whose mean grows: an untrained policy does not spend its time in bad states of its own making.
+geometric distribution whose mean grows, so that an untrained policy does not spend most of its time in the bad states
+that it leads to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from argosy.seeding import stream
 
 
 class Difficulty(NamedTuple):
-    """Of one update: factors for load and length, and time slots after which its episodes end (None: no limit)."""
+    """Holds factors for load and length, and after how many time slots episodes end (None: no limit)."""
 
     load: float
     length: float
@@ -24,7 +25,7 @@ class Difficulty(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Training that becomes more difficult. Each pair is the value at the start, and from `updates` on."""
+    """Says how training becomes more difficult. Each pair is the value at the start, and that from `updates` on."""
 
     updates: int
     load: tuple[float, float] = (0.5, 1.0)
@@ -41,7 +42,7 @@ class Curriculum:
             raise InputError(f"mean_slots must be at least 1, is {self.mean_slots}")
 
     def difficulty(self, update: int) -> Difficulty:
-        """Return what update number 0, 1, … trains on; it is the same every time."""
+        """Return the difficulty of update number 0, 1, …; it is the same every time."""
         done = min(max(update / self.updates, 0.0), 1.0)
         return Difficulty(_between(self.load, done), _between(self.length, done), self._slots(update, done))
 

@@ -1,8 +1,8 @@
 """DAgger: the student acts, the teacher says what it should have done, and the student learns from all rounds so far.
 
-Cloning shows a student only where its teacher goes. One small mistake leads it elsewhere, where it has not been told
-what to do. Here the steps that it learns from are its own; in the first rounds the teacher takes some of them
-(`share` in the first, `share`² in the second, …).
+Cloning shows a student only the states that its teacher visits. One small mistake leads it to other states, in which it
+has not been told what to do. In DAgger the student learns from the states that it visits itself; in the first rounds
+the teacher takes some of the steps (the share `share` in the first, `share`² in the second, …).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argosy.seeding import stream
 
 
 class Dagger:
-    """Rounds of acting and learning. Each round is new episodes, from seeds that follow from its number."""
+    """Alternates acting and learning. Each round runs new episodes, whose seeds follow from the number of the round."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Dagger:
         greedy: bool = False,
         seed: int = 0,
     ) -> None:
-        """`seeds`: range of the episodes' seeds. `slots`: most time slots of an episode. `greedy`: the student is."""
+        """Draw seeds from the range `seeds`, and end episodes after `slots`. `greedy`: the student does not sample."""
         if not 0.0 <= share <= 1.0:
             raise InputError(f"the teacher's share must be from 0 to 1, is {share}")
         self.clone, self.envs, self.share, self.seeds = clone, list(envs), share, seeds
@@ -40,11 +40,11 @@ class Dagger:
 
     @property
     def rounds(self) -> int:
-        """Return how many rounds are done."""
+        """Return the number of rounds done."""
         return self.clone.updates
 
     def round(self) -> dict[str, float]:
-        """Make one more round; return the student's loss and accuracy, and the mean total reward of its episodes."""
+        """Run one more round; return the student's loss and accuracy, and the mean total reward of its episodes."""
         draws = stream(self.seed, "dagger", self.rounds)
         seeds = draws.integers(*self.seeds, size=len(self.envs)).tolist()
         act = NetworkActs(self.clone.actor, seed=int(draws.integers(2**62)), greedy=self.greedy)

@@ -1,9 +1,9 @@
-"""Steps one environment, and knows what it shows, what is possible, its time, and the steps taken so far.
+"""Step one environment, and keep its observation, its mask, its time and the steps taken so far.
 
 Any Gymnasium environment with discrete actions will do. The possible actions are those of `action_masks()`, or of
-`info["action_mask"]`; without either, all are possible. An environment whose `reset` tells the time (`info["now"]`), or
-the seed of its trace (`info["trace_seed"]`), is *timed*: time passes only after the steps that tell it. In all others
-a step is one unit of time.
+`info["action_mask"]`; without either, all are possible. An environment whose `reset` reports the time (`info["now"]`),
+or the seed of its trace (`info["trace_seed"]`), is *timed*: time passes only after the steps whose info has the time.
+In all others each step takes one unit of time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argosy.learn.algorithms.rollout import Rollout
 
 
 class EnvStepper:
-    """An environment that is stepped together with others."""
+    """Steps one environment and records its steps."""
 
     def __init__(self, env: Any, timed: bool | None = None) -> None:
         self.env = env
@@ -28,7 +28,7 @@ class EnvStepper:
         self.over = True  # no episode has begun
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin a new episode, with a seed or with the environment's own."""
+        """Begin a new episode, with this seed or with the one that the environment draws."""
         observation, info = self.env.reset() if seed is None else self.env.reset(seed=seed)
         timed = "now" in info or "trace_seed" in info
         self.timed = timed if self._declared is None else self._declared
@@ -49,10 +49,10 @@ class EnvStepper:
     def advice(self) -> int:
         """Return what the environment's teacher would do now."""
         if self._advice is None:
-            raise InputError("this environment has no teacher", hint="it needs a method advice() that names an action")
+            raise InputError("this environment has no teacher", hint="give it a method advice() that returns an action")
         action = int(self._advice())
         if not (0 <= action < len(self.mask) and self.mask[action]):
-            raise InputError(f"the teacher advises {action}, which is not possible here")
+            raise InputError(f"the teacher advises the action {action}, which the mask does not allow here")
         return action
 
     def step(self, action: int, log_prob: float, advice: int = -1) -> None:
@@ -63,7 +63,7 @@ class EnvStepper:
         told = "now" in info
         if told and not self.timed:
             raise InputError(
-                "this environment tells the time at some steps, but not when it is reset", hint="say timed=True"
+                "this environment reports the time at some steps, but not when it is reset", hint="give timed=True"
             )
         passes = told or not self.timed or self.over
         dt = 0.0 if not passes else float(info.get("now", self.time)) - self.time if self.timed else 1.0
@@ -90,13 +90,13 @@ class EnvStepper:
             self.record.end(self.observation, self.mask, self.arrivals)
 
     def take(self) -> Rollout | None:
-        """Return the steps since it was last asked; the episode may go on."""
+        """Return the steps since the last call; the episode may go on."""
         self.record.end(self.observation, self.mask, self.arrivals)
         return self.record.take()
 
 
 def attribute(env: Any, name: str) -> Any:
-    """Return an attribute of the environment, or of one that it wraps; None if there is none."""
+    """Return an attribute of the environment, or of one that it wraps; None if none has it."""
     if hasattr(env, "get_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)

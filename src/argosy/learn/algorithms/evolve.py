@@ -1,7 +1,7 @@
-"""Evolution strategies: they improve a vector of weights by scores alone, whatever the score is.
+"""Evolution strategies: improve a vector of weights by scores alone, whatever the score is.
 
-A generation tries pairs of mirrored changes, each on the same arrivals. Only the ranks of the scores count, so an
-extreme trace does not decide. The scores are the caller's: they may be computed here, in processes or elsewhere.
+A generation tries pairs of mirrored changes, all on the same arrivals. Only the ranks of the scores count, so that one
+extreme trace cannot dominate. The caller computes the scores: in this process, in others, or on other machines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Evaluate(Protocol):
 
 
 class Evolution(Learner):
-    """Improves a vector. Everything random follows from `seed` and the number of the generation."""
+    """Improves a vector of weights. All random numbers follow from `seed` and the number of the generation."""
 
     def __init__(
         self,
@@ -42,38 +42,57 @@ class Evolution(Learner):
         arrivals: int = 1,
         seeds: tuple[int, int] = (1_000_000, 2_000_000),
         seed: int = 0,
+        scale: NDArray[np.floating] | None = None,
+        average: float = 0.0,
     ) -> None:
-        """`decay` of weights. `arrivals`: seeds of a generation, drawn from the range `seeds`."""
+        """Try `pairs` of changes in each generation, on `arrivals` seeds from `seeds`. `decay` is the weight decay.
+
+        With a `scale`, changes of each weight are in units of its scale: weights whose scale is 0 stay as they are.
+        `average` is how much of the mean of the weights so far stays in each generation: see `averaged`.
+        """
         positive(pairs=pairs, sigma=sigma, lr=lr, arrivals=arrivals)
+        if not 0 <= average < 1:
+            raise InputError(f"average must be at least 0 and less than 1, is {average}")
         if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
-            raise InputError("evolution starts from a flat vector of numbers")
+            raise InputError("evolution must start from a vector of finite numbers with one dimension")
         self.pairs, self.sigma, self.arrivals, self.seeds, self.seed = pairs, sigma, arrivals, seeds, seed
-        self._weights = torch.nn.Parameter(torch.from_numpy(start.astype(np.float64)))
+        begin = start.astype(np.float64)
+        self._base, self._scale = np.zeros(len(start)), np.ones(len(start))
+        if scale is not None:
+            self._base, self._scale, begin = begin, scale.astype(np.float64), np.zeros(len(start))
+        self._weights = torch.nn.Parameter(torch.from_numpy(begin))
+        self._average, self._mean = average, begin.copy()
         self.optimizer = torch.optim.AdamW([self._weights], lr=lr, weight_decay=decay)
         super().__init__({"optimizer": self.optimizer})
 
     @property
     def vector(self) -> Vector:
         """Return the present weights."""
-        return self._weights.detach().numpy().copy()
+        return self._base + self._weights.detach().numpy() * self._scale
+
+    @property
+    def averaged(self) -> Vector:
+        """Return the moving average of the weights, in which the noise of single generations cancels out."""
+        return self._base + self._mean * self._scale
 
     def ask(self) -> tuple[Vector, list[int]]:
-        """The vectors of the next generation, mirrored ones next to each other's half, and its seeds."""
+        """Return the vectors of the next generation and its seeds; the second half mirrors the first."""
         noise = self._noise()
         draws = stream(self.seed, "arrivals", self.updates)
         seeds = draws.integers(*self.seeds, size=self.arrivals).tolist()
-        return self.vector + self.sigma * np.concatenate((noise, -noise)), seeds
+        return self.vector + self.sigma * np.concatenate((noise, -noise)) * self._scale, seeds
 
     def tell(self, scores: NDArray[np.floating]) -> dict[str, float]:
         """Update the weights by the scores of those vectors."""
         if scores.shape[:1] != (2 * self.pairs,):
-            raise InputError(f"there are {len(scores)} scores for {2 * self.pairs} vectors")
+            raise InputError(f"there are {len(scores)} scores for {2 * self.pairs} vectors", hint="give one for each")
         self.check("the sum of the scores", float(scores.sum()))
         table = scores.reshape(len(scores), -1).astype(np.float64)
         ranks = np.mean([shaped(column) for column in table.T], axis=0)
         gain = (ranks[: self.pairs] - ranks[self.pairs :]) @ self._noise() / (2 * self.pairs * self.sigma)
         self._weights.grad = -torch.from_numpy(gain)
         self.optimizer.step()
+        self._mean = self._average * self._mean + (1.0 - self._average) * self._weights.detach().numpy()
         self.updates += 1
         by_vector = table.mean(axis=1)
         return {
@@ -84,7 +103,7 @@ class Evolution(Learner):
         }
 
     def update(self, evaluate: Evaluate) -> dict[str, float]:
-        """Make one generation."""
+        """Evaluate one generation, and update the weights."""
         vectors, seeds = self.ask()
         return self.tell(np.asarray(evaluate(vectors, seeds), np.float64))
 
@@ -93,16 +112,17 @@ class Evolution(Learner):
 
     def state(self) -> State:
         """Return the weights, the optimizer's state, and the number of generations."""
-        return super().state() | {"vector": self._weights.detach().clone()}
+        return super().state() | {"vector": self._weights.detach().clone(), "mean": torch.from_numpy(self._mean.copy())}
 
     def restore(self, state: State) -> None:
         """Continue from a saved state."""
-        vector = need(state, "vector", "evolution")
+        vector, mean = need(state, "vector", "evolution"), need(state, "mean", "evolution")
         if vector.shape != self._weights.shape:
-            raise InputError(f"the saved vector has {len(vector)} weights, and {len(self._weights)} are needed")
+            raise InputError(f"the saved vector has {len(vector)} weights, but {len(self._weights)} are needed")
         super().restore(state)
         with torch.no_grad():
             self._weights.copy_(vector)
+        self._mean = mean.numpy().copy()
 
 
 def shaped(scores: Vector) -> Vector:

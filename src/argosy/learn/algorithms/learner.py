@@ -19,7 +19,7 @@ CHUNK = 4096
 
 
 class Learner:
-    """Parts that are saved and restored together, and a count of updates."""
+    """Saves and restores the parts of an algorithm together, and counts updates."""
 
     def __init__(self, parts: Mapping[str, Part | None]) -> None:
         self.parts: dict[str, Part] = {name: part for name, part in parts.items() if part is not None}
@@ -66,13 +66,13 @@ class Learner:
 
 
 class Means:
-    """Averages of what several steps report."""
+    """Averages the figures that several steps report."""
 
     def __init__(self) -> None:
         self._all: dict[str, list[float]] = defaultdict(list)
 
     def add(self, **values: float | torch.Tensor) -> None:
-        """Add what one step reports."""
+        """Add the figures of one step."""
         for name, value in values.items():
             self._all[name].append(float(torch.as_tensor(value).detach()))
 
@@ -82,7 +82,7 @@ class Means:
 
 
 def unique(*networks: nn.Module | None) -> list[nn.Parameter]:
-    """Return the parameters of several networks, shared ones once."""
+    """Return the parameters of several networks; shared ones appear once."""
     seen: dict[int, nn.Parameter] = {}
     for network in networks:
         seen |= {id(p): p for p in (network.parameters() if network is not None else ())}
@@ -90,7 +90,7 @@ def unique(*networks: nn.Module | None) -> list[nn.Parameter]:
 
 
 def positive(**values: float | None) -> None:
-    """Refuse settings that are given and not above 0."""
+    """Raise an error for a setting that is given and is not above 0."""
     for name, value in values.items():
         if value is not None and not value > 0:
             raise InputError(f"{name} must be above 0, is {value}")

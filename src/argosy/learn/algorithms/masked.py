@@ -1,7 +1,7 @@
 """Choose among possible actions: softmax, entropy, sampling and the best action, all under a mask.
 
 Acting and learning mask in the same way: the logit of an impossible action becomes -1e9. Its probability is then
-exactly 0, no gradient reaches what the network said about it, and the entropy counts only what is possible.
+exactly 0, its logit receives no gradient, and the entropy counts only possible actions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def mask_logits(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the logits, with -1e9 for impossible actions."""
     if mask.shape != logits.shape:
         raise InputError(
-            f"a mask of shape {tuple(mask.shape)} for logits of shape {tuple(logits.shape)}",
+            f"the mask has the shape {tuple(mask.shape)}, but the logits have {tuple(logits.shape)}",
             hint="the network must have one output for each action of the environment",
         )
     return logits.masked_fill(~mask, MASKED)
 
 
 def check_masks(mask: torch.Tensor) -> None:
-    """Refuse masks that leave no action."""
+    """Raise an error if a mask leaves no action."""
     empty = ~mask.any(dim=-1)
     if bool(empty.any()):
         raise InputError(
@@ -35,7 +35,7 @@ def check_masks(mask: torch.Tensor) -> None:
 
 
 def check_logits(logits: torch.Tensor) -> None:
-    """Refuse logits that are not finite, as networks with diverged weights give."""
+    """Raise an error if logits are not finite, which happens when the weights have diverged."""
     if not bool(torch.isfinite(logits).all()):
         raise TrainingError("the network's logits are not finite", hint="check its weights and the observations")
 

@@ -3,8 +3,8 @@
     IPPO     each agent has a critic that sees what the agent sees
     MAPPO    one critic sees what all agents see, side by side; agents still act on their own
 
-Agents may differ in what they see and do; those that do not may share a network. Steps at which an agent had no choice
-teach it nothing and are left out.
+Agents may differ in observations and actions; those that do not may share a network. Steps at which an agent had only
+one possible action teach it nothing and are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from argosy.learn.algorithms.team import Rollouts
 
 
 class TeamPPO(Learner):
-    """What IPPO and MAPPO have in common."""
+    """The common part of IPPO and MAPPO."""
 
     kind: Callable[..., Any]
 
@@ -46,10 +46,10 @@ class TeamPPO(Learner):
         max_norm: float | None = 0.5,
         seed: int = 0,
     ) -> None:
-        """`returns` makes each agent's own; the other settings are those of `PPO`."""
+        """Call `returns` once for each agent, so that each has its own; the other settings are those of `PPO`."""
         positive(clip=clip, lr=lr, epochs=epochs, batch=batch, max_norm=max_norm)
         if set(actors) != set(critics):
-            raise InputError(f"there are actors for {', '.join(actors)}, and critics for {', '.join(critics)}")
+            raise InputError(f"there are actors for {', '.join(actors)}, but critics for {', '.join(critics)}")
         self.actors, self.critics = dict(actors), dict(critics)
         self.returns = {agent: returns() for agent in actors}
         self.epochs, self.batch, self.max_norm = epochs, batch, max_norm

@@ -1,8 +1,8 @@
 """A baseline from rollouts of the same arrivals: their mean return from the same time on.
 
-How well a schedule does depends more on the jobs that happen to come than on the decisions. Rollouts that share their
-arrivals share that luck, so subtracting their mean removes it. Decisions do not fall at the same times in all of them;
-between its decisions, the return of a rollout is taken to be linear in time.
+The return depends more on the jobs that happen to arrive than on the decisions. Rollouts with the same arrivals have
+this part in common, so subtracting their mean removes it. Rollouts do not decide at the same times; between two of its
+decisions, the return of a rollout is interpolated linearly.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from argosy.learn.algorithms.rollout import Rollout
 
 
 def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for every step, the mean return at its time of episodes with the same arrivals; `returns` is by step."""
+    """Return, for every step, the mean return of the episodes with the same arrivals at its time.
+
+    `returns` has one value for each step.
+    """
     baseline = np.zeros(len(rollout))
     spans = [slice(first, last + 1) for first, last in zip(rollout.first, rollout.last)]
     for seed in np.unique(rollout.arrivals):
         group = [spans[e] for e in np.flatnonzero(rollout.arrivals == seed)]
         if len(group) < 2 or seed < 0:
-            known = "of unknown arrivals" if seed < 0 else f"of the arrivals of seed {seed}"
+            why = "some have no seed of arrivals" if seed < 0 else f"there is only one with seed {seed}"
             raise InputError(
-                f"a paired baseline needs two or more episodes of the same arrivals; there is one {known}",
+                f"a paired baseline needs two or more episodes of the same arrivals, but {why}",
                 hint="collect episodes(envs, act, seeds=[s] * len(envs))",
             )
         curves = [_curve(rollout, span, returns) for span in group]
@@ -36,7 +39,7 @@ def paired_baseline(rollout: Rollout, returns: NDArray[np.float64]) -> NDArray[n
 def _curve(
     rollout: Rollout, span: slice, returns: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return an episode's return from each of its time slots on, and at its end."""
+    """Return the times of an episode's time slots and of its end, and the return from each of them on."""
     starts = rollout.slot_start
     starts = starts[(starts >= span.start) & (starts < span.stop)]
     end = rollout.time[span.stop - 1] + rollout.dt[span.stop - 1]

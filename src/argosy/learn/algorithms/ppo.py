@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with TorchRL's clipped loss: several passes over one rollout, none over an older one.
+"""Proximal policy optimisation with TorchRL's clipped loss: several passes over the newest rollout only.
 
 With `Returns(baseline="paired")`, one epoch and one batch it is Decima's policy gradient.
 """
@@ -42,7 +42,7 @@ class PPO(Learner):
         target_kl: float | None = None,
         seed: int = 0,
     ) -> None:
-        """`value`: weight of the critic's loss. `target_kl`: end an update whose policy has moved further than that."""
+        """Weigh the critic's loss by `value`, and end an update when the KL divergence exceeds `target_kl`."""
         positive(clip=clip, lr=lr, epochs=epochs, batch=batch, max_norm=max_norm, target_kl=target_kl)
         self.actor, self.critic = actor, critic
         self.returns = Returns() if returns is None else returns
@@ -114,7 +114,7 @@ def critic_values(critic: nn.Module, rollout: Rollout) -> tuple[NDArray[np.float
 
 
 def samples(rollout: Rollout, advantage: NDArray[np.float32], target: NDArray[np.float32]) -> Any:
-    """Return what the loss reads, as a TensorDict."""
+    """Return the columns that the loss reads, as a TensorDict."""
     columns = {
         "observation": rollout.observation,
         "mask": rollout.mask,

@@ -1,4 +1,4 @@
-"""Records steps as they are taken, until they are asked for as a rollout."""
+"""Record steps as they are taken, and return them as a rollout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = (
 
 
 class Step(NamedTuple):
-    """One step, in the order of a rollout's columns."""
+    """Holds one step; the fields are in the order of a rollout's columns."""
 
     observation: NDArray[np.float32]
     mask: Masks
@@ -62,12 +62,12 @@ class Record:
         self._open = True
 
     def credit(self, values: Sequence[float]) -> None:
-        """Note what each step of the time slot that has just ended has gained by itself."""
+        """Store the credit of each step of the time slot that has just ended."""
         self._credit += [np.nan] * (len(self.steps) - len(self._credit) - len(values))
         self._credit += values
 
     def end(self, observation: NDArray[np.float32], mask: Masks, arrivals: int) -> None:
-        """End the recorded part of an episode, at its end or before; a second call changes nothing."""
+        """End the recorded part of an episode, at the episode's end or earlier; a second call changes nothing."""
         if not self._open:
             return
         if not self.steps[-1].terminated:

@@ -16,11 +16,11 @@ Batch = dict[str, torch.Tensor]
 
 
 class Replay:
-    """First in, first out. The first samples define the columns."""
+    """Keeps the newest `capacity` samples. The first samples define the columns."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
-            raise InputError(f"a replay memory must hold at least one sample, not {capacity}")
+            raise InputError(f"the capacity of a replay memory must be at least 1 sample, not {capacity}")
         self.capacity = capacity
         self._columns: Batch = {}
         self._next = self._size = 0
@@ -41,22 +41,22 @@ class Replay:
         for name, column in self._columns.items():
             if rows[name].shape[1:] != column.shape[1:]:
                 raise InputError(
-                    f"samples of another shape: {name} is {tuple(rows[name].shape[1:])}, "
-                    f"and was {tuple(column.shape[1:])}"
+                    f"the column {name} has the shape {tuple(rows[name].shape[1:])} for each sample, "
+                    f"but earlier samples have {tuple(column.shape[1:])}"
                 )
             column[at] = rows[name]
         self._next = (self._next + count) % self.capacity
         self._size = min(self._size + count, self.capacity)
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
-        """Draw so many different samples; all of them, if there are no more."""
+        """Draw this many different samples, or all of them if there are fewer."""
         rows = torch.arange(self._size)
         if count < self._size:
             rows = torch.randperm(self._size, generator=generator)[:count]
         return {name: column[rows] for name, column in self._columns.items()}
 
     def state(self) -> State:
-        """Return the samples, and where the next will go."""
+        """Return the samples, and the position at which the next one will be stored."""
         kept: Mapping[str, torch.Tensor] = {f"column/{name}": c[: self._size] for name, c in self._columns.items()}
         return {**kept, "next": number(self._next), "size": number(self._size)}
 
@@ -66,7 +66,7 @@ class Replay:
         kept = {key.removeprefix("column/"): t for key, t in state.items() if key.startswith("column/")}
         if size > self.capacity or not 0 <= following < self.capacity or any(len(t) != size for t in kept.values()):
             raise InputError(
-                f"a replay memory of {size} samples does not fit into one of {self.capacity}",
+                f"the saved replay memory has {size} samples, but this one has room for {self.capacity}",
                 hint="build the learner as it was when it was saved",
             )
         self._columns = {name: torch.zeros((self.capacity, *t.shape[1:]), dtype=t.dtype) for name, t in kept.items()}

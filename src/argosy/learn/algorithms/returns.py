@@ -1,8 +1,8 @@
 """Advantages of steps: generalised advantage estimates, or returns against a paired baseline.
 
-Discounting is for time. Between the inferences of one slot none passes, so gamma counts only where it does; the same
-goes for lambda, since what a slot brings is no less the work of its first inference than of its last. So all steps of a
-slot have the same outcome, and it is enough to estimate that of slots.
+Rewards are discounted by time. No time passes between the inferences of one slot, so gamma applies only between slots.
+So does lambda, since the first inference of a slot contributes to its reward as much as the last. Therefore all steps
+of a slot have the same outcome, and it is estimated once for each slot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BASELINES = ("critic", "paired")
 
 
 class Estimate(NamedTuple):
-    """By step: how much better it was than expected, and what a critic should have expected."""
+    """Holds, for each step, its advantage and the target of its value."""
 
     advantage: NDArray[np.float32]
     target: NDArray[np.float32]
@@ -34,10 +34,10 @@ class Estimate(NamedTuple):
 
 @dataclass
 class Returns:
-    """How advantages are made from rewards.
+    """Computes advantages from rewards.
 
-    `unit_s`: gamma is per so much time, rather than per slot. `baseline`: "critic" (GAE), or "paired": plain
-    returns less the mean of the episodes with the same arrivals, which needs no critic.
+    `unit_s`: the time to which gamma refers; without it, gamma is per slot. `baseline`: "critic" (GAE), or "paired",
+    which needs no critic: plain returns minus the mean of the episodes with the same arrivals.
     """
 
     gamma: float = 0.99
@@ -54,7 +54,10 @@ class Returns:
                 raise InputError(f"{name} must be from 0 to 1, is {value}")
 
     def __call__(self, rollout: Rollout, value: Values | None = None, final_value: Values | None = None) -> Estimate:
-        """`value`: the critic's, of every step's observation; `final_value`: of every episode's final one."""
+        """Return the advantages of a rollout.
+
+        `value` has the critic's value of every step's observation, `final_value` that of every episode's final one.
+        """
         rewards = self.rewards(rollout)
         discount = self.gamma ** elapsed(rollout, self.unit_s)[rollout.slot_end]
         if self.baseline == "paired":
@@ -78,12 +81,12 @@ class Returns:
 
 
 def elapsed(rollout: Rollout, unit_s: float | None = None) -> Values:
-    """Return how much time passes after each step, in units, or in time slots: then it is 0 or 1."""
+    """Return how much time passes after each step, in units of `unit_s`; without it in time slots, 0 or 1."""
     return rollout.passes.astype(np.float64) if unit_s is None else rollout.dt / unit_s
 
 
 def discounted(rollout: Rollout, rewards: Values, discount: Values) -> Values:
-    """Return, by step, the rewards to its episode's end, discounted by `discount`, which is by time slot."""
+    """Return, for each step, the discounted rewards up to its episode's end; `discount` has one value per time slot."""
     by_slot = np.add.reduceat(rewards, rollout.slot_start)
     last = (rollout.terminated | rollout.truncated)[rollout.slot_end]
     outcome, ahead = np.zeros(len(by_slot)), 0.0
@@ -95,7 +98,7 @@ def discounted(rollout: Rollout, rewards: Values, discount: Values) -> Values:
 def generalised(
     rollout: Rollout, rewards: Values, value: Values, final_value: Values, discount: Values, lam: Values
 ) -> Values:
-    """Return, by step, the value target of TorchRL's GAE; `discount` and `lam` are by time slot."""
+    """Return, for each step, the value target of TorchRL's GAE; `discount` and `lam` have one value per time slot."""
     start, end = rollout.slot_start, rollout.slot_end
     episode, first = rollout.episode[start], np.flatnonzero(np.diff(rollout.episode[start], prepend=-1))
     at = (episode, np.arange(len(start)) - first[episode], 0)
@@ -121,7 +124,7 @@ def generalised(
 
 
 def _by_step(rollout: Rollout, rewards: Values, outcome: Values) -> Values:
-    """Return the outcome of each step's time slot, less what the slot had brought before the step."""
+    """Return the outcome of each step's time slot, minus the slot's rewards before the step."""
     before = np.cumsum(rewards) - rewards
     outcomes: Values = outcome[rollout.slot] - (before - before[rollout.slot_start][rollout.slot])
     return outcomes

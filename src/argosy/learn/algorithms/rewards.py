@@ -1,8 +1,9 @@
 """Transformations of rewards before learning: the differential form, and normalisation.
 
-Differential (average-reward) form: the reward less the usual rate of reward times the time that has passed, so that a
-learner asks whether a decision did better than usual, and an endless stream of jobs has finite returns. The usual
-rate is that of the last `window` slots. Normalisation divides by the running standard deviation of slots' rewards.
+In the differential (average-reward) form, the mean reward per unit of time, times the time that has passed, is
+subtracted from each reward. A return then says how much better than average the decisions were, and is finite even if
+jobs never stop arriving. The mean is that of the last `window` slots. Normalisation divides by the running standard
+deviation of the slots' rewards.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Rewards:
 
     @property
     def scale(self) -> float:
-        """Return the standard deviation of time slots' rewards so far; 1 as long as there is none."""
+        """Return the standard deviation of the time slots' rewards so far; 1 while it is not known, or is 0."""
         deviation = float(np.sqrt(self._squares / self._count)) if self._count else 0.0
         return deviation if deviation > 1e-8 else 1.0
 
@@ -43,7 +44,7 @@ class Rewards:
         """Return the transformed rewards of the steps, after adding them to the running figures."""
         rewards = rollout.reward.copy()
         if not np.isfinite(rewards).all():
-            raise TrainingError("there are rewards that are not finite", hint="the environment gave them")
+            raise TrainingError("some rewards are not finite", hint="check the environment, which gave them")
         if self.differential:
             self._times = np.concatenate((self._times, _by_slot(rollout.dt, rollout)))[-self.window :]
             self._rewards = np.concatenate((self._rewards, rollout.slot_reward))[-self.window :]

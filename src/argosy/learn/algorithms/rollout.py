@@ -1,8 +1,8 @@
 """A rollout: the steps of several episodes, one after the other, as arrays.
 
-A *slot* is the steps between two moments: several inferences may make one decision, and time passes (`passes`) only
-behind the last of them. An episode here is a stretch of one environment's episode; its last step has `terminated`, or
-`truncated` where it was cut, and then `final_observation` is what a critic can judge.
+A *slot* is a sequence of steps between which no time passes: several inferences may make one decision, and time passes
+(`passes`) only after the last of them. An episode here is a part of one environment's episode; its last step has
+`terminated`, or `truncated` where the rest was cut off, and a critic can estimate the rest from `final_observation`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from argosy.learn.algorithms.acting import Ints, Masks
 
 @dataclass(frozen=True)
 class Rollout:
-    """N steps of E episodes. Rows of the last three fields are episodes, all others steps."""
+    """Holds N steps of E episodes. The last three fields have one row per episode, all others one row per step."""
 
     observation: NDArray[np.float32]
     mask: Masks
     action: Ints
-    log_prob: NDArray[np.float32]  # of the action, under the distribution it was drawn from
+    log_prob: NDArray[np.float32]  # of the action, under the distribution from which it was drawn
     reward: NDArray[np.float64]
     terminated: Masks
     truncated: Masks
-    passes: Masks  # does time pass after this step?
+    passes: Masks  # whether time passes after this step
     time: NDArray[np.float64]  # of the decision
     dt: NDArray[np.float64]  # how much time passes after this step
-    advice: Ints  # what a teacher would have done; -1: it was not asked
-    credit: NDArray[np.float64]  # what a step has brought by itself; nan: not known, its slot's reward counts
-    episode: Ints  # 0, 1, …: rows of the fields below
+    advice: Ints  # the action that a teacher would have taken; -1: it was not asked
+    credit: NDArray[np.float64]  # the step's own part of the reward; nan: not known, and its slot's reward counts
+    episode: Ints  # 0, 1, …: the row of the step's episode in the fields below
     final_observation: NDArray[np.float32]  # after the last step
     final_mask: Masks
-    arrivals: Ints  # the seed of the jobs; -1: unknown
+    arrivals: Ints  # the seed of the episode's jobs; -1: unknown
 
     def __len__(self) -> int:
         return len(self.action)
@@ -60,7 +60,7 @@ class Rollout:
 
     @cached_property
     def slot(self) -> Ints:
-        """Return the number of each step's time slot, counted through all episodes."""
+        """Return the number of each step's time slot, counted across all episodes."""
         ends = self.passes | self.terminated | self.truncated
         return np.concatenate(([0], np.cumsum(ends[:-1]))).astype(np.int64)
 
@@ -80,7 +80,7 @@ class Rollout:
         return np.add.reduceat(self.reward, self.slot_start)
 
     def own_reward(self) -> NDArray[np.float64]:
-        """Return what each step has gained by itself, or its time slot's reward where that is not known."""
+        """Return the credit of each step, or its time slot's reward where the credit is not known."""
         return np.where(np.isnan(self.credit), self.slot_reward[self.slot], self.credit)
 
     def next_observation(self) -> NDArray[np.float32]:

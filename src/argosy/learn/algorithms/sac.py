@@ -1,8 +1,9 @@
 """Soft actor-critic for masked, discrete actions, with TorchRL's loss: off-policy, from a replay memory.
 
 Impossible actions have probability 0, so the values and entropies that the loss sums over actions are those of the
-possible ones. TorchRL's loss has one target entropy; here it is .98 of the largest possible in each state, log of the
-number of possible actions, which the loss takes as it is called. Time passes only between slots (`elapsed`).
+possible ones. TorchRL's loss has one target entropy for all states; here it is set before each call, by state, to 0.98
+of the largest possible entropy, which is the log of the number of possible actions. Time passes only between slots
+(`elapsed`).
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class SAC(Learner):
         max_norm: float | None = 10.0,
         seed: int = 0,
     ) -> None:
-        """`per_step`: gradient steps for each step that comes, once there are `warm_up`. `unit_s` as in `Returns`.
+        """Take `per_step` gradient steps for each new step, once `warm_up` have been stored. `unit_s`: as in `Returns`.
 
-        TorchRL learns copies of the critics, side by side; those given stay as they are.
+        TorchRL trains copies of the critics; the given ones are not changed.
         """
         positive(alpha=alpha, tau=tau, lr=lr, batch=batch, per_step=per_step, max_norm=max_norm, unit_s=unit_s)
         if not 0.0 <= gamma <= 1.0:
@@ -120,7 +121,7 @@ class SAC(Learner):
         means.add(**{name: report[name] for name in (*LOSSES, "alpha", "entropy")}, gradient_norm=norm)
 
     def state(self) -> State:
-        """Return everything, also the replay memory, which is most of it."""
+        """Return everything that the next update depends on; most of it is the replay memory."""
         return super().state() | {"log_alpha": self.loss.log_alpha.detach().clone(), "owed": number(self._owed)}
 
     def restore(self, state: State) -> None:
@@ -132,12 +133,12 @@ class SAC(Learner):
 
 
 def target_entropy(mask: torch.Tensor, share: float = 0.98) -> torch.Tensor:
-    """Return, by state, this share of the entropy of a uniform choice among possible actions."""
+    """Return, for each state, this share of the entropy of a uniform choice among possible actions."""
     return share * mask.sum(dim=-1).float().log()
 
 
 def transitions(batch: Batch) -> Any:
-    """Return what the loss reads, as a TensorDict. A sample's discount is gamma to the power of `steps_to_next_obs`."""
+    """Return the samples as a TensorDict for the loss. Their discount is gamma to the power of `steps_to_next_obs`."""
     size = len(batch["action"])
     end = batch["terminated"][:, None]
     following = {

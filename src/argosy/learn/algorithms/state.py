@@ -1,7 +1,7 @@
 """The state of a learner: named tensors and nothing else, so it can be written as safetensors without pickle.
 
-Parts of a learner are networks, optimizers, random numbers, and whatever has `state` and `restore` itself. Numbers
-are tensors of one element.
+The parts of a learner are networks, optimizers, random number generators, and objects with methods `state` and
+`restore`. Numbers are tensors of one element.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ State = dict[str, torch.Tensor]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Has a state of its own."""
+    """An object that saves and restores its own state."""
 
     def state(self) -> State: ...
     def restore(self, state: State) -> None: ...
@@ -43,7 +43,7 @@ def pack(parts: Mapping[str, Part]) -> State:
 
 
 def unpack(parts: Mapping[str, Part], state: State) -> None:
-    """Restore all parts; refuse a state of something else."""
+    """Restore all parts; raise an error if the state does not fit them."""
     for name, part in parts.items():
         mine = {key.removeprefix(f"{name}/"): t for key, t in state.items() if key.startswith(f"{name}/")}
         if isinstance(part, torch.Generator):
@@ -57,7 +57,7 @@ def unpack(parts: Mapping[str, Part], state: State) -> None:
 
 
 def need(state: State, key: str, name: str) -> torch.Tensor:
-    """Return a tensor that must be in the state."""
+    """Return a tensor of the state; raise an error if it is missing."""
     if key not in state:
         raise _other(name, f"{key} is missing")
     return state[key]
@@ -81,7 +81,7 @@ def _restore_module(module: nn.Module, state: State, name: str) -> None:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> State:
-    """Return the state by parameter number, with learning rates, which may have changed during training."""
+    """Return the state by parameter number, and the learning rates, which may have changed during training."""
     state: State = {}
     number_of = {id(p): i for i, p in enumerate(_parameters(optimizer))}
     for parameter, values in optimizer.state.items():
@@ -113,4 +113,4 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
 
 def _other(name: str, why: str) -> InputError:
     hint = "build the learner as it was when it was saved"
-    return InputError(f"this state belongs to another {name}: {why}", hint=hint)
+    return InputError(f"this state does not fit this {name}: {why}", hint=hint)

@@ -1,8 +1,8 @@
-"""Step PettingZoo environments in which several agents act at once; each agent gets a rollout, with equal rows.
+"""Step PettingZoo environments in which several agents act at once; each agent gets a rollout of the same length.
 
 Masks are taken from the observations (`{"observation": …, "action_mask": …}`), from `infos[agent]["action_mask"]`, or
-from `action_masks()` by agent. All agents must be present from the first step to the last. Time is told in the first
-agent's info, as in `argosy.learn.algorithms.env_stepper`.
+from `action_masks()` by agent. All agents must be present from the first step to the last. The time is read from the
+first agent's info, as in `argosy.learn.algorithms.env_stepper`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Rollouts = dict[str, Rollout]
 
 
 class TeamStepper:
-    """One environment with several agents."""
+    """Steps one environment with several agents, and records the steps of each."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -32,7 +32,7 @@ class TeamStepper:
 
     @property
     def record(self) -> Record:
-        """Return any agent's record: all are equally long."""
+        """Return one agent's record; the records of all agents have the same length."""
         return self.records[self.agents[0]]
 
     def reset(self, seed: int | None = None) -> None:
@@ -47,8 +47,8 @@ class TeamStepper:
     def _see(self, seen: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         if set(seen) != set(self.agents):
             raise InputError(
-                f"the agents {sorted(set(self.agents) ^ set(seen))} come or go within an episode",
-                hint="all agents must be there from the first step to the last",
+                f"the agents {sorted(set(self.agents) ^ set(seen))} join or leave within an episode",
+                hint="all agents must be present from the first step to the last",
             )
         by_agent = self.env.action_masks() if hasattr(self.env, "action_masks") else {}
         self.observation: dict[str, NDArray[np.float32]] = {}
@@ -87,13 +87,13 @@ class TeamStepper:
 
 
 class TeamCollector:
-    """Environments that run on from one rollout to the next, and begin anew when an episode ends."""
+    """Steps environments that continue from one rollout to the next, and are reset when an episode ends."""
 
     def __init__(self, envs: Sequence[Any], *, seeds: Sequence[int]) -> None:
         self._steppers = _steppers(envs, seeds)
 
     def collect(self, acts: Mapping[str, Act], *, steps: int) -> Rollouts:
-        """Return so many steps of each environment."""
+        """Return this many steps of each environment."""
 
         def unfinished(stepper: TeamStepper) -> bool:
             more = len(stepper.record.steps) < steps
@@ -121,7 +121,7 @@ def _steppers(envs: Sequence[Any], seeds: Sequence[int]) -> list[TeamStepper]:
 def _run(steppers: list[TeamStepper], acts: Mapping[str, Act], unfinished: Callable[[TeamStepper], bool]) -> Rollouts:
     agents = steppers[0].agents
     if set(acts) != set(agents):
-        raise InputError(f"the agents are {', '.join(agents)}, and networks are given for {', '.join(acts)}")
+        raise InputError(f"the agents are {', '.join(agents)}, but networks are given for {', '.join(acts)}")
     while active := [stepper for stepper in steppers if unfinished(stepper)]:
         chosen: list[dict[str, tuple[int, float]]] = [{} for _ in active]
         for agent in agents:

@@ -1,11 +1,11 @@
-"""Small environments whose best policy is known: for tests, for the documentation, and to try algorithms on.
+"""Small environments whose best policy is known, for tests, for the documentation, and for trying algorithms.
 
     Bandit     one step, three arms, one of them masked
-    Queue      jobs on one machine, slot by slot; the shortest first is best
-    Ledge      a walk on which a student that has only seen its teacher's path is lost beside it
+    Queue      jobs on one machine, slot by slot; shortest first is best
+    Ledge      a walk in wind: a student that has only seen a calm teacher cannot return to the path
     Twins      two agents that must agree (PettingZoo)
 
-A masked action that is taken all the same is an error.
+Taking a masked action is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Told = dict[str, Any]
 
 
 class Bandit(gymnasium.Env[Seen, np.int64]):
-    """Arms pay 1 with different chances; the last would always pay, but is masked."""
+    """A bandit whose arms pay 1 with different chances; the last would always pay, but is masked."""
 
     def __init__(self, chances: tuple[float, ...] = (0.2, 0.8)) -> None:
         self.chances = (*chances, 1.0)
@@ -45,13 +45,13 @@ class Bandit(gymnasium.Env[Seen, np.int64]):
 
 
 class Queue(gymnasium.Env[Seen, np.int64]):
-    """Jobs that are all there at the start, and one machine that does one unit of work in a slot.
+    """A queue of jobs that all arrive at the start, and one machine that does one unit of work in a slot.
 
-    Action i gives job i the unit, the last action ends the slot; a slot takes `slot_s` seconds. A row shows the work
-    that is left (unless `hidden`) and whether the unit is its. The teacher always sees the work.
+    Action i gives the unit to job i, and the last action ends the slot; a slot takes `slot_s` seconds. A row shows the
+    work that is left (unless `hidden`) and whether the job has the unit. The teacher always sees the work.
 
     Rewards: "jobs", minus the number of jobs in a slot, which sums to minus the sum of completion times in slots; or
-    "progress", the share of its work that a job has had done, which sums to the number of jobs.
+    "progress", the share of a job's work that was done in the slot, which sums to the number of jobs.
     """
 
     slot_s = 60.0
@@ -69,11 +69,11 @@ class Queue(gymnasium.Env[Seen, np.int64]):
         return -float(np.cumsum(sorted(self.works)).sum())
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return the mask: jobs that are not done, while the unit is not given; ending the slot is always possible."""
+        """Return the mask: unfinished jobs, until the unit is given; ending the slot is always possible."""
         return np.append((self.left > 0) & (self.given < 0), True)
 
     def advice(self) -> int:
-        """Return the job with the least work left, then the end."""
+        """Return the job with the least work left, and then the action that ends the slot."""
         return len(self.left) if self.given >= 0 else int(np.where(self.left > 0, self.left, 99).argmin())
 
     def reset(self, *, seed: int | None = None, options: Told | None = None) -> tuple[Seen, Told]:
@@ -102,10 +102,10 @@ class Queue(gymnasium.Env[Seen, np.int64]):
 
 
 class Ledge(gymnasium.Env[Seen, np.int64]):
-    """Walk `length` places to the right. Wind may push one off the path, and only there a step back is needed.
+    """A path of `length` places. Wind may push the walker off the path, and it must then step back onto it.
 
-    Actions: ahead, back to the path. The teacher is never pushed while `calm`, so its path shows nobody how to come
-    back; a student meets the wind. One point for each place won.
+    Actions: 0 goes ahead, 1 steps back to the path. With `calm` there is no wind: such demonstrations never show how to
+    return to the path, which a student needs in the wind. Each place gained pays 1.
     """
 
     def __init__(self, length: int = 8, *, calm: bool = False, wind: float = 0.5) -> None:
@@ -114,7 +114,7 @@ class Ledge(gymnasium.Env[Seen, np.int64]):
         self.action_space = spaces.Discrete(2)
 
     def advice(self) -> int:
-        """Return a step back when off the path, and ahead elsewhere."""
+        """Return the step back to the path when off it, and the step ahead otherwise."""
         return int(self.off)
 
     def reset(self, *, seed: int | None = None, options: Told | None = None) -> tuple[Seen, Told]:
@@ -139,7 +139,7 @@ class Ledge(gymnasium.Env[Seen, np.int64]):
 
 
 class Twins(ParallelEnv[str, Told, int]):  # type: ignore[misc]
-    """Two agents see the same bit; both get 1 if both name it, 0.4 if both name the other, nothing if they differ.
+    """Two agents see the same bit; both get 1 if both name it, 0.4 if both name the other bit, and 0 if they differ.
 
     A third action is masked. Masks are in the observations.
     """

@@ -1,7 +1,7 @@
 """Wrap plain networks as the modules that TorchRL's losses work with.
 
-An actor maps observations [B, …] to logits [B, A], a critic maps them to values [B]. The mask is applied here, as it is
-when acting.
+An actor maps observations [B, …] to logits [B, A]; a critic maps them to values [B]. The mask is applied here, in the
+same way as when acting.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Column(nn.Module):
 
 
 def policy_module(actor: nn.Module) -> Any:
-    """Return the module observation, mask → a distribution of actions."""
+    """Return the module that maps an observation and a mask to a distribution of actions."""
     return ProbabilisticTensorDictSequential(
         TensorDictModule(Masked(actor), in_keys=["observation", "mask"], out_keys=["logits"]),
         ProbabilisticTensorDictModule(
@@ -58,10 +58,10 @@ def policy_module(actor: nn.Module) -> Any:
 
 
 def value_module(critic: nn.Module, key: str = "observation") -> Any:
-    """Return the module observation → state_value."""
+    """Return the module that maps an observation to `state_value`."""
     return TensorDictModule(Column(critic), in_keys=[key], out_keys=["state_value"])
 
 
 def action_value_module(critic: nn.Module) -> Any:
-    """Return the module observation → a value for each action."""
+    """Return the module that maps an observation to a value for each action."""
     return TensorDictModule(critic, in_keys=["observation"], out_keys=["action_value"])

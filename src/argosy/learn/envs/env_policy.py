@@ -2,8 +2,8 @@
 
 The engine asks it like any other policy. Where the learner decides, the learner's answer replaces this policy's before
 the clock moves; all other decisions are this policy's own. With a policy `under` it, order, placement, timers and the
-answers between two time slots are that policy's: a learned sizer over another policy is a composition, not new code. A
-policy that plans can only advise a sizer: none of its plans is carried out.
+answers between two time slots come from that policy, so that a learned sizer can be combined with any other policy
+without new code. A policy that plans can only advise a sizer; its plans are not carried out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from argosy.policies.common.demands import DemandReader, Demands
 from argosy.policies.common.sizes import current_sizes
 from argosy.policies.common.time_slots import between_slots, slot_at
 
-SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes"})
+# "rate" has the speeds of machines as measured through their jobs; the true speeds ("speed") are not shown
+SEES = frozenset({"demand", "service", "placement", "progress", "estimate", "nodes", "rate"})
 
 
 class EnvPolicy(Policy):
@@ -31,23 +32,26 @@ class EnvPolicy(Policy):
     def __init__(
         self, under: Policy | None, *, slot_s: float, sizing: bool, newcomers: str = "wait", cap: int = 1
     ) -> None:
-        """`sizing`: running jobs may be resized and stopped; otherwise they go on as they are.
+        """With `sizing`, running jobs may be resized and stopped; otherwise they go on as they are.
 
-        `slot_s`: be asked at least at the beginning of each time slot; 0: whenever something happens. `newcomers`:
-        what jobs do that come between two time slots, with no policy under this one: "wait", or "start" at their
-        smallest size, of at most `cap` workers.
+        `slot_s`: the policy is asked at least at the beginning of each time slot; 0: whenever something happens.
+        `newcomers`: what jobs do that arrive between two time slots if there is no policy under this one: "wait", or
+        "start" at their smallest size, with at most `cap` workers.
         """
         planner = under if sizing and under is not None and "plan" in under.answers else None
         under = under if planner is None else None
         if under is not None and "plan" in under.answers:
             raise InputError(
                 f"the policy {under.name} decides everything at once, and leaves a learner nothing to decide",
-                hint="choose one that ranks, or let it drive with autopilot=True",
+                hint="choose a policy that ranks, or let it decide alone with autopilot=True",
             )
+        if under is not None and "bid" in under.answers:
+            hint = "use mode='bid', in which a learner values the bids, or a policy that ranks"
+            raise InputError(f"the policy {under.name} bids for sizes and GPU types", hint=hint)
         if under is not None and not sizing and (under.preemptive or "size" in under.answers):
             raise InputError(
-                f"the policy {under.name} preempts or resizes jobs, which a learner that picks jobs cannot",
-                hint="choose one that does not, or let it drive with autopilot=True",
+                f"the policy {under.name} preempts or resizes jobs, which a learner that picks jobs cannot do",
+                hint="choose a policy that does not, or let it decide alone with autopilot=True",
             )
         self.under, self.planner, self.slot_s = under, planner, slot_s
         self._newcomers, self._cap = newcomers, cap
@@ -81,7 +85,7 @@ class EnvPolicy(Policy):
         self.advised = self.under.size(view) if self.under is not None and "size" in self.under.answers else None
         if self.advised is None:
             return current_sizes(view) if self._newcomers == "wait" else self._kept
-        if self.advised.servers is None:  # as requested, whatever a learner has granted in the last time slot
+        if self.advised.servers is None:  # as requested, whatever the learner granted in the last time slot
             self.advised = replace(self.advised, servers=view.jobs.ps)
         return self.advised
 
@@ -97,7 +101,7 @@ class EnvPolicy(Policy):
         """Return what the policy under it, or the planner, would give to each job now; None if there is neither."""
         under, planner = self.under, self.planner
         if planner is not None:
-            planner.reset(self._context)  # what it remembers has not been carried out
+            planner.reset(self._context)  # it remembers plans that were not carried out
             return planned_sizes(view, planner.plan(view))
         if under is None or self.advised is not None:
             return self.advised
@@ -116,7 +120,7 @@ class EnvPolicy(Policy):
 
 
 def as_driver(policy: Policy) -> Policy:
-    """Prepare a policy that decides by itself: it shows what an environment observes, and is asked every time."""
+    """Prepare a policy that decides alone: its view has what an environment observes, and it is asked every time."""
     policy.uses = policy.uses | SEES
-    policy.static = False  # the short-cut skips decisions that an environment stops at; results are the same
+    policy.static = False  # the shortcut would skip decisions at which an environment stops; results are the same
     return policy

@@ -1,7 +1,7 @@
-"""Episodes of a scenario: which jobs come, when a run is truncated, and how it gets to the next decision.
+"""Episodes of a scenario: which jobs arrive, when a run is truncated, and how it proceeds to the next decision.
 
-An episode's jobs are those of one seed of the scenario. `reset(seed=s)` takes seed s, as `argosy compare` does;
-without one it is drawn from `seeds`, far from the small numbers that policies are compared with.
+An episode's jobs are those of one seed of the scenario. `reset(seed=s)` takes seed s, as `argosy compare` does; without
+one the seed is drawn from `seeds`, which are far from the small seeds on which policies are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT = 32  # traces in the cache: rollouts that share their arrivals ask for the
 
 
 class Episodes:
-    """Runs one episode after the other, on the same table."""
+    """Runs one episode after the other on the same action table."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Episodes:
         max_decisions: int | None,
         as_policies: bool = False,
     ) -> None:
-        """`as_policies`: jobs have the types that a policy sees, which a trace may know more exactly."""
+        """With `as_policies`, jobs have the types that policies see; otherwise the trace's, which may be more exact."""
         check_known("reward", reward, REWARDS)
         check_positive(max_decisions=max_decisions)
         if not 0 <= seeds[0] < seeds[1]:
-            raise InputError(f"seeds must be a range of numbers ≥ 0, is {seeds}")
+            raise InputError(f"seeds must be two numbers ≥ 0, the second one larger, is {seeds}")
         self.source = find(scenario)
         self.trace = lru_cache(maxsize=KEPT)(self.source.trace)
         self.types = type_names(self.trace, types)
@@ -83,6 +83,7 @@ class Episodes:
             autopilot=autopilot,
             newcomers=table.newcomers,
             cap=table.cap,
+            bidding=table.bidding,
         )
         self._table, self._autopilot = table, autopilot
         context = self._host.engine.context
@@ -90,7 +91,7 @@ class Episodes:
         table.reset(self._host, types)
         self.decisions, self._most = 0, self._limit or 20 * len(trace) + 1000
         if not self._go_on():
-            raise InputError(f"the scenario {self.source.name} has nothing to decide with seed {trace_seed}")
+            raise InputError(f"the scenario {self.source.name} has no decision for a learner with seed {trace_seed}")
         return trace_seed
 
     def proceed(self) -> tuple[bool, bool]:
@@ -100,7 +101,7 @@ class Episodes:
         return terminated, not terminated and self.decisions >= self._most
 
     def _go_on(self) -> bool:
-        """Go on to the next decision with something to choose; return False when the run is over."""
+        """Go on to the next decision in which there is something to choose; return False when the run is over."""
         while self.host.next():
             if self._autopilot or self._table.begin():
                 return True

@@ -20,14 +20,14 @@ class Followed:
 
 
 def follow(env: ClusterEnv, seed: int) -> Followed:
-    """Do what the policy under the learner (`under=`) would do; refuse decisions that the mode cannot express."""
+    """Do what the policy under the learner (`under=`) would do; raise an error if the mode cannot express it."""
     env.reset(seed=seed)
     steps, total = 0, 0.0
     while True:
         _, reward, terminated, truncated, info = env.step(env.advice())
         steps, total = steps + 1, total + float(reward)
         if not env.faithful:
-            hint = "raise cap or jobs, use the same slot_s, or let it drive with autopilot=True"
+            hint = "raise cap, jobs or bids, use the policy's slot_s, or let it decide alone with autopilot=True"
             raise InputError(f"the mode {env.mode} cannot express a decision of this policy", hint=hint)
         if terminated or truncated:
             return Followed(env.result(), info["metrics"], total, steps)

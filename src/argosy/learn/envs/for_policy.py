@@ -1,6 +1,6 @@
 """An environment around a learned policy: it shows what the policy sees, and keeps the policy's rules.
 
-Whoever takes the actions that the policy's network chooses makes the decisions of the policy in `simulate`:
+Taking the actions that the policy's network chooses leads to the same decisions as `simulate` with that policy:
 
     policy = create("dl2+")
     env = env_for(policy, "dl2-heavy", jobs=100)
@@ -23,8 +23,9 @@ from argosy.policies.learned.sizer import UnitSizer
 def env_for(policy: Policy, scenario: str | Source, *, jobs: int | None = None, **more: Any) -> ClusterEnv:
     """Return an environment of the mode "size" with the features, types, sizes and rules of a learned policy.
 
-    `jobs`: rows. DL2's network has a fixed number, its default. The network of dl2+ takes any number, and sees all jobs
-    at once in a policy: so there should be a row for every job that is present at a time. `more`: as `ClusterEnv`.
+    `jobs`: the number of rows. DL2's network has a fixed number, which is the default. The network of dl2+ takes any
+    number; in a policy it sees all jobs at once, so there should be a row for every job that may be present at the same
+    time. `more`: further arguments of `ClusterEnv`.
     """
     if not isinstance(policy, UnitSizer):
         raise InputError(f"the policy {policy.name} has no network", hint="choose dl2 or dl2+")

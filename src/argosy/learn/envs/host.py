@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
+from argosy.learn.envs.bid_policy import BidEnvPolicy
 from argosy.learn.envs.env_policy import EnvPolicy, as_driver
 from argosy.learn.envs.source import Source
+from argosy.mechanism.bids import Bids
 from argosy.policies.base import Floats, Policy, Sizes
 from argosy.policies.common.time_slots import slot_at
 from argosy.sim.engine import Engine
@@ -20,7 +24,7 @@ REWARDS = ("progress", "jobs", "jct")
 
 
 class Host:
-    """One run that stops where the learner decides: at the first decision in each time slot, or (`slot_s` 0) at all."""
+    """Runs the engine to the learner's decisions: the first one in each time slot, or (`slot_s` 0) all of them."""
 
     def __init__(
         self,
@@ -35,16 +39,19 @@ class Host:
         autopilot: bool,
         newcomers: str = "wait",
         cap: int = 1,
+        bidding: bool = False,
     ) -> None:
+        """Set up a run. `bidding`: the learner's answers are bids; otherwise they are an order and sizes."""
         if autopilot and under is None:
-            raise InputError("autopilot needs a policy that drives", hint="name one: under='drf'")
+            raise InputError("autopilot needs a policy that decides", hint="name one: under='drf'")
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
-        self.env_policy: EnvPolicy | None = (
-            None if autopilot else EnvPolicy(under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap)
-        )
-        policy = self.driver or self.env_policy
+        self.env_policy: EnvPolicy | None = None
+        self.bid_policy = BidEnvPolicy(under) if bidding and not autopilot else None
+        if not autopilot and not bidding:
+            self.env_policy = EnvPolicy(under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap)
+        policy = self.driver or self.env_policy or self.bid_policy
         assert policy is not None
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))
         self._slot = -1
@@ -59,7 +66,7 @@ class Host:
         """Let time pass until the learner is to decide; return False when the run is over."""
         engine = self.engine
         while engine.advance():
-            engine.ask()  # the environment policy's answer, which the learner's replaces
+            engine.ask()  # the environment policy answers, and the learner's answer replaces it
             if not self.slot_s:
                 return True
             slot = slot_at(engine.now, self.slot_s)
@@ -73,14 +80,26 @@ class Host:
         times = [t for t in (wake_at, self.env_policy.wake if self.env_policy else None) if t is not None]
         self.engine.decide(key, sizes, min(times, default=None))
 
+    def amend(self, rows: int | slice, key: Any, workers: Any, servers: Any, wake_at: float | None = None) -> None:
+        """Change the last answer for some jobs, whose sizes are known to be right; the environment's timers stay."""
+        timer = self.env_policy.wake if self.env_policy is not None else None
+        if timer is not None:
+            wake_at = timer if wake_at is None else min(timer, wake_at)
+        self.engine.amend(rows, key, workers, servers, wake_at)
+
+    def bid(self, bids: Bids) -> None:
+        """Give the learner's bids; the timers of the environment policy stay."""
+        assert self.bid_policy is not None
+        self.engine.decide(bids, None, self.bid_policy.wake)
+
     def apply(self) -> None:
         """Carry out the last answer now, and let no time pass."""
         self.engine.apply()
 
-    # -- what time has brought -------------------------------------------------------------------------------------
+    # -- rewards and results --------------------------------------------------------------------------------------
 
     def reward(self) -> float:
-        """Return the reward since it was last asked for."""
+        """Return the reward since the last call."""
         if self.reward_kind == "jobs":
             return -float(np.count_nonzero(self._present()))
         total = self._total()
@@ -98,7 +117,7 @@ class Host:
         return -float(spent + (engine.now - engine.jobs.submitted[here]).sum()) / 3600.0
 
     def gained(self) -> Floats:
-        """Return the progress of each job of the trace since it was last asked for."""
+        """Return the progress of each job of the trace since the last call."""
         jobs, finish, here = self.engine.jobs, self.engine.finish_times, self._present()
         now = np.zeros(len(self._progress))
         now[: len(finish)] = ~np.isnan(finish)
@@ -114,5 +133,5 @@ class Host:
         return self.engine.result()
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the run as if it ended now, over the arrivals that its scenario measures."""
+        """Return the metrics of the run as if it ended now, over the jobs that its scenario measures."""
         return metrics(self.result(), window=self.source.window(self.trace))

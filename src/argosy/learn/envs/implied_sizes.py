@@ -1,4 +1,4 @@
-"""Sizes implied by policies that do not size jobs, so that they can teach a learner that does.
+"""The sizes implied by policies that do not size jobs, so that they can teach a learner that does.
 
 A policy that only ranks gives every job the requested size, as far as there is room. A policy that plans gives jobs
 what they would hold after its plan.

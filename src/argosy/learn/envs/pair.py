@@ -1,11 +1,11 @@
 """The simulator for two agents that work together, as PettingZoo environments: an ordering and a placement agent.
 
-`PairEnv` is parallel: both agents act at every step, and the action of the one that is not to act is ignored; its mask
-leaves it only the last action. `PairAecEnv` lets one act after the other (AEC). What the actions mean:
-`argosy.learn.envs.placing`. Rewards are shared, and come with the action that lets time pass; their kinds are those of
+`PairEnv` is parallel: both agents act at every step, and the action of the agent whose turn it is not is ignored; its
+mask allows only its last action. `PairAecEnv` lets one agent act after the other (AEC). `argosy.learn.envs.placing`
+explains the actions. Both agents get the same reward, with the action after which time passes; its kinds are those of
 `argosy.learn.envs.cluster`, and seeds those of `argosy.learn.envs.episodes`. Masks are in
-`infos[agent]["action_mask"]`; after `reset`, and where time has passed, `infos[agent]["now"]` tells it. A masked action
-of the ordering agent ends the decision; one of the placement agent stands for the first node that is possible. Unknown
+`infos[agent]["action_mask"]`; after `reset`, and when time has passed, `infos[agent]["now"]` is the time. A masked
+action of the ordering agent ends the decision; one of the placement agent means the first possible node. Unknown
 options are ignored, as PettingZoo's own test demands.
 """
 
@@ -31,7 +31,7 @@ Observation = NDArray[np.float32]
 
 
 class Pair:
-    """What both environments share: the run, which agent acts next, and rewards."""
+    """The common part of both environments: the run, the agent that acts next, and rewards."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Pair:
         """Take the action of the agent that is to act; return the reward of the time that passes, if any does."""
         table, mask = self.action_table, self.masks[self.acting]
         if not 0 <= action < len(mask):
-            raise InputError(f"the agent {self.acting!r} has no action {action}; there are 0..{len(mask) - 1}")
+            raise InputError(f"the agent {self.acting!r} has no action {action}; its actions are 0..{len(mask) - 1}")
         if self.acting == PLACE:
             over = table.place(action if mask[action] else int(mask.argmax()))
         else:
@@ -100,7 +100,7 @@ class _TwoAgents:
     """Names the agents and their spaces, for both of PettingZoo's interfaces."""
 
     def __init__(self, scenario: str | Source = "philly-rigid", **more: Any) -> None:
-        """`more`: as `Pair` takes it."""
+        """Make the environment; `more` are further arguments of `Pair`."""
         super().__init__()
         self.pair = Pair(scenario, **more)
         self.possible_agents = list(AGENTS)
@@ -133,7 +133,7 @@ class PairEnv(_TwoAgents, ParallelEnv[str, Observation, int]):  # type: ignore[m
             raise InputError("the episode is over, or has not begun", hint="call reset()")
         pair = self.pair
         if pair.acting not in actions:
-            raise InputError(f"the agent {pair.acting!r} must act, and there is no action of it")
+            raise InputError(f"the agent {pair.acting!r} must act now, but no action is given for it")
         reward = pair.act(int(actions[pair.acting]))
         infos = {a: pair.info(a) for a in AGENTS}
         if pair.terminated or pair.truncated:

@@ -2,12 +2,12 @@
 
     action K·i + k: start job i at its k-th size      K·J: no more jobs for now
 
-Rows are the J jobs that have waited longest. "pick" has one size, the one asked for; "joint" has the job's smallest,
+Rows are the J jobs that have waited longest. "pick" has one size, the requested one; "joint" has the job's smallest,
 then twice that and so on up to its largest, with as many servers as workers for elastic jobs that have servers. A pick
-is carried out at once: the next observation shows what is free after it. A job that finds no room is not offered again
-before something happens. Running jobs go on as they are. A row is
+is carried out at once: the next observation shows what is free after it. A size that cannot be placed, and the
+job's larger ones, are not offered again in the same decision. Running jobs go on as they are. A row is
 
-    type (one-hot) | hours waited | hours expected | dominant share asked for | GPUs free | jobs waiting / J
+    type (one-hot) | hours waited | hours expected | dominant share requested | GPUs free | jobs waiting / J
 
 with hours in hundreds and GPUs as a share of all.
 """
@@ -15,105 +15,152 @@ with hours in hundreds and GPUs as a share of all.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.cluster.view import JobState
 from argosy.errors import InputError
 from argosy.learn.envs.action_table import ActionTable
 from argosy.learn.envs.host import Host
-from argosy.policies.base import Floats, Ints, Sizes
-from argosy.policies.common.demands import NO_GPU, Demands
-from argosy.policies.common.sizes import current_sizes
-from argosy.policies.learned.features import MOST, JobTypes, show_types
+from argosy.policies.learned.features import MOST, JobTypes
+from argosy.slack import GPU_SLACK
 
 COLUMNS = 5  # after the types
-HOURS_UNIT_S = 100 * 3600.0  # hours in hundreds
-ASK_AGAIN_S = 1200.0  # if no job runs and none was started
+HOURS_UNIT_S = 100 * 3600.0  # the unit of hours in observations: 100 hours
+ASK_AGAIN_S = 1200.0  # when to ask again if no job runs and none was started
 RUNS, CHOSEN, WAITS = 0.0, 0.5, 1.0  # ranks
+UNKNOWN = -2  # a job whose type has not been found yet
+WAITING = int(JobState.WAITING)
 
 
 class PickingTable(ActionTable):
     """Starts one job after the other."""
 
+    _space = 0  # jobs for which the arrays below have room
+
     def __init__(self, rows: int, types: int, cap: int, *, joint: bool) -> None:
         super().__init__(rows, types, COLUMNS, cap.bit_length() if joint else 1, cap)
         self._joint = joint
+        self._window = np.zeros(rows, np.int64)  # the waiting job of each row
+        self._free = np.zeros(3)
 
     def reset(self, host: Host, types: JobTypes) -> None:
+        from argosy.learn.envs.kernels import waiting_rows  # imports Numba
+
         super().reset(host, types)
-        self._gpus = max(1.0, float(self.demand_reader.capacity[0]))
+        self._kernels = waiting_rows
+        nodes = host.view.nodes  # its columns are the engine's own arrays for the whole run
+        self._there = (nodes.state, nodes.free, nodes.free_cpus, nodes.free_memory_gib)
+        context, reader = host.engine.context, self.demand_reader
+        self._gpus = max(1.0, float(reader.capacity[0]))
+        self._slack = GPU_SLACK * reader.capacity
+        known = types.of_trace if types.of_trace is not None else np.full(len(host.trace), -1, np.int64)
+        self._type_of = np.where(known >= 0, known, UNKNOWN)  # by the index of the job
+        self._gang = np.zeros(len(context.gpu_types), np.int64)
+        self._shapes, self._nodes = np.zeros((0, 5)), b""
+        self._count = 0
+
+    def _make_space(self, jobs: int) -> None:
+        """Make the arrays that kernels write to: of all jobs of the view, and of those that wait ([size, job])."""
+        self._space = space = 2 * jobs
+        choices = self.choices
+        self._counts, self._helpers = np.zeros((2, space), np.int64)
+        self._rank = np.zeros(space)
+        self._waiting = np.zeros(space, np.int64)  # rows of the view, in order of arrival
+        self._here = np.zeros(space, np.bool_)  # still waiting
+        self._workers, self._servers = np.zeros((2, choices, space), np.int64)
+        self._possible, self._fits = np.zeros((2, choices, space), np.bool_)
+        self._need = np.zeros((choices, space, 3))
+        self._table = np.zeros((space, self.types + COLUMNS), np.float32)
 
     def begin(self) -> bool:
         view = self.host.view
         jobs = view.jobs
-        waiting = np.flatnonzero(jobs.state == JobState.WAITING)
-        if not len(waiting) or self._is_full(waiting):
+        if len(jobs) > self._space:
+            self._make_space(len(jobs))
+        least = jobs.min_gpus if self._joint else jobs.gpus
+        self._count = self._kernels.find_waiting(
+            jobs.state, jobs.index, least, view.running, view.free_gpus, self._waiting
+        )
+        if not self._count:
             return False  # the environment policy has answered: running jobs go on, and no other can start
-        self._waiting = waiting = waiting[np.argsort(jobs.index[waiting])]
-        kept = current_sizes(view)
-        assert kept.servers is not None
-        self._counts, self._helpers = kept.workers.copy(), kept.servers.copy()
-        self._rank = np.where(self._counts == 0, WAITS, RUNS)
+        self._started: tuple[int, float, int, int] | None = None  # the last pick, as it is held from the next one on
+        self._kernels.hold_all(jobs.state, jobs.held, jobs.servers, self._counts, self._helpers, self._rank)
         self._hold()
-        self._offer(self.demand_reader.read(view, waiting))
-        self._table = self._rows()
-        self._here = np.ones(len(waiting), bool)  # still waiting
+        if not self._offer():
+            rows = self._waiting[: self._count]
+            self._type_of[jobs.index[rows]] = self._types.of(view, rows)
+            self._offer()
         return not self._show()
 
-    def _is_full(self, waiting: Ints) -> bool:
-        """Return whether all waiting jobs need more whole devices than are free."""
+    def _offer(self) -> bool:
+        """Set the sizes of waiting jobs and what they show; return False if the type of a job is not known yet."""
         view = self.host.view
-        least = float((view.jobs.min_gpus if self._joint else view.jobs.gpus)[waiting].min())
-        return view.running > 0 and least >= 1 and least > view.free_gpus
-
-    def _offer(self, needs: Demands) -> None:
-        """Set which sizes there are [size, job], with how many servers, and what they take [resource, size, job]."""
-        jobs = self.host.view.jobs
-        gpus = jobs.gpus[self._waiting]
-        asked = np.maximum(np.ceil(gpus), 1).astype(np.int64)
+        jobs = view.jobs
         if self._joint:
-            sizes = needs.low << np.arange(self.choices)[:, None]
-            self._workers = np.minimum(sizes, needs.high)
-            self._possible = np.ones(sizes.shape, bool)
-            self._possible[1:] = sizes[:-1] < needs.high
-            servers = self._workers
-        else:
-            self._workers, self._possible = asked[None, :], np.ones((1, len(asked)), bool)
-            servers = jobs.ps[self._waiting][None, :]
-        self._servers = np.where(needs.servers > 0, servers, needs.fixed)
-        worker = np.where(gpus >= 1, needs.worker, needs.worker * NO_GPU)
-        self._need = worker[:, None, :] * self._workers + needs.server[:, None, :] * self._servers
+            self._look_at_nodes()
+        return bool(
+            self._kernels.offer_sizes(
+                self._waiting,
+                self._count,
+                self._joint,
+                self.cap,
+                view.now,
+                HOURS_UNIT_S,
+                MOST,
+                self.demand_reader.per_share,
+                self._shapes,
+                self._gang,
+                jobs.index,
+                jobs.submitted,
+                jobs.expected_left_s,
+                jobs.gpus,
+                jobs.cpus,
+                jobs.memory_gib,
+                jobs.min_gpus,
+                jobs.max_gpus,
+                jobs.ps,
+                jobs.ps_kind,
+                jobs.types,
+                self._type_of,
+                self.types,
+                self._workers,
+                self._servers,
+                self._possible,
+                self._need,
+                self._table,
+                self._here,
+            )
+        )
 
-    def _rows(self) -> NDArray[np.float32]:
-        """Return the columns of the waiting jobs that do not change during the decision."""
-        view, waiting, types = self.host.view, self._waiting, self.types
-        table = np.zeros((len(waiting), types + COLUMNS), np.float32)
-        show_types(table, self._types.of(view, waiting))
-        table[:, types] = (view.now - view.jobs.submitted[waiting]) / HOURS_UNIT_S
-        table[:, types + 1] = np.minimum(view.jobs.expected_left_s[waiting] / HOURS_UNIT_S, MOST)
-        table[:, types + 2] = (self._need[:, 0] * self.demand_reader.per_share[:, None]).max(axis=0)
-        return table
+    def _look_at_nodes(self) -> None:
+        """Count nodes of one shape together; shapes change only when nodes fail or come back."""
+        nodes = self.host.view.nodes
+        seen = nodes.state.tobytes()
+        if seen != self._nodes:
+            up = (nodes.state == 0) & (nodes.gpus > 0)
+            rows = np.stack([nodes.type, nodes.gpus, nodes.cpus, nodes.memory_gib], axis=1)[up]
+            shapes, counts = np.unique(rows, axis=0, return_counts=True)
+            self._nodes, self._shapes = seen, np.column_stack([shapes, counts]).astype(np.float64)
 
     def _hold(self, wake_at: float | None = None) -> None:
         """Tell the engine to start only jobs that were picked."""
-        self.host.answer(self._rank, Sizes(self._counts, self._helpers), wake_at)
+        n = len(self.host.view.jobs)
+        self.host.amend(slice(n), self._rank[:n], self._counts[:n], self._helpers[:n], wake_at)
 
     def _show(self) -> bool:
         """Show the jobs that wait now; return True if none of them can be started."""
-        free = self.demand_reader.free(self.host.view)
-        here = np.flatnonzero(self._here)
-        self._window = window = here[: self.rows]
-        self._fits = self._possible & self._here & self._room(free)
-        n, seen = len(window), self.observation
-        seen[:n], seen[n:] = self._table[window], 0.0
-        seen[:n, -2], seen[:n, -1] = free[0] / self._gpus, len(here) / self.rows
-        self.mask[:-1] = False
-        self.mask[: n * self.choices] = self._fits[:, window].T.reshape(-1)
-        return not self.mask[:-1].any() and self._close()
+        free = self._room()
+        share = free / self._gpus
+        arrays = (self._window, self.observation, self.mask)
+        self._shown, valid = self._kernels.show_waiting(
+            self._count, self._here, self._fits, self._table, share, *arrays
+        )
+        return not valid and self._close()
 
-    def _room(self, free: Floats) -> NDArray[np.bool_]:
-        """Return which sizes of which jobs might fit, by the cluster's totals."""
-        return np.asarray((self._need <= free[:, None, None]).all(axis=0))
+    def _room(self) -> float:
+        """Find out which sizes of which jobs might fit, judged by the cluster's totals; return the GPUs free."""
+        fits = (self._need, self._possible, self._here, self._free, self._fits)
+        self._kernels.fit_by_totals(self._count, *self._there, self._slack, *fits)
+        return float(self._free[0])
 
     def act(self, action: int) -> bool:
         if action == self.end:
@@ -122,25 +169,26 @@ class PickingTable(ActionTable):
         return self._start(int(self._window[i]), k)
 
     def _start(self, job: int, k: int) -> bool:
-        """Start this job, and leave the rest as it is; no time passes."""
-        row = int(self._waiting[job])
-        before = self._helpers[row]
-        self._counts[row], self._helpers[row] = self._workers[k, job], self._servers[k, job]
-        self._rank[row] = CHOSEN
-        self._hold()
-        self.host.apply()
-        if self.host.engine.jobs.state[row] == JobState.WAITING:
-            self._counts[row], self._helpers[row], self._rank[row] = 0, before, WAITS
+        """Start this job and no other; no time passes."""
+        host, row = self.host, int(self._waiting[job])
+        workers, servers = int(self._workers[k, job]), int(self._servers[k, job])
+        if self._started is not None:
+            host.amend(*self._started)
+        host.amend(row, CHOSEN, workers, servers)
+        host.apply()
+        if host.view.jobs.state[row] == WAITING:
             self._possible[k:, job] = False
-            self._hold()
+            host.amend(row, WAITS, 0, int(self._helpers[row]))
         else:
-            self._here[job], self._rank[row] = False, RUNS
+            self._counts[row], self._helpers[row], self._rank[row] = workers, servers, RUNS
+            self._here[job] = False
+            self._started = row, RUNS, workers, servers
         return self._show()
 
     def _close(self) -> bool:
-        """End the decision; if no job runs and none was started, ask again later, or nothing might ever happen."""
+        """End the decision; if no job runs and none was started, set a timer, or no event might ever follow."""
         engine = self.host.engine
-        if self._here.any() and not engine.running:
+        if not engine.running and self._here[: self._count].any():
             self._hold(engine.now + ASK_AGAIN_S)
         return True
 
@@ -148,18 +196,20 @@ class PickingTable(ActionTable):
         """Return the first job that fits, in the order of the policy under the learner."""
         env_policy = self.host.env_policy
         assert env_policy is not None
-        for job in np.lexsort((np.arange(len(self._waiting)), env_policy.advised_key[self._waiting])).tolist():
+        waiting = self._waiting[: self._count]
+        for job in np.lexsort((np.arange(len(waiting)), env_policy.advised_key[waiting])).tolist():
             if not self._here[job]:
                 continue
-            asked = max(1, int(np.ceil(self.host.view.jobs.gpus[self._waiting[job]])))
+            asked = max(1, int(np.ceil(self.host.view.jobs.gpus[waiting[job]])))
             sizes = np.flatnonzero(self._workers[:, job] == asked)
             if not len(sizes):
                 raise InputError(f"a job requests {asked} GPUs, which this mode does not offer", hint="use mode='pick'")
             if self._fits[sizes[0], job]:
-                place = int(np.searchsorted(self._window, job))
-                if place >= len(self._window):
-                    hint = "make the environment with more rows (jobs=)"
-                    raise InputError(f"{self._here.sum()} jobs wait, and the next one is beyond the window", hint=hint)
+                place = int(np.searchsorted(self._window[: self._shown], job))
+                if place >= self._shown:
+                    wait = self._here[: self._count].sum()
+                    what = f"{wait} jobs wait, and the next one to start is not among the {self.rows} shown"
+                    raise InputError(what, hint="make the environment with more rows (jobs=)")
                 return place * self.choices + int(sizes[0])
             if not env_policy.backfill:
                 break

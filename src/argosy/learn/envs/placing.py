@@ -1,32 +1,30 @@
 """Two agents for one decision: the first picks a job, the second the nodes it runs on.
 
-    order   action i: job i is next        J: no more jobs for now, or the other agent acts
-    place   action n: node n               N: the other agent acts
+    order   action i: job i is next        J: no more jobs for now, or it is the other agent's turn
+    place   action n: node n               N: it is the other agent's turn
 
-A node gives the gang as many GPUs as it has for it; the placement agent names nodes, all of one GPU type, until the
-gang is complete, and then it starts. Every job that is offered can be placed completely. Rows of the ordering agent are
-those of `argosy.learn.envs.picking`; a row of the placement agent is a node:
+A node gives the gang as many of its free GPUs as the gang still needs. The placement agent names nodes, all of one GPU
+type, until the gang is complete; then the job starts. Every job that is offered can be placed completely. Rows of the
+ordering agent are those of `argosy.learn.envs.picking`; a row of the placement agent is a node:
 
     up | GPUs | free GPUs | GPUs it would give | GPUs the gang lacks | taken for it | speed | hours expected | type
 
-with GPUs relative to the largest node, the job's hours in hundreds and the GPU type one-hot. A share of a device is
-placed on a node with a whole one free.
+with GPUs relative to the largest node, the job's hours in hundreds and the GPU type one-hot. The speed is an estimate,
+measured through the jobs that ran on the node; 1 where none has shown it. A job that needs a share
+of a device is placed on a node with a whole device free.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.errors import InputError
 from argosy.learn.envs.host import Host
 from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, PickingTable
 from argosy.mechanism.plan import Plan
-from argosy.policies.base import Floats, Ints
 from argosy.policies.learned.features import MOST, JobTypes
-from argosy.slack import GPU_SLACK
 
-NODE_COLUMNS = 8  # beside the one-hot type
+NODE_COLUMNS = 8  # apart from the one-hot type
 
 
 class PlacingTable(PickingTable):
@@ -46,8 +44,13 @@ class PlacingTable(PickingTable):
         super().reset(host, types)
         context = host.engine.context
         self._widest = max(1, int(context.node_gpus.max(initial=0)))
-        self._node_types = context.node_types[:, None] == np.arange(len(context.gpu_types))
+        self._node_types = context.node_types
+        self._taken, self._open = np.zeros(self.nodes, np.int64), np.zeros(self.nodes, np.bool_)
         self.clear_nodes()
+
+    def _make_space(self, jobs: int) -> None:
+        super()._make_space(jobs)
+        self._gives = np.zeros((self._space, self.nodes), np.int64)
 
     def clear_nodes(self) -> None:
         self.chosen = None
@@ -55,48 +58,69 @@ class PlacingTable(PickingTable):
         self.node_mask.fill(False)
         self.node_mask[-1] = True
 
-    def _room(self, free: Floats) -> NDArray[np.bool_]:
-        """Return which jobs the free parts of nodes of one GPU type can hold completely."""
+    def _room(self) -> float:
+        """Find out which jobs the free parts of nodes of one GPU type can hold completely; return the GPUs free."""
+        from argosy.learn.envs.kernels.node_rows import fit_on_nodes  # imports Numba
+
         jobs, nodes = self.host.view.jobs, self.host.view.nodes
-        window = np.flatnonzero(self._here)[: self.rows]
-        rows = self._waiting[window]
-        gpus = jobs.gpus[rows, None]
-        room = np.where(gpus > 0, nodes.free, MOST)
-        for there, need in ((nodes.free_cpus, jobs.cpus), (nodes.free_memory_gib, jobs.memory_gib)):
-            per_gpu = np.maximum(need[rows, None] / np.maximum(gpus, 1), 1e-9)
-            room = np.minimum(room, np.floor(there / per_gpu + GPU_SLACK))
-        mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[rows, None])
-        accepted = (jobs.types[rows, None] >> nodes.type & 1 > 0) | (gpus == 0)
-        self._gives = np.zeros((len(self._waiting), self.nodes), np.int64)
-        self._gives[window] = np.where((nodes.state == 0) & mine & accepted, np.maximum(room, 0), 0)
-        fits = np.zeros((1, len(self._waiting)), bool)
-        fits[0, window] = (self._gives[window] @ self._node_types >= self._workers[0, window, None]).any(axis=1)
-        return fits
+        free = fit_on_nodes(
+            self._count,
+            self.rows,
+            self._waiting,
+            self._here,
+            self._workers,
+            MOST,
+            jobs.gpus,
+            jobs.cpus,
+            jobs.memory_gib,
+            jobs.queue,
+            jobs.types,
+            nodes.state,
+            nodes.free,
+            nodes.free_cpus,
+            nodes.free_memory_gib,
+            nodes.owner,
+            nodes.type,
+            self._gang,
+            self._gives,
+            self._fits,
+        )
+        return float(free + self._slack[0])
 
     def _start(self, job: int, k: int) -> bool:
         """Let the placement agent name the nodes of this job before it starts."""
+        from argosy.learn.envs.kernels.node_rows import open_nodes  # imports Numba
+
         self.chosen, self._lacks = job, int(self._workers[0, job])
-        self._taken = np.zeros(self.nodes, np.int64)
-        self._open = (self._gives[job] @ self._node_types >= self._lacks)[self._type_of()]
+        open_nodes(job, self._lacks, self._gives, self._node_types, self._gang, self._open, self._taken)
         self.clear()
         self._show_nodes()
         return False
 
-    def _type_of(self) -> Ints:
-        return np.asarray(self._node_types.argmax(axis=1))
-
     def _show_nodes(self) -> None:
+        from argosy.learn.envs.kernels.node_rows import show_nodes  # imports Numba
+
         assert self.chosen is not None
-        view, table = self.host.view, self.node_observation
-        nodes, gives = view.nodes, self._gives[self.chosen] * self._open * (self._taken == 0)
+        view = self.host.view
+        nodes = view.nodes
         left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / HOURS_UNIT_S
-        amounts = (nodes.gpus, nodes.free, np.minimum(gives, self._lacks), self._lacks, self._taken)
-        table[:, 0] = nodes.state == 0
-        for column, amount in enumerate(amounts, 1):
-            table[:, column] = np.asarray(amount) / self._widest
-        table[:, 6], table[:, 7], table[:, NODE_COLUMNS:] = nodes.speed, min(left, MOST), self._node_types
-        self.node_mask[:-1] = gives > 0
-        self.node_mask[-1] = False
+        show_nodes(
+            self.chosen,
+            self._lacks,
+            min(left, MOST),
+            self._widest,
+            self._gives,
+            self._open,
+            self._taken,
+            nodes.state,
+            nodes.gpus,
+            nodes.free,
+            nodes.speed,
+            self._node_types,
+            NODE_COLUMNS,
+            self.node_observation,
+            self.node_mask,
+        )
 
     def place(self, node: int) -> bool:
         """Take one more node; return True if the gang is complete and no other job can be started."""
@@ -105,7 +129,7 @@ class PlacingTable(PickingTable):
         count = min(self._lacks, int(self._gives[job, node]))
         self._taken[node] = count
         self._lacks -= count
-        self._open &= self._node_types[:, self._node_types[node].argmax()]
+        self._open &= self._node_types == self._node_types[node]
         if self._lacks:
             self._show_nodes()
             return False

@@ -1,12 +1,12 @@
-"""DL2's incremental sizing: from nothing, one worker, one server or one of both at a time, until a time slot is full.
+"""DL2's incremental sizing: each step grants one worker, one server or both, until the time slot is full.
 
-    action 3i: job i +1 worker      3i+1: +1 server      3i+2: +1 of both      3J: no more (for these J jobs)
+    action 3i: job i +1 worker      3i+1: +1 server      3i+2: +1 of both      3J: end (for these J jobs)
 
-The first worker of a job is its smallest size. More than J jobs are taken in batches of J by arrival. Rows are the
-features of the learned policies (`argosy.policies.learned.features`); work left is as the run's estimator has it. What
-is left in the cluster is no part of a row, as in the paper; the mask knows. With a policy's rules
-(`argosy.policies.learned.rules`) some jobs are served before the learner is asked, and the mask leaves out what a
-policy with these rules does not do.
+A job begins with nothing; its first grant of a worker gives it its smallest size. More than J jobs are taken in batches
+of J, by arrival. Rows are the features of the learned policies (`argosy.policies.learned.features`); the work left is
+that of the run's estimator. As in the paper, rows do not show what is free in the cluster, but the mask takes it into
+account. With a policy's rules (`argosy.policies.learned.rules`) some jobs are served before the learner is asked, and
+the mask forbids what a policy with these rules does not do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from argosy.policies.learned.rules import GrantRules, JobMemory, granted_sizes
 
 
 class SizingTable(ActionTable):
-    """Divides one time slot after the other."""
+    """Divides the cluster among the jobs, one time slot after the other."""
 
     sizing = True
 
@@ -56,13 +56,13 @@ class SizingTable(ActionTable):
         self._workers, self._servers = [0] * count, [0] * count
         self._used = [[0.0, 0.0, 0.0] for _ in range(count)]
         largest = np.maximum(needs.first, needs.worker) + needs.server
-        self._largest = largest.max(axis=1, initial=0.0).tolist()  # while that is free, nobody is refused
+        self._largest = largest.max(axis=1, initial=0.0).tolist()  # while this much is free, any grant fits
         self._place = {row: k for k, row in enumerate(needs.rows.tolist())}
         self._jobs = view.jobs.index[needs.rows]
         self._features = JobFeatures.of(view, needs.rows, self._types.of(view, needs.rows), self.host.slot_s, there)
-        self._steps = [0] * -(-count // self.rows)  # by batch of jobs
+        self._steps = [0] * -(-count // self.rows)  # the number of steps for each batch of jobs
         self._goal: tuple[Ints, Ints] | None = None
-        self._first_grant, self._served = [count] * count, 0  # how many were served before a job
+        self._first_grant, self._served = [count] * count, 0  # how many jobs were served before each
         self._slot = slot_at(view.now, self.host.slot_s)
         for k in np.flatnonzero(self.rules.served_first(needs, self._memory.waited(self._jobs, self._slot))).tolist():
             self._take_smallest(k)
@@ -75,7 +75,7 @@ class SizingTable(ActionTable):
             self._take(k, BOTH if self._most[k] else WORKER)
 
     def _open(self, start: int) -> bool:
-        """Show the next batch of jobs with anything to choose; return True if none is left, and the time slot ends."""
+        """Show the next batch of jobs with something to grant; if there is none, answer and return True."""
         while start < len(self._workers):
             self._start, self._followed = start, 0
             stop = min(start + self.rows, len(self._workers))
@@ -91,7 +91,7 @@ class SizingTable(ActionTable):
         return True
 
     def creditor(self) -> Callable[[Floats], list[float]]:
-        """Return a function that turns all jobs' progress from now on into the gain of each step's batch of jobs."""
+        """Return a function from the progress of all jobs to the credit of each step: its batch's progress."""
         jobs, steps, rows = self._jobs, self._steps, self.rows
 
         def credit(gained: Floats) -> list[float]:
@@ -137,13 +137,13 @@ class SizingTable(ActionTable):
             self._served += 1
 
     def _show_grants(self, k: int) -> None:
-        """Bring the columns of a job's row up to date that change within a time slot."""
+        """Update the columns of a job's row that change within a time slot."""
         row, used, (a, b, c) = self.observation[k - self._start], self._used[k], self._weigh
         row[self._w], row[self._u] = self._workers[k] / self.cap, self._servers[k] / self.cap
         row[self._share] = max(used[0] * a, used[1] * b, used[2] * c)
 
     def _mask_one(self, i: int, k: int) -> None:
-        """Mask what this job may still have, where there is enough of everything."""
+        """Update the mask of this job, when so much is free that any grant fits."""
         mask, w, u = self.mask, self._workers[k] < self._high[k], self._servers[k] < self._most[k]
         was = mask[3 * i] or mask[3 * i + 1]
         mask[3 * i], mask[3 * i + 1], mask[3 * i + 2] = w, u, w and u
@@ -151,7 +151,7 @@ class SizingTable(ActionTable):
             self._any -= 1
 
     def _mask_all(self) -> None:
-        """Mask what all jobs of the batch may still have, and what there is room for."""
+        """Update the mask of all jobs of the batch: what each may still be granted, and whether it fits."""
         needs, here = self._needs, slice(self._start, self._start + self.rows)
         workers, servers = np.array(self._workers[here]), np.array(self._servers[here])
         free = np.array(self._free)[:, None]
@@ -164,10 +164,10 @@ class SizingTable(ActionTable):
         table[:, 2] = w & u & (worker + server <= free).all(axis=0)
         if self.rules.score_floor:
             self._keep_floor(table, workers)
-        self._any = int(np.count_nonzero(table.any(axis=1)))  # jobs that something can be granted
+        self._any = int(np.count_nonzero(table.any(axis=1)))  # jobs to which something can be granted
 
     def _keep_floor(self, table: NDArray[np.bool_], workers: Ints) -> None:
-        """Leave a job that does not run only its smallest size, and no end while there is one to grant."""
+        """Allow only its smallest size for a job without workers, and no end while such a job can be granted it."""
         here = slice(self._start, self._start + self.rows)
         idle, both = workers == 0, self._needs.servers[here] > 0
         table[idle & both, :BOTH] = False
@@ -180,7 +180,7 @@ class SizingTable(ActionTable):
         workers, servers = np.array(self._workers, np.int64), np.array(self._servers, np.int64)
         sizes = granted_sizes(self._needs, workers, servers, len(view.jobs))
         self._memory.remember(view.jobs.index, self._slot, sizes)
-        if env_policy.advised is not None:  # types and places are those of the policy under it
+        if env_policy.advised is not None:  # GPU types and places come from the policy under the learner
             sizes = replace(env_policy.advised, workers=sizes.workers, servers=sizes.servers)
             self.faithful &= self._is_advised(sizes)
         elif env_policy.under is not None or env_policy.planner is not None:  # decides at other times, or not by size
@@ -188,7 +188,7 @@ class SizingTable(ActionTable):
         order = np.array(self._first_grant, np.int64)
         self.host.answer(self.rules.placing_order(env_policy.advised_key, self._needs.rows, order), sizes)
 
-    # -- towards what another policy would do ------------------------------------------------------------------------
+    # -- following another policy ------------------------------------------------------------------------------------
 
     def _wanted(self) -> tuple[Ints, Ints]:
         if self._goal is None:
@@ -201,14 +201,14 @@ class SizingTable(ActionTable):
             granted: list[tuple[int, int, int]] = getattr(env_policy and env_policy.under, "granted", [])
             reached = {row: workers for row, workers, _ in granted}
             lead_there = reached == {row: w for row, w in enumerate(sizes.workers.tolist()) if w}
-            self._granted = granted if lead_there else None  # those of another time slot do not
+            self._granted = granted if lead_there else None  # grants of another time slot do not lead to these sizes
         return self._goal
 
     def advice(self) -> int:
-        """Return the unit that the policy would grant next; the end when no job lacks any.
+        """Return the grant that the policy would make next, or the end when no job lacks anything.
 
-        A policy that tells its grants (`granted`: row, and the workers and servers that it then has) is followed in
-        their order; with any other, the job with the smallest share of those that lack something goes first.
+        If a policy lists its grants (`granted`: row, and the workers and servers that it has after the grant), their
+        order is followed; otherwise, of the jobs that lack something, the one with the smallest share goes first.
         """
         wanted, servers = self._wanted()
         if self._granted is not None:
@@ -224,9 +224,10 @@ class SizingTable(ActionTable):
         return int(action[best]) if share[best] < np.inf else self.end
 
     def _next_granted(self, granted: list[tuple[int, int, int]], most_workers: Ints, most_servers: Ints) -> int:
-        """Return the first grant that is not made yet and still possible; those before it do not become possible again.
+        """Return the first grant that is not made yet and still possible; earlier ones do not become possible again.
 
-        A policy may exchange workers for servers on the way. This mode cannot, so no job gets more than in the end.
+        A policy may take back workers or servers between its grants. This mode cannot, so no job is granted more than
+        it has in the end.
         """
         while self._followed < len(granted):
             row, workers, servers = granted[self._followed]

@@ -1,4 +1,4 @@
-"""Sources of jobs and clusters for environments: a scenario, by name or as an object, or a trace of one's own."""
+"""Sources of jobs and clusters for environments: a scenario, by name or as an object, or your own trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_TYPES = 32
 
 
 class Source(Protocol):
-    """What an environment needs to know; every scenario is a source."""
+    """The jobs, the cluster and the settings that an environment runs with; every scenario is a source."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Gives the same jobs whatever the seed: for a trace of one's own, and for tests."""
+    """Gives the same jobs for every seed: for your own trace, and for tests."""
 
     jobs: Trace
     cluster: Cluster
@@ -60,13 +60,13 @@ def find(scenario: str | Source) -> Source:
 
 
 def type_names(trace: Callable[[int], Trace], given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the models that observations tell apart: those given, or the most frequent of the traces, by name.
+    """Return the models that observations distinguish: those given, or the most frequent ones of the traces, by name.
 
-    Seeds are tried until two in a row bring no new model, so that a short trace does not hide any.
+    Seeds are tried until two in a row bring no new model, since one short trace may not contain all of them.
     """
     if given is not None:
         if len(set(given)) != len(given) or not given:
-            raise InputError(f"types must be one or more different names of models, is {list(given)}")
+            raise InputError(f"types must be one or more different names of models, not {list(given)}")
         return tuple(given)
     counts: Counter[str] = Counter()
     seed = quiet = 0
@@ -79,14 +79,14 @@ def type_names(trace: Callable[[int], Trace], given: Sequence[str] | None) -> tu
 
 
 def job_types(trace: Trace, names: tuple[str, ...], context: Context) -> JobTypes:
-    """Return what finds the types of the trace's jobs among the names: as the trace, or else as policies name them."""
+    """Return an object that finds the types of jobs among `names`, by the trace's names or else by the policies'."""
     number = {name: i for i, name in enumerate(names)}
     of_trace = np.array([number.get(model, -1) for model in trace.frame["model"].to_list()], np.int64)
     return JobTypes(context, names, of_trace)
 
 
 def check_elastic(trace: Trace, source: Source) -> None:
-    """Refuse a trace without jobs that can have several sizes."""
+    """Raise an error if no job of the trace can have several sizes."""
     low, high = trace.frame["min_gpus"], trace.frame["max_gpus"]
     if not (low.fill_null(0.0) < high.fill_null(0.0)).any():
         raise InputError(

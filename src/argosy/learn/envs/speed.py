@@ -1,61 +1,100 @@
-"""Measure how fast environments are with random valid actions, which cost next to nothing; resets are included."""
+"""Measure how fast environments are with random valid actions, which take hardly any time; resets count apart."""
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv
 from numpy.typing import NDArray
 
+from argosy.learn.envs.bid_pair import BidPairEnv
 from argosy.learn.envs.cluster import ClusterEnv
 from argosy.learn.envs.pair import AGENTS, PairEnv
 
 
 class Speed(NamedTuple):
-    """Counts of what was done, and the time it took."""
+    """Holds the counts of a measurement, and the time that it took."""
 
     steps: int
     decisions: int
     episodes: int
-    seconds: float
+    seconds: float  # of all steps
+    reset_s: float = 0.0  # of all resets: generating jobs and setting up runs
 
     @property
     def steps_per_s(self) -> float:
+        """Return the steps per second, apart from resets."""
         return self.steps / self.seconds
+
+    @property
+    def steps_per_s_with_resets(self) -> float:
+        """Return the steps per second of whole episodes."""
+        return self.steps / (self.seconds + self.reset_s)
+
+
+class _Clock:
+    """Counts processor time of steps and of resets apart, and the episodes and decisions."""
+
+    def __init__(self) -> None:
+        self.decisions = self.episodes = 0
+        self.reset_s, self._began = 0.0, time.process_time()
+
+    def new_episode(self, decisions: int, reset: Callable[[], Any]) -> Any:
+        self.decisions, self.episodes = self.decisions + decisions, self.episodes + 1
+        began = time.process_time()
+        found = reset()
+        self.reset_s += time.process_time() - began
+        return found
+
+    def stop(self, steps: int, decisions: int) -> Speed:
+        seconds = time.process_time() - self._began - self.reset_s
+        return Speed(steps, self.decisions + decisions, self.episodes, seconds, self.reset_s)
 
 
 def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
-    """Measure one process in processor time; a first step, which loads what is needed, does not count."""
-    draws = np.random.default_rng(seed).random(steps)
+    """Measure one process in processor time, after a warm-up step that does not count."""
+    rng = np.random.default_rng(seed)
+    draws = rng.random(steps)
+    values = rng.standard_normal((64, *(env.action_space.shape or ()))) if env.mode == "bid" else None
     env.reset(seed=seed)
-    env.step(env.action_table.end)
+    env.step(env.action_table.idle())
     env.reset(seed=seed)
-    decisions = episodes = 0
-    began = time.process_time()
-    for draw in draws:
-        _, _, terminated, truncated, _ = env.step(_any_valid(env.action_masks(), draw))
+    clock = _Clock()
+    for number, draw in enumerate(draws):
+        action = _any_valid(env.action_masks(), draw) if values is None else values[number % len(values)]
+        _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
-            decisions, episodes = decisions + env.decisions, episodes + 1
-            env.reset()
-    seconds = time.process_time() - began
-    return Speed(steps, decisions + env.decisions, episodes, seconds)
+            clock.new_episode(env.decisions, env.reset)
+    return clock.stop(steps, env.decisions)
 
 
 def measure_pair(env: PairEnv, steps: int = 10_000, seed: int = 0) -> Speed:
     """Measure an environment of two agents."""
     rng = np.random.default_rng(seed)
     _, infos = env.reset(seed=seed)
-    decisions = episodes = 0
-    began = time.process_time()
+    clock = _Clock()
     for _ in range(steps):
         *_, infos = env.step({agent: _any_valid(infos[agent]["action_mask"], rng.random()) for agent in AGENTS})
         if not env.agents:
-            decisions, episodes = decisions + env.pair.episodes.decisions, episodes + 1
-            _, infos = env.reset()
-    seconds = time.process_time() - began
-    return Speed(steps, decisions + env.pair.episodes.decisions, episodes, seconds)
+            _, infos = clock.new_episode(env.pair.episodes.decisions, env.reset)
+    return clock.stop(steps, env.pair.episodes.decisions)
+
+
+def measure_bid_pair(env: BidPairEnv, steps: int = 1_000, seed: int = 0) -> Speed:
+    """Measure two agents that value jobs and their bids."""
+    rng = np.random.default_rng(seed)
+    shapes = {agent: env.action_space(agent).shape or () for agent in env.possible_agents}
+    values = [{agent: rng.standard_normal(shape, np.float32) for agent, shape in shapes.items()} for _ in range(64)]
+    env.reset(seed=seed)
+    clock = _Clock()
+    for number in range(steps):
+        env.step(values[number % len(values)])
+        if not env.agents:
+            clock.new_episode(env.episodes.decisions, env.reset)
+    return clock.stop(steps, env.episodes.decisions)
 
 
 def measure_many(scenario: str, processes: int, rounds: int, seed: int = 0) -> Speed:

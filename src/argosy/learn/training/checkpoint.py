@@ -1,6 +1,6 @@
-"""A checkpoint keeps an interrupted training in one file beside its output: tensors, and a header of JSON.
+"""A checkpoint keeps an interrupted training run in one file beside its output: tensors, and a header of JSON.
 
-Nothing is unpickled. The file is replaced only by a complete one, and refused if it belongs to another recipe.
+Nothing is unpickled. The file is replaced only by a complete one. It cannot be resumed with another recipe.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Checkpoint:
 
 
 def path_beside(output: Path) -> Path:
-    """Return the path of the checkpoint of a training with this output."""
+    """Return the path of the checkpoint of a training run with this output."""
     return output.with_name(output.name + SUFFIX)
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a checkpoint, all of it or nothing."""
+    """Write a checkpoint atomically."""
     from safetensors.torch import save as to_bytes
 
     header = json.dumps({"recipe": checkpoint.recipe.as_dict(), "notes": checkpoint.notes}, allow_nan=False)
@@ -45,11 +45,11 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def load(path: Path, recipe: Recipe) -> Checkpoint:
-    """Read the checkpoint of this recipe; refuse one of another recipe."""
+    """Read the checkpoint of this recipe; raise an error if it belongs to another recipe."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        hint = "leave out --resume; a training that has finished keeps no checkpoint"
+        hint = "leave out --resume; training that has finished leaves no checkpoint"
         raise InputError("there is no interrupted training to resume", where=str(path), hint=hint)
     try:
         with safe_open(path, framework="pt") as file:

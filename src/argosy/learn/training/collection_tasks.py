@@ -1,7 +1,7 @@
 """Tasks for worker processes: collect steps to learn from, a teacher's or the student's own.
 
-A task contains everything that its answer depends on, also the seed of each draw, so the answer is the same wherever it
-is computed.
+A task contains everything that its answer depends on, including the seeds of random draws, so the answer is the same
+wherever it is computed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from argosy.learn.training.student import Student
 from argosy.seeding import stream
 
 BY_EPISODE = ("final_observation", "final_mask", "arrivals")
-SHARE_OF_ENDS = 0.25  # of the samples, at least, are ends of decisions: most steps are grants
+SHARE_OF_ENDS = 0.25  # at least this share of the samples are ends of decisions; most steps are grants
 
 
 @dataclass(frozen=True, eq=False)
 class DemonstrationTask:
-    """Collect one episode, with a teacher's advice for each step."""
+    """A task: collect one episode, with a teacher's advice for each step."""
 
     student: Student
     cases: TrainingCases
     seed: int  # of the jobs
     teacher: str
-    arrays: Mapping[str, NDArray[np.float32]] | None = None  # of the student; None: the teacher acts
-    share: float = 1.0  # of the steps in which the teacher acts
+    arrays: Mapping[str, NDArray[np.float32]] | None = None  # weights of the student; None: the teacher acts
+    share: float = 1.0  # the share of steps in which the teacher acts
     samples: int = 1024
     draws: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class EpisodeTask:
-    """Collect one episode of the student's own."""
+    """A task: collect one episode in which the student acts."""
 
     student: Student
     cases: TrainingCases
@@ -72,7 +72,7 @@ def collect_episode(task: EpisodeTask) -> Rollout:
 
 
 def thin(rollout: Rollout, samples: int, rng: np.random.Generator) -> Rollout:
-    """Return so many of its steps, in order; the rare ends of decisions are kept more often than the others."""
+    """Return this many of its steps, in order; ends of decisions, which are rare, are kept more often than grants."""
     if len(rollout) <= samples:
         return rollout
     ends = np.flatnonzero(rollout.advice == rollout.mask.shape[1] - 1)

@@ -1,8 +1,8 @@
 """Demonstrations: the decisions of a teacher as steps of the mode "size". Any registered policy can teach.
 
-Either the teacher decides, or the student does and the teacher says what it would have done instead (DAgger). From a
-teacher that sizes jobs the sizes are taken. From one that only orders jobs, or decides everything at once, what jobs
-hold after its decision, or would hold, is taken. Only a sample of the time slots is recorded, so that it is quick.
+Either the teacher decides, or the student does and the teacher says what it would have done instead (DAgger). A teacher
+that sizes jobs demonstrates its sizes. One that only orders jobs, or that decides everything at once, demonstrates what
+jobs hold, or would hold, after its decision. To be quick, only a sample of the time slots is recorded.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from argosy.learn.envs.source import Source, job_types
 from argosy.learn.training.student import Student
 from argosy.policies.base import Policy, Sizes, create
 
-JOB_SLOTS = 2000  # about so many rows of jobs are recorded in an episode
-ASKED = 0.3  # share of that where a network has to be asked
-LONGER = 3  # a run lasts about so many times as long as jobs arrive
+JOB_SLOTS = 2000  # about this many rows of jobs are recorded in an episode
+ASKED = 0.3  # the share of them that is recorded where a network has to be asked
+LONGER = 3  # a run lasts about this many times as long as jobs arrive
 
 
 class DryRunTable(SizingTable):
-    """A table on which the steps towards a teacher's decision are tried; nothing is carried out."""
+    """A table on which the steps to a teacher's decision are played through; nothing is carried out."""
 
     def _answer(self) -> None:
         """Carry out nothing: the decision has been taken elsewhere."""
@@ -42,7 +42,7 @@ def demonstrate(student: Student, source: Source, seed: int, teacher: str, draws
         host, table = _begin(student, source, seed, spec, drives=False)
         return _episode(host, table, draws, _nothing, _nothing, None, 1.0)
     host, table = _begin(student, source, seed, spec, drives=True)
-    # the table reads from it what is wanted
+    # the table reads the teacher's sizes from this policy
     host.env_policy = env_policy = EnvPolicy(None, slot_s=student.slot_s, sizing=True)
 
     def observe() -> None:
@@ -63,9 +63,9 @@ def correct(
     act: Act,
     share: float,
 ) -> Rollout:
-    """Return steps of an episode in which the student decides; of those recorded the teacher takes a share.
+    """Return steps of an episode in which the student decides; the teacher takes a share of the recorded steps.
 
-    `acting` is the student's policy, `act` its network, step by step.
+    `acting` is the student's policy, and `act` asks its network for one step.
     """
     host, table = _begin(student, source, seed, source.spec(teacher), drives=False)
     acting.reset(host.engine.context)
@@ -82,7 +82,7 @@ def _nothing() -> None:
 
 def _begin(student: Student, source: Source, seed: int, teacher: str, *, drives: bool) -> tuple[Host, DryRunTable]:
     trace, policy = source.trace(seed), create(teacher)
-    policy.eager = False  # so that decisions that change nothing are recorded too
+    policy.eager = False  # so that decisions that change nothing are recorded as well
     host = Host(
         source, trace, seed, slot_s=student.slot_s, sizing=True, reward="progress", under=policy, autopilot=drives
     )
@@ -114,13 +114,13 @@ def _episode(
     if rollout is None:
         raise InputError(
             f"the scenario {host.source.name} has no decision to learn from in one episode",
-            hint="use one with more jobs",
+            hint="use a scenario with more jobs",
         )
     return rollout
 
 
 def _walk(table: DryRunTable, record: Record, act: Act | None, share: float, draws: np.random.Generator) -> None:
-    """Take steps from nothing to what is wanted, or wherever the student goes, and record them."""
+    """Take the steps of one decision, the teacher's or the student's, and record them."""
     over = False
     while not over:
         seen, mask, advice = table.observation.copy(), table.mask.copy(), table.advice()

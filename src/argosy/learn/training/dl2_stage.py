@@ -20,7 +20,7 @@ from argosy.learn.training.workers import Workers
 class Dl2Stage:
     """A stage in which each update is one time slot of every environment.
 
-    In the first updates only the critic learns: an untrained critic would take every time slot for a success.
+    In the first updates only the critic learns: with an untrained critic, every time slot would look like a success.
     """
 
     name = "dl2"

@@ -1,7 +1,7 @@
-"""An environment without an end: when one episode ends, the next begins, with the seed that follows.
+"""An environment without an end: when one episode ends, the next begins, with a new seed.
 
-An environment in the middle of an episode cannot be written to a file. What led there can be: the number of the episode
-and the actions since it began. Taking them again leads to the same state.
+An environment in the middle of an episode cannot be written to a file. Instead, the number of the episode and its
+actions so far are saved: taking them again leads to the same state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class EndlessEnv:
     def __init__(
         self, student: Student, cases: TrainingCases, seed: int, index: int, reward: str, slots: int | None = None
     ) -> None:
-        """`index`: its number among the environments of a training. `slots`: most time slots of an episode; the ends of
-        runs, when few jobs are left, teach little."""
+        """Make environment number `index` of a training run.
+
+        An episode has at most `slots` time slots, since the ends of runs, when few jobs are left, teach little.
+        """
         self._student, self._cases, self._reward, self._slots = student, cases, reward, slots
         self._seed, self._index = seed, index
         self._episode = -1
@@ -41,7 +43,7 @@ class EndlessEnv:
         return self._env
 
     def reset(self, *, seed: int | None = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin the next episode, or go on in the middle of the restored one. `seed` is ignored: seeds follow."""
+        """Begin the next episode, or go on in the middle of the restored one; `seed` is ignored."""
         if self._replayed is not None:
             shown, self._replayed = self._replayed, None
             return shown
@@ -76,6 +78,6 @@ class EndlessEnv:
         for action in self._actions:
             observation, _, terminated, truncated, more = self.env.step(action)
             info, ended = {**info, **more}, terminated or truncated
-        if ended:  # the next one begins when it is asked for
+        if ended:  # the next episode begins with the next reset
             return
         self._replayed = observation, {key: info[key] for key in ("now", "trace_seed")}

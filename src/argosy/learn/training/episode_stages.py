@@ -110,7 +110,7 @@ class SacStage(EpisodeStage):
 
 
 class ActionValues(nn.Module):
-    """Estimates the value of a state, and how much better or worse each action is than stopping."""
+    """Estimates the value of a state, and how much better or worse each action is than ending the decision."""
 
     def __init__(self, student: Student, generator: torch.Generator) -> None:
         super().__init__()

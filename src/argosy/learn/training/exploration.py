@@ -1,6 +1,6 @@
-"""DL2's job-aware exploration: from time to time, an action helps a job that is in a bad state.
+"""DL2's job-aware exploration: now and then, an action corrects the bad state of a job.
 
-With probability `chance`, if some job of the observation is in a bad state, the action is one that corrects it:
+If some job of the observation is in a bad state, the action is, with probability `chance`, one that corrects it:
 
     workers and no server          +1 server
     servers and no worker          +1 worker
@@ -27,7 +27,7 @@ class JobAware(NetworkActs):
     """Samples actions from a network's distribution, mixed with the actions that would help a job."""
 
     def __init__(self, actor: nn.Module, types: int, *, chance: float = CHANCE, seed: int = 0) -> None:
-        """`types`: one-hot columns of a row. `chance`: how often a job in a bad state is helped."""
+        """Correct a bad state with probability `chance`; rows begin with `types` one-hot columns."""
         super().__init__(actor, seed=seed)
         self.types, self.chance = types, chance
 

@@ -18,9 +18,9 @@ from argosy.learn.training.workers import Workers
 from argosy.policies.learned.kernels.constants import KINDS
 from argosy.seeding import stream
 
-KEEP = 16384  # samples
-CALM = 6.0  # in the second half the learning rate is divided by this
-SHARE = 0.5  # of steps, taken by the teacher, in the first round in which the student acts; then its powers
+KEEP = 16384  # samples that are kept
+CALM = 6.0  # the learning rate is divided by this in the second half
+SHARE = 0.5  # of the steps the teacher takes in the first DAgger round; then this share squared, and so on
 
 
 class ImitationStage:
@@ -78,10 +78,10 @@ def shuffle_rows(batch: Batch, generator: torch.Generator) -> Batch:
     """Permute the jobs of each table, for a network that does not know that rows are interchangeable."""
     observation, mask, label = batch["observation"], batch["mask"], batch["label"]
     count, rows = observation.shape[:2]
-    order = torch.rand(count, rows, generator=generator).argsort(dim=1)  # new row: the old one
+    order = torch.rand(count, rows, generator=generator).argsort(dim=1)  # for each new row, the old one
     table = mask[:, :-1].reshape(count, rows, KINDS)
     moved = table.gather(1, order[:, :, None].expand(-1, -1, KINDS)).reshape(count, -1)
-    place = order.argsort(dim=1)  # old row: the new one
+    place = order.argsort(dim=1)  # for each old row, the new one
     row, kind = (label // KINDS).clamp(max=rows - 1), label % KINDS
     grant = KINDS * place.gather(1, row[:, None]).squeeze(1) + kind
     return {

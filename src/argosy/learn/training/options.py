@@ -1,4 +1,4 @@
-"""The numbers of the algorithms with their defaults; `--set name=value` changes one."""
+"""The options of the algorithms with their defaults; `--set name=value` changes one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from argosy.errors import InputError, UnknownName
 WARM_UP: dict[str, dict[str, float]] = {  # by system
     "dl2": {"lessons": 2, "samples": 1024, "clone_steps": 100, "clone_batch": 256, "clone_lr": 5e-3, "hidden": 256},
     "dl2+": {"lessons": 2, "samples": 1024, "clone_steps": 75, "clone_batch": 128, "clone_lr": 3e-3},
+    "argonaut": {"inner": 0.0, "order": 1.0, "size": 1.0},
 }
 OPTIONS: dict[str, dict[str, float]] = {  # by algorithm
-    "es": {"pairs": 24, "arrivals": 4, "sigma": 0.03, "lr": 0.01, "decay": 0.0},
+    "es": {"pairs": 24, "arrivals": 4, "sigma": 0.03, "lr": 0.01, "decay": 0.0, "average": 0.0, "tail": 0.0},
     "dl2": {
         "envs": 4,
         "lr": 1e-4,
@@ -53,10 +54,10 @@ OPTIONS: dict[str, dict[str, float]] = {  # by algorithm
     },
 }
 MEANING = {
-    "lessons": "teacher's episodes for each update of the warm-up",
-    "samples": "steps taken from each of them",
+    "lessons": "episodes of the teacher for each update of the warm-up",
+    "samples": "steps taken from each of these episodes",
     "clone_steps": "gradient steps for each update of the warm-up",
-    "clone_batch": "samples for each of those steps",
+    "clone_batch": "samples for each gradient step of the warm-up",
     "clone_lr": "learning rate of the warm-up; a sixth of it in the second half",
     "hidden": "units of both layers of DL2's network",
     "pairs": "mirrored pairs of changes in a generation",
@@ -64,16 +65,21 @@ MEANING = {
     "sigma": "standard deviation of the changes",
     "lr": "learning rate",
     "decay": "weight decay",
+    "average": "share of the moving average of weights that stays in each generation; 0: the last weights count",
+    "inner": "size of changes to the hidden layers, relative to those of the others; 0: they stay random",
+    "order": "size of changes to the weights on features of jobs; 0: they stay as they are",
+    "size": "size of changes to the weights on features of sizes and GPU types; 0: they stay as they are",
+    "tail": "weight of the 99th percentile of completion times beside their mean",
     "envs": "clusters side by side; each time slot of each is one step of the optimizer",
     "gamma": "discount from time slot to time slot",
     "entropy": "weight of the entropy",
     "batch": "samples for each step",
-    "memory": "samples that are kept",
-    "importance": "1: correct for what has changed since a sample was taken",
+    "memory": "samples in the replay memory",
+    "importance": "1: correct for the change of the policy since a sample was taken",
     "critic_lr": "learning rate of the critic",
     "critic_first": "updates in which only the critic learns",
-    "own": "1: credit a step with its own batch of jobs, not with the whole time slot",
-    "normalise": "1: advantages in units of their own spread",
+    "own": "1: credit a step with the progress of its batch of jobs, not with that of the whole time slot",
+    "normalise": "1: divide advantages by their standard deviation",
     "rollouts": "rollouts of the same arrivals in an update",
     "slots": "time slots of an episode; 0: all",
     "paired": "1: compare rollouts of the same arrivals; 0: ask a critic",
@@ -81,17 +87,17 @@ MEANING = {
     "epochs": "passes over an update's samples",
     "alpha": "weight of the entropy at the beginning",
     "target": "entropy to aim at, as a share of the largest possible",
-    "start": "samples to have before the first gradient step",
-    "per_step": "gradient steps for each step that comes",
+    "start": "samples to collect before the first gradient step",
+    "per_step": "gradient steps for each new sample",
 }
 
 
 def check_options(given: Mapping[str, float], known: Mapping[str, float], of: str) -> dict[str, float]:
-    """Return the options that were given; refuse unknown ones, and fractions where a count is needed."""
+    """Return the given options; raise an error for unknown ones, and for fractions where a count is needed."""
     checked: dict[str, float] = {}
     for name, value in given.items():
         if name not in known:
-            raise UnknownName(f"number of {of}", name, known)
+            raise UnknownName(f"option of {of}", name, known)
         if isinstance(known[name], int) and value != int(value):
             raise InputError(f"--set {name}={value:g} must be a whole number", hint=f"{name}: {MEANING[name]}")
         if not 0 <= value < float("inf"):

@@ -1,4 +1,4 @@
-"""The page of a training: its learning curve, and how good the best weights are."""
+"""The report page of a training run: its learning curve, and how good the best weights are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from argosy.learn.training.validation import ValidationResult
 from argosy.report.page import Charts, footer, text_table, whole_page
 from argosy.report.plots import HEIGHT, PALETTE, Chart, rows
 
-MARGIN = 0.1  # of the span of ratios, above and below
+MARGIN = 0.1  # added above and below, as a share of the span of ratios
 HEAD = ("scenario", "mean JCT, h", "teacher's, h", "floor, h", "relative to teacher", "relative to floor")
 
 
@@ -40,7 +40,7 @@ def curve_chart(curve: tuple[ValidationResult, ...]) -> Chart:
         for v in curve
         for label, hours in v.hours.items()
     ]
-    ratios = [1.0, *(point["ratio"] for point in points)]  # the teacher's too, so that one point has a scale
+    ratios = [1.0, *(point["ratio"] for point in points)]  # with the teacher's 1, so that a single point has a scale
     around = max(MARGIN * (max(ratios) - min(ratios)), 0.005)
     last_update = max(1, *(point["update"] for point in points))
     return (
@@ -68,7 +68,7 @@ def curve_chart(curve: tuple[ValidationResult, ...]) -> Chart:
 
 
 def write_page(trained: Trained, path: Path, command: str) -> None:
-    """Write a page that works offline. `command` was run; the best weights may take another, with fewer updates."""
+    """Write a page that works offline. `command` is what was run; that of the best weights may have fewer updates."""
     if trained.best is None or trained.weights is None:
         return
     charts, about = Charts(), trained.weights.about
@@ -79,7 +79,7 @@ def write_page(trained: Trained, path: Path, command: str) -> None:
         "<h2>The best weights</h2>",
         text_table(HEAD, lines_of(trained.best)),
         f"<p>This was run:</p><pre>{escape(command)}</pre>",
-        f"<p>This makes the same weights, whatever the defaults are by then:</p><pre>{escape(about['command'])}</pre>",
+        f"<p>This makes the same weights, even if defaults change later:</p><pre>{escape(about['command'])}</pre>",
         footer("the same figures are in the header of the file of weights"),
     ]
     with writing(path) as temporary:

@@ -1,4 +1,4 @@
-"""Progress of a training: listeners that hear of updates and validations, and one that logs them to a folder.
+"""The progress of training: listeners that are called after updates and validations, and one that logs to a folder.
 
 The folder gets TensorBoard's events, and the same figures as JSON lines for other tools.
 """
@@ -18,13 +18,13 @@ CURVE = "curve.jsonl"
 
 
 class ProgressListener:
-    """Hears of every update and validation, and does nothing; derive from it."""
+    """Is called after every update and validation, and does nothing; derive from it."""
 
     def updated(self, stage: str, done: int, total: int, figures: Mapping[str, float]) -> None:
-        """An update has been made."""
+        """Handle an update that has been made."""
 
     def validated(self, validation: ValidationResult, best: bool) -> None:
-        """The weights have been validated; are they the best so far?"""
+        """Handle a validation; `best` says whether the weights are the best so far."""
 
 
 class ProgressLog(ProgressListener):
@@ -35,7 +35,7 @@ class ProgressLog(ProgressListener):
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = (folder / CURVE).open("a", encoding="utf-8")
         except OSError as problem:
-            hint = "choose another folder"
+            hint = "choose a folder that can be written"
             raise InputError(f"cannot write to the folder: {problem.strerror}", where=str(folder), hint=hint) from None
         from torch.utils.tensorboard import SummaryWriter
 

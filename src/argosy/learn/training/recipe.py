@@ -12,14 +12,39 @@ from typing import Any
 
 from argosy.errors import InputError, UnknownName
 from argosy.learn.training.options import OPTIONS, WARM_UP, check_options
+from argosy.scenario import scenario_names
 
+LEAGUE = "league"  # instead of one scenario: all that ship, in turn
+CONTENDED = (  # scenarios in which a decision matters; `mixed`, which has everything, stands there twice
+    "mixed,dl2-100,dl2-heavy,dl2-testbed,faulty,fluctuating,mixed,hetero-108,overload,packed,philly-rigid,stormy"
+)
 OPTIMUS = "optimus:work=estimate:newcomers=wait:verbatim=no"
 USUAL: dict[str, dict[str, Any]] = {
     "dl2": {"algo": "dl2", "teacher": "drf", "jobs": 10, "warm_up": 60, "dagger": 10, "updates": 2000},
     "dl2+": {"algo": "es", "teacher": OPTIMUS, "jobs": 64, "warm_up": 40, "dagger": 0, "updates": 200},
+    "argonaut": {
+        "algo": "es",
+        "teacher": "joint:relative=0.6:elastic=0.4",
+        "scenario": CONTENDED,
+        "quick": False,
+        "loads": True,
+        "warm_up": 0,
+        "updates": 60,
+        "windows": 2,
+        "patience": 0,
+        "options": {
+            "pairs": 8,
+            "arrivals": 12,
+            "sigma": 0.1,
+            "lr": 0.04,
+            "decay": 0.5,
+            "average": 0.85,
+            "tail": 0.1,
+        },
+    },
 }
-LARGEST = {"jobs": 10_000, "cap": 10_000, "windows": 1_000, "slot_s": 1e9, "seed": 2**62}  # that a machine can hold
-SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's own algorithm that can be left out
+LARGEST = {"jobs": 10_000, "cap": 10_000, "windows": 1_000, "slot_s": 1e9, "seed": 2**62}  # a machine can hold these
+SWITCHES = ("exploration", "replay", "critic")  # parts of DL2's algorithm that can be left out
 
 
 @dataclass(frozen=True)
@@ -44,25 +69,28 @@ class Recipe:
     replay: bool = True
     critic: bool = True
     seed: int = 0
-    judged: tuple[str, ...] = ()  # scenarios of the validation windows, beside the training's own
-    windows: int = 4  # of each of them
+    judged: tuple[str, ...] = ()  # scenarios of the validation windows, in addition to the one trained on
+    windows: int = 4  # validation windows of each scenario
     every: int = 10  # updates between two validations
-    patience: int = 10  # validations without a better score after which it ends; 0: never
+    patience: int = 10  # training ends after this many validations without a better score; 0: never
     options: Mapping[str, float] = field(default_factory=dict)  # numbers of the algorithm
 
     @classmethod
     def of(cls, system: str, **given: Any) -> Recipe:
-        """Return the recipe of a system; what is None or not given has its default."""
+        """Return the recipe of a system, with defaults for whatever is None or not given."""
         if system not in USUAL:
             raise UnknownName("system to train", system, USUAL)
-        chosen = USUAL[system] | {name: value for name, value in given.items() if value is not None}
+        usual = USUAL[system]
+        chosen = usual | {name: value for name, value in given.items() if value is not None}
+        if chosen.get("scenario") == LEAGUE:
+            chosen["scenario"] = ",".join(scenario_names())
         algo = chosen["algo"]
         if algo not in OPTIONS:
             raise UnknownName("algorithm", algo, OPTIONS)
         if chosen["algo"] != USUAL[system]["algo"] and "updates" not in given:
             chosen["updates"] = 200
-        known = WARM_UP[system] | OPTIONS[algo]
-        chosen["options"] = known | check_options(chosen.get("options", {}), known, f"--algo {algo}")
+        known = WARM_UP[system] | OPTIONS[algo] | (usual.get("options", {}) if algo == usual["algo"] else {})
+        chosen["options"] = known | check_options(given.get("options") or {}, known, f"--algo {algo}")
         return cls(system=system, **chosen)
 
     def __post_init__(self) -> None:
@@ -78,12 +106,12 @@ class Recipe:
         if self.curriculum and not self.loads:
             raise InputError("a curriculum varies the load, but this training has only one load", hint="add --loads")
         if self.options.get("paired") and self.options["rollouts"] < 2:
-            hint = "--set rollouts=2 or more, or --set paired=0 for a critic"
-            raise InputError("a paired baseline compares rollouts, and there is only one", hint=hint)
+            hint = "give --set rollouts=2 or more, or --set paired=0 to use a critic"
+            raise InputError("a paired baseline compares rollouts, but there is only one", hint=hint)
         for name in SWITCHES:
             if not getattr(self, name) and self.algo != "dl2":
                 hint = "use --algo dl2, or leave it out"
-                raise InputError(f"--no-{name} is for DL2's own algorithm, not for {self.algo}", hint=hint)
+                raise InputError(f"--no-{name} is for DL2's algorithm, not for {self.algo}", hint=hint)
 
     def with_updates(self, updates: int) -> Recipe:
         return replace(self, updates=updates)
@@ -94,7 +122,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Recipe:
-        """Return the recipe that `as_dict` described; refuse anything else."""
+        """Return the recipe that `as_dict` described; raise an error for anything else."""
         try:
             usual = WARM_UP[stored["system"]] | OPTIONS[stored["algo"]]  # for options that were added later
             options = usual | dict(stored["options"])
@@ -114,9 +142,12 @@ class Recipe:
         return None
 
     def command(self, output: str) -> str:
-        """Return the command line that makes these weights, whatever the defaults are by then."""
+        """Return the command line that makes these weights, even if defaults change later."""
         words = ["argosy", "train", self.system, "--scenario", self.scenario, "--teacher", self.teacher]
-        words += [word for name in ("quick", "loads") if getattr(self, name) for word in (f"--{name}",)]
+        usual = USUAL[self.system]
+        for name, other in (("quick", "full"), ("loads", "one-load")):
+            if getattr(self, name) != usual.get(name, False):
+                words.append(f"--{name if getattr(self, name) else other}")
         words += ["--data", "FOLDER"] if self.measured else []
         words += ["--algo", self.algo]
         for name in ("warm_up", "dagger", "updates", "curriculum", "jobs", "cap", "slot_s", "windows", "every"):
@@ -124,9 +155,9 @@ class Recipe:
         words += ["--patience", str(self.patience), "--seed", str(self.seed)]
         words += [f"--no-{name}" for name in SWITCHES if not getattr(self, name)]
         words += ["--judge", ",".join(self.judged)] if self.judged else []
-        usual = Recipe.of(self.system, algo=self.algo).options
+        numbers = Recipe.of(self.system, algo=self.algo).options
         for name, value in self.options.items():
-            words += ["--set", f"{name}={value:g}"] if usual.get(name) != value else []
+            words += ["--set", f"{name}={value:g}"] if numbers.get(name) != value else []
         return shlex.join([*words, "-o", output])
 
 

@@ -1,26 +1,35 @@
 """The quality of a schedule: its mean job completion time, and a lower bound for it.
 
-The floor is the mean over jobs of how long each would take alone, at its best speed, from the moment it arrives. No
-schedule is below it; how close a schedule can come depends on the load.
+The lower bound, called the floor, is the mean over jobs of how long each would take alone, at its best speed, from the
+moment it arrives. No schedule can be below it; how close a schedule can come depends on the load.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
 from argosy.learn.envs.source import Source
-from argosy.learn.training.cases import TrainingCases
 from argosy.perf.rate_tables import RateTables, compile_tables
 from argosy.policies.base import Policy
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
-KEPT = 64  # sets of jobs in the cache: all candidates of a generation meet the same
+KEPT = 64  # sets of jobs in the cache: all candidates of a generation get the same jobs
+
+
+class Cases(Protocol):
+    """Says which jobs belong to a seed; objects that are equal give the same."""
+
+    @property
+    def scenarios(self) -> tuple[str, ...]: ...
+    def source(self, seed: int) -> Source: ...
+    def __hash__(self) -> int: ...
 
 
 class Jobs(NamedTuple):
@@ -32,18 +41,23 @@ class Jobs(NamedTuple):
 
 
 @lru_cache(maxsize=KEPT)
-def jobs_of(cases: TrainingCases, seed: int, cap: int) -> Jobs:
+def jobs_of(cases: Cases, seed: int, cap: int) -> Jobs:
     """Return the jobs of a seed, and their floor with at most `cap` workers and servers each."""
     source = cases.source(seed)
     trace = source.trace(seed)
     return Jobs(source, trace, floor_s(trace, source.cluster, source.settings, cap))
 
 
-def mean_jct_s(policy: Policy, jobs: Jobs, seed: int) -> float:
-    """Return the mean completion time of a whole run; a job that never ends counts as if it ended with the run."""
+def completion_times_s(policy: Policy, jobs: Jobs, seed: int) -> NDArray[np.float64]:
+    """Return the completion times of a whole run; unfinished jobs count as if they finished with the run."""
     result = Engine(jobs.trace, jobs.source.cluster, policy, jobs.source.settings.with_seed(seed)).run()
-    spent = result.jobs["finish_s"].fill_null(result.end_s) - result.jobs["submit_s"]
-    return float(spent.to_numpy().mean())
+    spent: NDArray[np.float64] = (result.jobs["finish_s"].fill_null(result.end_s) - result.jobs["submit_s"]).to_numpy()
+    return spent
+
+
+def mean_jct_s(policy: Policy, jobs: Jobs, seed: int) -> float:
+    """Return the mean of the completion times of a whole run."""
+    return float(completion_times_s(policy, jobs, seed).mean())
 
 
 def floor_s(trace: Trace, cluster: Cluster, settings: Settings, cap: int) -> float:

@@ -1,4 +1,4 @@
-"""A running training: stage after stage, update after update, with validations in between."""
+"""A training session: stage after stage, update after update, with validations in between."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.stage import Stage
 from argosy.learn.training.stop import OutOfTime, Stop
-from argosy.learn.training.student import Arrays, Student
+from argosy.learn.training.student import Arrays, Trainable
 from argosy.learn.training.validation import Validation, ValidationResult
 from argosy.learn.training.workers import Workers
 
-MARGIN = 1.2  # the next update or validation is expected to take so many times as long as the last
+MARGIN = 1.2  # the next update or validation may take this many times as long as the last
 MakeStage = Callable[..., Stage]
-ALGORITHMS = {  # imported when they are needed: some take seconds
+ALGORITHMS = {  # imported when needed, since some imports take seconds
     "es": "evolution_stage:EvolutionStage",
     "dl2": "dl2_stage:Dl2Stage",
     "ppo": "episode_stages:PpoStage",
@@ -39,12 +39,12 @@ def algorithm(name: str) -> MakeStage:
 
 
 class Session:
-    """Knows what is done, how good it is, and what comes next. `recipe`, `student` and `cases` belong together."""
+    """Makes updates and validations one by one. `student` and `cases` must have been made from `recipe`."""
 
     def __init__(
         self,
         recipe: Recipe,
-        student: Student,
+        student: Trainable,
         cases: TrainingCases,
         workers: Workers,
         progress: ProgressListener,
@@ -64,7 +64,7 @@ class Session:
         self.best_arrays: Arrays = {}
         self.seconds: dict[str, float] = {}
         self._own_s = 0.0  # time that the last update took in this process, without waiting for workers
-        self._validation_s = 0.0  # time that the last one took
+        self._validation_s = 0.0  # time that the last validation took
 
     def _make(self) -> Stage:
         return self._makers[self._number](self.recipe, self.student, self._cases, self._actor, self._workers)
@@ -74,9 +74,9 @@ class Session:
         return self._number == len(self._makers) - 1
 
     def step(self) -> bool:
-        """Make one update, or do what is due before it; return False when there is nothing left to do.
+        """Make one update, or the validation or change of stage that is due before it; return False at the end.
 
-        Raises `OutOfTime` instead of beginning or continuing what will not be done in time; then nothing has changed.
+        Raises `OutOfTime` if it would not be done in time; then nothing has changed.
         """
         began = time.monotonic()
         stage = self._stage
@@ -98,7 +98,7 @@ class Session:
             self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + time.monotonic() - began
 
     def _is_due(self, ended: bool) -> bool:
-        """Return whether a validation is due: at the end of a stage, and in the last one also on the way."""
+        """Return whether a validation is due: at the end of each stage, and at intervals within the last one."""
         if not self.last_stage:
             return ended
         done = self._stage.done
@@ -115,7 +115,7 @@ class Session:
         return len(self.curve) - 1 - self.curve.index(self.best) >= self.recipe.patience
 
     def _update(self) -> dict[str, float]:
-        """Make an update, and leave enough time for a validation: weights without a score are of no use."""
+        """Make an update if it leaves enough time for a validation, since weights without a score are of no use."""
         end_s = self._stop.end_s - MARGIN * (self._own_s + self._validation_s)
         began, waited_s = time.monotonic(), self._workers.waited_s
         if began >= end_s:
@@ -126,7 +126,7 @@ class Session:
         return figures
 
     def validate_last(self) -> None:
-        """Validate the weights with which the time ended, as a run that was not stopped would not have done."""
+        """Validate the weights at which the time ran out; without a time limit, training would not validate here."""
         if self.last_stage and self._stage.done and not self._is_validated():
             self._validate()
 

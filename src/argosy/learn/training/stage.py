@@ -9,7 +9,7 @@ from argosy.learn.training.student import Arrays
 
 
 class Stage(Protocol):
-    """One phase of a training. Everything that an update draws follows from its number, or is in the state."""
+    """One phase of training. The random numbers of an update follow from its number, or are part of the state."""
 
     name: str
     total: int  # updates

@@ -1,4 +1,4 @@
-"""A training can end early: by Ctrl-C, or when its time is up.
+"""Training can end early: by Ctrl-C, or when its time is up.
 
 The first Ctrl-C lets the present update finish, so that nothing is lost; the second one does not wait.
 """
@@ -18,11 +18,11 @@ OUT_OF_TIME = "out of time"
 
 
 class OutOfTime(Exception):
-    """The time is up, or would be before the next step is done. What was begun is dropped, and changes nothing."""
+    """The time is up, or would be before the next step is done. An unfinished step is dropped and changes nothing."""
 
 
 class Stop:
-    """Says when to stop; it is asked before every update, and while a training waits for answers."""
+    """Says when to stop; it is asked before every update, and while training waits for answers of workers."""
 
     def __init__(self, minutes: float | None = None, since_s: float | None = None) -> None:
         began_s = time.monotonic() if since_s is None else since_s

@@ -1,10 +1,10 @@
-"""What is trained: a network for learning, and the policy that decides with its weights."""
+"""The student that is trained: a network for learning, and the policy that decides with its weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,33 @@ Arrays: TypeAlias = dict[str, NDArray[np.float32]]
 Vector: TypeAlias = NDArray[np.float64]
 
 
+class Trainable(Protocol):
+    """What a training needs of a system: the policy with given weights."""
+
+    @property
+    def cap(self) -> int:
+        """Return the most workers, and most servers, of a job."""
+
+    def policy(self, arrays: Mapping[str, NDArray[np.float32]]) -> Policy:
+        """Return the policy with these weights."""
+
+    def actor(self, generator: torch.Generator) -> Actor:
+        """Return a new network."""
+
+    def scale(self, arrays: Arrays, options: Mapping[str, float]) -> Vector | None:
+        """Return in which units evolution changes each weight; None: all alike."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what a file of weights says about them: at least the `network` that they are for."""
+
+
 @dataclass(frozen=True)
 class Student:
     """Makes networks, policies and environments of one system. It is sent to other processes, some without torch."""
 
     system: str
     types: tuple[str, ...]  # as traces name them
-    seen_types: tuple[str, ...]  # as policies do
+    seen_types: tuple[str, ...]  # as policies name them
     rows: int
     cap: int
     slot_s: float
@@ -55,8 +75,17 @@ class Student:
             return Dl2(TableNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
         return Dl2Plus(ScoreNetwork(arrays, self.seen_types, self.cap), self.slot_s, newcomers="wait")
 
+    def scale(self, arrays: Arrays, options: Mapping[str, float]) -> Vector | None:
+        """Return in which units evolution changes each weight: all alike."""
+        return None
+
+    def about(self) -> dict[str, Any]:
+        """Return what a file of weights says about them."""
+        network = "table" if self.system == "dl2" else "score"
+        return {"network": network, "types": list(self.seen_types), "cap": self.cap}
+
     def env(self, cases: TrainingCases, seed: int, *, reward: str, slots: int | None = None) -> ClusterEnv:
-        """Return an environment with the jobs of a seed and what this network sees; truncated after so many `slots`."""
+        """Return an environment with the jobs of a seed and the features of this network, truncated after `slots`."""
         return ClusterEnv(
             cases.source(seed),
             jobs=self.rows,

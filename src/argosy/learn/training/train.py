@@ -20,7 +20,7 @@ from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.session import Session
 from argosy.learn.training.stop import INTERRUPTED, OUT_OF_TIME, OutOfTime, Stop, ctrl_c
-from argosy.learn.training.student import Student
+from argosy.learn.training.students import student_of
 from argosy.learn.training.validation import ValidationResult
 from argosy.learn.training.workers import Workers, one_thread
 from argosy.policies.base import create
@@ -33,7 +33,7 @@ SAVE_EVERY_S = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Holds what a training has brought; before the first validation there are no weights.
+    """Holds the outcome of a training run; before the first validation there are no weights.
 
     `ended`: "finished", "interrupted" or "out of time".
     """
@@ -61,23 +61,23 @@ def train(
 ) -> Trained:
     """Make the weights of a recipe. Without `output` nothing is written, and there is nothing to resume.
 
-    The `minutes` count from `since_s`, by `time.monotonic`; default: from now. `progress` hears of every update and
-    validation, `say` of messages for the user.
+    The `minutes` count from `since_s`, by `time.monotonic`; default: from now. `progress` is called after every update
+    and validation, `say` with messages for the user.
     """
     if minutes is not None and not minutes > 0:
         raise InputError(f"--minutes {minutes:g} leaves no time to train", hint="give more than 0")
     if recipe.measured != (data is not None):
-        hint = "name it with --data" if recipe.measured else "leave out the folder"
+        hint = "name the folder with --data" if recipe.measured else "leave out --data"
         raise InputError(f"the recipe is {'' if recipe.measured else 'not '}for real data from a folder", hint=hint)
     stop = Stop(minutes, since_s)
     cases = TrainingCases.of(recipe, data)
     cases.check()
-    create(cases.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # refuses an unknown teacher
+    create(cases.source(TRAINING_SEEDS[0]).spec(recipe.teacher))  # raises an error if the teacher is unknown
     kept = None if output is None else checkpoint.path_beside(output)
     found = _find_checkpoint(recipe, kept, resume)
     warm_up(say)
     with single_thread(), Workers(workers, ray) as crew:
-        session = Session(recipe, Student.of(recipe, cases), cases, crew, progress or ProgressListener(), stop)
+        session = Session(recipe, student_of(recipe, cases), cases, crew, progress or ProgressListener(), stop)
         if found is not None:
             session.restore(found.notes, found.state)
         return _run(session, output, kept, stop, say)
@@ -86,7 +86,7 @@ def train(
 def _find_checkpoint(recipe: Recipe, path: Path | None, resume: bool) -> checkpoint.Checkpoint | None:
     if resume:
         if path is None:
-            raise InputError("there is nothing to resume without an output")
+            raise InputError("there is nothing to resume without an output file")
         return checkpoint.load(path, recipe)
     if path is not None and path.exists():
         hint = "continue with --resume, or remove the file to train anew"
@@ -131,11 +131,11 @@ def _run(session: Session, output: Path | None, kept: Path | None, stop: Stop, s
 
 
 def _keep_best(session: Session, output: Path | None, say: Callable[[str], None]) -> None:
-    """After a failure, write the best weights before it."""
+    """Write the best weights so far, after a failure."""
     kept = _trained(session, "failed", output).weights
     if output is not None and kept is not None and session.best is not None:
         write(kept, output)
-        say(f"kept the best weights so far, of update {session.best.update} of {session.best.stage}: {output}")
+        say(f"wrote the best weights so far, of update {session.best.update} of {session.best.stage}: {output}")
 
 
 def _trained(session: Session, ended: str, output: Path | None) -> Trained:
@@ -147,13 +147,11 @@ def _trained(session: Session, ended: str, output: Path | None) -> Trained:
 
 
 def describe(session: Session, output: str) -> dict[str, Any]:
-    """Return what is written beside the weights: what they are for, how they were made, how good they are."""
+    """Return what is written with the weights: what they are for, how they were made, how good they are."""
     best, recipe = session.best, session.recipe.with_updates(session.best_updates)
     assert best is not None
     return {
-        "network": "table" if recipe.system == "dl2" else "score",
-        "types": list(session.student.seen_types),
-        "cap": recipe.cap,
+        **session.student.about(),
         "system": recipe.system,
         "command": recipe.command(output),
         "recipe": recipe.as_dict(),

@@ -1,7 +1,8 @@
 """Validation runs the policy with its present weights on fixed windows that training never sees.
 
-The score is the mean job completion time over the floor, as a geometric mean over the windows: 1 cannot be beaten. The
-teacher runs on the same windows. The likeliest actions are taken, as after training.
+The score is the mean job completion time divided by the floor (see `score`), as a geometric mean over the windows; no
+score can be below 1. The teacher runs on the same windows. The policy takes its most probable actions, as after
+training.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from argosy.learn.training.cases import VALIDATION_SEED, TrainingCases
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.score import jobs_of, mean_jct_s
-from argosy.learn.training.student import Arrays, Student
+from argosy.learn.training.student import Arrays, Trainable
 from argosy.learn.training.workers import Workers
 from argosy.policies.base import create
 
@@ -25,7 +26,7 @@ LOADS = "loads"  # label of the windows at other loads
 
 @dataclass(frozen=True)
 class Window:
-    """Names jobs that are kept for validation."""
+    """Identifies a set of jobs that is reserved for validation."""
 
     label: str
     cases: TrainingCases
@@ -37,7 +38,7 @@ class Evaluation:
     """A task: one run of the student with these weights, or of the teacher."""
 
     window: Window
-    student: Student
+    student: Trainable
     arrays: Arrays | None = None
     teacher: str = ""
 
@@ -55,12 +56,12 @@ def evaluate(evaluation: Evaluation) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """Holds what a validation found. Hours are mean completion times by scenario."""
+    """Holds the outcome of a validation. Hours are mean completion times by scenario."""
 
     stage: str
     update: int  # of the stage
-    score: float  # mean completion time over the floor: smaller is better
-    over_teacher: float  # mean completion time over the teacher's
+    score: float  # mean completion time divided by the floor: smaller is better
+    over_teacher: float  # mean completion time divided by the teacher's
     hours: Mapping[str, float]
     teacher_hours: Mapping[str, float]
     floor_hours: Mapping[str, float]
@@ -72,16 +73,19 @@ class ValidationResult:
 class Validation:
     """Validates weights on the same windows every time."""
 
-    def __init__(self, recipe: Recipe, student: Student, cases: TrainingCases, workers: Workers) -> None:
+    def __init__(self, recipe: Recipe, student: Trainable, cases: TrainingCases, workers: Workers) -> None:
         self._teacher, self._student, self._workers = recipe.teacher, student, workers
         alone = replace(cases, loads=False)
-        case_sets = {recipe.scenario: alone} | ({LOADS: cases} if recipe.loads else {})
+        case_sets = {name: replace(alone, scenario=name) for name in cases.scenarios}
+        case_sets |= {LOADS: cases} if recipe.loads else {}
         case_sets |= {name: replace(alone, scenario=name) for name in recipe.judged}
-        seeds = range(VALIDATION_SEED, VALIDATION_SEED + recipe.windows)
-        self.windows = [Window(label, where, seed) for label, where in case_sets.items() for seed in seeds]
+        self.windows = []
+        for label, where in case_sets.items():
+            count = recipe.windows * len(where.scenarios)
+            self.windows += [Window(label, where, VALIDATION_SEED + i) for i in range(count)]
 
     def check(self) -> None:
-        """Refuse scenarios that do not exist."""
+        """Raise an error if a scenario does not exist."""
         for window in self.windows:
             create(window.cases.source(window.seed).spec(self._teacher))
 

@@ -1,4 +1,4 @@
-"""Check that weights are what their recipe makes, by making them again with the same number of updates."""
+"""Check that weights are those of their recipe, by training again with the same number of updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class Verified:
-    """Holds the scores of both, mean completion times over the floor: smaller is better."""
+    """Holds both scores, mean completion times divided by the floor: smaller is better."""
 
     shipped: float
     again: float
@@ -52,7 +52,7 @@ def verify(
     recipe, shipped = recipe_of(weights)
     again = train(recipe, data=data, workers=workers, ray=ray, progress=progress, say=say)
     if again.weights is None or again.best is None:
-        raise InputError("the training was interrupted, so nothing is verified", hint="let it run to its end")
+        raise InputError("training was interrupted, so nothing is verified", hint="let it run to its end")
     mine, theirs = again.weights.arrays, weights.arrays
     same = mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
     return Verified(shipped, again.best.score, same)

@@ -27,7 +27,7 @@ from argosy.sim.pool import cores, end_with_parent, hold_ctrl_c
 T = TypeVar("T")
 R = TypeVar("R")
 CONNECT_S = 5.0
-AHEAD = 2  # tasks submitted for each process, so that none waits for its next
+AHEAD = 2  # tasks submitted for each process, so that none waits for its next task
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -35,10 +35,10 @@ class Workers:
     """A pool of workers; use it in a `with` block."""
 
     def __init__(self, count: int | None = None, ray: str | None = None) -> None:
-        """`count`: processes; default: one for each core. `ray`: the address of a cluster, "auto" or "local"."""
+        """Start `count` processes (default: one for each core), or use Ray: `ray` is an address, "auto" or "local"."""
         self.count = cores() if count is None else count
         if self.count < 1:
-            raise InputError(f"{count} workers cannot do anything", hint="give 1 or more")
+            raise InputError(f"the number of workers must be at least 1, is {count}", hint="give 1 or more")
         self._address = ray
         self._pool: ProcessPoolExecutor | None = None
         self._remote: Any = None
@@ -55,7 +55,7 @@ class Workers:
                 with _single_threaded(), hold_ctrl_c():
                     for _ in range(self.count):
                         self._pool.submit(os.getpid)  # makes the pool start one more process
-            except BaseException as problem:  # above all Ctrl-C: nothing else would end them
+            except BaseException as problem:  # such as Ctrl-C: nothing else would end the processes
                 self.__exit__(type(problem))
                 raise
         return self
@@ -68,14 +68,14 @@ class Workers:
             self._remote = None
         if self._pool is not None:
             mine = list((self._pool._processes or {}).values())
-            wait = kind is None and not self._late  # they may still work on what is no longer wanted
+            wait = kind is None and not self._late  # otherwise they may still work on tasks that are no longer wanted
             self._pool.shutdown(wait=wait, cancel_futures=True)
             for process in () if wait else mine:
                 process.terminate()
             self._pool = None
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """Call `function`, which must be at the top of a module, for each task; raise `OutOfTime` at `end_s`."""
+        """Call `function`, which must be a function of a module, for each task; raise `OutOfTime` at `end_s`."""
         began = time.monotonic()
         try:
             return self._answers(function, tasks)
@@ -91,11 +91,11 @@ class Workers:
         waiting = deque(self._pool.submit(function, task) for task in islice(todo, AHEAD * self.count))
         answers = []
         try:
-            while waiting:  # few are submitted at a time: a submitted task runs to its end, even if nobody waits for it
+            while waiting:  # few are submitted at a time, since a submitted task runs to its end
                 answers.append(waiting.popleft().result(self._left_s()))
                 waiting.extend(self._pool.submit(function, task) for task in islice(todo, 1))
         except BrokenProcessPool:
-            what = "a worker process ended unexpectedly, perhaps for lack of memory: fewer workers need less"
+            what = "a worker process ended unexpectedly, perhaps for lack of memory; fewer workers need less memory"
             raise ArgosyError(what) from None
         except TimeoutError:
             self._late = True
@@ -142,7 +142,7 @@ def _single_threaded() -> Iterator[None]:
 
 
 def _join_ray(address: str, count: int) -> Any:
-    """Return a function of Ray that calls ours. "local" starts Ray here, "auto" does so if none is running."""
+    """Return a remote function of Ray that calls ours. "local" starts Ray here, "auto" does so if none is running."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # or Ray takes the machine's external address
     try:
@@ -163,7 +163,7 @@ def _join_ray(address: str, count: int) -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address at which nothing listens; Ray itself would try for minutes."""
+    """Raise an error if nothing listens at the address; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_S).close()

@@ -23,9 +23,9 @@ from argosy.live.daemon.service import Service
 from argosy.live.daemon.user_limits import LimitRow
 from argosy.live.store import Token
 
-LimitOwner = Annotated[m.Text, Path(description="a user's name, or * for everybody")]
+LimitOwner = Annotated[m.Text, Path(description="a user's name, or * for all users")]
 TokenNumber = Annotated[int, Path(ge=1, le=m.MAX_NUMBER, description="number of a token")]
-BACKUP = not_json("application/vnd.sqlite3", "the database")
+BACKUP = not_json("application/vnd.sqlite3", "a copy of the database")
 router = APIRouter(prefix="/v1", tags=["administration"], responses=REFUSALS, dependencies=[BEARER])
 
 
@@ -55,17 +55,17 @@ async def revoke_token(request: Request, number: TokenNumber, caller: Operator) 
 
 @router.get("/limits", name="limits")
 async def limits(request: Request, caller: Person, owner: Filter = None) -> m.LimitsList:
-    """Show limits and how much of them is used now; users see their own."""
+    """Show limits and how much of them is in use; users see only their own."""
     service = service_of(request)
     if not caller.operates and owner not in (None, caller.owner):
-        raise HTTPException(403, "only operators may see limits of others")
+        raise HTTPException(403, "only operators may see the limits of other users")
     rows, used = service.limits.rows(owner if caller.operates else caller.owner), usage(service.store)
     return m.LimitsList(limits=[_limits(service, row, used) for row in rows])
 
 
 @router.patch("/limits/{owner}", name="limits-set")
 async def set_limits(request: Request, owner: LimitOwner, body: m.LimitsIn, caller: Operator) -> m.LimitsOut:
-    """Set limits of a user; they override those of the cluster file."""
+    """Set limits for a user; they override those of the cluster file."""
     given = body.model_dump(include=body.model_fields_set)
     service = service_of(request)
     return _limits(service, service.set_limits(owner, given, actor(request.scope, caller)), usage(service.store))
@@ -82,8 +82,8 @@ async def audit(
     request: Request,
     caller: Operator,
     who: Filter = None,
-    job: Annotated[int | None, Query(ge=1, le=m.MAX_NUMBER, description="what concerns this job")] = None,
-    since: Annotated[float | None, Query(ge=0, le=1e12, description="Unix seconds")] = None,
+    job: Annotated[int | None, Query(ge=1, le=m.MAX_NUMBER, description="only entries about this job")] = None,
+    since: Annotated[float | None, Query(ge=0, le=1e12, description="only entries since then, in Unix seconds")] = None,
     action: Filter = None,
     limit: Limit = 100,
     before: Before = None,
@@ -92,7 +92,7 @@ async def audit(
     entries = service_of(request).audit.entries
     found = await asyncio.to_thread(
         entries, who=who, job=job, since=since, action=action, limit=limit + 1, before=before
-    )  # in a long log it may take a while
+    )  # in a thread, because searching a long log takes time
     page = found[:limit]
     return m.AuditPage(entries=page, next=page[-1].id if len(found) > limit else None)
 

@@ -1,4 +1,4 @@
-"""Builds the API as one ASGI application around a `Service`. It executes nothing that a job wrote."""
+"""Builds the API as one ASGI application around a `Service`. The API never executes anything that a job wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def create_app(
     max_body: int = MAX_BODY,
     user_rate: Rate = USER_RATE,
 ) -> FastAPI:
-    """Make the application. `hosts` are further names of the daemon; `origins` are web pages that may call it."""
+    """Make the application. `hosts` are additional names of the daemon; `origins` are web pages that may call it."""
 
     def find(secret: str) -> Caller | None:
         token = service.tokens.find(secret)
@@ -46,7 +46,7 @@ def create_app(
         version=__version__,
         summary="Submit, watch and control deep-learning jobs.",
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # those pages load scripts from other sites
+        docs_url=None,  # FastAPI's documentation pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
         middleware=[

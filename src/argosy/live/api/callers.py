@@ -12,20 +12,19 @@ from starlette.types import Scope
 
 from argosy.live.store import Actor
 
-# Dependencies are coroutines because FastAPI would run plain functions in threads, which costs time.
 # The guard has already checked the token; this only documents it in OpenAPI.
-BEARER = Security(HTTPBearer(auto_error=False, description="a token of `argosy token add`"))
+BEARER = Security(HTTPBearer(auto_error=False, description="a token made by `argosy token add`"))
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of a token and what it may do."""
+    """Who sent a request: the owner and the role of the token."""
 
     owner: str
     role: str  # user, operator or job
-    job: int | None = None  # a job's own token: the job
-    generation: int | None = None  # and the run it was made for
-    token: int | None = None  # its number
+    job: int | None = None  # for a job's own token: which job
+    generation: int | None = None  # for a job's own token: the run it was made for
+    token: int | None = None  # the token's number
     expires_at: float | None = None  # when the token expires, if that is soon
 
     @property
@@ -38,7 +37,7 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """Return whose jobs the caller may see; None: everybody's."""
+        """Return the owner whose jobs the caller may see; None means the jobs of all owners."""
         return None if self.operates else self.owner
 
 
@@ -53,6 +52,7 @@ def address_of(scope: Scope) -> str:
     return str(client[0]) if client and client[0] else "this machine"
 
 
+# These dependencies are coroutines because FastAPI would run plain functions in threads, which costs time.
 async def _caller(request: Request) -> Caller:
     caller = request.state.caller
     assert isinstance(caller, Caller)
@@ -61,7 +61,7 @@ async def _caller(request: Request) -> Caller:
 
 async def _person(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if not caller.is_person:
-        raise HTTPException(403, "the token of a job can only report for this job")
+        raise HTTPException(403, "a job's token can be used only to report the progress of that job")
     return caller
 
 
@@ -73,7 +73,7 @@ async def _operator(caller: Annotated[Caller, Depends(_person)]) -> Caller:
 
 async def _job(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.role != "job" or caller.job is None:
-        raise HTTPException(403, "only a job's own token can report for it")
+        raise HTTPException(403, "only a job's own token can be used to report its progress")
     return caller
 
 

@@ -17,7 +17,7 @@ from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, serv
 from argosy.live.daemon.service import Service
 
 NodeName = Annotated[m.Text, Path(description="name of a node")]
-FIGURES, TRACE = not_json("text/plain", "figures"), not_json("text/csv", "a trace")
+METRICS, TRACE = not_json("text/plain", "metrics in the format of Prometheus"), not_json("text/csv", "a trace")
 
 
 class Csv(Response):
@@ -30,29 +30,29 @@ guarded = APIRouter(prefix="/v1", responses=REFUSALS, dependencies=[BEARER])
 
 @router.get("/healthz")
 async def alive() -> dict[str, str]:
-    """Say that the daemon answers. It needs no token, so it says nothing else."""
+    """Say that the daemon is alive. This needs no token, so it says nothing else."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses={503: {"model": m.Readiness, "description": "jobs are not being scheduled"}})
 async def ready(request: Request, response: Response) -> m.Readiness:
-    """Say whether jobs are being scheduled; 503 if not. With a token, `/v1/health` says why."""
+    """Say whether jobs are being scheduled, with status 503 if not; `/v1/health`, which needs a token, says why."""
     ok = service_of(request).health_summary()["ok"]
     response.status_code = 200 if ok else 503
     return m.Readiness(status="ok" if ok else "not ready")
 
 
-@router.get("/metrics", responses=FIGURES, response_class=PlainTextResponse, dependencies=[BEARER])
+@router.get("/metrics", responses=METRICS, response_class=PlainTextResponse, dependencies=[BEARER])
 async def metrics(request: Request, caller: Person) -> Response:
-    """Return metrics of the whole cluster for Prometheus; they name no jobs."""
+    """Return metrics of the whole cluster for Prometheus; they do not name single jobs."""
     return Response(service_of(request).metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @guarded.get("/health")
 async def health(request: Request, caller: Person) -> dict[str, Any]:
-    """Return the health of policy, planner and backend."""
-    told: dict[str, Any] = clean(service_of(request).health_summary())
-    return told
+    """Return the health of the policy, the planner and the backend."""
+    summary: dict[str, Any] = clean(service_of(request).health_summary())
+    return summary
 
 
 @guarded.get("/nodes")
@@ -62,7 +62,7 @@ async def nodes(request: Request, caller: Person) -> m.NodeList:
 
 @guarded.post("/nodes/{name}/drain", name="drain")
 async def drain(request: Request, name: NodeName, caller: Operator, now: bool = False) -> m.NodeList:
-    """Let no more jobs start on a node; those that run there go on or, with `now`, move away or save and wait."""
+    """Let no more jobs start on a node. Jobs that run there go on; with `now` they are moved or suspended."""
     service_of(request).drain(name, actor(request.scope, caller), emptied=now)
     return _nodes(service_of(request), caller)
 
@@ -99,7 +99,7 @@ async def trace(request: Request, caller: Person) -> Response:
 
 @guarded.get("/overheads.csv", responses=TRACE, response_class=Csv)
 async def overheads(request: Request, caller: Person) -> Response:
-    """Return what starts, stops, moves and resizes of your jobs took (for operators: of all jobs)."""
+    """Return how long each start, stop, move and resize of your jobs took; operators see those of all jobs."""
     return Csv(service_of(request).overheads_csv(caller.sees))
 
 

@@ -1,4 +1,4 @@
-"""Makes what jobs reported safe to send: a job may report anything, and must not break answers to others."""
+"""Makes the reports of jobs safe to send: a job may report anything, and must not break responses to other users."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 DEEPEST = 6
-MOST = 1000  # entries of a list or mapping
+MOST = 1000  # entries in a list or mapping
 LARGEST = 2**63
 
 
 def clean_text(text: str) -> str:
-    """Return text that can be encoded: JSON allows halves of surrogate pairs, UTF-8 does not."""
+    """Replace what UTF-8 cannot encode: JSON allows halves of surrogate pairs, UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value of moderate size with finite numbers; anything else becomes None."""
+    """Return the value as valid JSON; infinite or huge numbers and large or deeply nested containers become None."""
     if isinstance(value, str):
         return clean_text(value)
     if value is None or isinstance(value, bool):

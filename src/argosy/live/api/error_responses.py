@@ -23,7 +23,7 @@ _STATUS: dict[type[ArgosyError], int] = {
     InputError: 422,
     ArgosyError: 503,
 }
-_NEXT_STEP = {404: "see what there is: /v1/openapi.json", 405: "see what there is: /v1/openapi.json"}
+_NEXT_STEP = dict.fromkeys((404, 405), "all routes and their methods are listed in /v1/openapi.json")
 
 
 def problem(
@@ -46,7 +46,7 @@ def status_of(error: ArgosyError) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Turn every exception of an application into such a response, never a traceback."""
+    """Make the application answer every exception with a response of this form, never with a traceback."""
     app.add_exception_handler(ArgosyError, _own)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -54,7 +54,7 @@ def install(app: FastAPI) -> None:
 
 
 def refusal(error: ArgosyError) -> JSONResponse:
-    """Return the response for one of our own errors."""
+    """Return the response for an error that Argosy raised on purpose."""
     what = error.what if isinstance(error, InputError | StoreError) else str(error)
     return problem(status_of(error), what, hint=getattr(error, "hint", None))
 
@@ -75,14 +75,14 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    _LOG.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
-    return problem(500, "the daemon failed at this request", hint="its log says why; please report it")
+    _LOG.error("a request failed unexpectedly: %s %s", request.method, request.url.path, exc_info=error)
+    return problem(500, "the daemon failed to handle this request", hint="the daemon's log says why; please report it")
 
 
 def explain(problems: Sequence[Any]) -> tuple[str, object, str | None]:
-    """Return what, value and hint of the first of Pydantic's findings."""
+    """Return what is wrong, the value and a hint for the most telling of Pydantic's errors."""
     first, more = problems[0], len(problems) - 1
-    # a misspelt key explains the missing one that was meant
+    # a misspelt key also causes an error about the key that was meant: report the misspelt one
     first = next((p for p in problems if p["type"] == "extra_forbidden"), first)
     where, *rest = first["loc"]
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in rest).lstrip(".") or str(where)
@@ -92,7 +92,7 @@ def explain(problems: Sequence[Any]) -> tuple[str, object, str | None]:
         return f"{place}: there is no such key{count}", value, "check the spelling, or remove it"
     if first["type"] == "json_invalid":
         return "the body is not valid JSON", None, "send one JSON object with content-type application/json"
-    if first["type"] == "value_error":  # from a validator of ours: "what; next step"
+    if first["type"] == "value_error":  # our own validators raise "what is wrong; next step"
         what, _, step = str(first["ctx"]["error"]).partition("; ")
         return f"{place}: {what}{count}", None, step or None
     return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}{count}", value, None

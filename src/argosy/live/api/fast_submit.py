@@ -1,7 +1,7 @@
 """A fast path for submissions: well-formed ones are accepted without the framework's routing.
 
-One job in one request is by far the most frequent call, and most of its time went into routing and validation. Whatever
-is not well-formed takes the usual path, which explains what is wrong.
+The submission of one job is by far the most frequent request, and most of its time was spent in routing and validation.
+A submission that is not well-formed takes the usual path, which explains what is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATH = "/v1/jobs"
 
 
 class DirectSubmission:
-    """An ASGI middleware behind the guard, so that the caller is known and the whole body has been read."""
+    """An ASGI middleware for submissions; it runs behind the guard, which has checked the caller and read the body."""
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self.app, self._service = app, service
@@ -45,8 +45,8 @@ class DirectSubmission:
             await refusal(error)(scope, receive, send)
             return
         answer = json.dumps({"ids": numbers}, separators=(",", ":")).encode("ascii")
-        told = [(b"content-length", b"%d" % len(answer)), (b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 201, "headers": told})
+        response_headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 201, "headers": response_headers})
         await send({"type": "http.response.body", "body": answer})
 
 

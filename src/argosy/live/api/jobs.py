@@ -1,4 +1,4 @@
-"""Routes of jobs: submit, list, show, change, cancel. Jobs of others look like jobs that do not exist."""
+"""Routes of jobs: submit, list, show, change, cancel. To a user, jobs of other users do not exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSALS = {
     400: "the request cannot be read",
     401: "no valid token",
     403: "not allowed",
-    404: "there is no such thing, or it is not yours",
+    404: "it does not exist, or you may not see it",
     409: "not possible in this state",
     413: "too large",
     421: "not available under this host name",
@@ -37,7 +37,7 @@ REFUSALS: Responses = {code: {"model": m.ProblemOut, "description": text} for co
 
 
 def not_json(media_type: str, description: str) -> Responses:
-    """Describe the responses of a route whose result is not JSON; refusals always are JSON."""
+    """Describe the responses of a route whose result is not JSON; its error responses are JSON all the same."""
     refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
     answers: Responses = {code: {"content": refusal, "description": text} for code, text in _REFUSALS.items()}
     answers[200] = {"content": {media_type: {"schema": {"type": "string"}}}, "description": description}
@@ -46,7 +46,7 @@ def not_json(media_type: str, description: str) -> Responses:
 
 JobNumber = Annotated[int, Path(ge=1, le=m.MAX_NUMBER, description="number of a job")]
 Limit = Annotated[int, Query(ge=1, le=m.MAX_LIMIT)]
-Before = Annotated[int | None, Query(ge=1, le=m.MAX_NUMBER, description="older than this")]
+Before = Annotated[int | None, Query(ge=1, le=m.MAX_NUMBER, description="only those with a lower number")]
 Filter = Annotated[m.Text | None, Query()]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=REFUSALS, dependencies=[BEARER])
@@ -59,17 +59,17 @@ def service_of(request: Request) -> Service:
 
 
 def visible(service: Service, number: int, caller: Caller) -> JobView:
-    """Return the job if it exists and the caller may see it; raise the same NotFound in both other cases."""
+    """Return the job if it exists and the caller may see it; otherwise raise the same NotFound in both cases."""
     with suppress(NotFound):
         job = service.job(number)
         if caller.sees in (None, job.owner):
             return job
-    raise NotFound(f"there is no job {number}", hint="see yours: argosy queue -a")
+    raise NotFound(f"there is no job {number}", hint="see your jobs: argosy queue -a")
 
 
 @router.post("", status_code=201, name="submit")
 async def submit(request: Request, body: m.Submission, caller: Person) -> m.Numbers:
-    """Submit one job or many; if one is refused, none is accepted."""
+    """Submit one or more jobs; if one is refused, none is accepted."""
     return m.Numbers(ids=await accept(service_of(request), body, caller, actor(request.scope, caller)))
 
 
@@ -87,20 +87,20 @@ async def accept(service: Service, body: m.Submission, caller: Caller, by: Actor
 async def listing(
     request: Request,
     caller: Person,
-    state: Annotated[str | None, Query(max_length=m.MAX_TEXT, description="several by commas")] = None,
+    state: Annotated[str | None, Query(max_length=m.MAX_TEXT, description="job states, separated by commas")] = None,
     queue: Filter = None,
     name: Filter = None,
     owner: Filter = None,
-    ids: Annotated[str | None, Query(max_length=12_000, description="only these, by commas")] = None,
+    ids: Annotated[str | None, Query(max_length=12_000, description="job numbers, separated by commas")] = None,
     limit: Limit = 100,
     before: Before = None,
-    after: Annotated[int | None, Query(ge=0, le=m.MAX_NUMBER, description="younger than this")] = None,
+    after: Annotated[int | None, Query(ge=0, le=m.MAX_NUMBER, description="only those with a higher number")] = None,
     oldest_first: bool = False,
 ) -> m.JobPage:
     """List jobs in pages, newest first by default."""
     service = service_of(request)
     whose = owner if caller.operates else caller.owner
-    if owner not in (None, whose):  # users cannot see jobs of others
+    if owner not in (None, whose):  # users cannot see the jobs of other users
         return m.JobPage(jobs=[], next=None, counts=service.counts(whose))
     found = service.jobs(
         owner=whose,
@@ -120,10 +120,10 @@ async def listing(
 
 @router.post("/cancel", name="cancel")
 async def cancel_many(request: Request, body: m.ToCancel, caller: Person) -> m.States:
-    """Cancel jobs; if one does not exist, none is cancelled. Those that have ended stay as they are.
+    """Cancel jobs; if one does not exist, none is cancelled. Jobs that have ended stay as they are.
 
-    One that runs is asked to save its work and leave. Cancelled a second time it gets a few seconds, and with `now`
-    none.
+    A running job is asked to save its work and exit. If it is cancelled a second time it has only a few seconds for
+    that; with `now` it is killed at once.
     """
     service, numbers = service_of(request), list(dict.fromkeys(body.ids))
     for number in numbers:
@@ -139,7 +139,7 @@ async def one(request: Request, number: JobNumber, caller: Person) -> m.JobDetai
 
 @router.delete("/{number}", name="cancel")
 async def cancel(request: Request, number: JobNumber, caller: Person, now: bool = False) -> m.StateOut:
-    """Cancel a job. One that runs is asked to save its work and leave, or with `now` killed."""
+    """Cancel a job. If it runs, it is asked to save its work and exit; with `now` it is killed at once."""
     service = service_of(request)
     visible(service, number, caller)
     service.cancel([number], actor(request.scope, caller), at_once=now)
@@ -161,8 +161,8 @@ async def events(
     number: JobNumber,
     caller: Person,
     limit: Limit = 1000,
-    after: Annotated[int, Query(ge=0, le=m.MAX_NUMBER, description="newer than this event")] = 0,
-    newest: Annotated[bool, Query(description="the last ones, where there are more than `limit`")] = False,
+    after: Annotated[int, Query(ge=0, le=m.MAX_NUMBER, description="only events with a higher number")] = 0,
+    newest: Annotated[bool, Query(description="return the last `limit` events, not the first")] = False,
 ) -> m.EventPage:
     """List the events of a job, oldest first."""
     service = service_of(request)
@@ -181,11 +181,11 @@ async def runs(request: Request, number: JobNumber, caller: Person) -> m.RunList
 
 @router.get("/{number}/explain")
 async def explain(request: Request, number: JobNumber, caller: Person) -> dict[str, Any]:
-    """Explain why a job waits: category, evidence, and the smallest change that would start it now."""
+    """Explain why a job waits: the category, the evidence, and the smallest change that would start it now."""
     service = service_of(request)
     visible(service, number, caller)
-    told: dict[str, Any] = clean(await service.explain_now(number))
-    return told
+    explanation: dict[str, Any] = clean(await service.explain_now(number))
+    return explanation
 
 
 def _states(text: str | None) -> list[State] | None:
@@ -195,7 +195,8 @@ def _states(text: str | None) -> list[State] | None:
         return [State(part.strip()) for part in text.split(",")]
     except ValueError:
         known = ", ".join(State)
-        raise InputError(f"not states of jobs: {text!r}", hint=f"write some of {known}, with commas") from None
+        hint = f"write some of these, separated by commas: {known}"
+        raise InputError(f"state: {text!r} is not a list of job states", hint=hint) from None
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -203,5 +204,6 @@ def _numbers(text: str | None) -> list[int] | None:
         return None
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > m.MAX_LIMIT or not all(p.isascii() and p.isdigit() and len(p) <= 18 for p in parts):
-        raise InputError("not numbers of jobs", hint=f"write at most {m.MAX_LIMIT} of them, with commas")
+        hint = f"write at most {m.MAX_LIMIT} numbers, separated by commas"
+        raise InputError(f"ids: {text[:60]!r} is not a list of job numbers", hint=hint)
     return [int(part) for part in parts]

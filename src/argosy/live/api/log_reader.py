@@ -16,8 +16,8 @@ CHUNK = 64 * 1024
 class LogFile:
     """Reads a log that may not exist yet, and may be rotated while it is read.
 
-    Other threads read it than the one that closes it, and what is closed stays closed: the descriptor of a closed file
-    is soon reused for another.
+    One thread may close it while another reads. A closed log is never opened or read again, because its descriptors may
+    by then belong to other files.
     """
 
     def __init__(self, root: Path, path: Path) -> None:
@@ -28,7 +28,7 @@ class LogFile:
         self.at = 0
 
     def open(self) -> bool:
-        """Return whether there is a log; once there is, both its files stay open."""
+        """Open the log and its older part, if they exist, and keep them open. Returns whether there is a log."""
         with self._lock:
             return self._open()
 
@@ -43,7 +43,7 @@ class LogFile:
     def _open_older(self) -> None:
         with suppress(NotFound):
             older = open_below(self._root, self._path.with_name(f"{self._path.name}.1"))
-            if os.path.samestat(os.fstat(older), os.fstat(self._file)):  # rotated at this very moment
+            if os.path.samestat(os.fstat(older), os.fstat(self._file)):  # the log was rotated between the two calls
                 os.close(older)
             else:
                 self._older, self._older_size = older, os.fstat(older).st_size
@@ -52,7 +52,7 @@ class LogFile:
         return self._older_size + os.fstat(self._file).st_size if self._file >= 0 else 0
 
     def read(self) -> bytes:
-        """Return the next bytes; empty if there are no more at the moment."""
+        """Return the next bytes, or b"" if there are no more at the moment."""
         with self._lock:
             if not self._open():
                 return b""
@@ -64,7 +64,7 @@ class LogFile:
             return chunk
 
     def renewed(self) -> bool:
-        """Return whether the log was rotated; then continue at the start of the new file."""
+        """Return whether the log was rotated; if so, reading continues at the start of the new file."""
         with self._lock:
             if self._file < 0:
                 return False
@@ -91,5 +91,6 @@ class LogFile:
         self._older = self._file = -1
         self._older_size = 0
 
-    def __del__(self) -> None:  # a client that leaves before the first byte never iterates over the content
+    def __del__(self) -> None:
+        # the generator that closes the log never starts if the client disconnects before the first byte
         self.close()

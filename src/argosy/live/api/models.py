@@ -24,11 +24,11 @@ MOST_EXPIRES_S, MOST_KEPT_S = 3650 * DAY_S, 30 * DAY_S
 
 def _encodable(text: str) -> str:
     if not is_text(text):
-        raise ValueError("this is not a valid text; remove the characters that cannot be encoded")
+        raise ValueError("it has characters that UTF-8 cannot encode; remove them")
     return text
 
 
-Shown = Annotated[str, BeforeValidator(clean_text)]  # what a job may have written
+Shown = Annotated[str, BeforeValidator(clean_text)]  # texts that may come from a job
 Said = Annotated[dict[str, Any], BeforeValidator(clean)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_encodable)]
 Number = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
@@ -36,29 +36,29 @@ StateName = Literal["pending", "starting", "running", "stopping", "succeeded", "
 
 
 class In(BoundedModel):
-    """The base of requests: unknown keys are errors, numbers are finite."""
+    """The base of all request models: unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Out(BaseModel):
-    """The base of responses, made from the attributes of our own values."""
+    """The base of response models that are built from the attributes of the daemon's own objects."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 def _absolute(path: str) -> str:
     if "\0" in path or not PurePosixPath(path).is_absolute():
-        raise ValueError("this is not an absolute path; write it from the root, such as /home/me/project")
+        raise ValueError("it is not an absolute path; write one that begins with /, such as /home/me/project")
     return path
 
 
 class Submission(In):
     jobs: Annotated[list[JobSpec], FailFast()] = Field(
-        min_length=1, max_length=MAX_JOBS_IN_A_REQUEST, description="job files; the first wrong one is told"
+        min_length=1, max_length=MAX_JOBS_IN_A_REQUEST, description="job files; the first invalid one is reported"
     )
     workdir: Annotated[str, Field(max_length=4096), AfterValidator(_encodable), AfterValidator(_absolute)] | None = (
-        Field(None, description="where jobs run that name no folder of their own")
+        Field(None, description="the folder for jobs whose job file has no workdir")
     )
 
 
@@ -68,11 +68,11 @@ class Numbers(BaseModel):
 
 class ToCancel(In):
     ids: list[Number] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST)
-    now: bool = Field(False, description="kill those that run; they cannot save their work")
+    now: bool = Field(False, description="kill running jobs at once; they cannot save their work")
 
 
 class Change(In):
-    priority: float = Field(ge=0, le=100, description="higher first")
+    priority: float = Field(ge=0, le=100, description="jobs with a higher priority come first")
 
 
 class Report(In):
@@ -92,30 +92,30 @@ class JobOut(Out):
     queue: str
     state: StateName
     priority: float
-    gpus: float = Field(description="held now")
+    gpus: float = Field(description="GPUs that it holds now")
     gpus_low: float
     gpus_high: float
     places: list[str] = Field(description="where it runs now, such as n1:0,1")
     paused: bool
     progress: float | None
-    why: Shown = Field(description="why it waits, in a line")
+    why: Shown = Field(description="why it waits, in one line")
     message: Shown = Field(description="why it failed, or what went wrong last")
     exit_code: int | None
-    generation: int = Field(description="of its newest run; 0 before the first")
+    generation: int = Field(description="the number of its newest run; 0 before the first")
     array_id: int | None
     array_index: int | None
     after: list[int]
     submitted_at: float
     started_at: float | None
     ended_at: float | None
-    wait_s: float = Field(description="time in which it did not run")
+    wait_s: float = Field(description="seconds in which it did not run")
     run_s: float
     gpu_s: float = Field(description="GPU-seconds held")
     failures: int
     preemptions: int
     resizes: int
     moves: int
-    hot: bool = Field(description="it uses the SDK, and is resized without a restart")
+    hot: bool = Field(description="whether it uses the SDK, so that it can be resized without a restart")
 
 
 class JobDetail(JobOut):
@@ -126,8 +126,8 @@ class JobDetail(JobOut):
 
 class JobPage(BaseModel):
     jobs: list[JobOut]
-    next: int | None = Field(description="give it as `before` (or `after`) to see more; null: these are all")
-    counts: dict[str, int] = Field(description="your jobs by state; an operator's: all")
+    next: int | None = Field(description="pass it as `before` (or `after`) to get the next page; null on the last page")
+    counts: dict[str, int] = Field(description="the number of your jobs in each state; for operators, of all jobs")
 
 
 class StateOut(Out):
@@ -198,12 +198,12 @@ class TokenIn(In):
     role: Literal["user", "operator"] = "user"
 
     expires_s: Annotated[float, Field(gt=0, le=MOST_EXPIRES_S)] | None = Field(
-        EXPIRES_S, description="seconds until it ends; null: never"
+        EXPIRES_S, description="seconds until it expires; null: never"
     )
 
 
 class RotationIn(In):
-    keep_old_s: float = Field(0.0, ge=0, le=MOST_KEPT_S, description="seconds for which the old secret works on")
+    keep_old_s: float = Field(0.0, ge=0, le=MOST_KEPT_S, description="seconds for which the old secret stays valid")
 
 
 class TokenOut(Out):
@@ -211,12 +211,12 @@ class TokenOut(Out):
     owner: str
     role: str
     created_at: float
-    expires_at: float | None = Field(description="null: never")
-    used_at: float | None = Field(description="the beginning of the day of its last use; null: never used")
+    expires_at: float | None = Field(description="null: it never expires")
+    used_at: float | None = Field(description="the start of the day on which it was last used; null: never used")
 
 
 class NewToken(TokenOut):
-    secret: str = Field(description="shown once, and kept nowhere")
+    secret: str = Field(description="shown only once, and not stored")
 
 
 class TokenList(BaseModel):
@@ -224,28 +224,28 @@ class TokenList(BaseModel):
 
 
 class LimitsIn(In):
-    """Limits of a user; those that are left out stay as they are, null means no limit."""
+    """Limits to set for a user: a limit that is left out stays as it is, and null means no limit."""
 
     queued: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = Field(None, description="jobs that may wait")
     running: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | None = Field(None, description="jobs that may run at once")
     gpus: Annotated[float, Field(ge=0, le=1e9)] | None = Field(None, description="GPUs that may be held at once")
-    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest that may be given")
+    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
-    array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="copies in one array")
+    array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
 
 
 class LimitsOut(Out):
-    """The limits in force for a user; null: none."""
+    """The limits in force for a user; null means no limit."""
 
-    owner: str = Field(description="* stands for every user without limits of their own")
+    owner: str = Field(description="* stands for all users that have no limits of their own")
     queued: int | None
     running: int | None
     gpus: float | None
     priority: float | None
     queues: list[str] | None
     array: int | None
-    in_file: list[str] = Field(description="limits that the cluster file gives this very user")
-    set_here: list[str] = Field(description="limits that an operator has set for this very user")
+    in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
+    set_here: list[str] = Field(description="which limits an operator has set for this owner")
     set_by: str | None
     set_at: float | None
     queued_now: int
@@ -259,7 +259,7 @@ class LimitsList(BaseModel):
 
 class AuditPage(BaseModel):
     entries: list[AuditEntry]
-    next: int | None = Field(description="give it as `before` to see more; null: these are all")
+    next: int | None = Field(description="pass it as `before` to get the next page; null on the last page")
 
 
 class Readiness(BaseModel):

@@ -1,4 +1,4 @@
-"""Limits how often a caller may ask, by token buckets: every request takes one token, and time refills the bucket."""
+"""Limits the rate of requests by token buckets: each request takes a token, and a bucket refills with time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-MOST_KNOWN = 10_000  # buckets kept; a forgotten one starts full again
+MOST_KNOWN = 10_000  # buckets kept; the least recently used one is dropped, and would start full again
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Requests a second in the long run, and `burst` at once. A rate of 0 means no limit."""
+    """A limit of `per_s` requests per second on average, and of `burst` at once; a `per_s` of 0 means no limit."""
 
     per_s: float
     burst: float
 
 
 class Buckets:
-    """Token buckets of one rate, one for each key."""
+    """Token buckets with the same rate, one for each key."""
 
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._now = rate, now
-        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # by key: tokens left, and at what time
+        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # by key: tokens left, and when
 
     def take(self, key: Hashable) -> float:
-        """Take a token; return 0 if there was one, otherwise the seconds until there is."""
+        """Take a token and return 0; if there is none, return the seconds until there will be one."""
         if not self._rate.per_s:
             return 0.0
         now = self._now()

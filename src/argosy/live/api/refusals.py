@@ -1,6 +1,6 @@
-"""Records refused requests in the audit log, and adds the warning that a token expires soon.
+"""Records refused requests in the audit log, and warns callers whose token expires soon.
 
-This middleware is outside the guard, so that it also sees requests that the guard refuses.
+This middleware wraps the guard, so that it also sees requests that the guard refuses.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from argosy.live.api.callers import Caller, address_of
 from argosy.live.api.error_responses import printable
 from argosy.live.store import Actor
 
-EXPIRES = b"x-argosy-token-expires"  # Unix seconds
-SECRET = re.compile(r"argosy-[A-Za-z0-9_-]{8,}")  # a token, perhaps pasted where a number belongs
+EXPIRES = b"x-argosy-token-expires"  # a response header, in Unix seconds
+SECRET = re.compile(r"argosy-[A-Za-z0-9_-]{8,}")  # a token, which somebody may have pasted into a path by mistake
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-ACTION = "argosy.action"  # in the scope of a request that bypasses the framework's routes
-MISTAKES = frozenset({404, 409, 413, 422, 429})  # recorded if the request was to change something
+ACTION = "argosy.action"  # the key in the scope under which `fast_submit` notes the action, because it bypasses routes
+MISTAKES = frozenset({404, 409, 413, 422, 429})  # recorded only for requests that change something
 
 
 class Recorder:
-    """An ASGI middleware around the whole application."""
+    """An ASGI middleware around the whole application, which records refused requests."""
 
     def __init__(self, app: ASGIApp, *, refused: Callable[[Actor, str, str, str], None]) -> None:
         self.app, self.refused = app, refused
@@ -53,8 +53,8 @@ class Recorder:
         caller, address = _caller(scope), address_of(scope)
         by = Actor("", "", address) if caller is None else Actor(caller.owner, caller.role, address, caller.token)
         action = "authenticate" if caller is None else _action(scope) or "request"
-        what = printable(f"{scope['method']} {scope['path']}")  # never the query: it may contain anything
-        self.refused(by, action, SECRET.sub("argosy-…", what), SECRET.sub("argosy-…", f"{status}: {_told(body)}"))
+        what = printable(f"{scope['method']} {scope['path']}")  # without the query, which may contain secrets
+        self.refused(by, action, SECRET.sub("argosy-…", what), SECRET.sub("argosy-…", f"{status}: {_reason(body)}"))
 
 
 def _caller(scope: Scope) -> Caller | None:
@@ -77,7 +77,7 @@ def _action(scope: Scope) -> str | None:
     return None if found is None else str(found)
 
 
-def _told(body: bytes) -> str:
+def _reason(body: bytes) -> str:
     """Return what the response said was wrong, without the offending value, which may be a secret."""
     try:
         return printable(str(json.loads(body)["error"]["what"]), 300)

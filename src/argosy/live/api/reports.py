@@ -1,4 +1,4 @@
-"""The route on which a job reports about itself, with a token that allows nothing else."""
+"""The route on which a running job reports its progress, with a token that allows nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["reports"], responses=REFUSALS, depe
 
 @router.post("/{number}/report", status_code=204)
 async def report(request: Request, number: JobNumber, body: m.Report, caller: JobItself) -> None:
-    """Report progress of a run, from the run itself; a run that has ended changes nothing."""
+    """Record the progress that a run reports about itself; reports of a run that has ended are ignored."""
     if number != caller.job or caller.generation is None:
-        raise NotFound(f"there is no job {number} that this token speaks for", hint="report for your own job")
+        raise NotFound(f"this token does not belong to job {number}", hint="report only the progress of the job itself")
     service_of(request).report(number, caller.generation, body.model_dump(exclude_unset=True))

@@ -1,4 +1,4 @@
-"""Guards the API: checks host, origin, token, rate and size of every request before anything else sees it.
+"""Guards the API: checks host, origin, token, rate and size of every request before anything else handles it.
 
 It is in front of the framework, because the framework parses a body before it checks who sent it.
 """
@@ -20,16 +20,16 @@ from argosy.live.api.rate_limits import Buckets, Rate
 from argosy.live.errors import TokenExpired
 
 MAX_BODY = 4 * 2**20
-USER_RATE = Rate(200.0, 1000.0)  # of one owner's tokens; operators have no limit
-JOB_RATE = Rate(20.0, 200.0)  # of one job's own token
-WRONG_TOKEN_RATE = Rate(5.0, 100.0)  # requests without a valid token, of one address
+USER_RATE = Rate(200.0, 1000.0)  # for all tokens of one owner; operators have no limit
+JOB_RATE = Rate(20.0, 200.0)  # for the token of one job
+WRONG_TOKEN_RATE = Rate(5.0, 100.0)  # for requests without a valid token from one address
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _PORT = re.compile(r":\d{1,5}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    hosts: frozenset[str] = frozenset()  # names of the daemon, in addition to this machine's own
+    hosts: frozenset[str] = frozenset()  # names of the daemon in addition to localhost and loopback addresses
     origins: frozenset[str] = frozenset()  # web pages that may call it
     max_body: int = MAX_BODY
     user_rate: Rate = USER_RATE
@@ -56,8 +56,8 @@ class Guard:
         refused = self._refused(scope)
         body = await read_body(receive, most if refused is None else 0, give_up_at=4 * most)
         if refused is None and body.content is None:
-            hint = f"send less than {most // 2**20} MiB, in several requests"
-            refused = problem(413, "the request is too large", hint=hint)
+            hint = f"send at most {most // 2**20} MiB in one request, and the rest in others"
+            refused = problem(413, "the body of the request is too large", hint=hint)
         if refused is None:
             await self.app(scope, replay(body.content or b"", receive), send)
             return
@@ -66,14 +66,14 @@ class Guard:
         await refused(scope, receive, send)
 
     def _refused(self, scope: Scope) -> Response | None:
-        """Return a refusal for this request; if it is allowed, put the caller into the scope and return None."""
+        """Return the response that refuses this request, or None after noting its caller in the scope."""
         hosts, origins = headers(scope, b"host"), headers(scope, b"origin")
         if len(hosts) != 1 or not allowed_host(hosts[0], self.limits.hosts):
-            hint = "call it as 127.0.0.1 or localhost, or give its name: argosy serve --allow-host NAME"
-            return problem(421, "this daemon does not answer to that host name", ", ".join(hosts), hint)
+            hint = "call it as 127.0.0.1 or localhost, or start the daemon with --allow-host NAME"
+            return problem(421, "this daemon is not available under that host name", ", ".join(hosts), hint)
         if any(origin not in self.limits.origins for origin in origins):
-            hint = "use the command line, or allow that page: argosy serve --allow-origin ORIGIN"
-            return problem(403, "web pages may not call this daemon", ", ".join(origins), hint)
+            hint = "use the command line, or start the daemon with --allow-origin ORIGIN"
+            return problem(403, "web pages of this origin may not call the daemon", ", ".join(origins), hint)
         if scope["path"] in OPEN_PATHS:
             return None
         try:
@@ -86,12 +86,12 @@ class Guard:
                 return _too_many("too many requests without a valid token", hint, wait_s)
             return problem(401, "no valid token", hint=hint, headers={"www-authenticate": "Bearer"})
         if wait_s := self._over_rate(caller):
-            return _too_many("too many requests", "ask less often, or submit many jobs in one request", wait_s)
+            return _too_many("too many requests", "send fewer requests, or submit many jobs in one request", wait_s)
         scope.setdefault("state", {})["caller"] = caller
         return None
 
     def _over_rate(self, caller: Caller) -> float:
-        """Return the seconds until this caller may ask again; 0: now."""
+        """Return the seconds until this caller may send a request; 0 if the rate allows this one."""
         if caller.job is not None:
             return self._jobs.take(caller.job)
         return 0.0 if caller.operates else self._users.take(caller.owner)
@@ -116,7 +116,7 @@ def headers(scope: Scope, name: bytes) -> list[str]:
 
 
 def allowed_host(host: str, names: Collection[str]) -> bool:
-    """Return whether this is a name of ours: a web page whose name resolves to us must not reach the daemon."""
+    """Return whether this is a name of the daemon; a web page whose name resolves to our address is kept out."""
     name = _PORT.sub("", host).lower()
     if name == "localhost" or name in names:
         return True
@@ -128,15 +128,15 @@ def allowed_host(host: str, names: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    content: bytes | None  # None: it is too large
+    content: bytes | None  # None: too large, or the client has disconnected
     at_end: bool
 
 
 async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
-    """Read the whole body if it is not too large.
+    """Read the whole body if it has at most `limit` bytes.
 
-    What is too much is read and dropped, up to a point: otherwise a client that is still sending would see a broken
-    connection instead of the response.
+    A larger body is read and dropped, up to `give_up_at` bytes: otherwise a client that is still sending would see a
+    broken connection instead of the response.
     """
     chunks: list[bytes] = []
     size = 0
@@ -156,7 +156,7 @@ async def read_body(receive: Receive, limit: int, *, give_up_at: int) -> Body:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields the body once, then whatever comes next, such as a disconnect."""
+    """Return a `receive` that yields the body once, then the messages that follow, such as a disconnect."""
     given = False
 
     async def again() -> Message:

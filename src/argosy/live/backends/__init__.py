@@ -1,4 +1,4 @@
-"""Where jobs really run. Each backend implements the protocol in `base`.
+"""Backends run the jobs of the live daemon. Each implements the protocol in `base`.
 
-`fake` computes what runs would do; `local` starts processes on this machine.
+`local` starts processes on this machine; `fake` only computes what runs would do, for tests and demonstrations.
 """

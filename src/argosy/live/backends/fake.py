@@ -1,8 +1,8 @@
-"""A backend without processes, for tests, demonstrations and rehearsals: exact, fast, and as unreliable as you like.
+"""A backend without processes, for tests and demonstrations: deterministic, fast, and with failures on request.
 
-It detects orders that no backend must ever get: to give a device to more than one whole run at a time, or to run two
-generations of a job at once. Such an order is refused with `PlacementBroken` and kept in `violations`. With `state`,
-its runs outlive the process, as real ones would.
+It detects calls that the daemon must never make: to run more on a device than fits, or to run two generations of a job
+at once. Such a call raises `PlacementBroken` and is recorded in `violations`. With `state`, a file, runs outlive the
+process, as real ones would.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from argosy.cluster.cluster import Node
 from argosy.errors import ArgosyError
 from argosy.live.backends.base import LaunchError, NodeStatus, Run, RunKey, Status
 from argosy.live.backends.fake_run import FakeRun, Script
+from argosy.slack import TIMER_SLACK_S
 
 __all__ = ["FakeBackend", "MessageLost", "PlacementBroken", "Script"]
 
 
 class PlacementBroken(ArgosyError):
-    """The order would have put two runs where there is room for one, or run two generations of a job."""
+    """The call would have put more on a device than fits, or run two generations of a job at once."""
 
 
 class MessageLost(ArgosyError):
-    """No answer came; the order may or may not have been carried out."""
+    """No answer came, so it is unknown whether the call was carried out."""
 
 
 class FakeBackend:
-    """A backend that computes its runs.
+    """A backend that computes what its runs would do.
 
-    `latency_s` is the time of each call, `loss` the share of calls that get lost, half of them on the way back.
+    `latency_s` is how long each call takes. `loss` is the share of calls that get lost: half of these have no effect,
+    the others take effect but raise `MessageLost`.
     """
 
     name = "fake"
@@ -58,33 +60,33 @@ class FakeBackend:
         self.latency_s, self.loss = latency_s, loss
         self._chance = random.Random(seed)
         self.runs: dict[RunKey, FakeRun] = {}
-        self._near: dict[tuple[str, int] | int, set[RunKey]] = {}  # by device and by job: runs that may be there
+        self._near: dict[tuple[str, int] | int, set[RunKey]] = {}  # by device and by job: its runs
         self.violations: list[str] = []
-        self.launch_failures: dict[int, int] = {}  # by job: how many launches fail temporarily
+        self.launch_failures: dict[int, int] = {}  # by job: how many of its next launches fail temporarily
         self._down: dict[str, str] = {}
         self._db: sqlite3.Connection | None = None
         if state is not None:
             self._open(state)
 
-    # the protocol
+    # -- the protocol
 
     async def nodes(self) -> Sequence[NodeStatus]:
         return [NodeStatus(n, n.name not in self._down, self._down.get(n.name, "")) for n in self._nodes.values()]
 
     async def prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        """Do nothing: no run here is slow to start."""
+        """Do nothing, because a fake run needs no preparation."""
 
     async def launch(self, run: Run) -> None:
-        await self._travel(lambda now: self._launch(run, now))
+        await self._deliver(lambda now: self._launch(run, now))
 
     async def stop(self, key: RunKey, grace_s: float) -> None:
-        await self._travel(lambda now: self._stop(key, grace_s, now))
+        await self._deliver(lambda now: self._stop(key, grace_s, now))
 
     async def poll(self) -> Sequence[Status]:
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
         if self.loss and self._chance.random() < self.loss:
-            raise MessageLost("the answer to a poll was lost")
+            raise MessageLost("the answer to this poll was lost, as the backend's `loss` asks for")
         return self._statuses()
 
     async def adopt(self, runs: Sequence[Run]) -> Sequence[Status]:
@@ -94,21 +96,21 @@ class FakeBackend:
         for key, run in list(self.runs.items()):
             if key not in known:
                 run.stop(0.0, now)
-                run.settle(now + 1e-6)
+                run.settle(now + TIMER_SLACK_S)
                 self._forget(key)
         return self._statuses()
 
     async def forget(self, key: RunKey) -> None:
-        await self._travel(lambda now: self._forget(key))
+        await self._deliver(lambda now: self._forget(key))
 
     async def close(self) -> None:
         if self._db is not None:
             self._db.close()
 
-    # what tests do to it
+    # -- failures, which tests cause
 
     def node_down(self, name: str, message: str = "no answer") -> None:
-        """Take a node down, with all that runs on it."""
+        """Take a node down; all runs on it are lost."""
         self._settle(self._clock())
         self._down[name] = message
         for run in self.runs.values():
@@ -120,21 +122,21 @@ class FakeBackend:
         self._down.pop(name, None)
 
     def kill(self, key: RunKey, code: int = -9) -> None:
-        """Let a run die."""
+        """Make a run exit with this code."""
         self._settle(self._clock())
         self.runs[key].lose("killed")
         self.runs[key].exit_code = code
         self._keep(self.runs[key])
 
     def vanish(self, key: RunKey) -> None:
-        """Let a run disappear, and forget it."""
+        """Make a run disappear without a trace."""
         self.runs[key].lose("vanished")
         self._forget(key)
 
-    # inside
+    # -- implementation
 
-    async def _travel(self, effect: Callable[[float], None]) -> None:
-        """Delay a call in both directions; it may be lost in either."""
+    async def _deliver(self, effect: Callable[[float], None]) -> None:
+        """Carry out a call after a delay. The call or its answer may get lost."""
         if self.latency_s:
             await asyncio.sleep(self.latency_s / 2)
         fate = self._chance.random() if self.loss else 1.0
@@ -144,13 +146,13 @@ class FakeBackend:
         if self.latency_s:
             await asyncio.sleep(self.latency_s / 2)
         if fate < self.loss:
-            raise MessageLost("the answer was lost")
+            raise MessageLost("the answer to this call was lost, as the backend's `loss` asks for")
 
     def _launch(self, run: Run, now: float) -> None:
         for part in run.assignment.parts:
             node = self._nodes.get(part.node)
             if node is None or any(not 0 <= device < node.gpus for device in part.devices):
-                raise LaunchError(f"there is no {part.node} with devices {list(part.devices)}")
+                raise LaunchError(f"there is no node {part.node!r} with devices {list(part.devices)}")
             if part.node in self._down:
                 raise ArgosyError(f"node {part.node} does not answer")
         found = self.runs.get(run.key)
@@ -196,7 +198,7 @@ class FakeBackend:
             del self.runs[key]
             for keys in self._near.values():
                 keys.discard(key)
-            if not self._near.get(key.job, True):  # a long rehearsal has many jobs
+            if not self._near.get(key.job, True):  # a long demonstration has many jobs
                 del self._near[key.job]
             self._write("DELETE FROM runs WHERE job = ? AND generation = ?", (key.job, key.generation))
 
@@ -210,7 +212,7 @@ class FakeBackend:
         return [run.status() for run in self.runs.values()]
 
     def _broken(self, new: FakeRun, now: float) -> str:
-        """Return why this run cannot be where it is told to be; empty if it can."""
+        """Return why this run must not have the devices that it was given; empty if it may have them."""
         for key in self._near.get(new.key.job, set()) - {new.key}:
             self.runs[key].settle(now)
             if self.runs[key].alive:
@@ -224,7 +226,7 @@ class FakeBackend:
                     held = other.held if other.alive else ()
                     milli += sum(p.milli for p in held if p.node == part.node and device in p.devices)
                 if milli > 1000:
-                    return f"{part.node}:{device} would hold {milli} of 1000 milli"
+                    return f"{part.node}:{device} would be used to {milli} thousandths"
         return ""
 
     def _add(self, run: FakeRun) -> None:
@@ -234,12 +236,12 @@ class FakeBackend:
             for device in part.devices:
                 self._near.setdefault((part.node, device), set()).add(run.key)
 
-    # its state on the disk
+    # -- the state on the disk
 
     def _open(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = OFF")  # it must survive the process, not a power cut
+        self._db.execute("PRAGMA synchronous = OFF")  # it must survive the process, but not a power failure
         self._db.execute("CREATE TABLE IF NOT EXISTS runs (job, generation, data, PRIMARY KEY (job, generation))")
         self._db.execute("CREATE TABLE IF NOT EXISTS violations (text)")
         for (data,) in self._db.execute("SELECT data FROM runs"):

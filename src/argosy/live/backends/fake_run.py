@@ -1,7 +1,8 @@
-"""A run that is only computed: how long it takes, when it crashes, and what it has saved at any moment.
+"""A run of the fake backend: it computes how long it takes, when it crashes, and what it has saved at any time.
 
-Its script is the job file's command, `run: fake seconds=30 crash_at=10 hot=false` or `run: sleep 30`, or is given by
-the creator of the backend. Progress is a function of time, so nothing happens between two calls.
+Its script comes from the command in the job file, such as `run: fake seconds=30 crash_at=10 hot=false` or
+`run: sleep 30`, or from the creator of the backend. Progress is computed from the time that has passed since the last
+call, so nothing has to run between two calls.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from typing import Any
 
 from argosy.errors import InputError
 from argosy.live.backends.base import Assignment, Part, Phase, Run, RunKey, Status
+from argosy.slack import TIME_SLACK_S
 
 STEPS_PER_S = 10.0  # steps in a second of work
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a fake job does. Seconds of work are at its smallest size; the speed is proportional to the devices."""
+    """What a fake job does. Work is in seconds at its smallest size, and its speed is proportional to its devices."""
 
     seconds: float = 10.0
     exit: int = 0  # the exit code
-    crash_at: float | None = None  # after so many seconds of work it ends with code 1 …
-    crashes: int = 1  # … in the first so many generations
+    crash_at: float | None = None  # after how many seconds of work it exits with code 1
+    crashes: int = 1  # in how many generations it does so, from the first on
     hang: bool = False  # it makes no progress at all
     hot: bool = True  # it uses the SDK, so it changes size without a restart
     start_s: float = 0.05
-    change_s: float = 0.02  # from a new version of its assignment until that is in force
-    stop_s: float = 0.02  # to save and leave
+    change_s: float = 0.02  # how long a new version of its assignment takes to be in force
+    stop_s: float = 0.02  # how long it takes to save and exit
     every: float = 5.0  # seconds between checkpoints
-    fail_launch: str = ""  # why it cannot be launched at all; empty: it can
+    fail_launch: str = ""  # the error of its launch; empty: it can be launched
 
     @classmethod
     def of(cls, run: Run) -> Script:
@@ -47,7 +49,7 @@ class Script:
         for word in words[1:]:
             name, _, value = word.partition("=")
             if name not in kinds:
-                raise InputError(f"run: a fake job has no parameter {name!r}", hint=f"use some of {', '.join(kinds)}")
+                raise InputError(f"run: a fake job has no parameter {name!r}", hint=f"use {', '.join(kinds)}")
             if kinds[name] == "bool":
                 given[name] = value in ("", "true", "yes", "1")
             elif kinds[name] == "int":
@@ -62,30 +64,30 @@ def _number(text: str) -> float:
         number = float(text)
         if math.isfinite(number):
             return number
-    raise InputError(f"run: {text!r} is not a number", hint="write fake seconds=30")
+    raise InputError(f"run: {text!r} is not a number", hint="write a number, such as in fake seconds=30")
 
 
 @dataclass
 class FakeRun:
-    """One generation of a fake job. `settle(now)` lets time pass."""
+    """One generation of a fake job; `settle(now)` computes its state at that time."""
 
     key: RunKey
     script: Script
-    low: float  # devices at which it works at speed 1
+    low: float  # the number of devices at which its speed is 1
     parts: tuple[Part, ...]
     version: int
     paused: bool
     launched: float
-    at: float  # settled up to this time
-    done: float = 0.0  # seconds of work
-    coming: Assignment | None = None  # a version that is not in force yet
+    at: float  # the time up to which its state is computed
+    done: float = 0.0  # seconds of work done
+    coming: Assignment | None = None  # an assignment that is not in force yet
     coming_at: float = 0.0
-    stop_at: float | None = None  # when it will have left
+    stop_at: float | None = None  # when it will have exited, after a call of `stop`
     graceful: bool = False
     phase: Phase = Phase.STARTING
     exit_code: int | None = None
     message: str = ""
-    saved: list[float] = field(default_factory=list)  # work at the newest two checkpoints of this generation
+    saved: list[float] = field(default_factory=list)  # work done at the newest two checkpoints of this generation
     ended: float | None = None
     quiet_until: float = 0.0  # nothing but progress happens before this time
 
@@ -103,7 +105,7 @@ class FakeRun:
 
     @property
     def held(self) -> tuple[Part, ...]:
-        """Return what it may be computing on: nothing while it is paused, both places while it changes."""
+        """Return the devices that it may be using: none while it is paused, old and new ones while it moves."""
         now = () if self.paused else self.parts
         if self.coming is None or self.coming.paused:
             return now
@@ -114,25 +116,25 @@ class FakeRun:
             self.coming, self.coming_at, self.quiet_until = to, now + self.script.change_s, now
 
     def stop(self, grace_s: float, now: float) -> None:
-        leaves = now + (self.script.stop_s if grace_s > 0 and not self.script.hang else grace_s)
+        exits = now + (self.script.stop_s if grace_s > 0 and not self.script.hang else grace_s)
         if self.stop_at is None:
             self.graceful = grace_s > self.script.stop_s and not self.script.hang
-        if self.stop_at is None or leaves < self.stop_at:
-            self.stop_at, self.quiet_until = leaves, now
+        if self.stop_at is None or exits < self.stop_at:
+            self.stop_at, self.quiet_until = exits, now
 
     def settle(self, now: float) -> None:
         while self.phase is not Phase.EXITED and self.at < now:
-            if now < self.quiet_until:  # only progress, by far the most frequent case
+            if now < self.quiet_until:  # only progress happens, by far the most frequent case
                 self._work(now)
                 return
-            if not self._happen():
-                self._work(min([now, *(t for t in self._moments() if t > self.at)]))
-                self._happen()
+            if not self._handle_event():
+                self._work(min([now, *(t for t in self._event_times() if t > self.at)]))
+                self._handle_event()
             if self.phase is Phase.RUNNING and self.coming is None and self.stop_at is None:
-                self.quiet_until = min((t for t in self._moments() if t > self.at), default=self.at)
+                self.quiet_until = min((t for t in self._event_times() if t > self.at), default=self.at)
 
-    def _moments(self) -> list[float]:
-        """Return the times of the next events."""
+    def _event_times(self) -> list[float]:
+        """Return the times of possible next events, some of which may be past."""
         found = [self.launched + self.script.start_s]
         if self.coming is not None:
             found.append(max(self.coming_at, self.launched + self.script.start_s))
@@ -157,20 +159,20 @@ class FakeRun:
         return self.script.seconds
 
     def _work(self, t: float) -> None:
-        """Let time pass in which nothing else happens."""
+        """Advance to time `t`, before which nothing but progress happens."""
         every = self.script.every
         before, self.done = self.done, min(self.done + self._speed * (t - self.at), self._target)
         self.at = t
         if self.done // every > before // every:
             self.saved = [*self.saved, self.done // every * every][-2:]
 
-    def _happen(self) -> bool:
-        """Let a due event happen; return False if none is due."""
+    def _handle_event(self) -> bool:
+        """Handle one event that is due; return False if none is."""
         if self.stop_at is not None and self.at >= self.stop_at:
             if self.graceful and self.phase is not Phase.STARTING:
                 self.saved = [*self.saved, self.done][-2:]
             self._end(0 if self.graceful else -9, "stopped")
-        elif self._speed > 0 and self.done >= self._target - 1e-9:
+        elif self._speed > 0 and self.done >= self._target - TIME_SLACK_S:
             crashed = self._target < self.script.seconds
             self._end(1 if crashed else self.script.exit, "crashed as its script says" if crashed else "")
         elif self.phase is Phase.STARTING and self.at >= self.launched + self.script.start_s:
@@ -208,7 +210,7 @@ class FakeRun:
         )
 
     def dump(self) -> dict[str, Any]:
-        """Return the run as JSON, for a backend whose runs outlive its process."""
+        """Return the run as plain values for JSON, so that it can outlive the process of its backend."""
         return asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Maps the owners of jobs to Unix accounts: as which user a job runs, and in which folder if it names none."""
+"""Maps the owners of jobs to Unix accounts: the user as which a job runs, and the folder if the job file names none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from argosy.errors import InputError
 
-NOWHERE = "/"  # every user may be there, and only root can put files there
+NOWHERE = "/"  # every user may enter it, and only root can put files there
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Accounts:
     switches: bool = False
 
     def user(self, owner: str) -> str | None:
-        """Return the user to run as; None: our own. An owner without an account is never replaced by us."""
+        """Return the user to run as; None: the daemon's own. It is never used for an owner who has no account."""
         if not self.switches:
             return None
         account = _account(owner)
@@ -34,7 +34,7 @@ class Accounts:
             )
 
     def folder(self, owner: str) -> str:
-        """Return the folder of a job that names none: its owner's home, never the daemon's."""
+        """Return the folder of a job whose file names none: its owner's home, never the daemon's."""
         account = _account(owner) if self.switches else None
         return account.pw_dir if account is not None and Path(account.pw_dir).is_dir() else NOWHERE
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError, UnknownName
 from argosy.live.spec import JobSpec
+from argosy.slack import COUNT_SLACK
 
-MAX_GRACE_S = 600.0  # unless the operator says otherwise
+MAX_GRACE_S = 600.0  # unless the operator sets another limit
 
 
 def check_possible(spec: JobSpec, cluster: Cluster) -> None:
@@ -32,11 +33,11 @@ def check_possible(spec: JobSpec, cluster: Cluster) -> None:
     if low > have:
         kind = f" of type {' or '.join(wants.gpu_types)}" if wants.gpu_types else ""
         raise InputError(
-            f"resources.gpus: {spec.name} needs {low:g} GPUs{kind}, the cluster has {have}",
+            f"resources.gpus: {spec.name} needs {low:g} GPUs{kind}, but the cluster has {have}",
             hint=f"ask for at most {have}, or for a range such as 1..{have}",
         )
     raise InputError(
-        f"resources: {spec.name} needs {low:g} GPUs, with its CPUs and memory for each it fits on {most}",
+        f"resources: {spec.name} needs {low:g} GPUs, but only {most} have the CPUs and memory that it asks for per GPU",
         hint="ask for less with cpus_per_gpu and memory_per_gpu_gib",
     )
 
@@ -63,7 +64,7 @@ def check_grace(spec: JobSpec, most_s: float) -> None:
     """Check that the job's grace is not longer than the operator allows."""
     if spec.grace > most_s:
         raise InputError(
-            f"grace: {spec.name} wants {spec.grace:g} s to save its work, at most {most_s:g} s are allowed here",
+            f"grace: {spec.name} wants {spec.grace:g} s to save its work, but at most {most_s:g} s are allowed here",
             hint=f"write grace: {most_s:g}s or less, and save more often; the operator's limit is --max-grace",
         )
 
@@ -75,11 +76,14 @@ def _fitting(node: Node, cpus: float | None, memory_gib: float | None, share: fl
         most = min(most, node.cpus / (cpus * share))
     if memory_gib:
         most = min(most, node.memory_gib / (memory_gib * share))
-    return int(most + 1e-9)
+    return int(most + COUNT_SLACK)
 
 
 def _check_cpu_job(spec: JobSpec, nodes: Iterable[Node]) -> None:
     cpus, memory = spec.resources.cpus_per_gpu or 0.0, spec.resources.memory_per_gpu_gib or 0.0
     if any(n.cpus >= cpus and n.memory_gib >= memory for n in nodes):
         return
-    raise InputError(f"resources: no node has {cpus:g} CPUs and {memory:g} GiB for {spec.name}", hint="ask for less")
+    raise InputError(
+        f"resources: no node has {cpus:g} CPUs and {memory:g} GiB for {spec.name}",
+        hint="ask for fewer CPUs or less memory",
+    )

@@ -8,32 +8,33 @@ runs.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import message_of
 from argosy.live.backends.base import Backend, Phase, Run
 from argosy.live.clock import Clock
-from argosy.live.daemon import pruning
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.dispatcher import Dispatcher, Failure
+from argosy.live.daemon.housekeeping import Housekeeping
 from argosy.live.daemon.planner_client import Planner, PlannerClient, PlannerFactory
+from argosy.live.daemon.preparer import Preparer
 from argosy.live.daemon.reconcile import grace_s
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.submissions import MIN_FREE_BYTES
+from argosy.live.daemon.tokens import ensure_operator_token
 from argosy.live.daemon_log import LOGGER, note
 from argosy.live.durable_files import identity
-from argosy.live.errors import DatabaseLost, NoSpace, TokenExpired
+from argosy.live.errors import DatabaseLost, NoSpace
 from argosy.live.home import Home
 from argosy.live.http import local_socket
 from argosy.live.http.connections import ConnectionLimits, most_connections, raise_descriptor_limit
@@ -41,22 +42,19 @@ from argosy.live.http.server import Server, Web
 from argosy.live.http.tls import ServerTls
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
-from argosy.live.states import State
-from argosy.live.store import Job, RunRow, Store, database
+from argosy.live.store import RunRow, Store
+from argosy.live.store.schema import NODES
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
-FLUSH_EVERY_S = 5.0
 POLL_LIMIT_S = 30.0
-MOST_PRUNED = 200  # jobs at a time
 OWNERS_CONNECTIONS = 100  # at the socket in the home, in addition to those of the network
-MOST_PREPARED = 4  # different jobs of one owner that are prepared in a pass
 
 Application = Callable[..., Any]  # ASGI
 
 
 class Daemon:
-    """The daemon of one home. `await run()` serves until `stop()` or a signal; jobs go on without it.
+    """The daemon of one home. `await run()` serves until `stop()` or a signal; jobs continue without it.
 
     `app` makes the API from the service.
     """
@@ -90,16 +88,15 @@ class Daemon:
         self._connections, self._tls = connections or ConnectionLimits(), tls
         self._clock = clock or Clock()
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
-        self._pruning: asyncio.Task[None] | None = None
-        self._preparing: set[asyncio.Task[None]] = set()
-        self._nodes_s = self._flushed_s = float("-inf")
+        self._preparer = Preparer(backend, self._accounts)
+        self._nodes_s = float("-inf")
         self.address = ""
         self.ready = asyncio.Event()  # set when runs have been adopted and requests are answered
         self.service: Service
         self.bookkeeper: Bookkeeper
 
     def stop(self) -> None:
-        """End the daemon in order; may be called from a signal handler."""
+        """End the daemon cleanly; this may be called from a signal handler."""
         self._stop.set()
         self._wake.set()
 
@@ -116,7 +113,7 @@ class Daemon:
                     await self._loop(lambda: not self.service.store.runs, ask=False)
             except DatabaseLost as lost:
                 raise self._leave(lost) from None
-            note("ending; jobs go on" if self.service.store.runs else "ending")
+            note("ending; jobs continue" if self.service.store.runs else "ending")
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self.home.create()
@@ -138,8 +135,8 @@ class Daemon:
         )
         self.service.health.policy, self.service.health.backend = self.policy, self.backend.name
         self.service.health.began_s = store.clock.now()
-        self._write_queues(store)
-        self._first_token()
+        self._write_cluster(store)
+        ensure_operator_token(self.service.tokens, self.home)
         self.bookkeeper = Bookkeeper(
             store,
             self.service.health,
@@ -147,6 +144,7 @@ class Daemon:
             getattr(self.backend, "pauses_cold", True),
             self.service.limits,
         )
+        self._housekeeping = Housekeeping(self.service, self.bookkeeper.prunable, self._min_free_bytes)
         self.bookkeeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
@@ -169,7 +167,7 @@ class Daemon:
             self.home.write_secret(self.home.address, web.address)
             stack.callback(self.home.remove_own, self.home.address, web.address)
         await self._adopt(store)
-        self._prepare(None, None)
+        self._preparer.prepare(None, None)
         loop = asyncio.get_running_loop()
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -177,20 +175,20 @@ class Daemon:
                 stack.callback(loop.remove_signal_handler, number)
 
     def _leave(self, lost: DatabaseLost) -> DatabaseLost:
-        """Move away what is left of a lost database, so that nobody continues with a part of it, and describe it."""
+        """Move away what is left of a lost database, so that nobody continues with it; return the error to raise."""
         self.service.health.fault = lost.what
         folder = self.home.make_replaced()
         saved = self.service.store.leave(lost, folder)
         kept = f"what it knew is in {saved}" if saved else f"what is left of it is in {folder}"
         hint = f"go back to it: argosy restore {saved}" if saved else "go back to a copy: argosy restore FILE"
-        note("the database is lost; ending, jobs go on", logging.ERROR, why=lost.what, kept=kept)
-        return DatabaseLost(f"{lost.what}; the daemon has ended, jobs go on, {kept}", hint)
+        note("the database is lost; the daemon ends, jobs continue", logging.ERROR, why=lost.what, kept=kept)
+        return DatabaseLost(f"{lost.what}; the daemon has ended, jobs continue, {kept}", hint)
 
     def _planner_process(self, snapshot: Callable[[], Snapshot]) -> Planner:
         return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
 
     async def _adopt(self, store: Store) -> None:
-        """Find the runs again that the former daemon left."""
+        """Find the runs that the former daemon has left, and record what has become of them."""
         runs = [self._make_run(run) for run in store.runs.values()]
         statuses = await self.backend.adopt(runs)
         distrusted = {status.key for status in statuses if store.is_replaced and status.phase is not Phase.EXITED}
@@ -223,7 +221,7 @@ class Daemon:
         return min(self._poll_s, max(0.01, next_s - self.service.store.clock.now()))
 
     async def _pass(self, ask: bool = True) -> None:
-        """Make one pass. What goes wrong is shown by `health`, and tried again in the next pass."""
+        """Make one pass. If something goes wrong, `health` shows it, and the next pass tries again."""
         health, store = self.service.health, self.service.store
         store.check()
         failures = self._dispatcher.take_failures()
@@ -239,21 +237,22 @@ class Daemon:
         begin = time.perf_counter()
         try:
             self.bookkeeper.take_in(statuses, failures, self._dispatcher.under_way)
-            self._prepare_waiting(store)
+            newly_waiting, self.bookkeeper.waiting.new = self.bookkeeper.waiting.new, set()
+            self._preparer.prepare_waiting(store.jobs.get(number) for number in sorted(newly_waiting))
             if ask:
                 self._planner_client.step()
             calls = self.bookkeeper.act()
-            self._now_and_then(store)
+            self._housekeeping.step()
         except NoSpace as problem:
             if not health.disk_problem:
-                note("the disk is full; nothing is lost, it goes on when there is room", logging.ERROR)
+                note("the disk is full; nothing is lost, and the daemon continues when there is room", logging.ERROR)
             health.disk_problem = problem.what
             self.service.metrics.errors.labels("disk").inc()
             await asyncio.sleep(self._poll_s)
             return
         except DatabaseLost:
             raise
-        except Exception as problem:  # a bug of ours: nothing of this pass was written
+        except Exception as problem:  # a bug in the daemon; transactions keep the rows consistent
             health.fault, health.faults = f"{type(problem).__name__}: {problem}", health.faults + 1
             LOGGER.exception("a pass failed")
             self.service.metrics.errors.labels("own").inc()
@@ -265,51 +264,6 @@ class Daemon:
         health.last_pass_s = store.clock.now()
         self.service.metrics.passes.inc()
         self.service.metrics.pass_seconds.observe(time.perf_counter() - begin)
-
-    def _prepare_waiting(self, store: Store) -> None:
-        """Let the backend prepare for a few new jobs of each owner while the policy decides."""
-        numbers, self.bookkeeper.newly_waiting = self.bookkeeper.newly_waiting, set()
-        kinds: dict[str, dict[str, Job]] = {}  # by owner and job file: an array counts once
-        for number in sorted(numbers):
-            job = store.jobs.get(number)
-            if job is not None and job.state is State.PENDING:
-                kinds.setdefault(job.owner, {}).setdefault(job.spec_json, job)
-        for owner, found in kinds.items():
-            for job in list(found.values())[:MOST_PREPARED]:
-                self._prepare({**job.spec, "workdir": job.workdir}, self._accounts.user(owner))
-
-    def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        task = asyncio.create_task(self._try_to_prepare(spec, user))
-        self._preparing.add(task)
-        task.add_done_callback(self._preparing.discard)
-
-    async def _try_to_prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
-        try:
-            await self.backend.prepare(spec, user)
-        except Exception as problem:  # what is wrong with a job is reported when it starts
-            note("a job could not be prepared", logging.DEBUG, problem=str(problem), user=user)
-
-    def _now_and_then(self, store: Store) -> None:
-        now = store.clock.now()
-        if now - self._flushed_s < FLUSH_EVERY_S:
-            return
-        self._flushed_s = now
-        self._prune(store)
-        store.flush_reports()
-        self.service.tokens.flush()
-        store.mark_clock()
-        free = database.free_bytes(self.home.folder)
-        low = f"only {free // 2**20} MiB are free on the disk of {self.home.folder}: nothing new is taken in"
-        self.service.health.disk_problem = low if free < self._min_free_bytes else ""
-
-    def _prune(self, store: Store) -> None:
-        """Remove checkpoints that are no longer needed, in a thread: a large one takes time."""
-        if not self.bookkeeper.prunable or (self._pruning is not None and not self._pruning.done()):
-            return
-        numbers = sorted(self.bookkeeper.prunable)[:MOST_PRUNED]
-        self.bookkeeper.prunable.difference_update(numbers)
-        work = [(self.home.checkpoints(number), pruning.leftovers(store, number)) for number in numbers]
-        self._pruning = asyncio.create_task(asyncio.to_thread(pruning.remove_all, work))
 
     async def _look_at_nodes(self) -> None:
         now = self.service.store.clock.now()
@@ -339,24 +293,11 @@ class Daemon:
         job = self.service.store.jobs.get(run.job)
         return grace_s(job, run, self._max_grace_s) if job is not None else 0.0
 
-    def _first_token(self) -> None:
-        """Make the first operator's token, for the user who starts the daemon; it does not expire."""
-        with suppress(TokenExpired):  # it was rotated without the file
-            if self.home.token.exists() and self.service.tokens.find(self.home.token.read_text().strip()) is not None:
-                return
-        _, secret = self.service.tokens.add(_whoami(), "operator", expires_s=None)
-        self.home.write_secret(self.home.token, secret)
-
-    def _write_queues(self, store: Store) -> None:
+    def _write_cluster(self, store: Store) -> None:
+        """Note what the cluster has, for those who read the database later."""
         with store.transaction() as changes:
+            changes.meta(NODES, [asdict(node) for node in self.cluster.nodes])
             changes.execute("DELETE FROM queues")
             for queue in self.cluster.queues:
                 values = (queue.name, queue.quota_gpus, queue.limit_gpus, queue.weight)
                 changes.execute("INSERT INTO queues VALUES (?, ?, ?, ?)", values)
-
-
-def _whoami() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid{os.geteuid()}"

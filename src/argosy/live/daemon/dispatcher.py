@@ -1,4 +1,4 @@
-"""Sends orders to the backend: one at a time for each run, repeated until the run shows that it has followed.
+"""Sends orders to the backend: one at a time for each run, repeated until the run's status shows their effect.
 
 The orders come from the database (`reconcile.due`), so a dispatcher that is lost with its daemon loses nothing.
 """
@@ -19,7 +19,7 @@ from argosy.live.store import RunRow
 
 RESEND_S = 2.0  # an order that shows no effect is sent again after this
 FIRST_AGAIN_S = 0.1  # a failed order is sent again sooner, after a wait that doubles
-LAUNCH_TRIES = 5  # then the run is given up, and the job is tried again later
+LAUNCH_TRIES = 5  # then the run is given up, and the job is started again later
 Order = tuple[Call, int, Stop | None]  # the call, the version of the row, and why it stops
 
 

@@ -1,7 +1,7 @@
 """The daemon's health and other current facts that are not in the database: nodes, the planner's reasons, problems.
 
-The daemon's loop writes them and the service reads them; they are lost when the daemon ends, and found out again when
-it starts.
+The daemon's loop writes them and the service reads them; they are lost when the daemon ends, and determined again
+when it starts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from argosy.live.backends.base import NodeStatus
 from argosy.live.store import Job
 
-PASS_LIMIT_S = 10.0  # passes are made several times a second; without one for so long something is wrong
+PASS_LIMIT_S = 10.0  # passes are made several times a second; if there is none for this long, something is wrong
 
 
 @dataclass
 class DaemonHealth:
-    """What is true now of nodes, planner, backend and disk, and why jobs wait."""
+    """The current state of nodes, planner, backend and disk, and why jobs wait."""
 
     policy: str = ""
     backend: str = ""
@@ -29,7 +29,7 @@ class DaemonHealth:
     planner_problem: str = ""  # how the policy failed, until it works again
     backend_problem: str = ""
     disk_problem: str = ""
-    fault: str = ""  # a bug of ours that ended the last pass
+    fault: str = ""  # a bug in the daemon that ended the last pass
     faults: int = 0
     passes: int = 0
     began_s: float | None = None  # when the daemon started, on its clock; None: there is no daemon

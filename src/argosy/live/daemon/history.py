@@ -73,7 +73,7 @@ def page(store: Store, owner: str | None, limit: int, before: int | None) -> lis
         sql = f"SELECT ended_s FROM jobs WHERE {' AND '.join(where)} AND id = ?"
         cursor = store.query(sql, (*values, before))
         if not cursor:
-            raise NotFound(f"there is no job {before} that has ended", hint="give `next` of the page before")
+            raise NotFound(f"there is no job {before} that has ended", hint="use `next` of the previous page")
         where.append("(ended_s, id) < (?, ?)")
         values += [cursor[0][0], before]
     sql = f"SELECT id FROM jobs WHERE {' AND '.join(where)} ORDER BY ended_s DESC, id DESC LIMIT ?"
@@ -95,7 +95,7 @@ def overheads_csv(store: Store, owner: str | None = None) -> str:
 def trace_csv(path: Path, owner: str | None = None) -> str:
     """Return ended jobs that ever ran as a trace, in order of submission; time starts with the first.
 
-    A job's duration is what its GPU-seconds would take at the size it asked for: the largest of its range.
+    A job's duration is the time that its GPU-seconds would take at the size that it asked for (`Gpus.asked`).
     """
     where = " AND owner = ?" if owner is not None else ""
     states = ", ".join(f"'{state.value}'" for state in STATUS)

@@ -1,9 +1,9 @@
 """Enforces the limits on what users may run at once.
 
-It is done in two places. `LimitFilter` shows the policy only as much of a user's queue as the limits allow: what runs,
-then the waiting jobs by priority and number as far as they fit; what is left goes to elastic jobs, so that all together
-could never hold more. `Headroom` is asked before anything starts or grows, whatever the policy decided, because its
-decision may be older than the latest changes.
+This happens in two places. `LimitFilter` shows the policy only as much of a user's queue as the limits allow: what
+runs, then the waiting jobs by priority and number as far as they fit; what is left over goes to elastic jobs, so that
+all jobs together can never hold more than the limits. `Headroom` is asked before anything starts or grows, whatever the
+policy decided, because its decision may be older than the latest changes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from argosy.live.daemon.views import held
 from argosy.live.planner.messages import JobFacts
 from argosy.live.states import State
 from argosy.live.store import Job, RunRow, Store
-
-TINY = 1e-9
+from argosy.slack import GPU_SLACK
 
 
 def holds(run: RunRow) -> float:
@@ -67,7 +66,7 @@ class LimitFilter:
         self._version = limits.version
 
     def touch(self, numbers: Iterable[int]) -> None:
-        """Take note that something happened to these jobs."""
+        """Note that something has happened to these jobs."""
         for number in numbers:
             job = self._store.jobs.get(number)
             owner = job.owner if job is not None else self._owners.pop(number, None)
@@ -114,7 +113,7 @@ class LimitFilter:
         elif limits.running is not None and runs >= limits.running:
             text = f"{owner} runs {runs} of {limits.running} jobs allowed at once"
             change = f"ask an operator: argosy limits set {owner} --running {runs + 1}"
-        elif limits.gpus is not None and gpus + needs > limits.gpus + TINY:
+        elif limits.gpus is not None and gpus + needs > limits.gpus + GPU_SLACK:
             text = f"{owner} holds {gpus:g} of {limits.gpus:g} GPUs allowed"
             text += f", and it needs {needs:g}" if gpus < limits.gpus else ""
         else:
@@ -140,8 +139,8 @@ class LimitFilter:
         for _, number in queue.waiting:
             low, asked, _ = _sizes(self._store.jobs[number])
             size = max(low, asked if asked <= most else math.floor(most))
-            if size > gpus + TINY or jobs < 1:
-                break  # no job overtakes another: a large one would wait for ever
+            if size > gpus + GPU_SLACK or jobs < 1:
+                break  # no job overtakes another, or a large one might wait for ever
             shown[number] = size
             queue.first = queue.first or number
             gpus, jobs = gpus - size, jobs - 1
@@ -196,7 +195,7 @@ class Headroom:
         gpus, jobs = self._of(job.owner)
         more = held(parts) - (holds(run) if run is not None else 0.0)
         too_many = run is None and limits.running is not None and jobs + 1 > limits.running
-        return not too_many and (limits.gpus is None or more <= 0 or gpus + more <= limits.gpus + TINY)
+        return not too_many and (limits.gpus is None or more <= 0 or gpus + more <= limits.gpus + GPU_SLACK)
 
     def take(self, job: Job, parts: tuple[Part, ...], run: RunRow | None = None) -> None:
         """Count a start or change that was allowed."""

@@ -12,7 +12,7 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 
 
 class Metrics:
-    """A registry of its own, so that several daemons can live in one process (tests do)."""
+    """The metrics of one daemon, in a registry of their own, because tests run several daemons in one process."""
 
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
@@ -20,23 +20,23 @@ class Metrics:
         self._gpus = Gauge("argosy_gpus", "GPUs of the cluster", ["what"], registry=own)
         self._nodes = Gauge("argosy_nodes", "Nodes by state", ["state"], registry=own)
         self._healthy = Gauge("argosy_healthy", "1 if nothing is wrong", registry=own)
-        self.submitted = Counter("argosy_submitted_jobs", "Jobs taken in", registry=own)
-        self.passes = Counter("argosy_passes", "Passes of the loop", registry=own)
-        self.decisions = Counter("argosy_decisions", "Answers of the policy", registry=own)
+        self.submitted = Counter("argosy_submitted_jobs", "Jobs accepted", registry=own)
+        self.passes = Counter("argosy_passes", "Passes of the daemon's loop", registry=own)
+        self.decisions = Counter("argosy_decisions", "Decisions of the policy", registry=own)
         self.pass_seconds = Histogram(
-            "argosy_pass_seconds", "A pass of the loop, all but the policy", buckets=SECONDS, registry=own
+            "argosy_pass_seconds", "Duration of a pass of the loop, without the policy", buckets=SECONDS, registry=own
         )
         self.decision_seconds = Histogram(
-            "argosy_decision_seconds", "From a question to the policy to its answer", buckets=SECONDS, registry=own
+            "argosy_decision_seconds", "Time from asking the policy to its answer", buckets=SECONDS, registry=own
         )
         self.starts = Counter("argosy_starts", "Runs started", registry=own)
-        self.preemptions = Counter("argosy_preemptions", "Runs stopped for another job", registry=own)
-        self.resizes = Counter("argosy_resizes", "Changes of size", registry=own)
-        self.moves = Counter("argosy_moves", "Moves to other devices", registry=own)
+        self.preemptions = Counter("argosy_preemptions", "Runs preempted for another job", registry=own)
+        self.resizes = Counter("argosy_resizes", "Runs resized", registry=own)
+        self.moves = Counter("argosy_moves", "Runs moved to other devices", registry=own)
         self.failures = Counter("argosy_run_failures", "Runs that failed", registry=own)
-        self.losses = Counter("argosy_run_losses", "Runs lost with their place", registry=own)
-        self.fenced = Counter("argosy_fenced", "Runs that had ended and were found alive", registry=own)
-        self.errors = Counter("argosy_errors", "Problems of the daemon", ["part"], registry=own)
+        self.losses = Counter("argosy_run_losses", "Runs lost with their node", registry=own)
+        self.fenced = Counter("argosy_fenced", "Runs found alive after their recorded end", registry=own)
+        self.errors = Counter("argosy_errors", "Errors, by the part of the daemon", ["part"], registry=own)
         for part in ("planner", "backend", "disk", "own"):
             self.errors.labels(part)
 

@@ -1,8 +1,9 @@
 """Interprets the backend's reports: pure functions from rows and a status to new rows. Nothing is written here.
 
 A run ends in one of four ways: we stopped it (then the reason for the stop decides about the job), it ended by itself
-in order, it failed (and is tried again after a wait that doubles), or it was lost with its node (it is tried again,
-which does not count as a failure; but a job that is lost over and over seems to bring its node down, and fails).
+with exit code 0, it failed (and is tried again after a wait that doubles), or it was lost with its node (it is tried
+again, which does not count as a failure; but a job that is lost again and again seems to bring its node down, and
+fails).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def settle(run: RunRow, now: float) -> RunRow:
 
 
 def observe(job: Job, run: RunRow, status: Status, at: Moment) -> RowUpdate | None:
-    """Return what this status changes; None if nothing."""
+    """Return what this status changes in the rows; None if nothing."""
     if status.phase is Phase.EXITED:
         return end(job, run, status, at)
     new_job, new_run = job, run
@@ -121,7 +122,7 @@ def launch_failed(job: Job, run: RunRow, problem: str, final: bool, at: Moment) 
 def lost(job: Job, run: RunRow, why: str, at: Moment) -> RowUpdate:
     times = job.losses + 1 - job.unlaunched
     if times > MAX_LOSSES + job.run_s / 3600.0:
-        text = f"{why}; {times} runs of it were lost, so it seems to bring down the place where it runs"
+        text = f"{why}; {times} of its runs were lost, so the job itself seems to bring down its node"
         return _final(replace(job, losses=job.losses + 1), run, State.FAILED, None, text, at)
     return _again(job, run, why, at)
 
@@ -130,7 +131,7 @@ def _again(job: Job, run: RunRow, why: str, at: Moment) -> RowUpdate:
     doublings = min(job.losses, MAX_LOSS_DOUBLINGS)
     wait = min(job.parsed.retry_wait * 2**doublings, MAX_WAIT_S)
     again = replace(job, state=State.PENDING, losses=job.losses + 1, not_before_s=at.now + wait, message=why)
-    return RowUpdate(again, run, (("lost", f"run {run.generation} was lost: {why}; again in {wait:g} s"),))
+    return RowUpdate(again, run, (("lost", f"run {run.generation} was lost: {why}; it is tried again in {wait:g} s"),))
 
 
 def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> RowUpdate:
@@ -140,7 +141,7 @@ def _stopped(job: Job, run: RunRow, stop: Stop, at: Moment) -> RowUpdate:
         text = f"ended after {job.run_s:.0f} s of run time: max_duration is {job.parsed.max_duration or 0:g} s"
         return _final(job, run, State.FAILED, run.exit_code, text, at)
     if stop is Stop.BUDGET:
-        text = f"ended in order: its time budget of {job.parsed.time_budget or 0:g} s is used up"
+        text = f"ended as planned: its time budget of {job.parsed.time_budget or 0:g} s is used up"
         return _final(job, run, State.SUCCEEDED, run.exit_code, text, at)
     waits = replace(
         job,
@@ -159,7 +160,7 @@ def _failed(job: Job, run: RunRow, code: int, why: str, at: Moment) -> RowUpdate
         return _final(failed, run, State.FAILED, code, f"{why}{tries}", at)
     wait = min(spec.retry_wait * 2 ** min(failures - 1, 30), MAX_WAIT_S)
     again = replace(failed, state=State.PENDING, not_before_s=at.now + wait, exit_code=code, message=why)
-    text = f"run {run.generation} failed: {why}; try {failures} again in {wait:g} s"
+    text = f"run {run.generation} failed: {why}; retry {failures} follows in {wait:g} s"
     return RowUpdate(again, run, (("failed", text),))
 
 

@@ -12,7 +12,7 @@ from argosy.live.store import Job, Store
 
 STOPS = {
     Stop.PREEMPTED: "the policy gives its place to another job",
-    Stop.MOVED: "it goes on in another place or size",
+    Stop.MOVED: "it continues in another place or size",
     Stop.BUDGET: "its time budget is used up",
     Stop.LIMIT: "its max_duration is used up",
     Stop.CANCELLED: "it is cancelled",
@@ -29,7 +29,7 @@ def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
     left = job.not_before_s - store.clock.now()
     if left > 0:
         count = job.failures + job.losses
-        return "back-off", f"run {job.generation} ended too early ({count} so far); tried again in {left:.1f} s"
+        return "back-off", f"run {job.generation} ended early ({count} times so far); it is tried again in {left:.1f} s"
     return None
 
 
@@ -49,12 +49,15 @@ def explanation(job: Job, store: Store, health: DaemonHealth) -> dict[str, Any]:
     if limited is not None:
         return told | dict(limited)
     if health.planner_problem:
-        return told | {"category": "policy-failed", "text": f"held: the policy failed: {health.planner_problem}"}
+        return told | {
+            "category": "policy-failed",
+            "text": f"the policy failed: {health.planner_problem}",
+        }
     if job.id in health.starts:
         return told | dict(health.starts[job.id])
     reason = health.waiting.get(job.id)
     if reason is None:
-        return told | {"category": "new", "text": "the policy has not been asked since it came"}
+        return told | {"category": "new", "text": "the policy has not been asked since the job was submitted"}
     return told | dict(reason)
 
 

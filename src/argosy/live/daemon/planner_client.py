@@ -1,7 +1,7 @@
 """Asks the planner one question at a time, without waiting for the answer.
 
-If the planner fails, running jobs go on, and it is asked again. A planner that failed has lost its picture of the
-cluster, so the next question begins with a full snapshot.
+If the planner fails, running jobs continue, and it is asked again. A planner that has failed no longer knows the state
+of the cluster, so the next question begins with a full snapshot.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PlannerClient:
             health.planner_problem = message_of(problem)
             metrics.errors.labels("planner").inc()
             note(
-                "the policy failed; running jobs go on",
+                "the policy failed; running jobs continue",
                 logging.ERROR,
                 problem=health.planner_problem,
                 details=getattr(problem, "details", ""),

@@ -6,23 +6,22 @@ The planner sees jobs that could run: those that wait for other jobs, or for the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from argosy.live import sanitize
-from argosy.live.backends.base import Part, RunKey
+from argosy.live.backends.base import RunKey
 from argosy.live.daemon.observe import settle
+from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads
 from argosy.live.daemon.views import progress
-from argosy.live.planner.messages import Account, Active, Ended, How, JobFacts, NodeState, Report, Snapshot, Update
+from argosy.live.planner.messages import Account, Active, How, JobFacts, NodeState, Report, Snapshot, Update
 from argosy.live.states import State, Stop
-from argosy.live.store import Job, RunRow, Store, codec
+from argosy.live.store import Job, RunRow, Store
 
-TEACHING = 2000  # ended jobs from which a new planner learns durations
-MOST_NEWS = 2000  # jobs in one update, so that a flood does not hold up the loop
-LATE_S = 2.0  # a run that has not left so long after its stop is shown to the planner as staying
+MOST_NEWS = 2000  # jobs in one update, so that many changes at once do not block the loop
+LATE_S = 2.0  # a run that has not left this long after its stop is shown to the planner as one that stays
 FOREVER_S = 1e12
-NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # the order of the index `jobs_by_end`, so that nothing is sorted
 RATE_SPAN_S = 3.0  # a speed is measured over at least this long
 HOW: dict[State, How] = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
 
@@ -40,7 +39,7 @@ class Pace:
 
 @dataclass
 class PlannerFeed:
-    """What the planner was told, and what it is to be told next.
+    """Knows what the planner has been told, and collects what it must be told next.
 
     `known` is what the planner knows of each job: how often it failed, its priority, and its owner's limit on it.
     """
@@ -61,7 +60,7 @@ class PlannerFeed:
     _overheads_told: dict[str | None, dict[str, float]] = field(default_factory=dict)
 
     def snapshot(self, memory: str | None) -> Snapshot:
-        """Return everything, for a planner that starts; it covers all changes not told yet."""
+        """Return the complete state, for a planner that starts; it includes all changes that were not told yet."""
         store = self.store
         self.touched.clear()
         self.said.clear()
@@ -71,7 +70,9 @@ class PlannerFeed:
         late = self._late()
         self._remnants = {number: run.key for number, run in late.items()}
         jobs = (*map(self._active, shown), *map(self._remnant, late.values()))
-        return Snapshot(store.clock.now(), jobs, tuple(_ended(store)), dict(self.nodes), self._overheads_told, memory)
+        return Snapshot(
+            store.clock.now(), jobs, tuple(ended_jobs(store)), dict(self.nodes), self._overheads_told, memory
+        )
 
     def update(self, ask: bool = False, remember: bool = False) -> Update:
         """Return what has changed since the last update."""
@@ -132,13 +133,13 @@ class PlannerFeed:
 
     @property
     def pressing(self) -> bool:
-        """Return whether there is a change that the policy should be told at once."""
+        """Return whether there is a change that the policy should be told about at once."""
         self.touched = {number for number in self.touched if self._news(number)}
         late = {number: run.key for number, run in self._late().items()}
         return bool(self.touched) or self.nodes != self._nodes_told or late != self._remnants
 
     def overtaken(self) -> set[int]:
-        """Return jobs with changes that the planner was not told of yet."""
+        """Return the jobs with changes that the planner has not been told about yet."""
         return {number for number in self.touched | self.store.touched if self._news(number)}
 
     def _news(self, number: int) -> bool:
@@ -148,7 +149,7 @@ class PlannerFeed:
         return self.known.get(number) != self._marks(job)
 
     def heard(self, number: int, run: RunRow, report: Mapping[str, Any], now: float) -> None:
-        """Take note of a job's progress, and measure its pace."""
+        """Note a job's progress, and measure its pace."""
         self.said.add(number)
         share = progress(report)
         if share is None:
@@ -164,7 +165,7 @@ class PlannerFeed:
         self.said.add(number)
 
     def look_for_leavers(self, now: float) -> None:
-        """Take note of runs that must leave, and since when."""
+        """Note which runs must leave, and since when."""
         stopping = [run.key for run in self.store.runs.values() if run.stop is not None]
         self._leaving = {key: self._leaving.get(key, now) for key in stopping}
 
@@ -178,14 +179,14 @@ class PlannerFeed:
             run = self.store.runs.get(key.job)
             if now - since < LATE_S or run is None or run.key != key:
                 continue
-            held = _held(run)
+            held = held_parts(run)
             if held and all(self.nodes.get(part.node, "up") != "down" for part in held):
                 found[-run.job] = run
         return found
 
     def _remnant(self, run: RunRow) -> Active:
         """Describe a late leaver as a job that may not be stopped, so that the policy looks for other places."""
-        job, held, now = self.store.jobs[run.job], _held(run), self.store.clock.now()
+        job, held, now = self.store.jobs[run.job], held_parts(run), self.store.clock.now()
         known = facts(job, self.store)
         gpus = float(sum(len(part.devices) for part in held))
         scale = gpus / known.gpus if known.gpus else 1.0
@@ -206,7 +207,7 @@ class PlannerFeed:
         run = self.store.runs.get(job.id)
         if run is None:
             return self.shows(job)
-        return run.stop in (None, Stop.PREEMPTED, Stop.MOVED)  # any other stop is its last
+        return run.stop in (None, Stop.PREEMPTED, Stop.MOVED)  # after any other stop the job does not run again
 
     def _how(self, number: int) -> How:
         state = self.store.job_state(number)
@@ -268,40 +269,3 @@ class PlannerFeed:
             sanitize.number(loss),
             self._saved.get(number),
         )
-
-
-def facts(job: Job, store: Store) -> JobFacts:
-    spec = job.parsed
-    deadline = spec.deadline_at
-    if deadline is not None:  # given by the wall clock, converted to ours
-        deadline += store.clock.now() - store.clock.wall()
-    app = None if job.array_id is None else f"array-{job.array_id}"
-    said = JobFacts.of(spec, job.id, submitted_s=job.submitted_s, user=job.owner, deadline_s=deadline, app=app)
-    return replace(said, priority=job.priority)
-
-
-def overheads(store: Store) -> dict[str | None, dict[str, float]]:
-    """Return the means of recently measured overheads, by model and kind."""
-    found: dict[str | None, dict[str, float]] = {}
-    for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
-        found.setdefault(model or None, {})[kind] = seconds
-    return found
-
-
-def _held(run: RunRow) -> tuple[Part, ...]:
-    """Return where a run may still be; empty for a place that is shared with others."""
-    devices: dict[str, set[int]] = {}
-    parts = (() if run.paused else run.parts) + (run.former or ())
-    for part in parts:
-        devices.setdefault(part.node, set()).update(part.devices)
-    if any(part.milli != 1000 for part in parts) or not any(devices.values()):
-        return ()
-    return tuple(Part(node, tuple(sorted(found))) for node, found in devices.items() if found)
-
-
-def _ended(store: Store) -> Iterable[Ended]:
-    sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE ended_s IS NOT NULL AND generation > 0 {NEWEST}"
-    for row in reversed(store.query(sql, (TEACHING,))):
-        job = codec.job_of(row)
-        asked = job.parsed.resources.gpus.asked
-        yield Ended(facts(job, store), job.gpu_s / asked if asked else job.run_s, job.gpu_s)

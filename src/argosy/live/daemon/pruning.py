@@ -1,6 +1,6 @@
 """Removes checkpoints that are no longer needed, so that the disk does not fill up.
 
-The newest two are kept, and of a job that has ended the last. What the present generation writes is not touched. No
+The newest two are kept; of a job that has ended, only the last. What the present generation writes is not touched. No
 link is followed: the folders belong to the job, and links in them may lead anywhere.
 """
 
@@ -19,7 +19,7 @@ from argosy.live.untrusted_files import folder as opened
 from argosy.live.untrusted_files import remove_tree
 
 GENERATION = re.compile(r"gen-(\d{1,9})")
-CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # complete or not; anything else is not ours
+CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # complete or not; other entries are not touched
 RECENT_S = 3600.0  # a daemon that starts checks jobs that ended within this time
 
 
@@ -44,7 +44,7 @@ def leftovers(store: Store, number: int) -> Leftovers:
 
 
 def candidates(store: Store) -> set[int]:
-    """Return jobs of which a daemon that was killed may have left checkpoints to remove."""
+    """Return the jobs whose old checkpoints a killed daemon may have left in place."""
     since = store.clock.now() - RECENT_S
     ended = {row[0] for row in store.query("SELECT id FROM jobs WHERE ended_s > ? AND generation > 0", (since,))}
     return ended | {number for number, job in store.jobs.items() if job.generation > 1}

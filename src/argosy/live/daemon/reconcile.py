@@ -1,8 +1,8 @@
-"""Computes the steps from what is to what should be: pure and idempotent. Results are written first, then carried out.
+"""Computes the steps from the present runs to the wanted placements, with pure functions that can be repeated.
 
-`limits` ends what has used up its time, `reconcile` compares the runs with the policy's placements, and `due` compares
-the rows with what the backend reports and returns the outstanding calls. `due` needs no memory: after a crash the same
-rows give the same calls.
+The results are written to the database first, then carried out. `limits` ends jobs that have used up their time,
+`reconcile` compares the runs with the policy's placements, and `due` compares the rows with what the backend reports
+and returns the outstanding calls. `due` needs no memory: after a crash the same rows give the same calls.
 
 A device is given out only when no run can still be on it: a run holds its old and its new place until the change is in
 force, and a stopped run holds its place until the backend reports that it is gone.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from argosy.cluster.limits import Limits
-from argosy.live.backends.base import Part, Phase, RunKey, Status
+from argosy.live.backends.base import Part, Phase, Placement, RunKey, Status
 from argosy.live.daemon.limit_enforcement import Headroom
 from argosy.live.daemon.observe import Moment, RowUpdate, settle
 from argosy.live.daemon.views import place
@@ -28,16 +28,8 @@ START_LIMIT_S = 30.0  # a run is not preempted while it starts, unless that take
 Device = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where the policy wants a job now."""
-
-    parts: tuple[Part, ...]
-    paused: bool = False
-
-
 class Holders:
-    """Which runs may be computing on which device, in thousandths; computed only when asked, which is rare."""
+    """Which runs may be computing on which device, in thousandths; indexed only when needed, which is rare."""
 
     def __init__(self, runs: Iterable[RunRow], strays: Iterable[RunRow] = ()) -> None:
         self._unread, self._strays = list(runs), list(strays)
@@ -76,7 +68,7 @@ class Holders:
 
 @dataclass
 class Outcome:
-    """Rows to write, and for each start that has to wait the jobs in its way (empty: its owner's limits)."""
+    """Rows to write, and for each start that has to wait the jobs that block it (empty: its owner's limits do)."""
 
     updates: list[RowUpdate] = field(default_factory=list)
     blocked: dict[int, set[int]] = field(default_factory=dict)
@@ -200,7 +192,7 @@ def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
     if wanted.paused and not run.paused:
         return RowUpdate(job, moved, (("pausing", "is paused: another job has its turn"),))
     if wanted.parts == run.parts:
-        return RowUpdate(job, moved, (("continuing", "goes on after its pause"),))
+        return RowUpdate(job, moved, (("continuing", "continues after its pause"),))
     if before != after:
         resized = replace(job, resizes=job.resizes + 1)
         return RowUpdate(resized, moved, (("resizing", f"from {before} to {after} GPUs: {where}"),))

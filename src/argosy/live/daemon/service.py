@@ -1,4 +1,4 @@
-"""What people can ask of the daemon: all that the API calls. Every call is quick and runs in the daemon's thread.
+"""The operations of the daemon that the API calls. Every call is quick and runs in the daemon's thread.
 
 Nothing here touches a process or a policy: a change is written into the database, and the daemon's loop is woken to act
 on it.
@@ -15,7 +15,7 @@ from typing import Any
 from argosy.cluster.cluster import Cluster, Queue
 from argosy.errors import ArgosyError, InputError
 from argosy.live import sanitize
-from argosy.live.daemon import history
+from argosy.live.daemon import history, job_queries, nodes
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.audit import DAEMON, Audit
@@ -26,7 +26,7 @@ from argosy.live.daemon.reconcile import HURRY_S
 from argosy.live.daemon.submissions import MIN_FREE_BYTES, Batch, Submissions
 from argosy.live.daemon.tokens import Tokens
 from argosy.live.daemon.user_limits import LimitBook, LimitRow
-from argosy.live.daemon.views import JobView, NodeView, held, job_view
+from argosy.live.daemon.views import JobView, NodeView, job_view
 from argosy.live.errors import Conflict, NotFound
 from argosy.live.home import Home
 from argosy.live.spec import JobSpec
@@ -42,7 +42,7 @@ CANCELLING = {
 
 
 class Service:
-    """The operations behind the API. `changed` is called after every change that the loop should know of."""
+    """The operations behind the API. `changed` is called after every change that the loop should know about."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Service:
     async def take_in(
         self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None = None, by: Actor | None = None
     ) -> list[int]:
-        """Accept jobs of concurrent callers: what they submit at the same time is written in one transaction."""
+        """Accept jobs of concurrent callers; those submitted at the same time are written in one transaction."""
         return await self._submissions.soon(self._batch(specs, owner, workdir, by))
 
     def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
@@ -101,31 +101,24 @@ class Service:
         oldest_first: bool = False,
     ) -> list[JobView]:
         """Return a page of jobs, newest or oldest first, with numbers before or after the given ones."""
-        where, values = _conditions(owner=owner, queue=queue, name=name)
-        where += self.store.conditions()
-        if states is not None:
-            wanted = sorted(states)
-            where.append(f"state IN ({', '.join('?' * len(wanted))})")
-            values += [state.value for state in wanted]
-        if ids is not None:
-            where.append("id IN (SELECT value FROM json_each(?))")
-            values.append(f"[{', '.join(str(int(i)) for i in ids)}]")
-        for sign, bound in (("<", before), (">", after)):
-            if bound is not None:
-                where.append(f"id {sign} ?")
-                values.append(bound)
-        order = "ASC" if oldest_first else "DESC"
-        sql = f"SELECT id FROM jobs {_where(where)} ORDER BY id {order} LIMIT ?"
-        numbers = [row[0] for row in self.store.query(sql, (*values, limit))]
+        numbers = job_queries.page(
+            self.store,
+            owner,
+            states,
+            queue,
+            name,
+            limit,
+            before=before,
+            after=after,
+            ids=ids,
+            oldest_first=oldest_first,
+        )
         found = self.store.some_jobs(numbers)
         return [self._view(found[number]) for number in numbers]
 
     def counts(self, owner: str | None = None) -> dict[str, int]:
         """Return how many jobs there are in each state."""
-        where, values = _conditions(owner=owner)
-        where += self.store.conditions()
-        rows = self.store.query(f"SELECT state, count(*) FROM jobs {_where(where)} GROUP BY state", values)
-        return {state.value: 0 for state in State} | dict(rows)
+        return job_queries.counts(self.store, owner)
 
     def cancel(self, numbers: Sequence[int], by: Actor = DAEMON, *, at_once: bool = False) -> list[JobView]:
         """Cancel these jobs. Those that have ended stay as they are; one that runs saves its work and stops.
@@ -170,12 +163,7 @@ class Service:
     def events(self, number: int, after: int = 0, limit: int = 1000, newest: bool = False) -> list[Event]:
         """Return the events of a job, oldest first; with `newest` the last `limit` of them."""
         self._job(number)
-        sql = (
-            "SELECT id, job, generation, t_s, at, kind, text FROM events WHERE job = ? AND id > ?"
-            f" ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?"
-        )
-        found = [Event(*row) for row in self.store.query(sql, (number, after, limit))]
-        return found[::-1] if newest else found
+        return job_queries.events(self.store, number, after, limit, newest)
 
     def runs(self, number: int) -> list[RunRow]:
         self._job(number)
@@ -193,7 +181,7 @@ class Service:
         return self.explain(number)
 
     def report(self, number: int, generation: int, payload: Mapping[str, Any]) -> None:
-        """Take a run's report about itself; refused if the run has ended."""
+        """Accept a run's report about itself; it is refused if the run has ended."""
         job, run = self.store.jobs.get(number), self.store.runs.get(number)
         if job is None or run is None or run.generation != generation:
             raise Conflict(f"generation {generation} of job {number} has ended", hint="its report was not accepted")
@@ -206,66 +194,38 @@ class Service:
         job = self._job(number)
         wanted = job.generation if generation is None else generation
         if not 1 <= wanted <= job.generation:
-            raise NotFound(f"job {number} has no run {wanted}", hint=f"it has had {job.generation}")
+            raise NotFound(f"job {number} has no run {wanted}", hint=f"it has had {job.generation} runs")
         return self.home.log(number, wanted)
 
     # the cluster
 
     def nodes(self) -> list[NodeView]:
-        drained = {row[0]: row[1:] for row in self.store.query("SELECT name, drained_by, emptied FROM nodes")}
-        used: dict[str, float] = {}
-        jobs: dict[str, list[int]] = {}
-        for run in self.store.runs.values():
-            for part in run.parts:
-                share = 0.0 if run.paused else held((part,))
-                used[part.node] = used.get(part.node, 0.0) + share
-                jobs.setdefault(part.node, []).append(run.job)
-        views = []
-        for node in self.cluster.nodes:
-            status = self.health.nodes.get(node.name)
-            by, emptied = drained.get(node.name, (None, False))
-            state = "down" if status is not None and not status.up else "draining" if by else "up"
-            views.append(
-                NodeView(
-                    node.name,
-                    node.gpu_type,
-                    node.gpus,
-                    node.cpus,
-                    node.memory_gib,
-                    node.rack,
-                    state,
-                    status.message if status else "",
-                    by,
-                    bool(emptied),
-                    used.get(node.name, 0.0),
-                    tuple(jobs.get(node.name, ())),
-                )
-            )
-        return views
+        return nodes.views(self.store, self.cluster, self.health)
 
     def drain(self, name: str, by: Actor = DAEMON, emptied: bool = False) -> None:
-        """Let nothing start on a node any more; what runs there goes on or, with `emptied`, has to leave at once."""
-        self._set_drained(name, by, True, emptied)
+        """Let no more jobs start on a node; those that run there continue or, with `emptied`, have to leave at once."""
+        nodes.set_drained(self.store, self.cluster, name, by, True, emptied)
+        self.changed()
 
     def undrain(self, name: str, by: Actor = DAEMON) -> None:
-        self._set_drained(name, by, False)
+        nodes.set_drained(self.store, self.cluster, name, by, False)
+        self.changed()
 
     def drained(self) -> dict[str, bool]:
         """Return the nodes on which nothing may start, and whether what runs there has to leave."""
-        rows = self.store.query("SELECT name, emptied FROM nodes WHERE drained_by IS NOT NULL")
-        return {name: bool(emptied) for name, emptied in rows}
+        return nodes.drained(self.store)
 
     def queues(self) -> list[Queue]:
         return list(self.cluster.queues)
 
     def set_limits(self, owner: str, given: Mapping[str, Any], by: Actor = DAEMON) -> LimitRow:
-        """Set limits of a user; running jobs go on, but nothing more starts beyond the limits."""
+        """Set limits of a user; running jobs continue, but no job starts beyond the limits."""
         row = self.limits.set(owner, given, by)
         self.changed()
         return row
 
     def clear_limits(self, owner: str, by: Actor = DAEMON) -> None:
-        """Remove the limits set for a user, so that the cluster file's apply again."""
+        """Remove the limits set for a user, so that those of the cluster file apply again."""
         self.limits.clear(owner, by)
         self.changed()
 
@@ -279,7 +239,7 @@ class Service:
             self.home.write_secret(self.home.token, secret)
         return token, secret
 
-    # looking back, looking after
+    # history, health and backups
 
     def history(self, owner: str | None = None, limit: int = 100, before: int | None = None) -> list[dict[str, Any]]:
         """Return jobs that have ended, the latest first: completion times, waits, GPU-seconds, preemptions, resizes.
@@ -334,22 +294,3 @@ class Service:
 
     def _tell(self) -> None:
         self.changed()
-
-    def _set_drained(self, name: str, by: Actor, drained: bool, emptied: bool = False) -> None:
-        if all(node.name != name for node in self.cluster.nodes):
-            raise NotFound(f"there is no node {name[:100]!r}", hint="see argosy nodes for the names")
-        with self.store.transaction() as changes:
-            values = (name, by.who if drained else None, self.store.clock.wall() if drained else None, emptied)
-            sql = "INSERT OR REPLACE INTO nodes (name, drained_by, drained_at, emptied) VALUES (?, ?, ?, ?)"
-            changes.execute(sql, values)
-            changes.audit(by, "drain" if drained else "undrain", f"node {name}", detail="now" if emptied else "")
-        self.changed()
-
-
-def _conditions(**equal: str | None) -> tuple[list[str], list[Any]]:
-    given = {column: value for column, value in equal.items() if value is not None}
-    return [f"{column} = ?" for column in given], list(given.values())
-
-
-def _where(conditions: list[str]) -> str:
-    return f"WHERE {' AND '.join(conditions)}" if conditions else ""

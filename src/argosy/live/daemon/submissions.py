@@ -1,6 +1,6 @@
 """Accepts jobs: they are checked, then written in one transaction with others that come at the same time.
 
-A submission costs a wait for the disk; sharing that wait makes a thousand submissions a second possible.
+Every transaction waits for the disk; because submissions share that wait, a thousand a second are possible.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from argosy.live.spec import JobSpec
 from argosy.live.store import Actor, Job, Store, Transaction, database
 
 MAX_DETAIL = 200  # characters of a line in the audit log
-MIN_FREE_BYTES = 16 * 2**20  # below this only what already runs may write
+MIN_FREE_BYTES = 16 * 2**20  # below this, only jobs that already run may write
 PIECE = 200  # jobs written in one iteration of the event loop
-MOST_GATHERED_S = 0.01  # a write waits at most so long for others to join it
+MOST_GATHERED_S = 0.01  # a write waits at most this long for others to join it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Submissions:
         self._limits = limits or LimitBook(store, cluster)
         self._coming: Counter[str] = Counter()  # jobs that are accepted but not written yet, by owner
         self._waiting: list[tuple[Batch, asyncio.Future[list[int]]]] = []
-        self._crowd = 1  # how many submitted at the same time last time
-        self._gather_s = 0.0  # how long the next write waits for as many callers
+        self._crowd = 1  # callers whose jobs were in the last write
+        self._gather_s = 0.0  # how long the next write waits for as many callers as the last one had
         self._due: asyncio.TimerHandle | None = None
 
     def now(self, batches: Sequence[Batch]) -> list[list[int]]:
@@ -162,7 +162,7 @@ class Submissions:
             for numbers, (_, answer) in zip(self._take_in([batch for batch, _ in waiting]), waiting):
                 if not answer.done():
                     answer.set_result(numbers)
-        except Exception as problem:  # the callers get it
+        except Exception as problem:  # it is raised in the callers
             for _, answer in waiting:
                 if not answer.done():
                     answer.set_exception(problem)
@@ -176,7 +176,7 @@ class Submissions:
             folder = self._store.path.parent
             self._standing.disk_problem = f"only {free // 2**20} MiB are free on the disk of {folder}"
             raise NoSpace(
-                f"the disk of {folder} is nearly full: {free // 2**20} MiB free; nothing was taken in",
+                f"the disk of {folder} is nearly full: {free // 2**20} MiB free; no job was accepted",
                 hint="make room there and submit again; what was submitted before is safe",
             )
         self._limits.check(batch.owner, batch.specs, self._coming[batch.owner])

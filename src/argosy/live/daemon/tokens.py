@@ -7,23 +7,27 @@ writing a start and carrying it out can make the same token again.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import hmac
+import os
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from argosy.errors import InputError
 from argosy.live.daemon.audit import DAEMON
 from argosy.live.errors import NotFound, TokenExpired
+from argosy.live.home import Home
 from argosy.live.store import Actor, Store, Token, Transaction
 
 ROLES = ("user", "operator")
 OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 DAY_S = 86_400.0
 EXPIRES_S = 90 * DAY_S  # default lifetime of a token
-WARN_S = 14 * DAY_S  # the owner is warned so long before the end, or in the last quarter of a short lifetime
+WARN_S = 14 * DAY_S  # the owner is warned this long before the end, or in the last quarter of a short lifetime
 _JOB = re.compile(r"argosy-job-(\d{1,15})-(\d{1,15})-([0-9a-f]{64})")
 
 
@@ -33,7 +37,7 @@ class Tokens:
     def __init__(self, store: Store, key: bytes) -> None:
         self._store, self._key = store, key
         rows = store.query("SELECT digest, id, owner, role, created_at, expires_at, used_at FROM tokens ORDER BY id")
-        self._by_digest = {  # kept in memory: every request needs it, and only we change it
+        self._by_digest = {  # kept in memory: every request needs it, and only this process changes it
             digest: Token(number, owner, role, created, expires_at=expires, used_at=used)
             for digest, number, owner, role, created, expires, used in rows
         }
@@ -145,6 +149,22 @@ class Tokens:
 
     def _signature(self, job: int, generation: int) -> str:
         return hmac.new(self._key, f"job {job} generation {generation}".encode(), hashlib.sha256).hexdigest()
+
+
+def ensure_operator_token(tokens: Tokens, home: Home) -> None:
+    """Make a token for the user who starts the daemon, unless the home has a valid one; it does not expire."""
+    with suppress(TokenExpired):  # it was rotated, but the file was not updated
+        if home.token.exists() and tokens.find(home.token.read_text().strip()) is not None:
+            return
+    _, secret = tokens.add(_whoami(), "operator", expires_s=None)
+    home.write_secret(home.token, secret)
+
+
+def _whoami() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid{os.geteuid()}"
 
 
 def ends_soon(token: Token, now: float) -> bool:

@@ -105,7 +105,7 @@ class LimitBook:
         more, waiting = sum(spec.array or 1 for spec in specs), self._store.queued[owner] + coming
         if waiting + more > limits.queued:
             raise OverLimit(
-                f"{owner} has {waiting} jobs waiting of {limits.queued} allowed, and {more} more are too many",
+                f"{owner} has {waiting} jobs waiting of {limits.queued} allowed, so {more} more are too many",
                 hint=f"wait for some to start, cancel some, or {_ask(owner, 'queued', waiting + more)}",
             )
 
@@ -113,7 +113,7 @@ class LimitBook:
         most = self.of(owner).priority
         if most is not None and priority > most:
             raise OverLimit(
-                f"priority: {priority:g} is more than {owner} may give, {most:g}",
+                f"priority: {priority:g} is above {most:g}, the highest that {owner} may use",
                 hint=f"give at most {most:g}, or {_ask(owner, 'priority', priority)}",
             )
 
@@ -128,13 +128,13 @@ class LimitBook:
             )
         if limits.array is not None and (spec.array or 0) > limits.array:
             raise OverLimit(
-                f"array: {spec.array} copies, {owner} may have {limits.array} in one array",
+                f"array: {spec.array} copies are too many, {owner} may have {limits.array} in one array",
                 hint=f"submit fewer, or {_ask(owner, 'array', spec.array)}",
             )
         needs = least_gpus(spec)
         if limits.gpus is not None and needs > limits.gpus:
             raise OverLimit(
-                f"resources.gpus: {spec.name} needs {needs:g} GPUs, {owner} may hold {limits.gpus:g} at once",
+                f"resources.gpus: {spec.name} needs {needs:g} GPUs, but {owner} may hold only {limits.gpus:g} at once",
                 hint=f"ask for fewer, or {_ask(owner, 'gpus', f'{needs:g}')}",
             )
 

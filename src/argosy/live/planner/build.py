@@ -1,4 +1,4 @@
-"""Building an engine from a snapshot: the jobs in their places, with their accounts, and the policy's memory."""
+"""Builds an engine from a snapshot: the jobs in their places, with their accounts, and the policy's memory."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def build(
     slots = {id: slot for slot, id in enumerate(order)}
     nodes = {node.name: i for i, node in enumerate(setup.cluster.nodes)}
     homeless = put_back(engine, [by_id[id] for id in order], slots, nodes, memory)
-    _wind_up(engine, index, memory)
+    _restore_timers(engine, index, memory)
     return Built(engine, index, homeless)
 
 
 def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -> tuple[dict[int, int], int, list[int]]:
-    """Return the index of each job, the first index that nobody ever had, and the jobs without a former one."""
+    """Return the index of each job, the first index that was never used, and the jobs that had no index before."""
     known = {int(id): i for id, i in memory["index"].items()} if memory else {}
     index = {id: known[id] for id in by_id if id in known}
     first = int(memory["next"]) if memory else 0
@@ -79,14 +79,14 @@ def _indices(by_id: Mapping[int, Active], memory: Json | None, renumber: bool) -
     return index | {id: first + i for i, id in enumerate(new)}, first, new
 
 
-def _wind_up(engine: LiveEngine, index: JobIndex, memory: Json | None) -> None:
-    """Set minimum run times, what the policy has yet to hear, and timers."""
+def _restore_timers(engine: LiveEngine, index: JobIndex, memory: Json | None) -> None:
+    """Set minimum run times, the events that the policy has not been told yet, and timers."""
     for job in index.jobs.values():
         engine.set_job(job.index, keep_for_s=job.facts.min_runtime_s)
     engine.set_untold_events(memory["told"] if memory else [])
     engine.request_decision()
     if memory:
         engine.restore_counters(memory["turn"], memory["rng"])
-        if memory["at"] == engine.now:  # nothing has happened since: nor need anybody be asked
+        if memory["at"] == engine.now:  # nothing has happened since, so the policy need not be asked
             engine.wake_at = np.inf if memory["wake"] is None else memory["wake"]
             engine.request_decision(False)

@@ -1,4 +1,4 @@
-"""Measured costs of starting, stopping and moving, in place of those that the performance model assumes."""
+"""Charges the measured costs of starting, stopping and moving instead of those that the performance model assumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KINDS = ("start", "suspend", "resume", "migrate", "slice")
 
 
 def charge(engine: LiveEngine, seconds: Mapping[str | None, Mapping[str, float]]) -> None:
-    """Charge these seconds from now on, by model; models without a table of speeds share one row, their mean."""
+    """Charge these seconds from now on, by model; models without a table of speeds are charged their common mean."""
     kinds = {kind: kind for kind in KINDS} | {"resize": "resize-hot" if engine.settings.hot_resize else "resize-cold"}
     classes = [c.model for c in engine.tables.classes]
     found: dict[tuple[int, str], list[float]] = {}

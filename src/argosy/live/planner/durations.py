@@ -1,8 +1,8 @@
-"""How long a job will take: the user's own estimate, or what jobs like it have taken.
+"""Estimates how long a job will take, from the user's own estimate or from similar jobs that have ended.
 
-The first that exists of: the user's own estimate; the decayed mean over the user's jobs with a similar name and the
-same GPUs; the user's mean at that size; the queue's mean; the mean over all; an hour. This is the rolling part of
-`argosy.workload.estimate.History`, kept up to date job by job.
+It uses the first of these that exists: the user's own estimate; the decayed mean over the user's jobs with a similar
+name and the same GPUs; the user's mean at that size; the queue's mean; the mean over all; an hour. This is the rolling
+part of `argosy.workload.estimate.History`, kept up to date job by job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Expected:
 
 
 class Durations:
-    """What ended jobs teach about new ones."""
+    """Means of the durations of ended jobs, from which those of new jobs are estimated."""
 
     def __init__(self) -> None:
         self._means: RollingMeans[tuple[object, ...]] = RollingMeans()
@@ -44,7 +44,7 @@ class Durations:
 
 
 def _groups(facts: JobFacts) -> list[tuple[tuple[object, ...], str]]:
-    """Return the means in which a job counts, most specific first, and what they are called."""
+    """Return the groups whose means include the job, the most specific first, and a name of each for people."""
     user, gpus = facts.user, facts.gpus
     return [
         ((user, gpus, DIGITS.sub("#", facts.name)), "the user's jobs of this name and size"),

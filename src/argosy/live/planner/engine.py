@@ -1,7 +1,7 @@
-"""The simulator's engine with another clock: time is told, and so is what becomes of jobs and nodes.
+"""The simulator's engine, driven from outside: the caller tells it the time and what happens to jobs and nodes.
 
-Jobs come in batches of columns; their indices never change. The policy, the mechanism and all accounts are those of the
-simulator. This is the only module of the planner that knows the engine's matrices; the others use its methods.
+Jobs are added in batches of columns; their indices never change. The policy, the mechanism and all accounts are those
+of the simulator. This is the only module of the planner that knows the engine's matrices; the others use its methods.
 """
 
 from __future__ import annotations
@@ -17,45 +17,49 @@ from numpy.typing import NDArray
 from argosy.cluster.cluster import Cluster
 from argosy.cluster.view import Losses, NodeState, Part
 from argosy.explain.pending import ExplainedEngine
-from argosy.live.planner.guard import allowed
 from argosy.mechanism import capacity, time_slicing
+from argosy.mechanism.bids import Bids
 from argosy.mechanism.feasibility import drop_narrow_types, impossible
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.plan import Plan
 from argosy.mechanism.saved_accounts import SavedAccounts, restore, save
 from argosy.mechanism.world import ENDINGS, OVERHEADS, Floats, Ints
 from argosy.policies.base import Policy, Sizes
+from argosy.sim.configure import renew_overheads
 from argosy.sim.engine import Engine
 from argosy.sim.place_codes import PlaceCodes
 from argosy.sim.settings import Settings
 from argosy.sim.views import view_on_arrival
 from argosy.workload.trace import Trace
 
-WINDOW = 10  # epochs over which a loss must still fall, as in the simulator's curves
-LEAST_FALL = 0.01  # of its first value: what counts as converged where a job does not say
-GUESSED_EPOCHS = 20.0  # what a policy that reads losses expects where there are none
+WINDOW = 10  # epochs over which the fall of a loss is measured, as in the simulator's curves
+LEAST_FALL = 0.01  # as a part of the first loss: a job whose loss falls by less counts as converged
+GUESSED_EPOCHS = 20.0  # assumed for jobs that report no losses
 
 
-# faults, speeds and ends are real; what is expected of a job is written into its row
+# faults, speeds and ends are not simulated but reported; the expected duration of a job is written into its row
 REAL: dict[str, Any] = {
     "oversized": "skip",
     "estimator": "oracle",
     "node_mtbf_h": None,
     "job_mtbf_h": None,
     "drifting": False,
+    "storms": False,
+    "measurement_noise": 0.0,
     "until_s": np.inf,
 }
 
 
 class LiveEngine(ExplainedEngine):
-    """An engine without an end, to which jobs may be added."""
+    """An engine to which jobs may be added at any time, and whose run has no end."""
+
+    is_live = True
 
     def __init__(self, kinds: Trace, cluster: Cluster, policy: Policy, settings: Settings, jobs: int) -> None:
-        """Made for the kinds of jobs in a trace; indices below `jobs` are taken by jobs that are not there."""
+        """Make an engine for the kinds of jobs in a trace; indices below `jobs` belong to jobs that are not active."""
         self.given = {}
         super().__init__(kinds, cluster, policy, replace(settings, **REAL), watch=_nothing_to_do)
         self.job_names = [""] * jobs  # by index
-        self.protected: dict[int, float] = {}  # index → how long after a start it may not be stopped
         self.exclusive: set[int] = set()  # indices that are never packed with others
         self.losses: dict[int, dict[float, float]] = {}  # index → epoch → loss
         self.world.si[L.JOBS] = self.world.si[L.NEXT_JOB] = jobs
@@ -68,7 +72,7 @@ class LiveEngine(ExplainedEngine):
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def hopeless(self, rows: Floats) -> NDArray[np.bool_]:
-        """Say which of these jobs could not even run on the empty cluster."""
+        """Return which of these jobs could not run even on the empty cluster."""
         alone = self.world._replace(tr=rows)
         drop_narrow_types(alone)
         bad = np.zeros(rows.shape[1], bool)
@@ -76,11 +80,11 @@ class LiveEngine(ExplainedEngine):
         return bad
 
     def hopeless_jobs(self, indices: Sequence[int]) -> NDArray[np.bool_]:
-        """Say the same of jobs that are there already."""
+        """Return the same for jobs that have been added already."""
         return self.hopeless(self.world.tr[:, indices])
 
     def append(self, rows: Floats, names: Sequence[str]) -> int:
-        """Let jobs arrive; return the index of the first."""
+        """Add jobs, which arrive now; return the index of the first."""
         first, n = len(self.job_names), rows.shape[1]
         self.job_names += names
         self.world.si[L.JOBS] = first + n
@@ -107,7 +111,7 @@ class LiveEngine(ExplainedEngine):
         self._make_room(n)
 
     def seat(self, index: Ints) -> None:
-        """Give jobs of the trace rows, in this order, as if they had all just arrived; nobody may be there yet."""
+        """Make these jobs active, in rows of this order, as if all had just arrived; no other job may be active yet."""
         self._tell((L.TOLD_SEATED, i, 0) for i in index.tolist())
 
     def set_job(self, index: int, **columns: float) -> None:
@@ -141,25 +145,26 @@ class LiveEngine(ExplainedEngine):
         return NodeState(int(self.world.ni[L.N_STATE, node]))
 
     def set_node_state(self, node: int, state: NodeState) -> None:
-        """Take in that a node has failed, drains or is back."""
+        """Record that a node has failed, drains or is back."""
         self._tell([(L.TOLD_NODE, node, int(state))])
 
     def set_overhead(self, job_class: int, kind: str, seconds: float) -> None:
-        """Charge so many seconds for a kind of change (see `argosy.mechanism.world.OVERHEADS`) to jobs of a class."""
+        """Set the seconds that a kind of change costs (see `argosy.mechanism.world.OVERHEADS`) jobs of a class."""
         self.world.ov[job_class, OVERHEADS[kind]] = seconds
+        renew_overheads(self.context, self.world, self.settings)
 
     def start_overhead_s(self, index: int) -> float:
-        """Return what the start of a job costs."""
+        """Return how many seconds the start of a job takes."""
         job_class = self.world.ji[L.CLASS, self.jobs.row_of(index)]
         return float(self.world.ov[job_class, OVERHEADS["start"]])
 
     def prefer_cheap_victims(self, yes: bool) -> None:
-        """Where the policy ranks running jobs alike, take those first that lose least work."""
+        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
         self.world.si[L.BY_STAKE] = yes
 
     @contextmanager
     def without_queue_limits(self) -> Iterator[None]:
-        """Let queues hold more than they may: what runs, runs."""
+        """Lift the limits of queues inside the block, so that jobs that run already can be placed."""
         limits = self.world.qu[L.Q_LIMIT].copy()
         self.world.qu[L.Q_LIMIT] = np.inf
         try:
@@ -180,15 +185,15 @@ class LiveEngine(ExplainedEngine):
         self._tell((L.TOLD_SETTLE, index, 0) for index in jobs)
 
     def end(self, jobs: Mapping[int, str]) -> None:
-        """Take in that jobs are over: completed, failed, killed or cancelled."""
+        """Record that jobs have ended: completed, failed, killed or cancelled."""
         self._tell((L.TOLD_ENDED, index, ENDINGS[how]) for index, how in jobs.items())
 
     def stop(self, jobs: Iterable[int]) -> None:
-        """Take in that jobs hold nothing any more although they should run; they wait again."""
+        """Record that jobs no longer hold anything although they should run; they wait again."""
         self._tell((L.TOLD_STOPPED, index, 0) for index in jobs)
 
     def _tell(self, news: Iterable[tuple[int, int, int]]) -> None:
-        """Hand the kernels rows of (what, job or node, value)."""
+        """Pass events to the kernels, as rows of (kind, job or node, value)."""
         rows = np.array(list(news), np.int64).reshape(-1, 3)
         if len(rows):
             self._make_room()
@@ -200,11 +205,11 @@ class LiveEngine(ExplainedEngine):
         return bool(self.world.si[L.DIRTY])
 
     def request_decision(self, yes: bool = True) -> None:
-        """Have the policy asked (or not) although nothing has happened."""
+        """Request that the policy is asked even if nothing has happened; with False, withdraw the request."""
         self.world.si[L.DIRTY] = yes
 
     def answer(self) -> int:
-        """Ask the policy and carry out what it says; return its time in nanoseconds."""
+        """Ask the policy and carry out its decision; return the time that the policy took, in nanoseconds."""
         self._make_room()
         self.refresh_view()
         self.ask()
@@ -213,13 +218,21 @@ class LiveEngine(ExplainedEngine):
         self.request_decision(False)
         return self.decision_ns.pop()
 
-    def decide(self, decision: Floats | Plan, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
+    def decide(self, decision: Floats | Plan | Bids, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
         if isinstance(decision, Plan):
-            decision = allowed(self, decision, self.protected, self.exclusive)
+            decision = self._without_exclusive_packs(decision)
         super().decide(decision, sizes, wake_at)
 
+    def _without_exclusive_packs(self, plan: Plan) -> Plan:
+        """Return the plan without packs of jobs that share their GPUs with no other."""
+        if not (self.exclusive and plan.packs):
+            return plan
+        ids = self.jobs.index
+        packs = {g: h for g, h in plan.packs.items() if not {int(ids[g]), int(ids[h])} & self.exclusive}
+        return replace(plan, packs=packs)
+
     def next_at(self) -> float:
-        """Return when something happens by itself, or the policy wants to be asked; inf if never."""
+        """Return when something next happens by itself or the policy wants to be asked; inf if never."""
         w = self.world
         i = int(w.si[L.EX_NEXT])
         external = float(w.ex[L.X_TIME, i]) if i < w.si[L.EX_N] else np.inf
@@ -234,26 +247,26 @@ class LiveEngine(ExplainedEngine):
         if w.si[L.HEAP_N] + busy > len(w.hp):
             self.world = capacity.with_larger_heap(self.world, busy)
 
-    # -- what another planner must know --------------------------------------------------------------------------
+    # -- state for the next planner ------------------------------------------------------------------------------
 
     def untold_events(self) -> list[list[float]]:
-        """Return the log rows that the policy has yet to hear of."""
+        """Return the log rows that the policy has not been told yet."""
         rows: list[list[float]] = self.event_feed.untold(self.world).tolist()
         return rows
 
     def set_untold_events(self, rows: Sequence[Sequence[float]]) -> None:
-        """Let the policy hear of these log rows and no others when it is next asked."""
+        """Tell the policy these log rows, and no others, when it is next asked."""
         log = np.array(rows, np.float64).reshape(-1, L.LG_FIELDS)
         while len(log) > len(self.world.lg):
             self.serve(L.GROW_LOG)
         self.event_feed.replace(self.world, log)
 
     def counters(self) -> dict[str, int]:
-        """Return the number of the present turn of all groups, and the state of the kernels' random numbers."""
+        """Return the number of the present turn of all groups, and the state of the random numbers in the kernels."""
         return {"turn": int(self.world.si[L.TURN]), "rng": int(self.world.si[L.RNG])}
 
     def restore_counters(self, turn: int, rng: int) -> None:
-        """Go on counting from what `counters` returned."""
+        """Continue from what `counters` returned."""
         self.world.si[L.TURN], self.world.si[L.RNG] = turn, rng
 
     @property
@@ -277,17 +290,17 @@ class LiveEngine(ExplainedEngine):
         return int(self.world.si[L.GROUPS])
 
     def set_turns(self, last_turns: Mapping[int, int], due: float | None) -> None:
-        """Say when the jobs of one group (by row) had their last turns, and when the present one ends."""
+        """Set when the jobs of one group (by row) had their last turns, and when the present turn ends."""
         time_slicing.set_turns(self.world, last_turns, due)
 
     def planned_parts(self, index: int) -> list[Part]:
         """Return where a paused job will be when its turn comes."""
         return time_slicing.planned_parts(self.world, index)
 
-    # -- what jobs report ----------------------------------------------------------------------------------------
+    # -- reports of jobs -----------------------------------------------------------------------------------------
 
     def losses_of(self, row: int) -> Losses:
-        """Return what the job has reported; without a report an epoch is a part of what it is expected to take."""
+        """Return the losses that the job has reported; without any, an epoch is a part of its expected duration."""
         jobs = self.jobs
         reported = self.losses.get(int(jobs.index[row]), {})
         work, progress = float(jobs.duration_s[row]), float(jobs.progress[row])
@@ -299,4 +312,4 @@ class LiveEngine(ExplainedEngine):
 
 
 def _nothing_to_do(_: Engine) -> None:
-    """Watch nothing: an engine that is watched takes no short cuts past its policy."""
+    """Do nothing. It is passed as `watch` because a watched engine asks its policy at every decision."""

@@ -14,7 +14,7 @@ from argosy.live.planner.job_kinds import JobKinds
 from argosy.live.planner.messages import JobFacts
 from argosy.mechanism.world import Floats, Ints, set_owners
 
-ALONE = 10**9  # a job without an application is one of its own: this plus its index
+ALONE = 10**9  # a job without an application counts as its own, numbered by this plus its index
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class JobIndex:
     def rows(
         self, engine: LiveEngine, kinds: JobKinds, facts: Sequence[JobFacts], expected: Sequence[Expected]
     ) -> Floats:
-        """Return columns for the engine; applications are numbered later, when indices are known."""
+        """Return the engine's columns for these jobs; applications are numbered later, when indices are known."""
         seconds = np.array([e.seconds for e in expected])
         rows = kinds.rows(facts, seconds, engine.tables, engine.names.queues)
         set_owners(rows, user=[self.users.setdefault(f.user, len(self.users)) for f in facts])
@@ -55,7 +55,6 @@ class JobIndex:
         self.jobs[facts.id] = job = Tracked(facts, index, expected)
         self.ids[index] = facts.id
         if facts.min_runtime_s > 0:
-            engine.protected[index] = facts.min_runtime_s
             engine.set_job(index, keep_for_s=facts.min_runtime_s)
         if facts.exclusive:
             engine.exclusive.add(index)
@@ -64,7 +63,6 @@ class JobIndex:
     def drop(self, engine: LiveEngine, id: int) -> None:
         index = self.jobs.pop(id).index
         del self.ids[index]
-        engine.protected.pop(index, None)
         engine.exclusive.discard(index)
         engine.losses.pop(index, None)
 

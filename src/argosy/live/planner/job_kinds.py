@@ -1,8 +1,8 @@
-"""The networks, sizes and queues that an engine was made for, and new jobs in its terms.
+"""Knows the networks, sizes and queues that an engine was made for, and converts new jobs into its columns.
 
-An engine's tables of speeds are compiled from a trace. A live cluster has none beforehand, so one is made up: a row for
-each kind of job met so far at each size. A job of a known kind then only looks its numbers up; a new kind means new
-tables, and a new engine.
+An engine's tables of speeds are compiled from a trace. A live cluster has none beforehand, so one is constructed, with
+a row for each known kind of job at each size. The numbers of a job of a known kind are looked up there; a job of a new
+kind needs new tables and a new engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
-RENAMED = {"submit_s": "submitted_s", "ps": "servers"}  # columns of a trace that `JobFacts` calls otherwise
+RENAMED = {"submit_s": "submitted_s", "ps": "servers"}  # columns of a trace that have another name in `JobFacts`
 Kind = tuple[str | None, float | None, int | None, tuple[str, ...]]  # network, batch, servers, GPU types
 
 
@@ -31,7 +31,7 @@ def kind_of(facts: JobFacts) -> Kind:
 
 
 class JobKinds:
-    """Grows by `learn`; an engine made from `trace` understands all that was learned before."""
+    """The kinds of jobs seen so far. An engine made from `trace` can run all kinds that were learned before."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class JobKinds:
         self._size = max(1, min(cluster.total_gpus, MOST_SIZES))
 
     def learn(self, jobs: Sequence[JobFacts]) -> bool:
-        """Take up what is new in these jobs; return whether anything was."""
+        """Add the kinds, queues and sizes of these jobs; return whether any was new."""
         before = (len(self._kinds), len(self._queues), self._size)
         for facts in jobs:
             self._kinds.setdefault(kind_of(facts), len(self._kinds))
@@ -49,7 +49,7 @@ class JobKinds:
         return before != (len(self._kinds), len(self._queues), self._size)
 
     def state(self) -> dict[str, list[Any]]:
-        """Return what was learned, in order: that order numbers kinds and queues, also in the policy's memory."""
+        """Return what was learned, in order: it numbers kinds and queues, also in the policy's memory."""
         return {"kinds": [list(kind) for kind in self._kinds], "queues": list(self._queues), "size": [self._size]}
 
     def restore(self, state: dict[str, list[Any]]) -> None:

@@ -1,7 +1,7 @@
-"""What a planner knows that the daemon's database does not: written down as JSON, and taken up again.
+"""Saves as JSON what a planner knows beyond the daemon's database, and reads it again.
 
-The accounts of jobs as the mechanism keeps them, groups of jobs that take turns, the policy's own memory, and which
-index each job has in it.
+This is: the accounts of jobs as the mechanism keeps them, groups of jobs that take turns, the policy's own memory, and
+the index of each job in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def remember(engine: LiveEngine, policy: str, ids: Mapping[int, int], extra: Json) -> str:
-    """Write down what the next planner needs; `ids` maps the index of each job to its number."""
+    """Return what the next planner needs, as JSON; `ids` maps the index of each job to its number."""
     jobs = engine.jobs
     index = jobs.index.tolist()
     ran = np.flatnonzero((jobs.runs > 0) | (jobs.state != JobState.WAITING)).tolist()
@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 
 
 def kept(memory: Json | None) -> dict[int, Kept]:
-    """Return, by number, the jobs in a memory that had run by then."""
+    """Return the jobs in a memory that had run when it was saved, by number."""
     if memory is None:
         return {}
     accounts = split(unpack(memory["f"], "<f8"), unpack(memory["i"], "<i8"))
@@ -69,7 +69,7 @@ def kept(memory: Json | None) -> dict[int, Kept]:
 
 
 def pack(matrix: NDArray[Any]) -> str:
-    """Write a matrix as text, exact to the bit and many times quicker than as decimal numbers."""
+    """Return a matrix as text, exact to the bit; this is many times faster than decimal numbers."""
     return base64.b85encode(zlib.compress(matrix.astype(matrix.dtype.newbyteorder("<")).tobytes(), 1)).decode()
 
 
@@ -78,7 +78,7 @@ def unpack(text: str, kind: str) -> NDArray[Any]:
 
 
 def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
-    """Write down the groups of jobs that take turns: who, where, and when the turn ends."""
+    """Describe the groups of jobs that take turns: the members, their places, and when the turn ends."""
     return [
         {
             "quantum": group.quantum_s,
@@ -90,7 +90,7 @@ def _groups(engine: LiveEngine, ids: Mapping[int, int]) -> list[Json]:
 
 
 def read(text: str | None, policy: str) -> Json | None:
-    """Read a former planner's memory; return None if it is of no use to this one."""
+    """Read a former planner's memory; return None if it is of another version or policy."""
     if text is None:
         return None
     memory: Json = json.loads(text)

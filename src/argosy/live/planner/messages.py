@@ -1,4 +1,4 @@
-"""What the daemon and its planner tell each other: plain values that go through a pipe.
+"""The messages between the daemon and its planner: plain values that are sent through a pipe.
 
 All times are seconds of the daemon's own clock, which never goes back. Jobs are named by their numbers in the database,
 nodes by their names.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from argosy.cluster.cluster import Cluster
-from argosy.live.backends.base import Part
+from argosy.live.backends.base import Part, Placement
 from argosy.live.spec import JobSpec
 from argosy.sim.settings import Settings
 
@@ -22,21 +22,21 @@ NodeState = Literal["up", "draining", "down"]
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a job when it is submitted.
+    """What is known about a job when it is submitted.
 
-    A negative number does not stand for a job, but for what job -id still holds although it was to leave: nobody can
-    have that for now.
+    A negative id stands for the devices that job -id still holds although it should have left: no other job can have
+    them for now.
     """
 
     id: int
-    gpus: float  # as requested: what it gets from a policy that does not resize; 0: CPUs alone
+    gpus: float  # as requested: what a policy that does not resize gives it; 0: CPUs only
     submitted_s: float
     name: str = "job"
     user: str = ""
     queue: str = "default"
     min_gpus: float | None = None
     max_gpus: float | None = None
-    cpus: float | None = None  # of the whole job at its requested size; None: the cluster's usual per GPU
+    cpus: float | None = None  # of the whole job at its requested size; None: the cluster's CPUs per GPU
     memory_gib: float | None = None
     gpu_types: tuple[str, ...] = ()  # empty: any
     model: str | None = None
@@ -64,7 +64,7 @@ class JobFacts:
         """Gather the facts from a job file."""
         asks, gpus = spec.resources, spec.resources.gpus
         low, asked, high = gpus.low, gpus.asked, gpus.high
-        if spec.exclusive and 0 < low < 1:  # a share would be shared
+        if spec.exclusive and 0 < low < 1:  # a share of a GPU would leave room for other jobs
             low = asked = high = 1.0
         units = max(asked, 1.0)
         cpus = 1.0 if asks.cpus_per_gpu is None and low == 0 else asks.cpus_per_gpu
@@ -92,7 +92,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a job has had so far; all zero for a new one."""
+    """What a job has received so far; all zero for a new one."""
 
     attained_gpu_s: float = 0.0  # GPU-seconds held, up to now
     executed_s: float = 0.0  # seconds in which it held anything
@@ -105,28 +105,28 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A job that has not ended: where it is, or that it waits (no parts)."""
+    """A job that has not ended, and where it runs; without parts it waits."""
 
     facts: JobFacts
     account: Account = field(default_factory=Account)
     parts: tuple[Part, ...] = ()
     paused: bool = False
-    started_s: float | None = None  # begin of its current run
+    started_s: float | None = None  # start of its current run
     checkpoint_s: float | None = None  # when its work was last saved
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that is over, for those who learn from it."""
+    """A job that has ended, from which durations are learned."""
 
     facts: JobFacts
-    work_s: float  # how long it took, counted at the size it asked for
+    work_s: float  # how long it took, converted to the size it asked for
     attained_gpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a running job said; None where it said nothing of it."""
+    """What a running job has reported; None where it has reported nothing."""
 
     job: int
     progress: float | None = None  # 0..1
@@ -138,19 +138,19 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What has happened since the last one, and the time now."""
+    """What has happened since the last update, and the present time."""
 
     now_s: float
-    arrived: tuple[Active, ...] = ()  # waiting ones: new, or back from a wait that the daemon imposed
-    ended: Mapping[int, How] = field(default_factory=dict)  # withdrawn: not to be planned for now
-    stopped: tuple[int, ...] = ()  # hold nothing any more though they should run: failed, lost, not launched
+    arrived: tuple[Active, ...] = ()  # waiting jobs: new ones, and those that the daemon had held back
+    ended: Mapping[int, How] = field(default_factory=dict)  # withdrawn: the planner must ignore the job for now
+    stopped: tuple[int, ...] = ()  # no longer hold anything although they should run: failed, lost, not launched
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
     overheads: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)  # by model: kind → seconds
     priorities: Mapping[int, float] = field(default_factory=dict)
     remember: bool = False  # the answer should carry the planner's memory
     ask: bool = False  # ask the policy even if nothing has happened
-    most_gpus: Mapping[int, float] = field(default_factory=dict)  # jobs that may have more, or only fewer, from now on
+    most_gpus: Mapping[int, float] = field(default_factory=dict)  # new upper limits of jobs, higher or lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,29 +159,21 @@ class Snapshot:
 
     now_s: float = 0.0
     jobs: tuple[Active, ...] = ()
-    ended: tuple[Ended, ...] = ()  # oldest first; some thousands teach enough
+    ended: tuple[Ended, ...] = ()  # oldest first; a few thousand are enough to learn from
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     overheads: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)
     memory: str | None = None  # what a former planner remembered: JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """Where a job should be now."""
-
-    parts: tuple[Part, ...]
-    paused: bool = False  # it keeps its place, and it is another's turn
-
-
-@dataclass(frozen=True, slots=True)
 class Told:
-    """Why a job waits: `argosy.mechanism.plan.Reason` with names and job numbers of the daemon."""
+    """Why a job waits: an `argosy.mechanism.plan.Reason` with the daemon's names and job numbers."""
 
     category: str  # name of an argosy.mechanism.plan.Why, lower case with dashes
     text: str
     evidence: str
     change: str = ""  # the smallest change that would start it now
-    behind: tuple[int, ...] = ()  # jobs that hold what it needs, or stand before it
+    behind: tuple[int, ...] = ()  # jobs that hold what it needs, or that come first
 
     def as_dict(self) -> dict[str, Any]:
         evidence = {"seen": self.evidence, "behind": list(self.behind)}
@@ -190,24 +182,24 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who should run where. Jobs that are not named hold nothing."""
+    """Which jobs should run where. A job that is not named should hold nothing."""
 
     now_s: float
-    running: Mapping[int, Share]
+    running: Mapping[int, Placement]
     wake_at_s: float | None = None  # ask again then, if nothing happens before
     refused: Mapping[int, str] = field(default_factory=dict)  # arrivals that can never run here, and why
     asked: bool = True  # whether the policy was asked at all
-    policy_ns: int = 0  # its own time
-    other_ns: int = 0  # all the rest of the planner's time
-    memory: str | None = None  # JSON: for the next `Snapshot`, if it was wanted
+    policy_ns: int = 0  # the time that the policy took
+    other_ns: int = 0  # the rest of the planner's time
+    memory: str | None = None  # JSON for the next `Snapshot`, if the update asked for it
     notes: tuple[str, ...] = ()  # what an operator should know
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a planner is made of."""
+    """The cluster, policy and settings of a planner."""
 
     cluster: Cluster
     policy: str
     settings: Settings = field(default_factory=lambda: Settings(min_run_s=10.0, hot_resize=True))
-    by_stake: bool = True  # where the policy ranks running jobs alike, take those first that lose least work
+    by_stake: bool = True  # among running jobs of equal rank, preempt first those that lose least work

@@ -1,8 +1,8 @@
 """The planner of a live cluster: a policy decides here as it does in the simulator.
 
-The planner holds the simulator's engine. Between two decisions it is told what time it is and what has happened; a
-decision then says who should run where. What it decides it takes for done: if a job does not start, or falls, it is
-told so like anything else.
+The planner holds the simulator's engine. Between two decisions it is told the time and what has happened; a decision
+then says which job should run where. The planner assumes that its decisions are carried out: if a job does not start,
+or fails, it is told so like anything else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from argosy.errors import InputError
 from argosy.live.planner import memory as remembering
 from argosy.live.planner.build import build
 from argosy.live.planner.costs import charge
-from argosy.live.planner.durations import Durations, Expected
-from argosy.live.planner.job_index import JobIndex, Tracked
+from argosy.live.planner.durations import Durations
+from argosy.live.planner.job_index import JobIndex
 from argosy.live.planner.job_kinds import JobKinds
+from argosy.live.planner.job_reports import take_report
 from argosy.live.planner.messages import (
     Account,
     Active,
@@ -34,9 +35,9 @@ from argosy.live.planner.messages import (
     Told,
     Update,
 )
+from argosy.live.planner.placements import Placements
 from argosy.live.planner.reasons import reasons
-from argosy.live.planner.shares import Shares
-from argosy.live.planner.takeover import put_back
+from argosy.live.planner.takeover import as_active, put_back
 
 STATES: dict[NodeState, view.NodeState] = {
     "up": view.NodeState.UP,
@@ -44,12 +45,11 @@ STATES: dict[NodeState, view.NodeState] = {
     "down": view.NodeState.DOWN,
 }
 HOPELESS = "it can never run here: no set of nodes could hold it, even if all were free"
-SLIVER = 1e-3  # of its work is left of a job as long as it has not ended
-MOST_ENDED = 200_000  # rows of ended jobs, and groups that are over, before it is worth tidying up
+MOST_ENDED = 200_000  # rows of ended jobs, or former groups, after which the engine is built again without them
 
 
 class Planner:
-    """The engine, and the names that the daemon uses for what is in it."""
+    """Holds the engine, and translates between the daemon's names and the engine's indices."""
 
     def __init__(self, setup: Setup, snapshot: Snapshot | None = None) -> None:
         self.setup = setup
@@ -62,7 +62,7 @@ class Planner:
         self._states: dict[str, NodeState] = {}
         self._index = JobIndex()
         self._notes: list[str] = []
-        self._refused: dict[int, str] = {}  # found out while taking over, and not told yet
+        self._refused: dict[int, str] = {}  # jobs that a take-over has refused, until the next decision reports them
         snapshot = snapshot or Snapshot()
         for ended in snapshot.ended:
             self._durations.learn(ended.facts, ended.work_s)
@@ -72,14 +72,14 @@ class Planner:
     def now(self) -> float:
         return self._engine.now
 
-    # -- what is told --------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float) -> None:
-        """Let time pass: groups take turns, no job ends."""
+        """Let time pass: groups take turns, but no job ends by itself."""
         self._engine.pass_until(now_s)
 
     def arrive(self, jobs: Sequence[Active]) -> dict[int, str]:
-        """Take in jobs that wait; return those that can never run here, and why. Known ones are left as they are."""
+        """Add waiting jobs; return those that can never run here, and why. Known jobs are left as they are."""
         refused, new = {}, []
         for job in {job.facts.id: job for job in jobs if job.facts.id not in self._index.jobs}.values():
             text = self._refusal(job.facts)
@@ -112,11 +112,11 @@ class Planner:
         return refused
 
     def _drop_remnants(self, homeless: Iterable[int]) -> None:
-        """Forget what leaving jobs hold where the plan gives it to somebody else: it must not be placed elsewhere."""
+        """Forget what leaving jobs still hold if it cannot be placed there: it must not be placed elsewhere."""
         self.end({id: "withdrawn" for id in homeless if id < 0})
 
     def end(self, jobs: Mapping[int, How]) -> None:
-        """Take in that jobs are over, and learn how long those that completed took."""
+        """Record that jobs have ended, and learn how long those that completed took."""
         known = {id: how for id, how in jobs.items() if id in self._index.jobs}
         tracked, engine = self._index.jobs, self._engine
         engine.settle(tracked[id].index for id in known)
@@ -128,14 +128,14 @@ class Planner:
         engine.end({tracked[id].index: "cancelled" if how == "withdrawn" else how for id, how in known.items()})
         for id in known:
             self._index.drop(self._engine, id)
-            self._shares.now.pop(id, None)
+            self._placements.now.pop(id, None)
 
     def stop(self, jobs: Iterable[int]) -> None:
-        """Take in that jobs hold nothing any more, against the plan (failed, lost, never launched); they wait again."""
+        """Record that jobs hold nothing although they should run (failed, lost, never launched); they wait again."""
         known = [id for id in jobs if id in self._index.jobs]
         self._engine.stop(self._index.jobs[id].index for id in known)
         for id in known:
-            self._shares.now.pop(id, None)
+            self._placements.now.pop(id, None)
 
     def node_states(self, states: Mapping[str, NodeState]) -> None:
         for name, state in states.items():
@@ -148,38 +148,14 @@ class Planner:
             self._states[name] = state
 
     def report(self, reports: Iterable[Report]) -> None:
-        """Take in what jobs report, which counts more than what the models assume."""
+        """Record what jobs report, which replaces what the models assume."""
         here = [r for r in reports if r.job in self._index.jobs]
         self._engine.settle(self._index.jobs[r.job].index for r in here)
         for r in here:
-            self._take_report(r, self._index.jobs[r.job])
-
-    def _take_report(self, r: Report, job: Tracked) -> None:
-        jobs, row = self._engine.jobs, self._row(r.job)
-        if r.progress is not None:
-            work, rate = float(jobs.duration_s[row]), float(jobs.measured_rate[row])
-            if r.rate is not None and r.rate > 0 and rate > 0:
-                if job.measured:  # the work is known: the speed is what is measured
-                    self._engine.set_job(job.index, measured_rate=r.rate * work)
-                else:
-                    work = rate / r.rate
-                    self._engine.set_job(job.index, duration_s=work, expected_s=work)
-                    job.expected = Expected(work, "measured by its own reports")
-                    job.measured = True
-            left = 1.0 - min(max(r.progress, 0.0), 1.0)
-            self._engine.set_job(job.index, settled_left_s=max(left, SLIVER) * work)
-        if r.epoch is not None and r.loss is not None and np.isfinite(r.loss):
-            self._engine.losses.setdefault(job.index, {})[float(r.epoch)] = float(r.loss)
-        if r.checkpoint_s is not None and r.checkpoint_s > jobs.saved_at[row]:
-            self._engine.set_job(
-                job.index,
-                saved_at=r.checkpoint_s,
-                saved_left_s=float(jobs.settled_left_s[row]),
-                saved_useful=float(jobs.settled_useful[row]),
-            )
+            take_report(self._engine, r, self._index.jobs[r.job])
 
     def overheads(self, seconds: Mapping[str | None, Mapping[str, float]]) -> None:
-        """Take in measured costs by model: start, suspend, resume, migrate, resize, slice."""
+        """Record measured costs by model: start, suspend, resume, migrate, resize, slice."""
         for model, costs in seconds.items():
             self._overheads.setdefault(model, {}).update(costs)
         charge(self._engine, self._overheads)
@@ -192,17 +168,17 @@ class Planner:
                 self._engine.change_request(job.index, priority=priority)
 
     def most_gpus(self, most: Mapping[int, float]) -> None:
-        """Let jobs have more GPUs than before, or only fewer, by the limits of their owners."""
+        """Set new upper limits on the GPUs of jobs, after the limits of their owners have changed."""
         for id, gpus in most.items():
             if id in self._index.jobs:
                 job = self._index.jobs[id]
                 job.facts = replace(job.facts, max_gpus=gpus)
                 self._engine.change_request(job.index, max_gpus=gpus)
 
-    # -- what is answered ----------------------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------------------------
 
     def update(self, update: Update) -> Decision:
-        """Take in all that has happened, and decide."""
+        """Record everything that has happened, and decide."""
         began = time.perf_counter_ns()
         self.advance(update.now_s)
         self.node_states(update.nodes)
@@ -220,22 +196,22 @@ class Planner:
         return replace(decision, refused={**decision.refused, **refused}, memory=memory, other_ns=other)
 
     def decide(self, *, ask: bool = False) -> Decision:
-        """Ask the policy if anything has happened, and say who should be where."""
+        """Ask the policy if anything has happened, and return which job should be where."""
         began = time.perf_counter_ns()
         engine = self._engine
-        engine.pass_until(engine.now)  # turns that ended because somebody left
+        engine.pass_until(engine.now)  # ends turns whose job has left
         asked, policy_ns = ask or engine.needs_decision, 0
         if asked:
             self._tidy_up()
             engine = self._engine
             policy_ns = engine.answer()
-        self._shares.read(engine, self._index.ids)
+        self._placements.read(engine, self._index.ids)
         wake = engine.next_at()
         notes, refused, self._notes, self._refused = tuple(self._notes), self._refused, [], {}
         other = time.perf_counter_ns() - began - policy_ns
         return Decision(
             engine.now,
-            dict(self._shares.now),
+            dict(self._placements.now),
             wake if np.isfinite(wake) else None,
             refused,
             asked,
@@ -249,34 +225,21 @@ class Planner:
         return reasons(self._engine, self._index, jobs)
 
     def memory(self) -> str:
-        """Return what the next planner should know beside the database."""
+        """Return what the next planner should know in addition to the database."""
         extra = self._index.state() | {"words": self._kinds.state()}
         return remembering.remember(self._engine, self.setup.policy, self._index.ids, extra)
 
     def snapshot(self) -> Snapshot:
-        """Return all that a new planner needs to go on exactly from here (beside what was learned from ended jobs)."""
-        table, now, jobs = self._engine.jobs, self.now, []
-        for id, job in self._index.jobs.items():
-            row, share = self._row(id), self._shares.now.get(id)
-            account = Account(
-                float(table.settled_attained[row]),
-                float(table.settled_executed_s[row]),
-                int(table.runs[row]),
-                int(table.preemptions[row]),
-                int(table.faults[row]),
-                None,
-                float(table.wait_since[row]),
-            )
-            parts, paused = (share.parts, share.paused) if share else ((), False)
-            started = float(table.started[row]) if share else None
-            jobs.append(Active(job.facts, account, parts, paused, started, float(table.saved_at[row])))
-        return Snapshot(now, tuple(jobs), (), dict(self._states), dict(self._overheads), self.memory())
+        """Return what a new planner needs to continue exactly from here, except what ended jobs have taught."""
+        placements = self._placements.now
+        jobs = [as_active(self._engine, job, placements.get(id)) for id, job in self._index.jobs.items()]
+        return Snapshot(self.now, tuple(jobs), (), dict(self._states), dict(self._overheads), self.memory())
 
     # -- taking over ---------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        """Make a new engine with all that is known: new kinds of jobs have come, or too many jobs have ended."""
-        self._shares.read(self._engine, self._index.ids)
+        """Replace the engine by a new one in the same state, because of new kinds of jobs or too many ended ones."""
+        self._placements.read(self._engine, self._index.ids)
         asking = self._engine.needs_decision
         self._take_over(self.snapshot(), renumber=not self._engine.policy.state())
         if asking:
@@ -293,14 +256,16 @@ class Planner:
         except Exception as problem:
             if memory is None:
                 raise
-            self._notes.append(f"the memory of the former planner is of no use, and the policy starts anew: {problem}")
+            self._notes.append(
+                f"the memory of the former planner cannot be used, so the policy starts without it: {problem}"
+            )
             built = build(*about, None, former)
         self._engine, self._index, homeless = built
         waiting = [id for id in homeless if id > 0]
         if waiting:
-            self._notes.append(f"jobs {', '.join(map(str, waiting))} cannot be where they are, and wait again")
-        self._shares = Shares(self._names, [job.facts.id for job in jobs if job.parts])
-        self._shares.read(self._engine, self._index.ids)
+            self._notes.append(f"jobs {', '.join(map(str, waiting))} cannot stay where they are, and wait again")
+        self._placements = Placements(self._names, [job.facts.id for job in jobs if job.parts])
+        self._placements.read(self._engine, self._index.ids)
         self._refused |= refusals
         self._drop_remnants(homeless)
         self._refuse_hopeless()
@@ -308,15 +273,15 @@ class Planner:
         self.node_states(snapshot.nodes)
 
     def _refuse_hopeless(self) -> None:
-        """Refuse jobs that wait and could not even run on the empty cluster."""
-        jobs = [job for id, job in self._index.jobs.items() if id not in self._shares.now]
+        """Refuse waiting jobs that could not run even on the empty cluster."""
+        jobs = [job for id, job in self._index.jobs.items() if id not in self._placements.now]
         hopeless = self._engine.hopeless_jobs([job.index for job in jobs])
         ids = [jobs[i].facts.id for i in np.flatnonzero(hopeless).tolist()]
         self._refused |= dict.fromkeys(ids, HOPELESS)
         self.end(dict.fromkeys(ids, "withdrawn"))
 
     def _tidy_up(self) -> None:
-        """Drop the rows of ended jobs where nobody remembers their indices."""
+        """Drop the rows of ended jobs if there are many and the policy does not remember their indices."""
         engine = self._engine
         past, here = len(engine.job_names) - len(self._index.jobs), len(self._index.jobs)
         over = engine.groups_opened > MOST_ENDED
@@ -328,7 +293,7 @@ class Planner:
         if facts.gpu_types and not types:
             return f"the cluster has no GPU of type {' or '.join(facts.gpu_types)}"
         if facts.gpus > self.setup.cluster.total_gpus:
-            return f"it asks for {facts.gpus:g} GPUs, and the cluster has {self.setup.cluster.total_gpus}"
+            return f"it asks for {facts.gpus:g} GPUs, but the cluster has {self.setup.cluster.total_gpus}"
         return ""
 
     def _row(self, id: int) -> int:

@@ -1,8 +1,8 @@
-"""The planner's process as the daemon sees it: it may be slow, fail or die without harm to anybody.
+"""The daemon's side of the planner's process, which may be slow, fail or die without harm to running jobs.
 
-A plan that takes too long, an error of the policy and the death of the process are one thing to the daemon:
-`PlannerFailed`. What runs goes on. The process is then started anew, after a wait that doubles each time, from a full
-snapshot of what the daemon knows.
+A plan that takes too long, an error of the policy and the death of the process all raise `PlannerFailed`. Running jobs
+continue. The process is then started again, after a wait that doubles each time, from a full snapshot of what the
+daemon knows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from argosy.errors import ArgosyError
-from argosy.live.planner.messages import Decision, Setup, Share, Snapshot, Told, Update
+from argosy.live.backends.base import Placement
+from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
 from argosy.live.planner.wire import LENGTH, frame
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
@@ -31,7 +32,7 @@ class PlannerFailed(ArgosyError):
 
     def __init__(self, what: str, details: str = "") -> None:
         super().__init__(what)
-        self.details = details  # the policy's traceback, or the last that the process wrote
+        self.details = details  # the policy's traceback, or the last lines that the process wrote
 
 
 class PlannerProcess:
@@ -45,9 +46,10 @@ class PlannerProcess:
         time_limit_s: float = 30.0,
         start_limit_s: float = 300.0,
     ) -> None:
-        """`snapshot` is asked for all that is known whenever a process starts.
+        """Prepare a planner. `snapshot` is called for the complete state whenever a process starts.
 
-        The first decisions of a process may have to wait until kernels are compiled: `start_limit_s` holds for them.
+        The first decisions of a process may have to wait until kernels are compiled, so they have the longer time limit
+        `start_limit_s`.
         """
         self._setup, self._snapshot = setup, snapshot
         self._time_limit_s, self._start_limit_s = time_limit_s, start_limit_s
@@ -55,7 +57,7 @@ class PlannerProcess:
         self._errors: deque[str] = deque(maxlen=LAST_LINES)
         self._listener: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
-        self._running: dict[int, Share] = {}
+        self._running: dict[int, Placement] = {}
         self._is_new = True
         self._wait_s, self._not_before = 0.0, 0.0
         self.problem: PlannerFailed | None = None  # the last failure, until a decision is made again
@@ -66,22 +68,22 @@ class PlannerProcess:
         return self._process.pid if self._process is not None else None
 
     async def plan(self, update: Update) -> Decision:
-        """Tell what has happened and get a decision; raises `PlannerFailed`.
+        """Tell the planner what has happened and return its decision; raises `PlannerFailed`.
 
-        A process that has just started knows all from the snapshot, so of the update it gets only the time.
+        A process that has just started has the snapshot, which contains the update, so it is told only the time.
         """
         async with self._lock:
             if self._process is None:
                 await self._start()
                 update = Update(update.now_s, remember=update.remember, ask=True)
-            answer: tuple[Decision, dict[int, Share | None]] = await self._ask("plan", update)
+            answer: tuple[Decision, dict[int, Placement | None]] = await self._ask("plan", update)
             decision, changed = answer
             self._is_new, self._wait_s, self.problem = False, 0.0, None
-        for id, share in changed.items():
-            if share is None:
+        for id, placement in changed.items():
+            if placement is None:
                 self._running.pop(id, None)
             else:
-                self._running[id] = share
+                self._running[id] = placement
         return replace(decision, running=dict(self._running))
 
     async def why(self, jobs: Sequence[int]) -> dict[int, Told]:
@@ -93,7 +95,7 @@ class PlannerProcess:
             return told
 
     async def memory(self) -> str | None:
-        """Return what the next planner should know; None if there is no process now."""
+        """Return what the next planner should know; None if no process is running."""
         async with self._lock:
             if self._process is None:
                 return None
@@ -111,10 +113,10 @@ class PlannerProcess:
         left = self._not_before - asyncio.get_running_loop().time()
         if left > 0:
             assert self.problem is not None
-            raise PlannerFailed(f"{self.problem} (tried again in {left:.1f} s)", self.problem.details)
+            raise PlannerFailed(f"{self.problem} (it is tried again in {left:.1f} s)", self.problem.details)
         self._running, self._is_new = {}, True
         self._errors.clear()
-        snapshot = self._snapshot()  # first: should it fail, there must be no process that knows nothing
+        snapshot = self._snapshot()  # before the process starts: if this fails, no process without a state is left
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -130,7 +132,7 @@ class PlannerProcess:
         await self._ask("take_over", self._setup, snapshot)
 
     async def _ask(self, name: str, *arguments: Any) -> Any:
-        """Ask one question and return its answer; whatever goes wrong ends the process."""
+        """Ask one question and return its answer; any failure ends the process."""
         limit = self._start_limit_s if self._is_new else self._time_limit_s
         try:
             async with asyncio.timeout(limit):
@@ -140,7 +142,7 @@ class PlannerProcess:
         except (OSError, EOFError) as problem:
             raise await self._fail(f"the planner's process has died ({type(problem).__name__})") from None
         except asyncio.CancelledError:
-            await self._end()  # its answer would be taken for the next one's
+            await self._end()  # or its answer would be read as the answer to the next question
             raise
         if verdict == "failed":
             raise await self._fail(*answer)
@@ -166,7 +168,7 @@ class PlannerProcess:
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
-            process.kill()  # it has nothing to lose: what counts is in the daemon's database
+            process.kill()  # nothing is lost: its state is in the daemon's database
         await process.wait()
         if self._listener is not None:
             await self._listener
@@ -174,7 +176,7 @@ class PlannerProcess:
         process.stdin.close()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Keep the last lines of what the process, and the policy in it, has to say."""
+        """Keep the last lines that the process, and the policy in it, has written to standard error."""
         assert process.stderr is not None
         with contextlib.suppress(ValueError):  # a line without end
             while line := await process.stderr.readline():

@@ -1,4 +1,4 @@
-"""Why jobs wait, in the daemon's terms."""
+"""Explains why jobs wait, with the daemon's job numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argosy.live.planner.messages import Told
 
 
 def reasons(engine: LiveEngine, index: JobIndex, jobs: Iterable[int]) -> dict[int, Told]:
-    """Say why those of these jobs that hold nothing wait; where durations count, also who estimated them."""
+    """Return why these jobs wait, except those that run; if the policy uses durations, also how they were estimated."""
     situation, told, ids = Situation(engine, from_now=True), {}, index.ids
     for id in jobs:
         job = index.jobs.get(id)

@@ -1,7 +1,7 @@
-"""Putting running jobs where they are, when a planner takes over from a snapshot.
+"""Puts running jobs where they are when a planner takes over from a snapshot, and describes them for one.
 
-Nothing is decided here. A job that cannot be where the snapshot says (two on one device, a node that is gone) is left
-waiting, and the next decision then does not name it there.
+Nothing is decided here. A job that cannot be where the snapshot says (two jobs on one device, an unknown node) is left
+waiting, and the next decision does not place it there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,32 @@ from collections.abc import Mapping, Sequence
 
 from argosy.cluster.view import WHOLE, JobState
 from argosy.errors import InvalidPlan
-from argosy.live.backends.base import Part
+from argosy.live.backends.base import Part, Placement
 from argosy.live.planner.engine import LiveEngine
+from argosy.live.planner.job_index import Tracked
 from argosy.live.planner.memory import Json, Kept, kept
-from argosy.live.planner.messages import Active
+from argosy.live.planner.messages import Account, Active
 from argosy.mechanism.plan import Plan
 
 HALF = WHOLE // 2
+
+
+def as_active(engine: LiveEngine, job: Tracked, placement: Placement | None) -> Active:
+    """Describe a job for the snapshot from which another planner takes over."""
+    table, row = engine.jobs, engine.jobs.row_of(job.index)
+    account = Account(
+        float(table.settled_attained[row]),
+        float(table.settled_executed_s[row]),
+        int(table.runs[row]),
+        int(table.preemptions[row]),
+        int(table.faults[row]),
+        None,
+        float(table.wait_since[row]),
+    )
+    if placement is None:
+        return Active(job.facts, account, checkpoint_s=float(table.saved_at[row]))
+    started, saved = float(table.started[row]), float(table.saved_at[row])
+    return Active(job.facts, account, placement.parts, placement.paused, started, saved)
 
 
 def put_back(
@@ -83,7 +102,7 @@ def _is_done(engine: LiveEngine, plan: Plan) -> bool:
 
 
 def _same(known: Kept, job: Active, nodes: Mapping[str, int]) -> bool:
-    """Say whether the job is still in the place that is remembered."""
+    """Return whether the job is still in the place that is remembered."""
     there = [(node, bits, servers) for node, bits, _, servers in known.parts]
     return there == _entries(job.parts, nodes) or job.paused
 
@@ -91,7 +110,7 @@ def _same(known: Kept, job: Active, nodes: Mapping[str, int]) -> bool:
 def _groups(
     engine: LiveEngine, jobs: Sequence[Active], slots: Mapping[int, int], nodes: Mapping[str, int], memory: Json | None
 ) -> set[int]:
-    """Form the groups again whose members are all where they were; return the members."""
+    """Form the former groups again from the members that are still in their places; return these members."""
     active, members = {job.facts.id: job for job in jobs}, set()
     for group in memory["groups"] if memory else ():
         rows: dict[int, list[list[int]]] = {}
@@ -112,19 +131,19 @@ def _groups(
 
 
 def _is_there(job: Active, rows: list[list[int]], nodes: Mapping[str, int]) -> bool:
-    """Say whether a member holds its place, or waits for its first turn in it."""
+    """Return whether a member holds its place in the group, or waits for its first turn there."""
     entries = [(node, bits, servers) for node, bits, servers, _ in rows]
     return not job.parts or sorted(_entries(job.parts, nodes) or []) == sorted(entries)
 
 
 def _account(engine: LiveEngine, row: int, job: Active, known: Kept | None) -> None:
-    """Write what the daemon knows of a job; of a former planner's memory only its work, and when it stopped."""
+    """Write what the daemon knows about a job; a former planner's memory adds its work and since when it waits."""
     jobs, now, account = engine.jobs, engine.now, job.account
     former = known.accounts if known else None
     work = former.value("duration_s") if former else float(jobs.duration_s[row])
     expected = former.value("expected_s") if former else float(jobs.expected_s[row])
     left = work - account.executed_s if account.progress is None else (1.0 - account.progress) * work
-    if left <= 0:  # it has outlived what was expected: as much again
+    if left <= 0:  # it has run longer than expected: assume that as much again is left
         done = max(account.executed_s, 1.0)
         work, left = 2 * done, done
     running = bool(jobs.state[row] == JobState.RUNNING)

@@ -1,4 +1,4 @@
-"""Messages between the daemon and its planner's process: pickles with their length before them."""
+"""Frames messages between the daemon and its planner's process: each is a pickle after its length."""
 
 from __future__ import annotations
 

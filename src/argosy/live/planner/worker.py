@@ -1,7 +1,7 @@
-"""The planner's own process: it takes questions from its standard input and answers on its standard output.
+"""The planner's process: it reads questions from its standard input and answers on its standard output.
 
-Both ends are ours, and nothing that a job wrote is unpickled. What a policy prints goes to standard error. The process
-ends with its parent.
+Both ends are Argosy's, and nothing that a job wrote is unpickled. What a policy prints goes to standard error. The
+process ends with its parent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import traceback
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from argosy.live.planner.messages import Decision, Setup, Share, Snapshot, Update
+from argosy.live.backends.base import Placement
+from argosy.live.planner.messages import Decision, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
 from argosy.live.planner.wire import LENGTH, frame
 
@@ -25,21 +26,23 @@ LOOK_EVERY_S = 0.5
 
 
 class Answers:
-    """What the parent asks, by name."""
+    """Answers the parent's questions; each method is one kind of question."""
 
     def __init__(self) -> None:
         self._planner: Planner | None = None
-        self._known: dict[int, Share] = {}  # what the parent knows of who should be where
+        self._known: dict[int, Placement] = {}  # placements that the parent knows
 
     def take_over(self, setup: Setup, snapshot: Snapshot) -> None:
         self._planner, self._known = Planner(setup, snapshot), {}
-        gc.freeze()  # or the collector looks through all of it again and again, each time for a tenth of a second
+        gc.freeze()  # or every garbage collection visits all of it, which takes a tenth of a second
 
-    def plan(self, update: Update) -> tuple[Decision, dict[int, Share | None]]:
+    def plan(self, update: Update) -> tuple[Decision, dict[int, Placement | None]]:
         """Return a decision without its map of jobs, and what has changed in that map (None: no longer there)."""
         decision = self.planner.update(update)
         now, known = decision.running, self._known
-        changed: dict[int, Share | None] = {id: share for id, share in now.items() if known.get(id) is not share}
+        changed: dict[int, Placement | None] = {
+            id: placement for id, placement in now.items() if known.get(id) is not placement
+        }
         changed |= {id: None for id in known if id not in now}
         self._known = dict(now)
         return replace(decision, running={}), changed
@@ -52,12 +55,12 @@ class Answers:
 
     @property
     def planner(self) -> Planner:
-        assert self._planner is not None  # the parent's first word is always `take_over`
+        assert self._planner is not None  # the parent's first question is always `take_over`
         return self._planner
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until nobody asks any more; after a failure the planner is no longer to be trusted, so it ends."""
+    """Answer until the input ends. After a failure the planner's state cannot be trusted any more, so it ends too."""
     desk = Answers()
     while len(head := questions.read(LENGTH.size)) == LENGTH.size:
         name, *arguments = pickle.loads(questions.read(LENGTH.unpack(head)[0]))

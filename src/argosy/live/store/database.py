@@ -19,14 +19,16 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 ROOM_BYTES = 2**20  # with less free space than this the disk counts as full
 
 
-DAMAGED = "go back to a copy: argosy restore FILE; what is there now is kept"
+DAMAGED = "go back to a copy: argosy restore FILE; the present files are kept"
 
 
 def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
     """Open a database and migrate it to the newest version; a missing one is made only with `create`."""
     if not create and (not path.exists() or path.stat().st_size == 0):
         what = f"{path} is {'empty' if path.exists() else 'missing'}, but a daemon has worked here"
-        raise StoreError(what, "go back to a copy: argosy restore FILE; or begin anew: argosy serve --new-database")
+        raise StoreError(
+            what, "go back to a copy: argosy restore FILE; or begin with an empty database: argosy serve --new-database"
+        )
     try:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
@@ -44,7 +46,7 @@ def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
 
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into our own."""
+    """Turn errors of SQLite and of the disk into `StoreError` or `NoSpace`."""
     try:
         yield
     except (sqlite3.Error, OSError) as problem:
@@ -70,7 +72,7 @@ def is_full(problem: BaseException, folder: Path) -> bool:
 
 
 def has_room(folder: Path) -> bool:
-    """Return whether something can still be written; it is tried, because quotas do not show in the free space."""
+    """Return whether something can still be written. It tries to write, because the free space does not show quotas."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
@@ -81,7 +83,8 @@ def has_room(folder: Path) -> bool:
 
 def no_space(path: Path) -> NoSpace:
     return NoSpace(
-        f"the disk of {path.parent} is full: nothing was changed", hint="make room there; the daemon goes on by itself"
+        f"the disk of {path.parent} is full: nothing was changed",
+        hint="make room; the daemon continues by itself",
     )
 
 

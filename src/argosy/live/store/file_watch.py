@@ -1,6 +1,6 @@
 """Detects that the database's files were removed, replaced or overwritten while a daemon uses them.
 
-SQLite would not notice: it continues with the files that it has open, and all that is written from then on is lost when
+SQLite does not notice: it continues with the files that it has open, and whatever is written from then on is lost when
 they are closed.
 """
 

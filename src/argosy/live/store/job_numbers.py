@@ -1,7 +1,7 @@
 """Makes sure that no job number is used twice, not even after a database was restored or begun anew.
 
 The file `numbers` beside the database holds the highest number that may have been used. It is written ahead, a block at
-a time, so it costs nothing per job. It also keeps the stamp that the daemon put on the database when it started: a
+a time, so that most jobs cost no write. It also keeps the stamp that the daemon put on the database when it started: a
 database with another stamp is not the one that was in use last (copies have none), and it continues above all numbers
 that may have been used. Folders of jobs count too, in case the file is lost with the database.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from argosy.live.durable_files import write_durably
 
 BLOCK = 1_000  # numbers that are reserved at once
-_FOLDER = re.compile(r"[1-9]\d{0,11}")  # longer names are not ours, and would use up all numbers
+_FOLDER = re.compile(r"[1-9]\d{0,11}")  # longer names are not from the daemon, and would use up all numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class JobNumbers:
             self._write(replace(self._mark, up_to=number + BLOCK))
 
     def settle(self, stamp: int, last: int) -> None:
-        """Record the last number of a database that is put away: exactly, if it is the one that was in use."""
+        """Record the last number of a database that is moved away; it is exact if that database was the one in use."""
         up_to = last if self._in_use(stamp) else max(last, self._mark.up_to)
         self._write(replace(self._mark, up_to=up_to))
 

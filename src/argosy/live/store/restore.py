@@ -97,7 +97,7 @@ def prepared(home: Home, file: Path) -> Iterator[Restore]:
 
 def _copy(file: Path, copy: Path) -> None:
     """Copy a database, including its write-ahead log."""
-    for suffix in ("-wal", "-journal"):  # SQLite trusts these files, whoever has put them there
+    for suffix in ("-wal", "-journal"):  # SQLite trusts these files, no matter who has put them there
         beside = file.with_name(file.name + suffix)
         if beside.exists() and beside.stat().st_uid != file.stat().st_uid:
             raise InputError(f"{beside} belongs to another user", where=str(file), hint="remove it, if it is not yours")
@@ -145,7 +145,7 @@ def _tables_of(version: int) -> set[tuple[str, str, str]]:
 
 
 def _present(path: Path) -> Contents | None:
-    """Return the contents of the present database: nothing if there is none, None if it cannot be read."""
+    """Return the contents of the present database; empty if there is no database, None if it cannot be read."""
     if not path.exists():
         return NOTHING
     try:

@@ -36,8 +36,8 @@ class Job:
     state: State = State.PENDING
     generation: int = 0  # of the newest run; 0 before the first
     failures: int = 0  # runs that failed by themselves
-    losses: int = 0  # runs that were lost with their node, not by their own fault
-    not_before_s: float = 0.0  # does not start earlier, after a failure
+    losses: int = 0  # runs that were lost with their node, without a fault of the job
+    not_before_s: float = 0.0  # after a failure: it does not start before this time
     started_s: float | None = None  # its first start
     started_at: float | None = None
     ended_s: float | None = None

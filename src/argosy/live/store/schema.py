@@ -9,6 +9,8 @@ import sqlite3
 
 from argosy.live.errors import StoreError
 
+NODES = "nodes"  # key in `meta`: what the cluster had when the daemon was last started
+
 FIRST = """
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,7 +1,7 @@
 """Access to the database. Active jobs and their runs are also kept in memory, as the last commit left them.
 
-A `Transaction` collects changes; memory is updated only once they are on the disk. So a reader never sees what was not
-written, and a write that fails leaves everything as it was.
+A `Transaction` collects changes; memory is updated only once they are on the disk. So a reader never sees a change that
+was not written, and a write that fails leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Store:
         (found,), last = self.query("PRAGMA application_id")[0], self._last_number()
         stamp, floor = secrets.randbits(30) + 1, numbers.floor(found, last)
         self.is_replaced = numbers.is_replaced(found) or bool(self.get_meta("replaced"))
-        with database.telling(self.path):  # so that after a kill the file knows the stamp in the database
+        with database.telling(self.path):  # the file must know the stamp even if the daemon is killed here
             numbers.begin(stamp, floor, 0 if numbers.is_replaced(found) else found)
         with self.transaction() as changes:
             if floor > last:
@@ -73,7 +73,7 @@ class Store:
         return max((row[0] for row in self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")), default=0)
 
     def trust(self) -> None:
-        """Note that runs unknown to a restored database have been ended: from now on it knows all runs."""
+        """Record that the runs unknown to a restored database have been ended, so that it now knows all runs."""
         with self.transaction() as changes:
             changes.meta("replaced", False)
         self.is_replaced = False
@@ -92,7 +92,8 @@ class Store:
     def leave(self, lost: DatabaseLost, folder: Path) -> Path | None:
         """Move what is left of a lost database into a folder, so that nobody continues with a part of it.
 
-        Unless the file was overwritten, all that was committed is still known here, and is saved there too.
+        Unless the file was overwritten, everything that was committed is still readable through the open connection,
+        and is saved in the folder too.
         """
         assert self._watch is not None
         saved = None if lost.overwritten else folder / "saved.db"
@@ -150,11 +151,11 @@ class Store:
             else:
                 self.runs.pop(run.job, None)
 
-    # Many jobs of one request are written in pieces, between which the event loop goes on. They are invisible until
+    # Many jobs of one request are written in pieces, between which the event loop continues. They are invisible until
     # `publish`; if that is never called, they are removed.
 
     def reserve(self, count: int) -> int:
-        """Reserve so many consecutive numbers for jobs that are written in pieces; return the first."""
+        """Reserve this many consecutive numbers for jobs that are written in pieces; return the first."""
         with self.transaction() as changes:
             found = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
             first = (found[0][0] if found else 0) + 1
@@ -185,7 +186,7 @@ class Store:
         self.touched.update(new)
 
     def withdraw(self, first: int, last: int) -> None:
-        """Remove jobs that were written, because not all could be."""
+        """Remove the jobs of a request that were written, because not all of them could be."""
         with self._arrived(first, last) as changes:
             changes.execute("DELETE FROM events WHERE job BETWEEN ? AND ?", (first, last))
             changes.execute("DELETE FROM jobs WHERE id BETWEEN ? AND ?", (first, last))
@@ -224,7 +225,7 @@ class Store:
             return self._db.execute(sql, tuple(values)).fetchall()
 
     def problems(self) -> list[str]:
-        """Return what is wrong if the database does not answer."""
+        """Return a list with the problem if the database does not answer; otherwise an empty list."""
         try:
             self.query("SELECT value FROM meta LIMIT 1")
         except (sqlite3.Error, StoreError) as problem:

@@ -15,7 +15,7 @@ from argosy.live.store.rows import Actor, Job, RunRow
 if TYPE_CHECKING:
     from argosy.live.store.store import Store
 
-CHECKPOINTS_KEPT = 2  # the newest, and one in case that is damaged
+CHECKPOINTS_KEPT = 2  # the newest, and one more in case the newest is damaged
 INSERT_EVENT = "INSERT INTO events (job, generation, t_s, at, kind, text) VALUES (?, ?, ?, ?, ?, ?)"
 OVERHEADS_KEPT = 50  # of each model and kind: a mean over these follows changes
 
@@ -32,7 +32,7 @@ class Transaction:
         self._events: list[tuple[int, int, float, float, str, str]] = []
 
     def add(self, job: Job) -> Job:
-        """Add a new job; its number is assigned here, and never again."""
+        """Add a new job and assign its number, which is never used again."""
         number = self._db.execute(codec.INSERT_JOB, codec.new_values(job)[1:]).lastrowid
         assert number is not None
         if job.array_id == 0:  # the number of an array is that of its first job

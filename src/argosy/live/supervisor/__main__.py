@@ -1,7 +1,7 @@
 """The supervisor process of one run, which outlives the daemon: `python -m argosy.live.supervisor RUN.json [LOCK]`.
 
-It starts the workers, keeps their log, listens to them, replaces those that die, carries out the daemon's orders and
-records how the run ended. The daemon knows it only by the files in the run's folder. LOCK is an inherited descriptor
+It starts the workers, keeps their log, listens to them, replaces those that die, carries out the daemon's requests and
+records how the run ended. The daemon finds it through the files in the run's folder. LOCK is an inherited descriptor
 that holds the run's lock; without it, the supervisor takes the lock itself.
 """
 
@@ -25,9 +25,9 @@ def main() -> None:
     lock = int(sys.argv[2]) if len(sys.argv) > 2 else folder.take_lock()
     run = read_record(path)
     if lock is None or run is None or folder.exit.exists():
-        sys.exit(3)  # another supervisor has the run, or it has ended
+        sys.exit(3)  # another supervisor holds the lock, or the run has ended
     os.set_inheritable(lock, False)
-    with contextlib.suppress(PermissionError):  # if started by hand it may lead a process group already
+    with contextlib.suppress(PermissionError):  # started by hand, it may already lead a process group
         os.setsid()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):

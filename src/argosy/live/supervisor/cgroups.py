@@ -1,8 +1,8 @@
-"""A control group for each run, where the system permits it, so that kills reach every process and limits hold.
+"""A control group for each run, where the system permits it: it limits the run, and can kill all its processes.
 
 Groups are made below our own. Version 2 of the interface is used to find and kill processes, even on machines that keep
-their controllers in version 1; limits go to whichever version has the controller. Where nothing is writable there is no
-group, and the caller falls back on process trees.
+their controllers in version 1; limits are written to the version that has the controller. Where nothing is writable no
+group is made, and the caller finds processes through the process tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PERIOD_US = 100_000
 
 
 class Cgroup:
-    """One group, in every hierarchy where it could be made. `folders` is what must be kept to find it again."""
+    """One control group, in every hierarchy where it could be made. Its `folders` are enough to find it again."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = {name: Path(folder) for name, folder in folders.items()}
@@ -32,7 +32,7 @@ class Cgroup:
         root: Path = Path("/sys/fs/cgroup"),
         membership: Path = Path("/proc/self/cgroup"),
     ) -> Cgroup | None:
-        """Make a group with `limits`: pids (count), memory (bytes), cpu (cores). None if no group can be made."""
+        """Make a group with `limits`: pids (count), memory (bytes), cpu (cores). Returns None if that fails."""
         ours = _our_groups(membership)
         unified = root if (root / "cgroup.controllers").exists() else root / "unified"
         folders: dict[str, str] = {}
@@ -41,7 +41,7 @@ class Cgroup:
             return None
         folders["unified"] = str(found)
         if found.parent == unified or not (found.parent / "cgroup.procs").read_text().strip():
-            _enable(found.parent, limits)  # a parent that has processes of its own would block the new group
+            _enable(found.parent, limits)  # not allowed in a group that has processes, except the root
         for controller, value in limits.items():
             if not _limit_unified(found, controller, value) and controller in ours:
                 old = _create(root / controller / ours[controller].lstrip("/"), name)
@@ -55,7 +55,7 @@ class Cgroup:
     def find(
         cls, name: str, root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
     ) -> Cgroup | None:
-        """Find a group again by its name alone, for a run whose supervisor could not write down where it is."""
+        """Find a group again by its name alone, for a run whose supervisor could not record its folders."""
         ours = _our_groups(membership)
         unified = root if (root / "cgroup.controllers").exists() else root / "unified"
         places = {
@@ -66,9 +66,9 @@ class Cgroup:
         return cls(found) if found else None
 
     def add(self, pid: int, uid: int) -> bool:
-        """Put a process of this user into the group, with all that it will fork. False: the group cannot be used.
+        """Put a process of this user into the group, with all that it will fork; return False if that failed.
 
-        No other process gets in, even if this one dies meanwhile and its number is given to another.
+        No other process is added, even if this one dies in the meantime and its number is reused.
         """
         try:
             handle = os.pidfd_open(pid)
@@ -80,7 +80,7 @@ class Cgroup:
             for folder in self.folders.values():
                 with contextlib.suppress(OSError):
                     _write(folder / "cgroup.procs", str(pid))
-            if select.select([handle], [], [], 0)[0]:  # it has died: the number may belong to another process now
+            if select.select([handle], [], [], 0)[0]:  # it has died, and its number may have been reused
                 self._release()
                 return False
         finally:
@@ -106,7 +106,7 @@ class Cgroup:
             _write(self.folders["unified"] / "cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove the empty group; processes that are just dying may keep it for a moment."""
+        """Remove the empty group, trying for a second: processes that are being killed keep it for a moment."""
         for folder in self.folders.values():
             for _ in range(100):
                 try:
@@ -120,7 +120,7 @@ class Cgroup:
 
 
 def _our_groups(membership: Path) -> dict[str, str]:
-    """Return our own group by controller; "" stands for version 2."""
+    """Return the path of our own group for each controller; "" is the key for version 2."""
     groups: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in membership.read_text().splitlines():
@@ -166,7 +166,7 @@ def _try_write(path: Path, text: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never created here: without the file there is no such feature
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # not created if missing: then this kernel lacks the feature
     try:
         os.write(fd, text.encode())
     finally:

@@ -1,8 +1,9 @@
-"""Turns a freshly forked child into a worker. Standard library only: it is run by the user's own interpreter.
+"""Turns a freshly forked child into a worker.
 
-A worker has a session of its own, writes its output to a pipe of the supervisor, and dies with the process that forked
-it. A Python program is run in this very process, as `python` would run it, with all modules that are already imported;
-any other command is executed. SIGTERM keeps its default action until the program itself changes it.
+It uses only the standard library, because the user's interpreter runs it. A worker has a session of its own, writes its
+output to a pipe of the supervisor, and dies with the process that forked it. A Python program runs in this process, as
+`python` would run it, and finds modules already imported; for any other command the process calls exec. SIGTERM keeps
+its default action until the program itself changes it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent died before the line above
+    if os.getppid() != parent:  # the parent died before the death signal was set
         os._exit(1)
     _connect_output(output)
     os.umask(request.get("umask", 0o022))
@@ -45,7 +46,7 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
     try:
         os.chdir(request["cwd"])
     except OSError as problem:
-        print(f"argosy: cannot enter {request['cwd']}: {problem.strerror}", file=sys.stderr, flush=True)
+        print(f"argosy: cannot enter the folder {request['cwd']}: {problem.strerror}", file=sys.stderr, flush=True)
         sys.exit(1)
     os.environ["PWD"] = request["cwd"]
     if request["how"] == "exec":
@@ -54,14 +55,14 @@ def become_worker(request: dict, output: int, parent: int) -> None:  # type: ign
 
 
 def _connect_output(output: int) -> None:
-    """Connect standard output and error to the pipe and input to /dev/null, and close everything else."""
+    """Connect standard output and error to the pipe and input to /dev/null; close all other descriptors."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.closerange(3, 4096)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # the log shows each line at once
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that the log shows each line at once
 
 
 def _execute(argv: list) -> None:  # type: ignore[type-arg]
@@ -73,8 +74,8 @@ def _execute(argv: list) -> None:  # type: ignore[type-arg]
 
 
 def _run_python(how: str, argv: list) -> None:  # type: ignore[type-arg]
-    """Run `python argv…` here: a script, `-m module`, or `-c code`."""
-    _renew_random_numbers()
+    """Run a script, `-m module` or `-c code` in this process, as `python argv…` would."""
+    _reseed_numpy()
     _set_threads()
     sys.argv = list(argv)
     main = types.ModuleType("__main__")
@@ -85,7 +86,7 @@ def _run_python(how: str, argv: list) -> None:  # type: ignore[type-arg]
         sys.argv[0] = "-m"
         sys.path.insert(0, os.getcwd())
         sys.modules["__main__"] = main
-        runpy._run_module_as_main(argv[0], alter_argv=True)  # type: ignore[attr-defined]  # what python itself calls
+        runpy._run_module_as_main(argv[0], alter_argv=True)  # type: ignore[attr-defined]  # python itself calls it too
         return
     if how == "code":
         text, sys.argv, name = argv[0], ["-c", *argv[1:]], "<string>"
@@ -104,15 +105,15 @@ def _run_python(how: str, argv: list) -> None:  # type: ignore[type-arg]
     exec(compile(text, name, "exec"), main.__dict__)
 
 
-def _renew_random_numbers() -> None:
-    """Seed NumPy anew: `random` does so itself after a fork, and torch starts from a fixed seed anyway."""
+def _reseed_numpy() -> None:
+    """Seed NumPy anew after the fork; `random` does so itself, and torch starts from a fixed seed anyway."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
 
 
 def _set_threads() -> None:
-    """Set torch's threads to this program's OMP_NUM_THREADS: torch read the zygote's value when it was loaded."""
-    torch, wish = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
-    if torch is not None and wish.isdigit() and int(wish) > 0 and torch.get_num_threads() != int(wish):
-        torch.set_num_threads(int(wish))
+    """Set torch's threads by the worker's OMP_NUM_THREADS: torch read the zygote's value when it was imported."""
+    torch, threads = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
+    if torch is not None and threads.isdigit() and int(threads) > 0 and torch.get_num_threads() != int(threads):
+        torch.set_num_threads(int(threads))

@@ -1,4 +1,4 @@
-"""Kills what is left of a run when its supervisor ends or has died."""
+"""Kills the processes that are left of a run when its supervisor ends or has died."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argosy.live.supervisor.cgroups import Cgroup
 
 
 def clean_up(record: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], marker: str, uid: int) -> None:
-    """Kill every process that is left of this user's run, even if it has left the session."""
+    """Kill every process that is left of this user's run, including those that started a session of their own."""
     cgroup = Cgroup(record["cgroup"]) if record.get("cgroup") else Cgroup.find(f"argosy-{marker}")
     for _ in range(100):
         leaders = [(worker["pid"], worker["started"]) for worker in workers if worker["pid"]]

@@ -1,4 +1,4 @@
-"""Carries out what `membership` decides for a run whose workers use the SDK, and tells it what the workers say."""
+"""Connects `membership` to the workers of a run: passes their messages on to it, and carries out its decisions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from argosy.live.supervisor.status import StatusKeeper
 
 
 class Coordinator:
+    """Coordinates the workers of one run, which use the SDK."""
+
     def __init__(
         self,
         run: Mapping[str, Any],
@@ -34,12 +36,12 @@ class Coordinator:
         self.kind = "resume" if run["restore"] else "start"
         self.asked_at: float = run["asked_at"]
         self.membership = Membership(rules)
-        self._change: tuple[float, tuple[str, ...]] | None = None  # when other slots were asked for, and the old ones
+        self._change: tuple[float, tuple[str, ...]] | None = None  # when the slots were changed, and the old slots
         self._recovering_since: float | None = None
         self._worst_gap = 0.0
-        self._rest = 0  # the number of the pause for which workers were asked to make room; 0: none
+        self._rest = 0  # the pause for which workers were asked to free their devices; 0: none
 
-    # -- what is wanted
+    # -- slots and pauses
 
     def want(self, slots: tuple[str, ...]) -> None:
         if sorted(slots) != sorted(self.membership.wanted):
@@ -49,7 +51,7 @@ class Coordinator:
         self.decide()
 
     def rest(self, number: int) -> None:
-        """Ask the workers to make room, because another job has its turn soon. The number identifies this pause."""
+        """Ask the workers to free their devices for another job's turn; `number` identifies the pause."""
         self._rest = number
         self._tell_all({"op": "rest", "number": number})
 
@@ -59,7 +61,10 @@ class Coordinator:
 
     @property
     def rests(self) -> bool:
-        """Return whether all workers that can have made room; one before its first batch holds little memory."""
+        """Return whether all workers that can free their device have done so.
+
+        Workers that have not reached their first batch are not waited for, because they hold little memory.
+        """
         working = (WorkerState.READY, WorkerState.MEMBER)
         at_work = [n for n, worker in self.membership.workers.items() if worker.state in working]
         members = [self.processes.alive[n] for n in at_work if n in self.processes.alive]
@@ -70,7 +75,7 @@ class Coordinator:
             if member.open_connection is not None and member.rests:
                 member.open_connection.send(message)
 
-    # -- what workers say
+    # -- messages from workers
 
     def hear(self, connection: Connection, message: Message) -> None:
         op, now = message.get("op"), time.monotonic()
@@ -106,7 +111,7 @@ class Coordinator:
             self.processes.alive[number].rested = whole(message.get("number"))
         elif op == "left":
             self.processes.alive[number].left = True
-            if number in self.membership.members:  # we did not ask: a signal came from outside, and all workers obey it
+            if number in self.membership.members:  # it got a signal from outside; then all workers leave
                 self.membership.ending = True
             self.membership.left(number)
         elif op == "done":
@@ -116,7 +121,7 @@ class Coordinator:
         self.decide()
 
     def _dismiss(self) -> None:
-        """Let go of workers that had no part in the completed training, even if they are members of the next plan."""
+        """End workers that took no part in the training, which is complete, even if they are in the newest plan."""
         for number, member in self.processes.alive.items():
             worker = self.membership.workers.get(number)
             if number not in self.membership.members or (worker is not None and not worker.has_state):
@@ -132,7 +137,7 @@ class Coordinator:
             connection.server.drop(connection)
             return
         connection.worker, member.connection, member.rests = number, connection, message.get("rests") is True
-        if message.get("fixed") is True:  # an adapter: it reports and saves, but is resized by a restart
+        if message.get("fixed") is True:  # it uses an adapter: it reports and saves, but is resized only by a restart
             return
         if not self.status.hot:
             self.status.hot, self.status.changed = True, True
@@ -173,25 +178,28 @@ class Coordinator:
         if self._change is None:
             self._worst_gap = 0.0
 
-    # -- what happens to workers
+    # -- ends of workers, and decisions
 
     def ended(self, number: int, code: int, *, gone: bool) -> None:
-        """Handle the end of a worker that was not asked to end. Fails the run if it cannot go on."""
+        """Handle the end of a worker while the run goes on; fail the run if its program failed.
+
+        `gone` says that the worker announced its end.
+        """
         worker = self.membership.workers.get(number)
         state, has_state = (worker.state, worker.has_state) if worker else (WorkerState.LEAVING, False)
         if code == 0 and not gone and (state is WorkerState.MEMBER or not self.membership.version):
-            self.membership.done()  # it ended in order, but did not say so
+            self.membership.done()  # the script has ended normally without reporting that it is done
         self.membership.lost(number)
         if not self.processes.alive:  # it was the last one
             return
         if gone or state is WorkerState.LEAVING or self.membership.ending:
             self.decide()
             return
-        if code > 0 and (has_state or not self.membership.version):  # the program failed, not the machine
+        if code > 0 and (has_state or not self.membership.version):  # the script failed: a new worker would too
             self.fail(code, "")
             return
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        self.status.tell(f"worker {number} {how}; the others go on and another takes its place")
+        self.status.tell(f"worker {number} {how}; the other workers go on, and a new one replaces it")
         self.decide()
 
     def decide(self) -> None:
@@ -226,11 +234,11 @@ class Coordinator:
             "store": self.rendezvous.place(plan.version),
             "devices": devices,
         }
-        told = [self.processes.alive[n] for n in (*plan.members, *plan.leavers) if n in self.processes.alive]
-        for member in told:
+        receivers = [self.processes.alive[n] for n in (*plan.members, *plan.leavers) if n in self.processes.alive]
+        for member in receivers:
             if member.open_connection is not None and plan.recover:
                 member.open_connection.send({"op": "shut"})
-        for member in told:
+        for member in receivers:
             if member.open_connection is not None:
                 member.open_connection.send(message)
 

@@ -1,7 +1,7 @@
-"""Starts a detached process: it outlives us, and nobody has to wait for it.
+"""Starts a detached process, which outlives us and which we need not wait for.
 
-The program may be a stranger's, and so may its environment variables (libraries to preload, say). So only the program
-itself is started with them, and we never wait for anything that its user could stop.
+The program and its environment variables may come from another user, and LD_PRELOAD, say, can run any code. So only the
+program itself gets these variables, and we never wait for a process that the user could stop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Identity:
         return cls(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
 
     def take_on(self) -> None:
-        """Become that user, irrevocably."""
+        """Become this user; there is no way back."""
         os.setgroups(self.groups)
         os.setgid(self.gid)
         os.setuid(self.uid)
@@ -34,46 +34,46 @@ class Identity:
 def start_detached(
     words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, user: str | None = None
 ) -> tuple[int, int]:
-    """Run the command in a session of its own; return its process number and its session.
+    """Run the command in a session of its own; return the numbers of its process and of its session.
 
-    It inherits one descriptor of ours, `keep`, and no other. Its output goes to the descriptor `output`, or nowhere.
-    Whether the command can be executed at all shows only later.
+    Of our descriptors it inherits only `keep`. Its output goes to the descriptor `output`, or is dropped. Whether the
+    command can be executed is not known when this returns.
     """
     identity = Identity.of(user) if user is not None else None
-    said, tell = os.pipe2(os.O_CLOEXEC)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         leader = os.fork()
         if leader == 0:
-            _lead(words, env, keep, output, identity, tell)
-        os.waitpid(leader, 0)  # it runs only our own code, and ends at once
-        os.set_blocking(said, False)
-        pid = int(os.read(said, 32) or b"0")
+            _start_in_session(words, env, keep, output, identity, writer)
+        os.waitpid(leader, 0)  # it runs only our own code, and exits at once
+        os.set_blocking(reader, False)
+        pid = int(os.read(reader, 32) or b"0")
     except BlockingIOError:
         pid = 0
     finally:
-        os.close(said)
-        os.close(tell)
+        os.close(reader)
+        os.close(writer)
     if pid == 0:
-        raise OSError(f"{words[0]} could not be started: no process could be made for it")
+        raise OSError(f"{words[0]} could not be started, because a process could not be forked")
     return pid, leader
 
 
-def _lead(
-    words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None, tell: int
+def _start_in_session(
+    words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None, writer: int
 ) -> None:
-    """In a child: open the session, start the program in it, and exit."""
+    """Start a session, fork the program in it, and exit. This runs in a child process."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         program = os.fork()
         if program == 0:
-            _become(words, env, keep, output, identity)
-        os.write(tell, b"%d" % program)
+            _execute(words, env, keep, output, identity)
+        os.write(writer, b"%d" % program)
     finally:
         os._exit(0)
 
 
-def _become(
+def _execute(
     words: Sequence[str], env: Mapping[str, str], keep: int, output: int | None, identity: Identity | None
 ) -> None:
     try:

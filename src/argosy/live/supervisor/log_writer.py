@@ -1,4 +1,4 @@
-"""Writes the log of a run: what all its workers print, in one file of bounded size."""
+"""Writes the output of all workers of a run into one log of bounded size."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ TAIL = 4 << 10
 
 
 class LogFile:
-    """A log of at most twice `max_bytes`: a full file becomes `log.1`, replacing the one before.
+    """A log of at most twice `max_bytes`: a full file becomes `log.1` and replaces the former one.
 
-    If the disk is full, lines are lost and nothing else happens.
+    If the disk is full, output is dropped and counted, and the run goes on.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.path, self.max_bytes = path, max_bytes
         self.dropped = 0  # bytes that could not be written
-        self.tail = b""  # the last bytes, for messages
+        self.tail = b""  # the last bytes written, for error messages
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
 
@@ -52,7 +52,7 @@ class Splitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return complete lines, each with its line end. Carriage returns, as progress bars use them, end lines too."""
+        """Return complete lines, each with a newline. Carriage returns, which progress bars print, also end lines."""
         *lines, self._rest = (self._rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         cut = []
         for line in lines:

@@ -1,11 +1,11 @@
-"""Decides who is in the process group of a run, and when that changes: pure logic without processes or clocks.
+"""Decides who is in the process group of a run, and when that changes: pure logic, without processes or clocks.
 
-Events are noted (`hello`, `ready`, `beat`, `switched`, `broken`, `left`, `lost`); `decide` then returns actions. A
-membership plan (*plan* for short, here and in the SDK) is a numbered list of members in rank order. Three rules:
+Methods report events (`hello`, `ready`, `beat`, `switched`, `broken`, `left`, `lost`); `decide` returns actions. A
+membership plan (*plan* for short, here and in the SDK) is a numbered list of members in rank order. Three rules hold:
 
 * A plan is published when all its members are ready, and only after all members have switched to the one before.
 * When a member is lost, the others get a recovery plan at once; the replacement joins when it is ready.
-* Every plan has a member that holds the state of the training. Where nobody stays, one plan holds old and new workers.
+* Every plan has a member that holds the training state. If all workers are replaced, one plan has old and new ones.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from argosy.live.supervisor.membership_actions import Action, Fail, Kill, Publis
 
 @dataclass(slots=True)
 class Membership:
-    """The workers of a run, the plan in force, and what is wanted instead."""
+    """The workers of a run, the plan in force, and the slots that are wanted."""
 
     rules: Rules = field(default_factory=Rules)
-    workers: dict[int, Worker] = field(default_factory=dict)  # those that are alive
-    wanted: tuple[str, ...] = ()  # slots
+    workers: dict[int, Worker] = field(default_factory=dict)  # those that are alive, by number
+    wanted: tuple[str, ...] = ()  # the slots that the run should have
     version: int = 0
     members: tuple[int, ...] = ()
     pending: set[int] = field(default_factory=set)  # members that have not switched to the newest plan
@@ -38,7 +38,7 @@ class Membership:
     _leaving_since: float | None = None
     _best_step: int = 0
     _looked_at: float | None = None  # time of the last `decide` or `forgive`
-    _unstuck: bool = False  # a hang was acted on already, and no step was completed since
+    _unstuck: bool = False  # a hang was handled, and no step was completed since
 
     # -- events
 
@@ -46,7 +46,7 @@ class Membership:
         self.wanted, self._waiting_since = tuple(slots), now
 
     def add(self, slot: str, now: float) -> int:
-        """Note a worker that the caller starts; return its number."""
+        """Register a worker that the caller is about to start; return its number."""
         number, self._next = self._next, self._next + 1
         self.workers[number] = Worker(number, slot, now)
         return number
@@ -65,13 +65,13 @@ class Membership:
             worker.waits = worker.waits if waits is None else waits
 
     def broken(self, number: int, version: int, now: float) -> None:
-        """Note that the group of this plan does not work for a member.
+        """Note that a member reports the process group of this plan as broken.
 
-        The group of an older plan no longer matters if the worker has switched to the newest, or will at once because
-        that is a recovery plan. To reach any other plan it needs the group of the one before, so then it matters.
+        This is ignored for an older plan if the member has already switched to the newest, or will switch at once
+        because that is a recovery plan. To switch to any other plan it needs the group of the plan before.
         """
-        over = 0 <= version < self.version and (number not in self.pending or self._recovering)
-        if number in self.members and self._broken_since is None and not over:
+        outdated = 0 <= version < self.version and (number not in self.pending or self._recovering)
+        if number in self.members and self._broken_since is None and not outdated:
             self._broken_since = now
 
     def switched(self, number: int, version: int, now: float) -> None:
@@ -87,7 +87,7 @@ class Membership:
             self.workers.pop(number, None)
 
     def lost(self, number: int) -> None:
-        """Note that a worker has died, or counts as dead."""
+        """Note that a worker has died, or is treated as dead."""
         worker = self.workers.pop(number, None)
         if worker is not None and worker.state is not WorkerState.LEAVING and worker.slot in self.wanted:
             self._lost_slots.append(worker.slot)
@@ -95,28 +95,28 @@ class Membership:
     left = lost
 
     def forgive(self, now: float) -> None:
-        """Restart all timers, because of a pause or because this process itself was held up."""
+        """Restart all timers after a pause, or after this process itself was held up: that time must not count."""
         for worker in self.workers.values():
             worker.heard = now
         if self.progress_at is not None and self._looked_at is not None:
             self.progress_at += now - self._looked_at
         self._looked_at = now
 
-    # -- what is
+    # -- state
 
     @property
     def settled(self) -> bool:
-        """Return whether exactly the wanted slots are at work."""
+        """Return whether the workers on exactly the wanted slots have switched to the newest plan."""
         slots = sorted(self.workers[number].slot for number in self.members if number in self.workers)
         everybody = set(self.workers) == set(self.members)
         return bool(self.version) and not self.pending and everybody and slots == sorted(self.wanted)
 
-    # -- what to do
+    # -- decisions
 
     def decide(self, now: float) -> list[Action]:
         self._looked_at = now
         if self.ending:
-            return [*self._silent(now), *self._without_end(now)]
+            return [*self._silent(now), *self._not_ended(now)]
         actions: list[Action] = list(self._judge(now))
         if any(isinstance(action, Fail) for action in actions):
             return actions
@@ -131,7 +131,7 @@ class Membership:
         return actions
 
     def _judge(self, now: float) -> Iterable[Kill | Fail]:
-        """Find workers without a heartbeat, leavers that do not leave, and a training that makes no progress."""
+        """Find workers without a heartbeat, leavers that do not leave, and training that makes no progress."""
         for worker in list(self.workers.values()):
             if worker.state is WorkerState.LEAVING:
                 since = self._leaving_since
@@ -149,19 +149,23 @@ class Membership:
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
 
     def _hangs(self, now: float) -> bool:
-        """Return whether no step was completed for too long. Heartbeats come from another thread and prove nothing."""
+        """Return whether no step was completed for too long. A heartbeat proves nothing: another thread sends it."""
         if self.progress_at is None:
             self.progress_at = now
         return now - self.progress_at > self.rules.stuck_s
 
     def _stuck(self, now: float) -> Iterable[Kill | Fail]:
-        """Act on a hang, once: kill the workers that others wait for, or form the group again where all wait."""
+        """Handle a hang: kill the workers that others wait for or, if all wait, form the group again.
+
+        If no worker waits, or the training hangs again before another step is completed, the run fails.
+        """
         if not self._hangs(now):
             return
         members = [self.workers[number] for number in self.members if number in self.workers]
         waiting = [worker for worker in members if worker.waits]
         if self._unstuck or not waiting:
-            yield Fail(f"its workers live, but completed no step for {self.rules.stuck_s:g} s (see hang_after:)")
+            what = f"its workers are alive, but completed no step for {self.rules.stuck_s:g} s"
+            yield Fail(f"{what}; hang_after: in the job file sets this limit")
             return
         self._unstuck, self.progress_at = True, now
         for worker in members:
@@ -171,11 +175,11 @@ class Membership:
         if len(waiting) == len(members):
             self._broken_since = -math.inf
 
-    def _without_end(self, now: float) -> Iterable[Kill]:
-        """Kill workers that do not end although the training is complete for another."""
+    def _not_ended(self, now: float) -> Iterable[Kill]:
+        """Kill workers that have not ended long after another worker completed the training."""
         for worker in list(self.workers.values()) if self._hangs(now) else ():
             self.lost(worker.number)
-            yield Kill(worker.number, f"did not end for {self.rules.stuck_s:g} s after others had")
+            yield Kill(worker.number, f"had not ended {self.rules.stuck_s:g} s after the training was complete")
 
     def _recover(self, now: float) -> Publish | Fail | None:
         died = any(number not in self.workers for number in self.members)
@@ -183,17 +187,17 @@ class Membership:
         if not died and not broken:
             return None
         alive = [number for number in self.members if number in self.workers]
-        if not any(self.workers[number].has_state for number in alive):  # a leaver still has it
+        if not any(self.workers[number].has_state for number in alive):  # but a leaver may
             leaving = [worker for worker in self.workers.values() if worker.state is WorkerState.LEAVING]
             alive += [worker.number for worker in leaving if worker.has_state]
         if self.version == 1 and self.pending and alive:
-            pass  # no step was taken yet, so there is no state to lose
+            pass  # no step was done yet, so no state can be lost
         elif not any(self.workers[number].has_state for number in alive):
-            return Fail("no worker is left that holds the state of the training")
+            return Fail("all workers that held the state of the training are lost")
         return self._publish(alive, recover=True, now=now)
 
     def _unwanted(self) -> Iterable[Kill]:
-        """Kill newcomers whose slot is no longer wanted: they hold nothing that could be lost."""
+        """Kill new workers whose slot is no longer wanted; they do not hold any training state yet."""
         for worker in list(self.workers.values()):
             newcomer = worker.number not in self.members and worker.state <= WorkerState.READY
             if newcomer and worker.slot not in self.wanted:

@@ -1,4 +1,4 @@
-"""The workers that membership knows, the actions it decides on, and its rules."""
+"""The types that `membership` works with: workers, actions, and rules."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import IntEnum
 
 
 class WorkerState(IntEnum):
-    """How far a worker has come, in this order."""
+    """The states of a worker, in the order in which it goes through them."""
 
     STARTING = 0  # the process runs, but its SDK has not connected
-    HELLO = 1
-    READY = 2  # has reached its first batch
-    MEMBER = 3
-    LEAVING = 4
+    HELLO = 1  # its SDK has connected
+    READY = 2  # it has reached its first batch
+    MEMBER = 3  # it is in the newest plan
+    LEAVING = 4  # it was in a plan, and is not in the newest
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Worker:
     state: WorkerState = WorkerState.STARTING
     step: int = -1
     has_state: bool = False
-    waits: bool | None = None  # whether it waits for the others within a step; None: it has not said
+    waits: bool | None = None  # whether it waits for other workers within a step; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Publish:
 
     version: int
     members: tuple[int, ...]  # in rank order
-    leavers: tuple[int, ...] = ()  # they must be told of the plan too
+    leavers: tuple[int, ...] = ()  # members of the former plan that are not in this one
     recover: bool = False
 
 
@@ -69,10 +69,10 @@ Action = Start | Publish | Kill | Fail
 class Rules:
     """Time limits, and how many lost workers are replaced."""
 
-    hang_s: float = 30.0  # a worker without a heartbeat for so long hangs
-    stuck_s: float = 7200.0  # a training hangs if no step is completed for so long, although its workers live
-    patience_s: float = 20.0  # newcomers that are not ready by then are not waited for
-    leave_s: float = 10.0  # a leaver that has not gone by then is killed
-    broken_s: float = 1.0  # a broken group in which nobody has died is formed again after so long
-    replacements: int = 5  # at most so many lost workers are replaced …
-    window_s: float = 600.0  # … within so many seconds
+    hang_s: float = 30.0  # a worker that sends no heartbeat for this long is killed
+    stuck_s: float = 7200.0  # the training hangs if no step is completed for this long, although workers are alive
+    patience_s: float = 20.0  # new workers that are not ready after this time are not waited for
+    leave_s: float = 10.0  # a leaver that has not ended after this time is killed
+    broken_s: float = 1.0  # a broken group that has lost no member is formed again after this time
+    replacements: int = 5  # the run fails if more lost workers than this must be replaced
+    window_s: float = 600.0  # within this time

@@ -1,4 +1,4 @@
-"""Serves connections over a Unix socket: one JSON object a line, in both directions. It does not interpret them."""
+"""A server on a Unix socket that exchanges JSON objects, one per line, and does not interpret them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argosy.live.supervisor.reactor import Reactor
 from argosy.live.unix_sockets import short_path
 
 MAX_LINE = 1 << 20
-MAX_FIRST_LINE = 1 << 12  # of a client that has not said yet who it is
+MAX_FIRST_LINE = 1 << 12  # the limit for a client that has not yet identified itself
 MOST_CONNECTIONS = 512
 MOST_COMPLAINTS = 20
 
@@ -24,18 +24,18 @@ Message = dict[str, Any]
 
 
 def _readable(connection: socket.socket) -> bool:
-    poll = select.poll()  # select itself takes no descriptors above 1023
+    poll = select.poll()  # because select() does not support descriptors above 1023
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))
 
 
 class Connection:
-    """One connection, on the server's side."""
+    """The server's end of one connection."""
 
     def __init__(self, stream: socket.socket, server: MessageServer, pid: int) -> None:
         self.socket, self.server, self.pid = stream, server, pid
         self.open = True
-        self.worker: int | None = None  # which worker it is, once it has said so
+        self.worker: int | None = None  # the worker's number, once the client has sent it
         self._bytes = b""
         stream.settimeout(1.0)  # a client that does not read must not hold up the others
 
@@ -49,14 +49,14 @@ class Connection:
             try:
                 message = json.loads(line)
             except (ValueError, RecursionError):
-                continue  # not a message
+                continue  # ignored
             if isinstance(message, dict) and self.open:
                 self._pass_on(message)
         if not data or len(self._bytes) > (MAX_LINE if self.worker is not None else MAX_FIRST_LINE):
             self.server.drop(self)
 
     def _pass_on(self, message: Message) -> None:
-        """Pass the message on. One that makes us fail must not end the run of the worker that sent it."""
+        """Pass the message on. An error that an invalid message causes is printed, and does not end the run."""
         try:
             self.server.on_message(self, message)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -87,30 +87,30 @@ class MessageServer:
     def _accept(self) -> None:
         try:
             stream, _ = self._listener.accept()
-        except OSError:  # the client has gone again
+        except OSError:  # the client has already disconnected
             return
         pid, uid, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        strangers = [connection for connection in self.connections if connection.worker is None]
-        if uid not in self.uids or (len(self.connections) >= MOST_CONNECTIONS and not strangers):
+        unidentified = [connection for connection in self.connections if connection.worker is None]
+        if uid not in self.uids or (len(self.connections) >= MOST_CONNECTIONS and not unidentified):
             stream.close()
             return
         if len(self.connections) >= MOST_CONNECTIONS:
-            self.drop(strangers[0])
+            self.drop(unidentified[0])
         connection = Connection(stream, self, pid)
         self.connections.add(connection)
         self.reactor.watch(stream, connection.readable)
 
     def catch_up(self) -> None:
-        """Read everything that was sent until now, so that a worker's last messages come before its death."""
+        """Read everything sent so far, so that a worker's last messages are handled before its end is."""
         while _readable(self._listener):
             self._accept()
         for connection in list(self.connections):
-            for _ in range(100):  # a client that never stops sending must not hold up the rest
+            for _ in range(100):  # a client that never stops sending must not hold up the others
                 if connection.open and _readable(connection.socket):
                     connection.readable()
 
     def complain(self) -> None:
-        """Print the error that a message caused, for the first few only: a job could fill the disk with them."""
+        """Print the error that a message caused, but only the first few: otherwise a job could fill the disk."""
         self._complaints += 1
         if self._complaints <= MOST_COMPLAINTS:
             traceback.print_exc()

@@ -14,9 +14,9 @@ from argosy.live.backends.base import Assignment, Part
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node as it exists on this machine: virtual slots on CPU cores, or real GPUs."""
+    """Where a node is on this machine: its slots are virtual GPUs on CPU cores, or real GPUs."""
 
-    first: int  # number of its first slot, counted over all nodes
+    first: int  # the number of its first slot, counting the slots of all nodes
     gpus: int
     cuda: bool = False
 
@@ -44,7 +44,7 @@ class Places:
         self.nodes = nodes
 
     def cpus(self, of: Sequence[str]) -> list[int] | None:
-        """Return the cores of these slots: slot i of a machine with n cores has core i mod n. None: no restriction."""
+        """Return the cores of these slots: slot i has core i mod the number of cores. None: any core."""
         cores = sorted(os.sched_getaffinity(0))
         chosen: set[int] = set()
         for slot in of:
@@ -56,25 +56,25 @@ class Places:
         return sorted(chosen)
 
     def devices(self, of: Sequence[str]) -> list[int] | None:
-        """Return the real GPUs of these slots; None where there are none."""
+        """Return the numbers of the real GPUs of these slots; None if the node has no real GPUs."""
         found = [slot.rpartition(":") for slot in of]
         if not any(self.nodes[node].cuda for node, _, _ in found):
             return None
         return [int(device) for _, _, device in found if device.isdigit()]
 
     def variables(self, of: Sequence[str]) -> dict[str, str]:
-        """Return the variables that tell a process with these slots about the hardware."""
-        told = {"ARGOSY_SLOT": of[0]}
+        """Return the environment variables that describe the hardware of these slots to a process."""
+        variables = {"ARGOSY_SLOT": of[0]}
         devices, cpus = self.devices(of), self.cpus(of)
         if devices is not None:
-            told["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
         elif cpus is not None:
-            told |= {"OMP_NUM_THREADS": str(len(cpus)), "ARGOSY_THREADS": "1"}
-        return told
+            variables |= {"OMP_NUM_THREADS": str(len(cpus)), "ARGOSY_THREADS": "1"}
+        return variables
 
 
 def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
-    """Return the variables that all workers of a run get."""
+    """Return the environment variables that all workers of a run get."""
     spec, home, generation = run["spec"], Path(run["home"]), run["generation"]
     return {
         "ARGOSY_JOB_ID": str(run["job"]),
@@ -91,7 +91,7 @@ def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
 
 
 def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
-    """Return the variables that torchrun would set."""
+    """Return the environment variables that torchrun would set."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -107,7 +107,7 @@ def worker_request(
 ) -> dict[str, Any]:
     """Describe for the spawner how to start a worker on these slots.
 
-    The job file's variables override all others but those named ARGOSY_….
+    The variables of the job file override all others, except those whose names begin with ARGOSY_.
     """
     own = {name: value for name, value in run["spec"].get("env", {}).items() if not name.startswith("ARGOSY_")}
     command = run["command"] if warm else run["cold"]
@@ -125,5 +125,5 @@ def worker_request(
         "cwd": run["cwd"],
         "cpus": places.cpus(of),
         "umask": run.get("umask", 0o022),
-        "limits": {"RLIMIT_CORE": 0},  # a core dump of a training takes gigabytes
+        "limits": {"RLIMIT_CORE": 0},  # the core dump of a training process would take gigabytes
     }

@@ -1,7 +1,7 @@
-"""Reads processes from /proc, and signals those of a run and no others.
+"""Finds processes in /proc, and sends signals to those of one run only.
 
-A supervisor that runs as root could signal any process. So every signal names the user whose processes it is meant for,
-and goes through a descriptor of the process, which is safe even if the number is given to another process.
+A supervisor that runs as root could signal any process. So every call that sends a signal names the user to whom the
+processes must belong, and uses a pidfd, which stays correct when a process number is reused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Process(NamedTuple):
     parent: int
     group: int
     session: int
-    started: int  # clock ticks after boot; with the pid it identifies a process for ever
+    started: int  # clock ticks since boot; together with the pid it identifies a process uniquely
 
 
 def process(pid: int) -> Process | None:
@@ -35,7 +35,7 @@ def process(pid: int) -> Process | None:
 
 
 def owner(pid: int) -> int | None:
-    """Return the process's real user, even if it runs with another's rights; only that user may signal it."""
+    """Return the real user id of the process, which stays the same when it runs a set-uid program."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
@@ -44,13 +44,13 @@ def owner(pid: int) -> int | None:
 
 
 def is_same(pid: int, started: int) -> bool:
-    """Return whether that very process is alive; its number may have been given to another."""
+    """Return whether the process that started then is alive; its number may have been reused since."""
     found = process(pid)
     return found is not None and found.started == started
 
 
 def numbered(pids: Iterable[int]) -> set[Process]:
-    """Return those of the processes with these numbers that are alive."""
+    """Return the processes with these numbers, except those that are dead."""
     return {found for pid in pids if (found := process(pid))}
 
 
@@ -59,7 +59,7 @@ def all_processes() -> set[Process]:
 
 
 def descendants(ancestors: Iterable[int]) -> set[Process]:
-    """Return all processes below these, without these themselves."""
+    """Return all descendants of these processes, without the processes themselves."""
     children: dict[int, list[Process]] = {}
     for found in all_processes():
         children.setdefault(found.parent, []).append(found)
@@ -78,13 +78,13 @@ def in_sessions(leaders: Iterable[tuple[int, int]], uid: int) -> set[Process]:
     sessions = set()
     for pid, started in leaders:
         found = process(pid)
-        if found is None or found.started == started:  # otherwise the number belongs to another process by now
+        if found is None or found.started == started:  # otherwise the number was reused
             sessions.add(pid)
     return {found for found in all_processes() if found.session in sessions and owner(found.pid) == uid}
 
 
 def with_variable(assignment: str, uid: int) -> set[Process]:
-    """Return this user's processes that were executed with an environment variable, such as "ARGOSY_RUN=…"."""
+    """Return this user's processes whose environment has an assignment, such as "ARGOSY_RUN=…"."""
     wanted, found = assignment.encode(), set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -95,7 +95,7 @@ def with_variable(assignment: str, uid: int) -> set[Process]:
 
 
 def send(found: Iterable[Process], number: signal.Signals, uid: int) -> None:
-    """Send a signal to those of the processes that are alive and belong to this user."""
+    """Send a signal to these processes, except those that are dead or belong to another user."""
     for one in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(one.pid)
@@ -107,7 +107,7 @@ def send(found: Iterable[Process], number: signal.Signals, uid: int) -> None:
 
 
 def wait_gone(found: Iterable[Process], seconds: float) -> set[Process]:
-    """Wait until the processes are dead; return those that are still alive after so many seconds."""
+    """Wait until the processes are dead; return those that are still alive after this many seconds."""
     end, left = time.monotonic() + seconds, set(found)
     while left := {one for one in left if is_same(one.pid, one.started)}:
         if time.monotonic() > end:

@@ -23,20 +23,20 @@ class WorkerProcess:
 
     number: int
     slots: tuple[str, ...]
-    reader: int  # our end of its output pipe; -1 once it is closed
+    reader: int  # our end of its output pipe; -1 after it was closed
     pid: int = 0
     started: int = 0
     connection: Connection | None = None
     lines: Splitter = field(default_factory=Splitter)
-    killed: str = ""  # why we killed it
-    left: bool = False  # it has said that it leaves in order
-    done: bool = False  # it has said that the training is complete
-    rests: bool = False  # it can make room on its device before it is paused
-    rested: int = 0  # the number of the last pause for which it has made room
+    killed: str = ""  # the reason if we killed it
+    left: bool = False  # it has announced that it leaves
+    done: bool = False  # it has reported that the training is complete
+    rests: bool = False  # whether it can free its device before it is paused
+    rested: int = 0  # the number of the last pause for which it has freed its device
 
     @property
     def open_connection(self) -> Connection | None:
-        """Return its control connection while that is open, else None."""
+        """Return its control connection, or None if that is not open."""
         return self.connection if self.connection is not None and self.connection.open else None
 
 
@@ -50,7 +50,7 @@ class WorkerProcesses:
     ) -> None:
         self.reactor, self.spawner, self.cgroup, self.on_output = reactor, spawner, cgroup, on_output
         self.alive: dict[int, WorkerProcess] = {}  # those that are alive, by number
-        self.leaders: list[dict[str, Any]] = []  # every worker there was: its session may outlive it
+        self.leaders: list[dict[str, Any]] = []  # of all workers so far, because a session may outlive its leader
         self._readers: dict[int, WorkerProcess] = {}
 
     def start(self, number: int, slots: tuple[str, ...], request: Mapping[str, Any]) -> None:
@@ -64,9 +64,9 @@ class WorkerProcesses:
         os.close(writer)
 
     def started(self, number: int, pid: int) -> bool:
-        """Note the process of a worker. False: that process is not a child of the spawner, so the spawner lies."""
+        """Note the process of a worker. Returns False if the spawner lies: that process is not its child."""
         found = process_table.process(pid)
-        if found is None:  # it has died already, and the spawner is about to say so
+        if found is None:  # it has already died, which the spawner will report
             return True
         if found.parent != self.spawner.pid or process_table.owner(pid) != self.spawner.uid:
             return False
@@ -78,7 +78,7 @@ class WorkerProcesses:
         return True
 
     def ended(self, number: int) -> WorkerProcess | None:
-        """Forget a worker that has died, after reading the rest of its output."""
+        """Remove a worker that has died, after reading more of its output, and return it."""
         member = self.alive.pop(number, None)
         if member is not None:
             self._read(member)
@@ -106,7 +106,7 @@ class WorkerProcesses:
         member.reader = -1
 
     def drain(self) -> None:
-        """Read what is left in the pipes, then close them: a process that escaped may hold one open for ever."""
+        """Read what is left in the pipes, then close them: a process that escaped could keep one open for ever."""
         for member in list(self._readers.values()):
             for _ in range(64):
                 if member.reader >= 0:
@@ -130,16 +130,20 @@ class WorkerProcesses:
         process_table.send(found, number, self.spawner.uid)
 
     def kill(self, number: int, why: str) -> None:
-        """Kill a worker; if its process is not known yet, it is killed as soon as it is."""
+        """Kill a worker now, or as soon as its process is known."""
         if member := self.alive.get(number):
             member.killed = why
             self._send(self._processes_of(member), signal.SIGKILL)
 
     def ask_to_end(self, member: WorkerProcess, *, group: bool) -> None:
-        """Send SIGTERM: to the whole process group of a command, or to a Python program alone if we forked it."""
+        """Send SIGTERM to a worker.
+
+        A Python program that was forked gets it alone; with `group`, for commands that a shell may run, the whole
+        process group gets it.
+        """
         found = self._processes_of(member)
-        meant = {one for one in found if one.pid == member.pid or (group and one.group == member.pid)}
-        self._send(meant, signal.SIGTERM)
+        targets = {one for one in found if one.pid == member.pid or (group and one.group == member.pid)}
+        self._send(targets, signal.SIGTERM)
 
     def freeze(self, frozen: bool) -> None:
         for member in self.alive.values():
@@ -162,7 +166,7 @@ class WorkerProcesses:
         ]
 
     def _processes_of(self, member: WorkerProcess) -> set[Process]:
-        """Return a worker's process and its children; one just forked may not have its session yet."""
+        """Return a worker's process, which may not have its own session yet, and all processes of its session."""
         if not member.pid:
             return set()
         leader = {one for one in process_table.numbered([member.pid]) if one.started == member.started}

@@ -1,7 +1,7 @@
 """Reads the progress of a job without the SDK from its log, by the pattern in its job file.
 
-The pattern is a stranger's and may take for ever on an unlucky line. So lines are cut, only the last of a burst are
-searched, and an alarm ends a search that takes too long; a pattern that needs the alarm three times is given up.
+A user's regular expression may take very long on some lines. So lines are truncated, only the last lines of a burst are
+searched, and an alarm ends a search that takes too long; after three alarms the pattern is no longer used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ProgressReader:
         self.pattern, self.total = re.compile(pattern), total
         self.given_up = False
         self._alarms = 0
-        signal.signal(signal.SIGALRM, _ring)
+        signal.signal(signal.SIGALRM, _on_alarm)
 
     def read(self, lines: Sequence[bytes]) -> dict[str, Any] | None:
-        """Return the newest step among these lines as a report, or None."""
+        """Return a report of the newest step in these lines, or None if they have none."""
         if self.given_up:
             return None
         try:
@@ -59,5 +59,5 @@ class ProgressReader:
         return None
 
 
-def _ring(number: int, frame: FrameType | None) -> None:
+def _on_alarm(number: int, frame: FrameType | None) -> None:
     raise _TooLong

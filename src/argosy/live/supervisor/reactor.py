@@ -1,6 +1,6 @@
 """A small event loop for the supervisor: it watches descriptors and timers in one thread.
 
-A supervisor lives as long as its run and there may be hundreds of them, so it must be light and quick to start.
+There is one supervisor for each run, perhaps hundreds of them, so it must be small and start fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Reactor:
         while self._running:
             wait = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
             for key, _ in self._selector.select(wait):
-                if self._selector.get_map().get(key.fd) is key:  # an earlier call may have closed it
+                if self._selector.get_map().get(key.fd) is key:  # an earlier callback may have closed it
                     key.data()
             while self._running and self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()

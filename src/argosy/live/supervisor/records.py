@@ -1,6 +1,6 @@
-"""Reads and writes the files of one run, through which supervisor and backend communicate.
+"""Reads and writes the files through which the supervisor of a run and the backend communicate.
 
-Records are JSON files that appear whole or not at all.
+Records are JSON files that are replaced atomically.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from argosy.live.untrusted_files import read_file
 
-MAX_BYTES = 4 << 20  # read of a record: a job must not fill the daemon's memory through its reports
+MAX_BYTES = 4 << 20  # the largest record that is read: a job must not fill the daemon's memory through its reports
 
 
 class RunFolder:
@@ -22,16 +22,16 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.run = self.path / "run.json"  # what is to be run, from the backend
+        self.run = self.path / "run.json"  # what to run, written by the backend
         self.lock = self.path / "lock"  # locked by the supervisor as long as it lives
-        self.supervisor = self.path / "supervisor.json"  # who it is and where it listens
+        self.supervisor = self.path / "supervisor.json"  # its process, and the resources to remove if it dies
         self.status = self.path / "status.json"  # how the run is doing
         self.exit = self.path / "exit.json"  # how it ended
         self.log = self.path / "log"
         self.complaints = self.path / "supervisor.log"
 
     def take_lock(self) -> int | None:
-        """Return a descriptor that holds the lock, or None if a supervisor holds it."""
+        """Take the lock and return its descriptor, or None if a supervisor holds the lock."""
         fd = os.open(self.lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +41,7 @@ class RunFolder:
         return fd
 
     def supervised(self) -> bool:
-        """Return whether the supervisor is alive. Its lock ends with its process, however that ends."""
+        """Return whether the supervisor is alive. The system releases its lock when it dies, for whatever reason."""
         try:
             fd = self.take_lock()
         except FileNotFoundError:
@@ -53,12 +53,12 @@ class RunFolder:
 
 
 def write_record(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
-    """Replace the file; with `durable` it is on the disk when this returns."""
+    """Replace the file atomically; with `durable` it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.new")
     fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         data = json.dumps(content).encode()
-        while data:  # on a nearly full disk only a part is written, and the next call raises the error
+        while data:  # if the disk fills up, one call writes a part and the next raises the error
             data = data[os.write(fd, data) :]
         if durable:
             os.fsync(fd)

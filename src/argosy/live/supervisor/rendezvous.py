@@ -1,8 +1,8 @@
 """Provides the files through which a run's workers find each other: one for each plan, in a private folder.
 
 A store that listens on the loopback interface would be open to every user of this machine. Files need no secret, no
-port and no process. They are small, and are kept in memory where the system has a place for that, so that a full disk
-does not prevent a rendezvous. `argosy.sdk.group.rendezvous` is the worker's side.
+port and no process. They are small, and are kept in shared memory where that is available, so that a full disk does
+not prevent a rendezvous. `argosy.sdk.group.rendezvous` is the worker's side.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Rendezvous:
             os.chown(self.folder, uid, -1, follow_symlinks=False)
 
     def place(self, version: int) -> str:
-        """Return the path for a plan. Each plan has its own, free of what other plans or dead workers wrote."""
+        """Return the path of a plan's file, which is new, so that it has no entries of former plans or dead workers."""
         return str(self.folder / f"plan-{version}")
 
     def forget(self, version: int) -> None:
-        """Remove the file of a plan that all workers have passed."""
+        """Remove the file of a plan after all workers have switched to the next one."""
         try:
             with folder(self.folder) as inside:
                 os.unlink(f"plan-{version}", dir_fd=inside)
         except OSError:
-            return  # it was never used
+            return  # a plan with a single member has no file
 
     def remove(self) -> None:
         remove(self.folder, self.uid)
 
 
 def remove(path: Path, uid: int) -> None:
-    """Remove the folder safely, whatever its user may have put in its place."""
+    """Remove the folder, and nothing else even if its user has put a link in its place."""
     with folder(path.parent) as parent:
         remove_tree(path.name, parent, uid)

@@ -19,9 +19,9 @@ Listener = Callable[[Connection, Message], None]
 
 
 class RunResources:
-    """The resources of one run. `record` names them, so that the backend can remove them if the supervisor dies.
+    """The resources of one run. `record` lists them, so that the backend can remove them if the supervisor dies.
 
-    `hear` gets the messages of workers, from the socket `control`; `obey` those of the daemon, from `commands`.
+    `hear` gets what workers send to the socket `control`, `obey` what the daemon sends to `commands`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RunResources:
         }
 
     def write_record(self) -> None:
-        """Write the record durably. On a full disk the run does not begin, and only we know of its group."""
+        """Write the record durably. If the disk is full the run does not begin, and the group is removed at once."""
         try:
             write_record(self._folder.supervisor, self.record, durable=True)
         except OSError:
@@ -54,10 +54,10 @@ class RunResources:
             raise
 
     def admit(self, spawner: int) -> None:
-        """Put the spawner into the control group, and name it in the record; a group that cannot be used is removed."""
+        """Put the spawner into the control group and into the record; remove the group if it cannot be used."""
         if self.cgroup is not None and not self.cgroup.add(spawner, self._uid):
             self.drop_cgroup()
-        with contextlib.suppress(OSError):  # on a full disk the record is missing, but the job runs
+        with contextlib.suppress(OSError):  # if the disk is full the old record stays, and the job runs
             write_record(self._folder.supervisor, {**self.record, "spawner": spawner}, durable=False)
 
     def drop_cgroup(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the status of a run, bounded in size, and writes it to the files that the backend reads."""
+"""Holds the status of a run, which is bounded in size, and writes it to the files that the backend reads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class StatusKeeper:
     def __init__(self, folder: RunFolder, run: Mapping[str, Any]) -> None:
         self.folder, self.generation = folder, run["generation"]
         self.phase = Phase.STARTING
-        self.version: int = 0  # of the assignment in force
+        self.version: int = 0  # the version of the assignment in force
         self.hot = bool(run.get("hot", False))
         self.message = ""
         self.report: dict[str, Any] = {}
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=2)
-        # these two only grow, so that a reader can count what it has read
+        # these two are only appended to, so that a reader needs to remember only how many entries it has read
         self.overheads: list[dict[str, Any]] = []
         self.story: list[dict[str, Any]] = []
         self.restarts = 0
@@ -45,7 +45,7 @@ class StatusKeeper:
         self.changed = True
 
     def take_checkpoint(self, message: Mapping[str, Any]) -> None:
-        """Take note of a checkpoint if it is of this generation; a run may name no other folder."""
+        """Note a checkpoint of this generation; a run must not name any other folder."""
         path = message.get("path")
         if isinstance(path, str) and re.fullmatch(rf"gen-{self.generation}/step-\d{{1,18}}", path):
             self.checkpoints.append(plain(message))
@@ -67,7 +67,7 @@ class StatusKeeper:
         }
 
     def write(self) -> None:
-        """Write the status. On a full disk the old file stays, and the next second tries again."""
+        """Write the status. If the disk is full, the old file stays and the next tick tries again."""
         try:
             write_record(self.folder.status, self.content(), durable=False)
             self.changed = False
@@ -85,7 +85,7 @@ class StatusKeeper:
 
 
 def plain(message: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Reduce what a job said to numbers and short texts. "op" belongs to the protocol and is dropped."""
+    """Reduce a message of a job to numbers and short texts, without "op", which belongs to the protocol."""
     kept: dict[str, Any] = {}
     for key, value in list(message.items())[:MOST_KEYS]:
         if key == "op":
@@ -93,7 +93,7 @@ def plain(message: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         if isinstance(value, dict) and depth == 0:
             kept[key[:100]] = plain(value, 1)
         elif isinstance(value, bool | int | float) or value is None:
-            kept[key[:100]] = value if value is None or abs(value) < 1e300 else None  # neither NaN nor infinity
+            kept[key[:100]] = value if value is None or abs(value) < 1e300 else None  # NaN and infinity become None
         elif isinstance(value, str):
             kept[key[:100]] = value[:LONGEST_TEXT]
     return kept

@@ -1,4 +1,4 @@
-"""The supervisor of a run: it begins the run, listens to workers, obeys the daemon, and records the end."""
+"""The supervisor of a run: it starts the run, handles messages of workers and daemon, and records the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S, WorkerSpawner
 from argosy.live.unix_sockets import free_port
 
 TICK_S = 0.25
-UNTOLD_S = 10.0  # a run is over so long after its last process is gone, even if the spawner does not report it
+UNREPORTED_END_S = 10.0  # a killed run without processes ends after this time, even if its spawner never reports it
 
 
 class Supervisor:
@@ -43,14 +43,14 @@ class Supervisor:
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
         self.output = WorkerOutput(folder, run, self.status)
         self.stopping_since: float | None = None
-        self.failure: tuple[int, str] | None = None  # exit code and reason, once it cannot go on
+        self.failure: tuple[int, str] | None = None  # exit code and reason, once the run has failed
         self.ends: list[WorkerEnd] = []
         self.master_port = free_port()
         self.last_tick = self.last_opened = time.monotonic()
         self.warm_limit_s = float(run.get("settings", {}).get("warm_limit_s", WARM_LIMIT_S))
-        self.started_after: float | None = None  # seconds, for a job without the SDK
+        self.started_after: float | None = None  # seconds that the start took, for a job without the SDK
         self.last_write, self.kill_at, self.finished = 0.0, 0.0, False
-        self.nobody_since = math.inf  # since when no process of the run is left after a kill
+        self.empty_since = math.inf  # when the last process of a killed run was seen; infinite before the kill
 
     # -- start
 
@@ -63,11 +63,11 @@ class Supervisor:
         self.status.write()
 
     def open_spawner(self, zygote: str | None) -> None:
-        """Connect to a spawner: from the zygote if there is one, else a cold one."""
+        """Connect to a spawner that the zygote forks or, without a zygote, to a cold one."""
         spawner = WorkerSpawner.from_zygote(Path(zygote), self.uid) if zygote else None
         if spawner is None:
             if self.run.get("zygote"):
-                self.status.tell("no warm interpreter is available; the job starts cold")
+                self.status.tell("no warm interpreter was available, so the job starts cold")
             spawner = WorkerSpawner.forked(self.run.get("user"), self.uid)
         spawner.on_message = self.from_spawner
         self.processes = WorkerProcesses(self.reactor, spawner, self.resources.cgroup, self.output.take)
@@ -96,15 +96,15 @@ class Supervisor:
             self.spawner_gone()
 
     def refuse(self, why: str) -> None:
-        """End the run, and nothing else, because its spawner cannot be trusted."""
+        """End the run as failed, because its spawner cannot be trusted."""
         self.reactor.unwatch(self.processes.spawner.connection)
         for number in list(self.processes.alive):
             self.processes.ended(number)
         interpreter = self.run["cold"]["argv"][0]
-        self.finish(1, f"{interpreter} {why}; it cannot start workers, use another Python interpreter")
+        self.finish(1, f"{interpreter} {why}; use another Python interpreter for this job")
 
     def spawner_gone(self) -> None:
-        """Start cold if the zygote did not get warm; if the spawner dies later, the run has ended."""
+        """Start cold if the zygote did not provide a spawner; if the spawner was lost later, end the run."""
         self.reactor.unwatch(self.processes.spawner.connection)
         self.processes.spawner.close()
         if self.processes.spawner.pid == 0 and self.processes.spawner.warm and self.stopping_since is None:
@@ -112,7 +112,7 @@ class Supervisor:
             return
         for number in list(self.processes.alive):
             self.processes.ended(number)
-        self.finish(None, "the process that starts its workers was killed")
+        self.finish(None, "the process that starts the workers of this run was killed")
 
     def start_workers(self) -> None:
         wanted, membership = slots(self.target), self.coordinator.membership
@@ -135,7 +135,7 @@ class Supervisor:
 
     def started(self, number: int, pid: int) -> None:
         if not self.processes.started(number, pid):
-            self.refuse(f"calls process {pid} a worker that it has started, which it has not")
+            self.refuse(f"reports process {pid} as a worker, but did not start it")
             return
         if number not in self.processes.alive:
             return
@@ -185,21 +185,21 @@ class Supervisor:
             self.write_status()
 
     def look_for_a_hang(self, now: float) -> None:
-        """Fail a job without the SDK if its log shows no progress for as long as the job file allows."""
+        """Fail a job without the SDK if it shows no progress for longer than the job file allows."""
         limit = self.run["spec"].get("hang_after")
-        reported_at = self.coordinator.membership.progress_at or 0.0  # an adapter cannot resize, but reports steps
-        got_on = max(self.output.progress_at, reported_at)
-        if limit is not None and now - got_on > limit and self.failure is None:
+        reported_at = self.coordinator.membership.progress_at or 0.0  # a job with an adapter reports steps here
+        last_progress = max(self.output.progress_at, reported_at)
+        if limit is not None and now - last_progress > limit and self.failure is None:
             what = "showed no new step in its log" if self.output.progress else "printed nothing"
-            self.fail(1, f"it {what} for {limit:g} s (see hang_after:)")
+            self.fail(1, f"it {what} for {limit:g} s; hang_after: in the job file sets this limit")
 
     def end_by_force(self, now: float) -> None:
-        """Kill all processes, and finish even if the spawner never reports the last end."""
-        if self.processes.everybody() or self.nobody_since == math.inf:
-            self.nobody_since = now
+        """Kill all processes, and finish the run after a while even if the spawner does not report that they ended."""
+        if self.processes.everybody() or self.empty_since == math.inf:
+            self.empty_since = now
         self.processes.kill_all()
-        if now - self.nobody_since > UNTOLD_S:
-            self.finish(*(self.failure or (-signal.SIGKILL, "killed: it did not leave in time")))
+        if now - self.empty_since > UNREPORTED_END_S:
+            self.finish(*(self.failure or (-signal.SIGKILL, "killed: it did not stop in time")))
 
     def write_status(self) -> None:
         self.last_write = time.time()
@@ -216,11 +216,11 @@ class Supervisor:
             self.in_force, self.status.version = slots(self.target), self.target.version
             self.write_status()
 
-    # -- the daemon's orders
+    # -- requests of the daemon
 
     def obey(self, connection: Connection, message: Message) -> None:
         if message.get("generation") != self.run["generation"]:
-            connection.send({"ok": False, "error": f"this is generation {self.run['generation']}"})
+            connection.send({"ok": False, "error": f"this supervisor runs generation {self.run['generation']}"})
             return
         if message["op"] == "launch":
             self.change(read_assignment(message["assignment"]))
@@ -242,7 +242,7 @@ class Supervisor:
         self.write_status()
 
     def stop(self, grace_s: float) -> None:
-        """Ask all workers to save and leave; a second call can only shorten their time."""
+        """Ask all workers to save and exit within the grace period; another call can only shorten it."""
         now = time.monotonic()
         first = self.stopping_since is None
         self.kill_at = now + grace_s if first else min(self.kill_at, now + grace_s)
@@ -260,7 +260,7 @@ class Supervisor:
             self.processes.kill_all()
         self.write_status()
         if not self.processes.alive:
-            self.finish(-signal.SIGTERM, "stopped before it began")
+            self.finish(-signal.SIGTERM, "stopped before its first worker started")
 
     def ask_to_save(self, connection: Connection) -> None:
         connection.send({"op": "suspend", "deadline_s": max(0.0, self.kill_at - time.monotonic())})
@@ -273,7 +273,8 @@ class Supervisor:
         if member is None:
             return
         self.status.changed = True
-        text = member.killed or describe_end(number, code, self.output.log.tail)
+        killed = f"worker {number} {member.killed} and was killed" if member.killed else ""
+        text = killed or describe_end(number, code, self.output.log.tail)
         self.ends.append(WorkerEnd(code, text, member.done, member.left))
         if self.stopping_since is None and self.failure is None:
             if self.status.hot:
@@ -286,10 +287,10 @@ class Supervisor:
             self.settle()
 
     def fail(self, code: int, why: str) -> None:
-        """End the run as failed; without a reason it is how the last worker ended."""
+        """End the run as failed; an empty `why` stands for how the last worker ended."""
         if self.failure is None:
             self.failure = (code, why or self.ends[-1].text)
-            self.status.tell(f"the run fails: {self.failure[1]}")
+            self.status.tell(f"the run has failed: {self.failure[1]}")
             self.coordinator.membership.ending = True
             self.kill_at = time.monotonic()
         self.processes.kill_all()
@@ -306,7 +307,7 @@ class Supervisor:
             self.finish(*(self.failure or exit_status(self.ends, hot=self.status.hot)))
 
     def finish(self, code: int | None, message: str) -> None:
-        """Clean up and record the end; a code of None means that nobody knows how the run ended."""
+        """Clean up and record the end; a code of None means that it is unknown how the run ended."""
         if self.finished:
             return
         self.finished = True
@@ -320,6 +321,6 @@ class Supervisor:
         self.output.log.close()
         self.status.message, self.status.workers = message, []
         while not self.status.write_exit(code):
-            time.sleep(1.0)  # on a full disk, try again: the end must not be lost
+            time.sleep(1.0)  # the disk is full; try again, because the end must not be lost
         self.resources.close_sockets()
         self.reactor.stop()

@@ -1,4 +1,4 @@
-"""Pauses a run whose slots are time-sliced: its workers make room, are stopped, and continue at their next turn."""
+"""Pauses a run whose slots are time-sliced: its workers free their devices, are stopped, and continue next turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argosy.live.supervisor.places import Places
 from argosy.live.supervisor.processes import WorkerProcesses
 from argosy.live.supervisor.status import StatusKeeper
 
-REST_S = 2.0  # time for workers to make room; without GPUs there is little to do
+REST_S = 2.0  # how long workers may take to free their devices; without GPUs there is little to do
 REST_ON_GPUS_S = 60.0
 
 
@@ -20,18 +20,18 @@ class Turns:
     ) -> None:
         self.processes, self.coordinator, self.status = processes, coordinator, status
         self.patience_s = REST_ON_GPUS_S if any(place.cuda for place in places.nodes.values()) else REST_S
-        self.paused = False  # whether its processes are stopped, not whether they should be
+        self.paused = False  # whether its processes are stopped (not whether they should be)
         self._resting_since: float | None = None
 
     @property
     def resting(self) -> bool:
-        """Return whether workers were asked to make room and still compute."""
+        """Return whether workers were asked to free their devices, and are not stopped yet."""
         return self._resting_since is not None
 
     def pause(self, number: int) -> None:
-        """Pause the run: workers with the SDK make room first, others are stopped at once.
+        """Pause the run: workers with the SDK free their devices first, others are stopped at once.
 
-        The number identifies this pause.
+        `number` identifies the pause.
         """
         if not self.paused and not self.resting:
             self._resting_since = time.monotonic()
@@ -39,14 +39,14 @@ class Turns:
             self.look()
 
     def look(self) -> bool:
-        """Stop the workers once all have made room or their time is up; return whether that has happened now."""
+        """Stop the workers once all have freed their devices or their time is up; return whether this call did."""
         if self._resting_since is None:
             return False
         took, rested = time.monotonic() - self._resting_since, self.coordinator.rests
         if not rested and took < self.patience_s:
             return False
         if not rested:
-            self.status.tell(f"is paused in the middle of a step: it could not make room within {took:.0f} s")
+            self.status.tell(f"paused in the middle of a step: a worker did not free its device within {took:.0f} s")
         elif self.coordinator.membership.version:
             self.status.measured("slice", took)
         self._freeze(True)
@@ -57,7 +57,7 @@ class Turns:
         self.coordinator.wake()
 
     def end(self) -> None:
-        """End any pause: what is left to do can be done from host memory."""
+        """End the pause, if any. Until `wake` the workers stay in host memory, from where they can save."""
         if self.paused:
             self._freeze(False)
         self._resting_since = None

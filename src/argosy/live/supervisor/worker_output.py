@@ -1,4 +1,4 @@
-"""Keeps what the workers print in the log, and searches it for progress where the job file says how."""
+"""Writes the output of workers to the log, and searches it for progress if the job file has a pattern."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WorkerOutput:
         self.log = LogFile(folder.log, int(run.get("settings", {}).get("log_bytes", LOG_BYTES)))
         progress = run["spec"].get("progress")
         self.progress = ProgressReader(progress["pattern"], progress.get("total")) if progress else None
-        self.progress_at = time.monotonic()  # of the last new step, or of the last line where steps are not read
-        self.several = False  # whether more than one worker prints; then each line names its worker
+        self.progress_at = time.monotonic()  # when the last new step was seen or, without a pattern, the last line
+        self.several = False  # with several workers, each line is prefixed with the number of its worker
 
     def take(self, member: WorkerProcess, lines: list[bytes]) -> None:
         if not lines:
@@ -37,4 +37,4 @@ class WorkerOutput:
                 self.progress_at = time.monotonic()
             self.status.take_report(report)
         if self.progress.given_up:
-            self.status.tell("the progress pattern takes too long on this log; progress is no longer read")
+            self.status.tell("matching the progress pattern takes too long, so progress is no longer read from the log")

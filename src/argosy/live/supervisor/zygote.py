@@ -1,8 +1,9 @@
-"""A warm process that forks others: `<python> zygote.py LISTENING-FD IDLE-SECONDS`. Standard library only.
+"""A process with torch imported, from which workers are forked: `<python> zygote.py LISTENING-FD IDLE-SECONDS`.
 
-It is run by the user's own interpreter, imports torch if it is installed, and then waits. For each run it forks a
-*spawner*, which belongs to that run's supervisor: it forks the workers when told to, reports how they ended, adopts the
-orphans they leave, and kills everything below it when the supervisor is gone. So a run needs the zygote only to begin.
+It uses only the standard library, because the user's interpreter runs it. It imports torch if it can, then waits. For
+each run it forks a *spawner*, which serves that run's supervisor: it forks workers on request, reports how they ended,
+adopts orphaned processes, and kills all its descendants when the supervisor is gone. So a run needs the zygote only at
+its start.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     from child import PR_SET_CHILD_SUBREAPER, become_worker, prctl  # type: ignore[import-not-found]
 
-    del sys.path[0]  # the names in this folder must never hide the user's modules
+    del sys.path[0]  # modules in this folder must not hide the user's modules
 else:
     from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, become_worker, prctl
 
 
 class MessageSocket:
-    """One end of a connection: JSON lines, with file descriptors attached to them."""
+    """One end of a connection that carries JSON lines with file descriptors."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self._bytes, self._fds = connection, b"", []  # type: ignore[var-annotated]
 
     def send(self, message: dict) -> None:  # type: ignore[type-arg]
-        with contextlib.suppress(OSError):  # the other end is gone; the next read shows it
+        with contextlib.suppress(OSError):  # the other end is gone, which the next read will show
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list | None:  # type: ignore[type-arg]
-        """Return all messages received, each with its descriptors under "fds"; None when the connection has ended."""
+        """Return all messages received, each with its descriptors under "fds"; None if the connection has ended."""
         room = socket.CMSG_SPACE(16 * array.array("i").itemsize)
         try:
-            data, beside, _, _ = self.connection.recvmsg(1 << 16, room)
+            data, ancillary, _, _ = self.connection.recvmsg(1 << 16, room)
         except OSError:
             return None
-        for level, kind, content in beside:
+        for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 fds = array.array("i")
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
@@ -72,16 +73,16 @@ class Spawner:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        bell, knocker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(knocker, warn_on_full_buffer=False)
-        line = self.socket.connection.fileno()
+        wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        requests = self.socket.connection.fileno()
         self.socket.send({"op": "spawner", "pid": os.getpid()})
         while True:
-            ready, _, _ = select.select([line, bell], [], [])
-            if bell in ready:
-                os.read(bell, 4096)
+            ready, _, _ = select.select([requests, wake_reader], [], [])
+            if wake_reader in ready:
+                os.read(wake_reader, 4096)
             self.reap()
-            if line in ready:
+            if requests in ready:
                 messages = self.socket.receive()
                 if messages is None:
                     self.kill_all()
@@ -115,7 +116,7 @@ class Spawner:
                 self.socket.send({"op": "ended", "id": self.names.pop(pid), "pid": pid, "code": _code(status)})
 
     def kill_all(self) -> None:
-        """Kill every descendant. Orphans become our children one level after the other, so go on until none is left."""
+        """Kill all descendants. Orphans become our children when their parents die, so repeat until none is left."""
         for _ in range(1000):
             for pid in _children(os.getpid()):
                 with contextlib.suppress(OSError):
@@ -146,7 +147,7 @@ def _code(status: int) -> int:
 
 
 def _run_and_leave(work, parent: int) -> None:  # type: ignore[no-untyped-def]
-    """In a child: do the work, then exit with the code that python itself would give."""
+    """Do the work, then exit with the code that python itself would give. This runs in a child process."""
     code = 0
     try:
         work(parent)
@@ -160,16 +161,16 @@ def _run_and_leave(work, parent: int) -> None:  # type: ignore[no-untyped-def]
     except BaseException as problem:
         trace = problem.__traceback__
         while trace is not None and os.path.basename(trace.tb_frame.f_code.co_filename) in ("zygote.py", "child.py"):
-            trace = trace.tb_next  # the user's traceback begins with the user's file
+            trace = trace.tb_next  # the traceback should begin with the user's own file
         sys.excepthook(type(problem), problem.with_traceback(trace), trace)
         code = 1
     _leave(code)
 
 
 def _leave(code: int) -> None:
-    """Wait for threads, run exit functions, flush output; then exit at once.
+    """Wait for threads, run exit functions, flush output; then exit without destroying modules.
 
-    A regular exit would tear down a thousand modules, and so copy all memory shared with the zygote, for seconds.
+    A regular exit would destroy a thousand modules, and so copy all the memory shared with the zygote, for seconds.
     """
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
@@ -181,17 +182,17 @@ def _leave(code: int) -> None:
 
 
 def warm_up() -> str:
-    """Import what most workers need. Building the first optimizer imports hundreds of modules, so it is done here."""
+    """Import what most workers need, and make an optimizer, because the first one imports hundreds of modules."""
     try:
         import torch
         import torch.distributed
         import torch.utils.data
 
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-        with contextlib.suppress(Exception):  # a job that does not use Argosy need not have it
+        with contextlib.suppress(Exception):  # the user's interpreter need not have Argosy installed
             import argosy.sdk.job  # noqa: F401
     except ImportError as problem:
-        return "no torch: " + str(problem)
+        return "torch cannot be imported: " + str(problem)
     except Exception:
         return traceback.format_exc()
     return "torch " + torch.__version__
@@ -201,10 +202,10 @@ def main() -> None:
     listener, idle_s = socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2])
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # spawners belong to their supervisors; we do not wait for them
-    print("warm with", warm_up(), flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that spawners need not be waited for
+    print("ready:", warm_up(), flush=True)
     gc.collect()
-    gc.freeze()  # the collector would otherwise touch, and so copy, every page in every child
+    gc.freeze()  # otherwise the garbage collector would write to, and so copy, every page in every child
     while select.select([listener], [], [], idle_s)[0]:
         connection, _ = listener.accept()
         uid = array.array("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]

@@ -1,5 +1,5 @@
 """The compiled half of the mechanism: bookkeeping, placement, admission, time.
 
-All state lives in a few matrices (`layout.World`), so that one call crosses from Python with about twenty arguments
-and a policy's View is made of row slices. Importing this package imports Numba.
+All state is in a few matrices (`layout.World`), so that a call from Python passes about twenty arguments and a policy's
+View consists of row slices. Importing this package imports Numba.
 """

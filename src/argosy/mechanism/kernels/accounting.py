@@ -1,4 +1,4 @@
-"""Keeping a job's accounts, and opening and closing its placement.
+"""Keep the accounts of jobs, and open and close their placements.
 
 Between two changes of its rate a job needs no attention: `settle` brings its accounts up to the present when
 something is about to change.
@@ -13,12 +13,14 @@ from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import give, island_of_all, pick_devices, popcount, take, words_of
 
+MEASURED_OVER_S = 600.0  # measurements are averages over about so long
+
 
 @kernel
 def log(
     lg: F1, si: I1, t: float, kind: int, job: int, node: int, first: int, devices: int, milli: int, info: float
 ) -> None:
-    """Write one row of the log; the caller moves LOG_SEQ on when the event is complete."""
+    """Write one row of the log; the caller increments LOG_SEQ when the event is complete."""
     i = si[LOG_N]
     lg[i, L_SEQ] = si[LOG_SEQ]
     lg[i, L_TIME] = t
@@ -82,7 +84,7 @@ def fall_back(jf: F1, s: int) -> None:
 
 @kernel
 def price(w: World, s: int) -> None:
-    """Set RATE and IDEAL from where the job is, and with whom."""
+    """Set RATE and IDEAL of a job from its placement and its neighbours."""
     jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
     gpus, rack, node0, island, level = 0, -1, -1, -1, 0
     speed, milli = 1e9, WHOLE
@@ -105,6 +107,7 @@ def price(w: World, s: int) -> None:
                 level = 1
         e = en[e, E_NEXT]
     ji[LEVEL, s] = level
+    ji[HELD_TYPE, s] = ni[N_TYPE, node0] if node0 >= 0 else -1
     cls = ji[CLASS, s]
     if gpus == 0:
         ideal = 1.0
@@ -124,7 +127,7 @@ def price(w: World, s: int) -> None:
         if jf[GPUS, s] < 1.0:
             ideal *= jf[GPUS, s]
     rate = ideal * speed
-    if ji[PEER, s] >= 0:  # packed: both halves of the GPUs run at the pair's speed
+    if ji[PEER, s] >= 0:  # packed: each of the two jobs runs at the speed that it has in this pair
         rate *= w.pr[cls, ji[CLASS, w.so[ji[PEER, s]]]]
         ideal *= milli / WHOLE
     jf[RATE, s], jf[IDEAL, s] = rate, ideal
@@ -144,6 +147,42 @@ def expect_end(w: World, s: int) -> None:
 
 
 @kernel
+def measure(w: World, s: int, fresh: bool) -> None:
+    """Let measurements follow a job's rate: with noise, over a window unless its placement is `fresh`.
+
+    Nodes are measured through their jobs. A gang runs at the speed of its slowest member: it shows that no member is
+    slower, and where members have not been measured for a while, how slow the slowest of them may be.
+    """
+    jf, ji, nf, en, t = w.jf, w.ji, w.nf, w.en, w.sf[NOW]
+    noise = 1.0
+    if w.sf[NOISE] > 0.0:
+        noise = np.exp(w.sf[NOISE] * draw_normal(w.si[SEED], ji[ID, s], ji[GEN, s]))
+    seen = jf[RATE, s] * noise
+    if not fresh:
+        new = 1.0 - np.exp((jf[MEASURED_AT, s] - t) / MEASURED_OVER_S)
+        seen = jf[MEASURED, s] + new * (seen - jf[MEASURED, s])
+    jf[MEASURED, s], jf[MEASURED_AT, s] = seen, t
+    slowest, speed, members = -1, 1e9, 0  # the node that is thought to be the slowest, the speed of the truly slowest
+    e = ji[HEAD, s]
+    while e >= 0:
+        node = en[e, E_NODE]
+        speed = min(speed, nf[SPEED, node])
+        if slowest != node and (slowest < 0 or nf[SPEED_SEEN, node] < nf[SPEED_SEEN, slowest]):
+            slowest = node
+        members += e == ji[HEAD, s] or node != en[ji[HEAD, s], E_NODE]
+        e = en[e, E_NEXT]
+    shown = speed * noise
+    e = ji[HEAD, s]
+    while e >= 0:
+        node = en[e, E_NODE]
+        age = t - nf[SPEED_SEEN_AT, node]
+        if members == 1 or nf[SPEED_SEEN, node] < shown or (node == slowest and age > MEASURED_OVER_S):
+            nf[SPEED_SEEN, node] += (1.0 - 0.5 * np.exp(-age / MEASURED_OVER_S)) * (shown - nf[SPEED_SEEN, node])
+            nf[SPEED_SEEN_AT, node] = t
+        e = en[e, E_NEXT]
+
+
+@kernel
 def draw_exponential(seed: int, job: int, run: int) -> float:
     """Return a unit exponential that depends on nothing but its arguments (SplitMix64)."""
     x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(job) * np.uint64(0xBF58476D1CE4E5B9)
@@ -157,8 +196,16 @@ def draw_exponential(seed: int, job: int, run: int) -> float:
 
 
 @kernel
+def draw_normal(seed: int, job: int, number: int) -> float:
+    """Return a standard normal that depends on nothing but its arguments (Box and Muller)."""
+    radius = np.sqrt(2.0 * draw_exponential(seed + 1, job, number))
+    angle = np.exp(-draw_exponential(seed + 2, job, number))  # uniform between 0 and 1
+    return radius * np.cos(2.0 * np.pi * angle)
+
+
+@kernel
 def hold(w: World, s: int, node: int, word: int, mask: int, milli: int, servers: int) -> None:
-    """Take these devices of a word and servers of a node for a job."""
+    """Give a job these devices of a word and servers of a node."""
     jf, ji, en, si = w.jf, w.ji, w.en, w.si
     e = si[ENTRY_FREE]
     si[ENTRY_FREE] = en[e, E_NEXT]
@@ -172,7 +219,7 @@ def hold(w: World, s: int, node: int, word: int, mask: int, milli: int, servers:
 
 @kernel
 def link(w: World, s: int, e: int) -> None:
-    """Take from the node what an entry of the job stands for."""
+    """Subtract from the node what an entry of the job stands for."""
     jf, ni, nf, en = w.jf, w.ni, w.nf, w.en
     node, mask, milli = en[e, E_NODE], en[e, E_MASK], en[e, E_MILLI]
     head = ni[N_HEAD, node]
@@ -211,7 +258,7 @@ def unlink(w: World, s: int, e: int) -> None:
 
 @kernel
 def free_entries(en: I1, si: I1, e: int) -> None:
-    """Let others use the entries of this list."""
+    """Return the entries of this list to the pool."""
     while e >= 0:
         following = en[e, E_NEXT]
         en[e, E_NEXT] = si[ENTRY_FREE]
@@ -221,7 +268,7 @@ def free_entries(en: I1, si: I1, e: int) -> None:
 
 @kernel
 def drop(w: World, s: int) -> None:
-    """Give back all that a job holds."""
+    """Free everything that a job holds."""
     e = w.ji[HEAD, s]
     while e >= 0:
         unlink(w, s, e)
@@ -233,7 +280,7 @@ def drop(w: World, s: int) -> None:
 
 @kernel
 def hold_chosen(w: World, s: int, parts: int) -> None:
-    """Take the placement that stands in the scratch rows, choosing devices where only a number is given."""
+    """Give a job the placement in the scratch rows, choosing devices where only a number is given."""
     wk = w.wk
     for i in range(parts - 1, -1, -1):  # the list is built from its end
         if wk[W_MASK, i] or wk[W_COUNT, i] == 0:
@@ -244,7 +291,7 @@ def hold_chosen(w: World, s: int, parts: int) -> None:
 
 @kernel
 def hold_any(w: World, s: int, node: int, count: int, milli: int, servers: int) -> None:
-    """Take so many free devices of a node; the servers go with the first of them."""
+    """Give a job `count` free devices of a node; the servers are booked with the first of them."""
     pick_devices(w, node, count)
     for word in range(words_of(w.ni, node) - 1, -1, -1):
         picked = w.wk[W_PICKED, word]
@@ -273,13 +320,13 @@ def count_held(w: World, s: int, sign: float) -> None:
 
 @kernel
 def old_enough_at(w: World, s: int) -> float:
-    """Return when a running job may be taken: not too soon after it started."""
+    """Return from when on a running job may be preempted, which is not too soon after its start."""
     return w.jf[STARTED, s] + max(w.sf[MIN_RUN], w.jf[KEEP_FOR, s])
 
 
 @kernel
 def derive_one(w: World, s: int) -> None:
-    """Fill the columns of one job that change while it runs, as far as the policy declared them."""
+    """Fill those columns of one job that change while it runs, if the policy declared them."""
     jf, t, which = w.jf, w.sf[NOW], w.si[DERIVE]
     span, left = 0.0, jf[LEFT, s]
     if w.ji[STATE, s] == RUNNING:
@@ -293,6 +340,7 @@ def derive_one(w: World, s: int) -> None:
     if which & D_LEFT:
         jf[NOW_LEFT, s] = left
     if which & D_PROGRESS:
+        jf[NOW_DONE, s] = jf[WORK, s] - left
         jf[NOW_PROGRESS, s] = 1.0 - left / jf[WORK, s] if jf[WORK, s] > 0.0 else 1.0
     if which & D_EXPECTED:
         done = jf[WORK, s] - left
@@ -300,13 +348,13 @@ def derive_one(w: World, s: int) -> None:
             jf[NOW_EXPECTED_LEFT, s] = left
         elif done < jf[EXPECTED, s]:
             jf[NOW_EXPECTED_LEFT, s] = jf[EXPECTED, s] - done
-        else:  # it has outlived its estimate: expect as much again as it has done
+        else:  # it has run longer than estimated: expect as much work again as it has done
             jf[NOW_EXPECTED_LEFT, s] = done
 
 
 @kernel
 def begin(w: World, s: int, kind: int, overhead: float) -> None:
-    """Account for the placement that a job has just got, and expect its end."""
+    """Begin the accounts of a placement that a job has just got, and schedule its end."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     jf[MARK, s] = t
     jf[READY, s] = t + overhead
@@ -317,6 +365,7 @@ def begin(w: World, s: int, kind: int, overhead: float) -> None:
         jf[CRASH_AT, s] = t + overhead + wait / w.sf[CRASH_PER_S]
     price(w, s)
     expect_end(w, s)
+    measure(w, s, True)
     log_placement(w, s, kind, overhead)
 
 
@@ -360,11 +409,13 @@ def finish_move(w: World, s: int, kind: int) -> None:
 
 @kernel
 def leave(w: World, s: int) -> None:
-    """Give back a running job's resources and free its pack partner; the caller says what becomes of the job."""
+    """Free a running job's resources and separate it from its pack partner; the caller sets its new state."""
     ji = w.ji
     count_held(w, s, -1.0)
     drop(w, s)
     ji[GEN, s] += 1
+    ji[HELD_TYPE, s] = -1
+    w.jf[MEASURED, s] = 0.0
     w.si[RUNNING_N] -= 1
     if ji[PEER, s] >= 0:
         unpack(w, s)
@@ -372,7 +423,7 @@ def leave(w: World, s: int) -> None:
 
 @kernel
 def unpack(w: World, s: int) -> None:
-    """Give the GPUs of a pair to the partner who stays, for itself alone."""
+    """Give the GPUs of a pair to the partner that stays alone."""
     ji, jf, en = w.ji, w.jf, w.en
     p = w.so[ji[PEER, s]]
     ji[PEER, s] = -1
@@ -390,12 +441,13 @@ def unpack(w: World, s: int) -> None:
     count_held(w, p, 1.0)
     price(w, p)
     expect_end(w, p)
+    measure(w, p, True)
     log_placement(w, p, K_RESUME, 0.0)
 
 
 @kernel
 def stop(w: World, s: int, kind: int, orderly: bool) -> None:
-    """Send a running job back to waiting; without order it loses what it did since its last checkpoint."""
+    """Send a running job back to waiting; if not `orderly`, it loses the work since its last checkpoint."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     settle(jf, w.sf, s, t)
     if orderly:
@@ -416,7 +468,7 @@ def stop(w: World, s: int, kind: int, orderly: bool) -> None:
 
 @kernel
 def retire(w: World, s: int, kind: int, status: int) -> None:
-    """Let a job leave for good: note what is known of it and close the gap in the slots."""
+    """Remove a job that has ended: write its results and close the gap in the slots."""
     jf, ji, rs, si, t = w.jf, w.ji, w.rs, w.si, w.sf[NOW]
     job = ji[ID, s]
     if ji[STATE, s] == RUNNING:
@@ -463,3 +515,4 @@ def note(w: World, s: int, status: int) -> None:
     rs[R_MIGRATIONS, job] = ji[MIGRATIONS, s]
     rs[R_RESIZES, job] = ji[RESIZES, s]
     rs[R_FAULTS, job] = ji[FAULTS, s]
+    rs[R_DONE, job] = jf[WORK, s] - jf[LEFT, s]

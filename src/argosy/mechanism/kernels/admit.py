@@ -1,16 +1,17 @@
-"""Gang admission: one walk in the policy's order.
+"""Gang admission: one walk through the jobs in the policy's order.
 
-Running jobs met on the way are confirmed; those not yet met are reclaimable for a preemptive policy, from the end of
-the order forwards, and only as many as it takes. A job that was taken goes on where it was if that is still free when
-its turn comes, moves if there is room elsewhere, and waits otherwise. What failed once in a walk can only fail again,
-so jobs that ask for no less are passed over. Strict policies stop at the first job that does not fit, back-filling
-ones go on.
+Running jobs that the walk has reached keep their places. Under a preemptive policy, those that it has not reached yet
+may be taken from their places, from the end of the order forwards, and only as many as necessary. A job that was taken
+goes on where it was if that is still free when the walk reaches it, moves if there is room elsewhere, and waits
+otherwise. A demand that failed once in a walk would fail again, so jobs that ask for no less are skipped. Policies
+without back-filling stop at the first job that does not fit, the others go on.
 """
 
 from __future__ import annotations
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.accounting import old_enough_at, start
+from argosy.mechanism.kernels.faster import seek_faster
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import are_left, lowest, popcount
 from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order, smallest
@@ -19,7 +20,7 @@ from argosy.mechanism.kernels.resize import grow, is_on_wanted_type, shrink_all
 from argosy.mechanism.kernels.taken import forget_void, log_taken, move, preempt, put_back, take_away
 from argosy.slack import GPU_SLACK, RESOURCE_SLACK, TIME_SLACK_S
 
-REMEMBERED = 32  # failed demands kept in mind during a walk
+REMEMBERED = 32  # failed demands that are remembered during a walk
 
 
 @kernel
@@ -40,8 +41,8 @@ def admit(w: World) -> None:
     n = si[ORDER_N]
     order = w.wk[W_ORDER]
     n_failed = 0
-    counted_at = -1  # position behind which N_TAKE counts; further down it counts too much, never too little
-    behind = w.sf[TOTAL_HELD]  # GPUs that they hold
+    counted_at = -1  # position behind which N_TAKE counts jobs; later in the walk it is too high, never too low
+    behind = w.sf[TOTAL_HELD]  # GPUs that those jobs hold
     may_reclaim = bool(si[PREEMPTIVE] or si[QUOTAS])
     for i in range(n):
         s = so[order[i]]
@@ -101,11 +102,13 @@ def admit(w: World) -> None:
             break
     if si[TAKEN]:
         conclude(w, logged)
+    if si[FASTER]:
+        seek_faster(w)
 
 
 @kernel
 def is_over_limit(w: World, s: int, amount: float) -> bool:
-    """Say whether so many GPUs more would exceed the limit of the job's queue."""
+    """Return whether this many more GPUs would exceed the limit of the job's queue."""
     q = w.ji[QUEUE, s]
     return bool(w.qu[Q_HELD, q] + amount > w.qu[Q_LIMIT, q] + GPU_SLACK)
 
@@ -118,7 +121,7 @@ def conclude(w: World, logged: int) -> None:
         s = so[w.wk[W_ORDER, i]]
         if ji[FORMER, s] < 0:
             continue
-        wanted = ji[WANT, s] > 0 and is_on_wanted_type(w, s, ji[FORMER, s])
+        wanted = ji[WANT, s] > 0 and (w.si[BIDS] or is_on_wanted_type(w, s, ji[FORMER, s]))
         amount = min(float(ji[WANT, s]), jf[GPUS, s]) if jf[GPUS, s] < 1.0 else float(ji[WANT, s])
         if not wanted or is_over_limit(w, s, amount) or not put_back(w, s):
             preempt(w, s)
@@ -143,13 +146,13 @@ def fewest_servers(w: World, s: int, amount: float) -> int:
 
 @kernel
 def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
-    """Say whether a job of the same kind that asks for no more than this one has failed already.
+    """Return whether a job of the same kind that asks for no more than this one has already failed.
 
-    Where consolidation is strict, more GPUs may be allowed more nodes, so that only equal numbers compare.
+    Under strict consolidation, more GPUs may be allowed more nodes, so only equal numbers of GPUs are compared.
     """
     jf, ji, failed = w.jf, w.ji, w.sk[S_FAILED]
     types = ji[TYPES, s] & ji[WANT_TYPES, s]
-    by_queue = w.si[QUOTAS] or w.si[RESERVED]  # whether it matters whose job it is
+    by_queue = w.si[QUOTAS] or w.si[RESERVED]  # whether the job's queue matters
     strict = is_strict(w, s)
     for i in range(0, 7 * n, 7):
         same_kind = (failed[i] >= 1.0) == (amount >= 1.0) and (failed[i] > 0.0) == (amount > 0.0)
@@ -169,7 +172,7 @@ def is_hopeless(w: World, n: int, s: int, amount: float) -> bool:
 
 @kernel
 def is_easiest(w: World, s: int) -> bool:
-    """Say whether no job of this size in the trace is easier to place than this one."""
+    """Return whether no job of this size in the trace is easier to place than this one."""
     jf, ji = w.jf, w.ji
     return bool(
         jf[CPU_UNIT, s] <= w.sf[MIN_CPU_UNIT]
@@ -183,7 +186,7 @@ def is_easiest(w: World, s: int) -> bool:
 
 @kernel
 def is_reclaimable(w: World, v: int) -> bool:
-    """Say whether this is a running job that better ranked ones may take, unless it is too young."""
+    """Return whether better ranked jobs may preempt this running job, apart from how recently it started."""
     ji = w.ji
     return bool(
         ji[STATE, v] == RUNNING
@@ -196,7 +199,7 @@ def is_reclaimable(w: World, v: int) -> bool:
 
 @kernel
 def count_one(w: World, v: int, sign: int) -> None:
-    """Add the GPUs of a running job to those that may be taken, node by node."""
+    """Add the GPUs of a running job to those that may be reclaimed, node by node."""
     if is_reclaimable(w, v):
         e = w.ji[HEAD, v]
         while e >= 0:
@@ -215,7 +218,7 @@ def count_reclaimable(w: World, position: int) -> None:
 
 @kernel
 def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
-    """Say whether the job might fit if everybody behind it gave way. Looks at GPUs only; a no is always right."""
+    """Return whether the job might fit if all jobs behind it gave way; it counts only GPUs, so False is certain."""
     ni, si = w.ni, w.si
     types = w.ji[TYPES, s] & w.ji[WANT_TYPES, s] if amount > 0.0 else -1
     wanted = gpus if amount >= 1.0 else int(amount > 0.0)
@@ -232,7 +235,7 @@ def could_fit(w: World, s: int, gpus: int, amount: float) -> bool:
 
 @kernel
 def mark_reclaimable(w: World, v: int, sign: int) -> None:
-    """Count (or no longer count) what a running job holds as reclaimable."""
+    """Add to (or subtract from) the reclaimable resources what a running job holds."""
     ni, nf, en = w.ni, w.nf, w.en
     spare = 2 * w.si[DEVICES]
     e = w.ji[HEAD, v]
@@ -250,7 +253,7 @@ def mark_reclaimable(w: World, v: int, sign: int) -> None:
         nf[REC_CPU, node] += sign * en[e, E_UNITS] * w.jf[CPU_UNIT, v]
         nf[REC_MEM, node] += sign * en[e, E_UNITS] * w.jf[MEM_UNIT, v]
         e = en[e, E_NEXT]
-    if sign < 0:  # sums of floats taken apart again need not end at zero
+    if sign < 0:  # after adding and subtracting floats the sum need not be zero
         e = w.ji[HEAD, v]
         while e >= 0:
             nf[REC_CPU, en[e, E_NODE]] = 0.0
@@ -260,10 +263,11 @@ def mark_reclaimable(w: World, v: int, sign: int) -> None:
 
 @kernel
 def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: float) -> int:
-    """Find room for a job by taking the lowest-ranked running jobs; propose, and preempt those in the way.
+    """Propose a placement for a job by taking away running jobs, lowest rank first; return the number of its parts.
 
-    A job that has just started bars the way: nobody before it in the order is taken in its place, or jobs would push
-    each other out in a chain. Returns -1 then, and the policy is asked again when that job is old enough.
+    A job that started too recently ends the search: no job before it in the order is taken instead, because jobs would
+    then displace each other in a chain. The function returns -1, and the policy is asked again when that job is old
+    enough.
     """
     jf, ji, si, so = w.jf, w.ji, w.si, w.so
     order, scan = w.wk[W_ORDER], w.wk[W_SCAN]
@@ -272,7 +276,7 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     one_node = amount < 1.0 or gpus <= largest_node(w, types)
     cpus, memory = jf[CPU_UNIT, s] * max(whole, 1), jf[MEM_UNIT, s] * max(whole, 1)
     scanned, parts, check_at, available = 0, 0, 1, float(si[FREE_GPUS])
-    too_few = 0  # with so many of them it does not fit
+    too_few = 0  # with this many of the scanned jobs gone, it does not fit
     barred_until = 0.0
     for j in range(si[ORDER_N] - 1, position, -1):
         v = so[order[j]]
@@ -305,7 +309,7 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     if parts == 0 and too_few < scanned and not (one_node and is_strict(w, s)):
         parts = choose(w, s, gpus, servers, True)
         one_node = False
-    while parts and not one_node and scanned - too_few > 1:  # no more than it takes
+    while parts and not one_node and scanned - too_few > 1:  # bisect for the smallest number that suffices
         middle = (too_few + scanned) // 2
         lend_first(w, scanned, middle)
         fewer = choose(w, s, gpus, servers, True)
@@ -337,8 +341,11 @@ def lend_first(w: World, had: int, wanted: int) -> None:
 
 @kernel
 def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
-    """Take, lowest rank first, the scanned jobs on nodes that do not hold their part of the proposal yet; then leave
-    alone, highest rank first, those that need not go after all."""
+    """Take away the scanned jobs that are in the way of the proposal, and put back those that need not go.
+
+    Jobs are taken, lowest rank first, from nodes on which a part of the proposal does not fit yet, and put back,
+    highest rank first, if the whole proposal still fits then.
+    """
     ji, wk, so = w.ji, w.wk, w.so
     for i in range(scanned):
         v = so[wk[W_SCAN, i]]
@@ -370,7 +377,7 @@ def clear_the_way(w: World, s: int, parts: int, scanned: int) -> None:
 
 @kernel
 def part_fits(w: World, s: int, p: int) -> bool:
-    """Say whether part p of the proposal fits into what is really free."""
+    """Return whether part p of the proposal fits into what is really free."""
     jf, ni, wk = w.jf, w.ni, w.wk
     node, mask, milli = wk[W_NODE, p], wk[W_MASK, p], wk[W_MILLI, p]
     units = wk[W_COUNT, p] + wk[W_PS, p] if jf[GPUS, s] >= 1.0 else 1

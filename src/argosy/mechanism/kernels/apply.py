@@ -1,4 +1,4 @@
-"""Carrying out an explicit plan: stops, then moves (all lifted before any is put down), then starts."""
+"""Carry out an explicit plan: first stops, then moves (all are removed before any is placed), then starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from argosy.mechanism.kernels.accounting import (
     hold_chosen,
     log_placement,
     make_safe,
+    measure,
     price,
     settle,
     start,
@@ -34,7 +35,7 @@ def load_parts(w: World, parts: I1, first: int, n: int) -> None:
 
 @kernel
 def parts_fit(w: World, s: int, n: int) -> bool:
-    """Say whether every part of the proposal is free on a node that is up. Parts on one node follow each other."""
+    """Return whether every part of the proposal is free on a node that is up; parts on one node are adjacent."""
     jf, ni, wk = w.jf, w.ni, w.wk
     units = 0
     for i in range(n):
@@ -113,7 +114,7 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
 
 @kernel
 def pack(w: World, s: int, host: int) -> bool:
-    """Run a waiting job on the very devices of a running one; each holds half of them."""
+    """Run a waiting job on the same devices as a running one; each holds half of every device."""
     jf, ji, en = w.jf, w.ji, w.en
     whole = jf[GPUS, s] >= 1.0 and jf[GPUS, host] >= 1.0
     if not whole or ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
@@ -141,5 +142,6 @@ def pack(w: World, s: int, host: int) -> bool:
     start(w, s, parts)
     price(w, host)
     expect_end(w, host)
+    measure(w, host, True)
     log_placement(w, host, K_RESUME, 0.0)
     return True

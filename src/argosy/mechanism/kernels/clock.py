@@ -1,11 +1,21 @@
-"""Time: arrivals, ends, external events, and when the policy is asked."""
+"""Let time pass: arrivals, ends, external events, and when the policy is asked."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.accounting import derive_one, expect_end, log_one, price, retire, settle, start, stop
+from argosy.mechanism.kernels.accounting import (
+    derive_one,
+    expect_end,
+    log_one,
+    measure,
+    price,
+    retire,
+    settle,
+    start,
+    stop,
+)
 from argosy.mechanism.kernels.groups import rotate, schedule_rotation
 from argosy.mechanism.kernels.heap import pop
 from argosy.mechanism.kernels.layout import *
@@ -19,7 +29,7 @@ PULSE_EVERY = 20000  # events between two returns to the host, for progress bars
 
 @kernel
 def seat(w: World, job: int) -> int:
-    """Give an arriving job a slot, with fresh accounts."""
+    """Give an arriving job a slot, with new accounts."""
     jf, ji, tr, si = w.jf, w.ji, w.tr, w.si
     if si[HOLES]:
         si[HOLES] -= 1
@@ -41,14 +51,14 @@ def seat(w: World, job: int) -> int:
     ji[ID, s], ji[HEAD, s], ji[FORMER, s], ji[PEER, s], ji[GROUP, s] = job, -1, -1, -1, -1
     ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
-    ji[WANT_TYPES, s] = -1
+    ji[WANT_TYPES, s] = ji[HELD_TYPE, s] = -1
     w.so[job] = s
     return s
 
 
 @kernel
 def is_stale(w: World) -> bool:
-    """Say whether the first heap entry belongs to a run that is over."""
+    """Return whether the first heap entry belongs to a run that is over."""
     if int(w.hp[0, H_KIND]) == DUE_SLICE:
         return bool(w.gq[int(w.hp[0, H_JOB]), G_GEN] != w.hp[0, H_GEN])
     s = w.so[int(w.hp[0, H_JOB])]
@@ -57,9 +67,9 @@ def is_stale(w: World) -> bool:
 
 @kernel
 def advance(w: World) -> int:
-    """Let time pass until the policy must be asked, the host must help, or nothing is left to come.
+    """Let time pass until the policy must be asked, the host must do something, or no event is left.
 
-    What happens at one instant is taken together: ends first, then external events, then arrivals.
+    Events of one instant are handled together: ends first, then external events, then arrivals.
     """
     sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
     while True:
@@ -116,7 +126,7 @@ def advance(w: World) -> int:
             job = si[NEXT_JOB]
             si[NEXT_JOB] += 1
             log_one(w.lg, si, t, K_SUBMIT, job, -1, 0.0)
-            if w.rs[R_STATUS, job] != UNFINISHED:  # refused beforehand, or cancelled by now
+            if w.rs[R_STATUS, job] != UNFINISHED:  # refused before the run, or cancelled since
                 refused = w.rs[R_STATUS, job] == ENDED_REFUSED
                 log_one(w.lg, si, t, K_REFUSE if refused else K_CANCEL, job, -1, 0.0)
                 if not refused:
@@ -134,18 +144,18 @@ def advance(w: World) -> int:
 
 @kernel
 def end_of(w: World, s: int) -> None:
-    """End a job that ran to its end; some end as failed or killed, as the trace says."""
+    """End a job that has done its work; its status may be failed or killed, if the trace says so."""
     status, group = w.ji[ENDING, s], w.ji[GROUP, s]
     settle(w.jf, w.sf, s, w.sf[NOW])
     w.jf[LEFT, s] = 0.0
     retire(w, s, K_FINISH + status, status)
-    if group >= 0:  # its turn ends here: the next one need not wait for the quantum
+    if group >= 0:  # its turn ends here, so the next member need not wait for the end of the quantum
         schedule_rotation(w, group, w.sf[NOW])
 
 
 @kernel
 def crash(w: World, s: int) -> None:
-    """Let a job crash: it is tried again from its last checkpoint, or fails for good."""
+    """Let a job crash: it is retried from its last checkpoint, or it fails for good."""
     if w.ji[FAULTS, s] >= w.si[MAX_CRASHES]:
         settle(w.jf, w.sf, s, w.sf[NOW])
         retire(w, s, K_FAIL, ENDED_FAILED)
@@ -167,7 +177,7 @@ def evict_all(w: World, node: int, orderly: bool, except_queue: int) -> None:
 
 @kernel
 def external_event(w: World, kind: int, target: int, value: float) -> None:
-    """Take in an external event: a node fails, returns, is drained or reserved; a job is cancelled."""
+    """Handle an external event: a node fails, returns, is drained or reserved; a job is cancelled."""
     ni, si, t = w.ni, w.si, w.sf[NOW]
     if kind == EXTERNAL_CANCEL:
         s = w.so[target]
@@ -202,7 +212,7 @@ def external_event(w: World, kind: int, target: int, value: float) -> None:
 
 @kernel
 def settled_without_policy(w: World) -> bool:
-    """Say whether an `eager` policy need not be asked: nobody waits, or the only job that waits fits."""
+    """Return whether an `eager` policy need not be asked: no job waits, or the only waiting job fits."""
     ji, si = w.ji, w.si
     if not si[EAGER]:
         return False
@@ -222,12 +232,13 @@ def settled_without_policy(w: World) -> bool:
 
 @kernel
 def reprice(w: World) -> None:
-    """Take in changed machine speeds: settle every job at the old rate, go on at the new one."""
+    """Apply changed machine speeds: settle every job at the old rate, and continue at the new one."""
     for s in range(w.si[ACTIVE]):
         if w.ji[STATE, s] == RUNNING:
             settle(w.jf, w.sf, s, w.sf[NOW])
             price(w, s)
             expect_end(w, s)
+            measure(w, s, False)
 
 
 @kernel
@@ -245,7 +256,7 @@ def derive(w: World) -> None:
 
 @kernel
 def rank_by_column(w: World) -> None:
-    """Rank by the column that the policy declared as its key: its own answer, without asking it."""
+    """Rank by the column that the policy declared as its key, which is its answer without asking it."""
     jf, si = w.jf, w.si
     row = si[KEY_ROW]
     for s in range(si[ACTIVE]):

@@ -1,7 +1,7 @@
 """The one entry point from Python into the kernels.
 
-There is one, because every entry point compiles all that it calls anew; the scalar OP says what to do. It takes the
-World field by field, because Numba unpacks plain arguments several times faster than a tuple.
+There is only one, because each entry point would compile all that it calls again; the scalar OP says what to do. It
+takes the World field by field, because Numba unpacks plain arguments several times faster than a tuple.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def enter(
                 si[APPLY] = 0
                 return DECIDE
             rank_by_column(w)
-    if op == OP_ADMIT:  # carry out the ranking and let no time pass: for those who look at what it did
+    if op == OP_ADMIT:  # carry out the ranking and let no time pass, for callers that inspect the outcome
         if si[APPLY]:
             admit(w)
         si[APPLY] = 0
@@ -78,7 +78,7 @@ def enter(
         reprice(w)
     elif op == OP_CLOSE:  # the run is over: settle and note the jobs that are still active
         for s in range(si[ACTIVE]):
-            if so[ji[ID, s]] != s:  # nobody is there
+            if so[ji[ID, s]] != s:  # the slot is empty
                 continue
             if ji[STATE, s] == RUNNING:
                 settle(jf, sf, s, sf[NOW])

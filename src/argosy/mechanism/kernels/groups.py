@@ -1,4 +1,4 @@
-"""Time-sliced groups: jobs whose placements overlap take turns.
+"""Rotate time-sliced groups, in which jobs whose placements overlap take turns.
 
 At the end of each quantum the members that have waited longest for a turn run, as many as have disjoint devices.
 """
@@ -50,7 +50,7 @@ def pause(w: World, s: int) -> None:
 
 @kernel
 def take_turn(w: World, s: int, group: int) -> None:
-    """Run a paused member on the placement noted for it."""
+    """Run a paused member on the placement recorded for it."""
     jf, ji, gp, t = w.jf, w.ji, w.gp, w.sf[NOW]
     for i in range(w.si[GROUP_ROWS]):
         if gp[i, G_GROUP] == group and gp[i, G_JOB] == ji[ID, s]:
@@ -71,12 +71,12 @@ def take_turn(w: World, s: int, group: int) -> None:
 
 @kernel
 def rotate(w: World, group: int) -> None:
-    """End the turn of a group: choose who runs next, pause the others, and set when that turn ends."""
+    """End the turn of a group: choose the members that run next, pause the others, and set when the turn ends."""
     gp, si, ji = w.gp, w.si, w.ji
     forget_strangers(w)
     si[TURN] += 1
     n = si[GROUP_ROWS]
-    chosen = w.wk[W_KEPT]  # rows of those who run next
+    chosen = w.wk[W_KEPT]  # rows of the members that run next
     members = 0
     for i in range(n):
         chosen[i] = 0
@@ -96,7 +96,7 @@ def rotate(w: World, group: int) -> None:
         i = best
         while i < n and gp[i, G_JOB] == gp[best, G_JOB]:
             chosen[i] = fits
-            gp[i, G_TURN] = ~gp[i, G_TURN]  # considered; put right below
+            gp[i, G_TURN] = ~gp[i, G_TURN]  # marks it as considered; restored below
             i += 1
     for i in range(n):
         if gp[i, G_GROUP] == group:
@@ -118,7 +118,7 @@ def rotate(w: World, group: int) -> None:
 
 @kernel
 def overlaps(w: World, i: int) -> bool:
-    """Say whether a member that runs next has a device of this row."""
+    """Return whether a member that runs next has a device of this row."""
     gp = w.gp
     for j in range(w.si[GROUP_ROWS]):
         same_word = gp[j, G_NODE] == gp[i, G_NODE] and gp[j, G_WORD] == gp[i, G_WORD]
@@ -129,7 +129,7 @@ def overlaps(w: World, i: int) -> bool:
 
 @kernel
 def is_clear(w: World, s: int, group: int) -> bool:
-    """Say whether the devices, CPUs and memory of a member's placement are free, and its nodes up."""
+    """Return whether the devices, CPUs and memory of a member's placement are free, and its nodes up."""
     gp, ni, jf = w.gp, w.ni, w.jf
     at, units = -1, 0
     for i in range(w.si[GROUP_ROWS]):

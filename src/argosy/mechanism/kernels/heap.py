@@ -1,4 +1,4 @@
-"""A binary heap of due events, ordered by (time, kind, sequence): ties are settled by who came first."""
+"""A binary heap of due events, ordered by (time, kind, sequence); of equal events the earlier entry comes first."""
 
 from __future__ import annotations
 

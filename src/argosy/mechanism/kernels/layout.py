@@ -1,11 +1,11 @@
 """Names for the rows of the state matrices, and the World that holds them.
 
 Columns of the job matrices are *slots*: the active jobs, packed without holes (a job that leaves is overwritten by
-the last one). A job's *id* is its row in the trace and never changes. Integers that must reach a policy as a column
-live in `ji`, everything measured in `jf`.
+the last one). A job's *id* is its row in the trace and never changes. Integers that a policy sees as a column are in
+`ji`, everything measured is in `jf`.
 
 Sets of devices are bits of integers, WORD devices to each: device d of a node is bit d % WORD of its word d // WORD.
-What a job holds on a node is one entry for every word in which it has devices, and these entries follow each other.
+What a job holds on a node is one entry for every word in which it has devices, and these entries are adjacent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ I1 = NDArray[np.int64]
 
 
 class World(NamedTuple):
-    """Everything the kernels read and write."""
+    """All the state that the kernels read and write."""
 
     jf: F1  # [rows, slots]   jobs, measured
     ji: I1  # [rows, slots]   jobs, counted
@@ -49,8 +49,8 @@ class World(NamedTuple):
 
 # jf: the first STATIC rows are copied from the trace on arrival
 (SUBMIT, GPUS, CPUS, MEMORY, MIN_GPUS, MAX_GPUS, WEIGHT, PRIORITY, DEADLINE, WORK, EXPECTED, REFERENCE, CPU_UNIT,
- MEM_UNIT) = range(14)
-STATIC_F = 14
+ MEM_UNIT, DECLARED) = range(15)
+STATIC_F = 15
 (LEFT,  # work left, in seconds at the reference configuration, as of MARK
  MARK,  # until when the accounts below are settled
  READY,  # when the overhead of the last change is over
@@ -64,12 +64,15 @@ STATIC_F = 14
  ATTAINED,  # GPU-seconds held = USEFUL + OVERHEAD + INTERFERENCE + LOST
  USEFUL, OVERHEAD, INTERFERENCE, LOST,
  SAFE_LEFT, SAFE_USEFUL, SAFE_AT,  # LEFT and USEFUL at the last checkpoint, and when that was
- LEASE,  # not to be taken before
+ LEASE,  # not preempted before this time
  OWED,  # overhead that a pause cut short
  CRASH_AT, KEY,
- NOW_ATTAINED, NOW_LEFT, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT,
- KEEP_FOR) = range(14, 43)  # not to be taken so soon after a start, where that is longer than MIN_RUN
-JF_ROWS = 43
+ NOW_ATTAINED, NOW_LEFT, NOW_DONE, NOW_PROGRESS, NOW_EXECUTED, NOW_WAITING, NOW_EXPECTED_LEFT,
+ MEASURED,  # RATE as measurements show it: with noise, over a window
+ MEASURED_AT,  # when that was brought up to date
+ KEEP_FOR,  # not preempted for this long after a start, if it is longer than MIN_RUN
+ LEAST_GAIN) = range(15, 48)  # machines must be faster by this factor for a move to them; used where FASTER is set
+JF_ROWS = 48
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
 QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE = range(9)
@@ -77,46 +80,50 @@ STATIC_I = 9
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
  GROUP, SEEN, GUARANTEED, LEVEL,
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
- FORMER_LOG) = range(9, 29)  # the log row that says so
-JI_ROWS = 29
-WAITING, RUNNING, PAUSED = range(3)  # argosy.cluster.view.JobState names them for everybody else
+ FORMER_LOG,  # the log row that says so
+ YIELDS,  # whether it gives way before the walk, and goes on if its place is still free when its turn comes
+ HELD_TYPE) = range(9, 31)  # the GPU type of its devices, -1 while it has none
+JI_ROWS = 31
+WAITING, RUNNING, PAUSED = range(3)  # outside the mechanism: argosy.cluster.view.JobState
 
-# under which names these rows are read outside the kernels; those in argosy.cluster.view.JOB_COLUMNS reach policies
+# names of these rows outside the kernels; policies see those that are in argosy.cluster.view.JOB_COLUMNS
 COLUMNS_F = {
     "submitted": SUBMIT, "gpus": GPUS, "cpus": CPUS, "memory_gib": MEMORY, "min_gpus": MIN_GPUS,
     "max_gpus": MAX_GPUS, "weight": WEIGHT, "priority": PRIORITY, "deadline": DEADLINE, "attained": NOW_ATTAINED,
     "executed_s": NOW_EXECUTED, "waiting_s": NOW_WAITING, "started": STARTED, "held": HELD, "progress": NOW_PROGRESS,
-    "measured_rate": RATE, "expected_s": EXPECTED, "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
+    "measured_rate": MEASURED, "done_s": NOW_DONE, "declared_s": DECLARED, "expected_s": EXPECTED,
+    "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
     "duration_s": WORK, "remaining_s": NOW_LEFT,
     # for hosts, not for policies
     "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
     "settled_executed_s": EXECUTED, "settled_useful": USEFUL, "saved_at": SAFE_AT, "saved_left_s": SAFE_LEFT,
-    "saved_useful": SAFE_USEFUL,
+    "saved_useful": SAFE_USEFUL, "rate": RATE, "measured_at": MEASURED_AT,
 }
 COLUMNS_I = {
     "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
     "ps_kind": PS_CLASS, "preemptions": PREEMPTIONS, "state": STATE, "servers": PS_HELD, "level": LEVEL,
+    "held_type": HELD_TYPE, "peer": PEER,
     # for hosts, not for policies
-    "group": GROUP, "peer": PEER, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
+    "group": GROUP, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
     "guaranteed": GUARANTEED, "faults": FAULTS, "runs": RUNS, "placement_version": GEN,
 }
 
-# the columns of a trace that are copied as they are, and what stands for a value that is not given
+# the columns of a trace that are copied as they are, and the defaults for values that are not given
 FROM_TRACE = {"weight": (WEIGHT, 1.0), "priority": (PRIORITY, 50.0), "deadline_s": (DEADLINE, np.inf)}
 
 TR_ROWS = STATIC_F + STATIC_I
 
 # nodes
-CPU_FREE, MEM_FREE, CPU_TOTAL, MEM_TOTAL, SPEED, REC_CPU, REC_MEM = range(7)
-NF_ROWS = 7
+CPU_FREE, MEM_FREE, CPU_TOTAL, MEM_TOTAL, SPEED, REC_CPU, REC_MEM, SPEED_SEEN, SPEED_SEEN_AT, BELIEVED = range(10)
+NF_ROWS = 10
 N_GPUS, N_FREE, N_TYPE, N_RACK, N_STATE, N_OWNER, N_HEAD, N_REC, N_TAKE = range(9)
 # then three rows per device: free thousandths, its island, reclaimable thousandths; then two per word: which devices
 # are free as a whole, and of which others have a part
 DEVICE0 = 9
-WORD = 48  # few enough bits for the log, whose numbers are floats; many enough for all but the largest nodes
-NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)  # argosy.cluster.view.NodeState names them for everybody else
-WHOLE = 1000  # thousandths of a device; argosy.cluster.view.WHOLE for everybody else
+WORD = 48  # a float of the log holds this many bits exactly, and all but the largest nodes need only one word
+NODE_UP, NODE_DRAINING, NODE_DOWN = range(3)  # outside the mechanism: argosy.cluster.view.NodeState
+WHOLE = 1000  # thousandths of a device; outside the mechanism: argosy.cluster.view.WHOLE
 
 # entries
 E_JOB, E_NODE, E_WORD, E_MASK, E_MILLI, E_PS, E_NEXT, E_NODE_PREV, E_NODE_NEXT, E_UNITS = range(10)
@@ -133,17 +140,19 @@ LG_FIELDS = 9
 
 # scalars
 (NOW, WAKE, MIN_RUN, CHECKPOINT_EVERY, CRASH_PER_S, UNTIL, MIN_CPU_UNIT, MIN_MEM_UNIT, TOTAL_HELD, ASK_EVERY,
- LEAST) = range(11)
+ LEAST, NOISE) = range(12)
 SF_SIZE = 16
 (ACTIVE, RUNNING_N, JOBS, NEXT_JOB, HEAP_N, HEAP_SEQ, LOG_N, LOG_SEQ, ENTRY_FREE, FREE_GPUS, NODES, TYPES_N, ORDER_N,
  ORDER_UPTO, DIRTY, STAMP, PREEMPTIVE, BACKFILL, PLACER, STRICT, MAX_PREEMPTIONS, EX_N, EX_NEXT, ELASTIC, QUOTAS,
  MAX_NODE_GPUS, DEVICES, RNG, SEED, ORACLE, DERIVE, FINISHED, HOT, EAGER, MAX_CRASHES, STATIC, CLASSES,
  RELEASED, BAD_KEY, KMAX, ISLANDS, RESERVED, GROUPS, GROUP_ROWS,
  TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE, TAKEN,
- WORDS) = range(56)  # of the largest node
+ WORDS,  # of the largest node
+ BIDS,  # whether the policy bids: a job that finds no room for its bid stays as it was
+ FASTER) = range(58)  # whether jobs are placed on machines that are believed to be fast (BELIEVED)
 SI_SIZE = 64
 
-# bits of DERIVE: which columns that change with time the policy looks at
+# bits of DERIVE: which of the columns that change with time the policy reads
 D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
 
 # scratch rows
@@ -153,8 +162,8 @@ D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
  W_ISLAND) = range(20)  # by island of a node
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
 # failed to fit since something was last released; then the class of each job, its place in the order of all jobs, the
-# job at each place, and the heaps themselves, which hold places; it shows no columns to anybody, so that slots which
-# jobs left may stay empty, in a stack, until others take them
+# job at each place, and the heaps themselves, which hold places; it shows no columns to a policy, so slots that jobs
+# left may stay empty, in a stack, until other jobs take them
 W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(20, 28)
 WK_ROWS = 28
 S_KEYS, S_SORT, S_FAILED = range(3)
@@ -162,8 +171,8 @@ SK_ROWS = 3
 
 # results
 (R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,
- R_RESIZES, R_FAULTS) = range(12)
-RS_ROWS = 12
+ R_RESIZES, R_FAULTS, R_DONE) = range(13)
+RS_ROWS = 13
 ENDED_COMPLETED, ENDED_FAILED, ENDED_KILLED, ENDED_CANCELLED, ENDED_REFUSED, UNFINISHED = range(6)
 
 # overheads
@@ -194,25 +203,25 @@ PART_FIELDS = 6
 
 # placers
 CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
-PLACE_STRICTLY = 16  # beside one of them: rather wait than use more nodes than needed
+PLACE_STRICTLY = 16  # added to one of them: wait rather than use more nodes than needed
 
-# what is asked of the kernels
+# operations of the kernels
 OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE, OP_PASS, OP_TOLD = range(7)
 
-# what a live cluster tells: rows of (what, job or node, value)
+# what the host of a live cluster reports: rows of (what, job or node, value)
 TOLD_ARRIVED, TOLD_SEATED, TOLD_ENDED, TOLD_STOPPED, TOLD_SETTLE, TOLD_NODE = range(6)
 T_WHAT, T_TARGET, T_VALUE = range(3)
 
 # what `advance` returns
 DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_HEAP, TICK, REFILL, PULSE = range(8)
 
-# kinds of log rows; argosy.sim.result.EventKind names them for people
+# kinds of log rows; outside the mechanism: argosy.sim.result.EventKind
 K_START, K_RESUME, K_MIGRATE, K_RESIZE = range(4)
 K_PREEMPT, K_PAUSE, K_EVICT, K_CRASH, K_FINISH, K_FAIL, K_KILL, K_CANCEL = range(10, 18)
 K_SUBMIT, K_REFUSE = range(20, 22)
 K_NODE_DOWN, K_NODE_UP, K_NODE_DRAIN, K_NODE_RESERVE, K_NODE_RELEASE = range(30, 35)
-K_VOID = 99  # a row that the decision under way takes back
+K_VOID = 99  # a row that the current decision takes back
 
-# rounds: who gets GPUs that those with a share leave over; and what stands in place of a row
+# rounds: which rows get GPUs that those with a share leave unused; and special values in place of a row
 NOBODY, IN_PLACE, AFTERWARDS = 0, 1, 2
 NO_ROW, NEEDS_NO_TURN = -1, -2  # an unknown job; one that always runs

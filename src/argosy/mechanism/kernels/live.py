@@ -1,4 +1,4 @@
-"""A live cluster: time passes by a real clock, and the host tells what becomes of jobs and nodes."""
+"""Kernels for a live cluster, where time is real and the host reports what happens to jobs and nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argosy.mechanism.kernels.layout import *
 
 @kernel
 def pass_time(w: World) -> int:
-    """Let the clock go on to UNTIL: groups take turns and reservations begin and end on the way, jobs do not end.
+    """Advance the clock to UNTIL: groups take turns and reservations begin and end meanwhile, jobs do not end.
 
     Sets DIRTY if the policy must be asked. Returns DONE, or what the host must do before this is called again.
     """
@@ -23,7 +23,7 @@ def pass_time(w: World) -> int:
     outlive(w, until)
     while True:
         while si[HEAP_N] and (is_stale(w) or (int(hp[0, H_KIND]) != DUE_SLICE and hp[0, H_TIME] <= until)):
-            pop(hp, si)  # nobody ends because we expected it
+            pop(hp, si)  # a job ends when the host reports it, not when it was expected to
         due = hp[0, H_TIME] if si[HEAP_N] else np.inf
         external = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
         t = min(due, external)
@@ -56,7 +56,7 @@ def pass_time(w: World) -> int:
 
 @kernel
 def outlive(w: World, until: float) -> None:
-    """Expect a job that works longer than was expected to need as much again as it will have done by then."""
+    """Expect jobs that will have run longer than expected by `until` to need as much work again as done by then."""
     jf = w.jf
     for s in range(w.si[ACTIVE]):
         if w.ji[STATE, s] == RUNNING:
@@ -69,7 +69,7 @@ def outlive(w: World, until: float) -> None:
 
 @kernel
 def told(w: World, news: I1) -> None:
-    """Take in rows of (what, job or node, value), all of which happened now."""
+    """Apply reported rows of (what, job or node, value), all of which happened now."""
     si = w.si
     for i in range(news.shape[0]):
         what, target, value = news[i, T_WHAT], news[i, T_TARGET], news[i, T_VALUE]
@@ -80,7 +80,7 @@ def told(w: World, news: I1) -> None:
                 log_one(w.lg, si, w.sf[NOW], K_SUBMIT, job, -1, 0.0)
                 seat(w, job)
             si[DIRTY] = 1
-        elif what == TOLD_SEATED:  # a planner takes over: the job arrived long ago
+        elif what == TOLD_SEATED:  # a new planner takes over a job that arrived earlier
             seat(w, target)
         elif what == TOLD_NODE:
             if w.ni[N_STATE, target] != value:
@@ -103,7 +103,7 @@ def about_job(w: World, what: int, s: int, value: int) -> None:
         if ji[STATE, s] == RUNNING:
             settle(jf, w.sf, s, w.sf[NOW])
         retire(w, s, K_FINISH + value, value)
-    elif ji[STATE, s] == RUNNING:  # it fell, and waits again
+    elif ji[STATE, s] == RUNNING:  # its run failed, and it waits again
         stop(w, s, K_CRASH, False)
     elif ji[STATE, s] == PAUSED:
         ji[STATE, s], ji[GROUP, s] = WAITING, -1

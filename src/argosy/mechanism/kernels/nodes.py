@@ -1,4 +1,4 @@
-"""Taking devices of a node and giving them back; which devices to take."""
+"""Take devices of a node and give them back, and choose which devices to take."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put_in_bucket(bk: I1, free: int, node: int, sign: int) -> None:
 
 @kernel
 def shelve(ni: I1, bk: I1, si: I1, node: int, free: int) -> None:
-    """Record that an open node now has `free` whole GPUs free."""
+    """Record that an open node now has `free` free whole GPUs."""
     if ni[N_STATE, node] == NODE_UP:
         was = ni[N_FREE, node]
         put_in_bucket(bk, was, node, -1)
@@ -46,7 +46,7 @@ def shelve(ni: I1, bk: I1, si: I1, node: int, free: int) -> None:
 
 @kernel
 def set_state(ni: I1, bk: I1, si: I1, node: int, state: int) -> None:
-    """Open, drain or lose a node: only open nodes are in the buckets and count as free."""
+    """Set a node to up, draining or down; only nodes that are up are in the buckets and count as free."""
     was, free = ni[N_STATE, node], ni[N_FREE, node]
     if was == NODE_UP and state != NODE_UP:
         put_in_bucket(bk, free, node, -1)
@@ -71,7 +71,7 @@ def shared_row(si: I1, word: int) -> int:
 
 @kernel
 def words_of(ni: I1, node: int) -> int:
-    """Return in how many words the devices of a node are."""
+    """Return how many words the devices of a node fill."""
     return (ni[N_GPUS, node] + WORD - 1) // WORD
 
 
@@ -107,7 +107,7 @@ def give(ni: I1, bk: I1, si: I1, node: int, word: int, mask: int, milli: int) ->
 
 @kernel
 def are_left(ni: I1, node: int, word: int, mask: int, milli: int) -> bool:
-    """Say whether all of these devices have so many thousandths left."""
+    """Return whether all of these devices have this many thousandths left."""
     while mask:
         if ni[DEVICE0 + word * WORD + lowest(mask), node] < milli:
             return False
@@ -117,8 +117,10 @@ def are_left(ni: I1, node: int, word: int, mask: int, milli: int) -> bool:
 
 @kernel
 def pick_devices(w: World, node: int, count: int) -> None:
-    """Write `count` free devices of the node into W_PICKED, word by word: those of one island if one has enough, else
-    of the emptiest islands."""
+    """Write `count` free devices of the node into W_PICKED, word by word.
+
+    They are of one island if one has enough, else of the islands with the most free devices.
+    """
     ni, si, picked = w.ni, w.si, w.wk[W_PICKED]
     if si[ISLANDS] and count < ni[N_FREE, node]:
         pick_by_island(w, node, count)
@@ -145,11 +147,11 @@ def pick_by_island(w: World, node: int, count: int) -> None:
         best, best_free = -1, 0
         for island in range(islands):
             n = left[island]
-            # the tightest island that holds all of it; failing that, the one that holds most
+            # the island with the fewest free devices that suffice; failing that, the one with most free devices
             better = (n >= count and (best_free < count or n < best_free)) or (best_free < count and n > best_free)
             if n > 0 and better:
                 best, best_free = island, n
-        left[best] = -min(count, best_free)  # below zero: so many are wanted of it
+        left[best] = -min(count, best_free)  # a negative number is how many to take of this island
         count += left[best]
     for word in range(words_of(ni, node)):
         picked[word] = 0
@@ -175,7 +177,7 @@ def first_bits(mask: int, count: int) -> int:
 
 @kernel
 def island_of_all(ni: I1, si: I1, node: int, word: int, mask: int) -> int:
-    """Return the island that all of these devices are in, -1 if there is none."""
+    """Return the island that contains all of these devices, -1 if none does."""
     if si[ISLANDS] == 0:
         return 0
     first = DEVICE0 + si[DEVICES] + word * WORD

@@ -10,8 +10,8 @@ from argosy.mechanism.kernels.layout import *
 def refresh_order(w: World) -> None:
     """Sort the active jobs by (KEY, id) into W_ORDER; LEAST becomes the smallest demand among those that wait.
 
-    Keys change little between decisions, so the old order is repaired by insertion within a budget of moves; past it
-    everything is sorted anew. Both give the same result.
+    Keys change little between decisions, so the old order is repaired by insertion, within a budget of moves; beyond
+    the budget everything is sorted again. Both give the same result.
     """
     jf, ji, si, so = w.jf, w.ji, w.si, w.so
     order = w.wk[W_ORDER]
@@ -81,7 +81,7 @@ def merge_sort(w: World, n: int) -> None:
 
 @kernel
 def guarantee(w: World) -> None:
-    """Move the jobs that lie within their queue's quota before all others, keeping the order inside both parts."""
+    """Move the jobs within their queue's quota before all others, keeping the order inside both parts."""
     jf, ji, qu, so = w.jf, w.ji, w.qu, w.so
     n = w.si[ORDER_N]
     order = w.wk[W_ORDER]
@@ -116,7 +116,7 @@ def at_stake(w: World, s: int) -> float:
 
 @kernel
 def cheapest_last(w: World) -> None:
-    """Where the policy ranks running jobs alike, put those last, to be taken first, that lose least by it."""
+    """Sort running jobs of equal rank by the cost of preempting them, the cheapest last, where it is taken first."""
     jf, ji, so, order = w.jf, w.ji, w.so, w.wk[W_ORDER]
     n = w.si[ORDER_N]
     places, stakes = w.wk[W_SORT], w.sk[S_SORT]
@@ -134,7 +134,7 @@ def cheapest_last(w: World) -> None:
                 stakes[alike] = at_stake(w, so[order[last]])
                 alike += 1
             last += 1
-        for i in range(1, alike):  # few are alike, or all are new: insertion is enough
+        for i in range(1, alike):  # few jobs have equal rank, or all are new: insertion sort is fast enough
             job, stake = order[places[i]], stakes[i]
             j = i - 1
             while j >= 0 and stakes[j] < stake:

@@ -1,8 +1,8 @@
-"""The built-in placers: on which nodes a job goes.
+"""The built-in placers, which choose the nodes for a job.
 
 A placer writes a proposal into the scratch rows (node, GPUs, parameter servers) and returns its number of parts, 0
-when there is none. It looks at what is free plus what `admit` marks as reclaimable (N_REC …), and changes nothing.
-Gangs sit on one GPU type; types are tried from the job's fastest to its slowest.
+when there is none. It considers what is free plus what `admit` marks as reclaimable (N_REC …), and changes nothing.
+A gang is placed on one GPU type; types are tried from the job's fastest to its slowest.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import lowest, popcount, shared_row, words_of
 from argosy.slack import RESOURCE_SLACK
 
+LEFT_OVER = 0.01  # of a machine's speed is given up for each GPU that would be left over on a fuller node
+
 
 @kernel
 def is_open(ni: I1, node: int, types: int, queue: int) -> bool:
-    """Say whether a job of this queue that accepts these GPU types may start on the node."""
+    """Return whether a job of this queue that accepts these GPU types may start on the node."""
     return (
         ni[N_STATE, node] == NODE_UP
         and (ni[N_GPUS, node] == 0 or (types >> ni[N_TYPE, node]) & 1 == 1)
@@ -27,7 +29,7 @@ def is_open(ni: I1, node: int, types: int, queue: int) -> bool:
 
 @kernel
 def holds(ni: I1, nf: F1, node: int, gpus: int, cpus: float, memory: float) -> bool:
-    """Say whether there is room for so much, counting what may be reclaimed."""
+    """Return whether the node has this many GPUs, CPUs and memory, counting what may be reclaimed."""
     return bool(
         ni[N_FREE, node] + ni[N_REC, node] >= gpus
         and nf[CPU_FREE, node] + nf[REC_CPU, node] >= cpus - RESOURCE_SLACK
@@ -41,7 +43,7 @@ def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float)
     n = min(ni[N_FREE, node] + ni[N_REC, node], most)
     if n <= 0 or holds(ni, nf, node, n, n * cpu_unit, n * mem_unit):
         return max(n, 0)
-    if cpu_unit > 0.0:  # about so many, rounding aside
+    if cpu_unit > 0.0:  # the quotient may be off by one because of rounding
         n = int(min(float(n), (nf[CPU_FREE, node] + nf[REC_CPU, node]) / cpu_unit + 2.0))
     if mem_unit > 0.0:
         n = int(min(float(n), (nf[MEM_FREE, node] + nf[REC_MEM, node]) / mem_unit + 2.0))
@@ -52,7 +54,7 @@ def room(ni: I1, nf: F1, node: int, most: int, cpu_unit: float, mem_unit: float)
 
 @kernel
 def propose(w: World, i: int, node: int, gpus: int, milli: int) -> None:
-    """Propose so many devices of a node, whichever are free."""
+    """Propose a number of devices of a node, whichever are free."""
     propose_these(w, i, node, gpus, 0, 0, milli)
 
 
@@ -92,7 +94,7 @@ def choose(w: World, s: int, gpus: int, servers: int, reclaiming: bool) -> int:
 
 @kernel
 def is_strict(w: World, s: int) -> bool:
-    """Say whether this job must wait rather than use more nodes than an empty cluster would need."""
+    """Return whether this job must wait rather than use more nodes than an empty cluster would need."""
     code = w.ji[WANT_PLACE, s]
     return bool(w.si[STRICT] or (code >= 0 and code & PLACE_STRICTLY))
 
@@ -110,7 +112,7 @@ def choose_on(w: World, s: int, gpus: int, types: int, reclaiming: bool) -> int:
 
 @kernel
 def choose_cpu_node(w: World, s: int) -> int:
-    """Place a CPU-only job where fewest GPUs are free, so that it does not strand any."""
+    """Place a CPU-only job where fewest GPUs are free, so that it leaves few GPUs without CPUs."""
     best = -1
     for node in range(w.si[NODES]):
         if (
@@ -166,13 +168,14 @@ def is_proposed(w: World, parts: int, node: int) -> bool:
 
 @kernel
 def best_fit(w: World, s: int, gpus: int, types: int, parts: int) -> int:
-    """Return the open node with the fewest free GPUs that still holds all, and is not among the first `parts` proposed.
+    """Return the open node with the fewest free GPUs that holds all and is not among the first `parts` proposed.
 
-    Walks the buckets, not the nodes.
+    It goes through the buckets, not through the nodes. Where machines are believed in, a fast one may have more.
     """
     ni, nf, bk = w.ni, w.nf, w.bk
     cpus, memory = gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s]
     words = bk.shape[1] - 1
+    best, best_worth = -1, 0.0
     for free in range(gpus, bk.shape[0]):
         if bk[free, words] == 0:
             continue
@@ -186,23 +189,33 @@ def best_fit(w: World, s: int, gpus: int, types: int, parts: int) -> int:
                     and holds(ni, nf, node, gpus, cpus, memory)
                     and not is_proposed(w, parts, node)
                 ):
-                    return node
-    return -1
+                    if not w.si[FASTER]:
+                        return node
+                    worth = nf[BELIEVED, node] - LEFT_OVER * (free - gpus)
+                    if best < 0 or worth > best_worth:
+                        best, best_worth = node, worth
+    return best
 
 
 @kernel
 def best_fit_reclaiming(w: World, s: int, gpus: int, types: int) -> int:
-    """Do the same when running jobs may give way: most really free GPUs first, so that few must."""
+    """Find a node when running jobs may give way: the one with most free GPUs, so that few jobs must."""
     ni = w.ni
     best = -1
     for node in range(w.si[NODES]):
         if (
             is_open(ni, node, types, w.ji[QUEUE, s])
             and holds(ni, w.nf, node, gpus, gpus * w.jf[CPU_UNIT, s], gpus * w.jf[MEM_UNIT, s])
-            and (best < 0 or ni[N_FREE, node] > ni[N_FREE, best])
+            and (best < 0 or ni[N_FREE, node] + favour(w, node) > ni[N_FREE, best] + favour(w, best))
         ):
             best = node
     return best
+
+
+@kernel
+def favour(w: World, node: int) -> float:
+    """Return how many free GPUs the speed of a machine is worth when a node is chosen; 0 if all are alike."""
+    return w.nf[BELIEVED, node] / LEFT_OVER if w.si[FASTER] else 0.0
 
 
 @kernel
@@ -241,7 +254,7 @@ def largest_node(w: World, types: int) -> int:
 
 @kernel
 def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
-    """Use the rack with the least room that suffices."""
+    """Use the rack with the least room that is still enough."""
     ni = w.ni
     racks = 0
     for node in range(w.si[NODES]):
@@ -252,6 +265,8 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
     for node in range(w.si[NODES]):
         if is_open(ni, node, types, w.ji[QUEUE, s]):
             total[ni[N_RACK, node]] += room(ni, w.nf, node, gpus, w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s])
+    if w.si[FASTER]:
+        return in_the_fastest_rack(w, s, gpus, types, racks, total)
     tried = 0
     while tried < racks:
         best = -1
@@ -269,6 +284,32 @@ def within_a_rack(w: World, s: int, gpus: int, types: int) -> int:
 
 
 @kernel
+def in_the_fastest_rack(w: World, s: int, gpus: int, types: int, racks: int, total: I1) -> int:
+    """Use the rack where the slowest machine of the gang would be fastest."""
+    best, best_speed, last = -1, 0.0, -1
+    for r in range(racks):
+        if total[r] >= gpus:
+            parts = fewest_nodes(w, s, gpus, types, r)
+            last = r
+            speed = slowest(w, parts)
+            if parts and speed > best_speed:
+                best, best_speed = r, speed
+    if best < 0:
+        return 0
+    return parts if best == last else fewest_nodes(w, s, gpus, types, best)
+
+
+@kernel
+def slowest(w: World, parts: int) -> float:
+    """Return the believed speed of the slowest machine of a proposal."""
+    speed = np.inf
+    for p in range(parts):
+        if w.wk[W_COUNT, p] > 0 or w.wk[W_MASK, p] != 0:
+            speed = min(speed, w.nf[BELIEVED, w.wk[W_NODE, p]])
+    return speed
+
+
+@kernel
 def most_parts(w: World, s: int, gpus: int, types: int) -> int:
     """Return on how many nodes a gang may be spread."""
     if not is_strict(w, s):
@@ -279,7 +320,7 @@ def most_parts(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def fewest_from_buckets(w: World, s: int, gpus: int, types: int) -> int:
-    """Propose what fewest_nodes does, from the buckets; -1 where it must look at every node, as where CPUs bind."""
+    """Propose the same as fewest_nodes, from the buckets; -1 if every node must be examined, e.g. for its CPUs."""
     ni, nf, bk = w.ni, w.nf, w.bk
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
     limit = most_parts(w, s, gpus, types)
@@ -311,12 +352,12 @@ def fewest_from_buckets(w: World, s: int, gpus: int, types: int) -> int:
                 rest -= free
         if rest == 0:
             return parts
-    return -1  # nodes that were passed over for the rest may still take a part of it
+    return -1  # nodes that were skipped for the remainder may still take a part of it
 
 
 @kernel
 def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
-    """Use the roomiest nodes to the full, and the tightest node that suffices for the rest."""
+    """Fill the nodes with most room completely, and use the node with the least sufficient room for the rest."""
     ni, nf, si = w.ni, w.nf, w.si
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
     limit = most_parts(w, s, gpus, types)
@@ -332,30 +373,46 @@ def fewest_nodes(w: World, s: int, gpus: int, types: int, rack: int) -> int:
     size = most
     while rest > 0 and size > 0:
         if rest <= size:  # the remainder goes to the tightest node that holds it
-            tight, fewest = -1, 1 << 30
+            tight, fewest = -1, np.inf
             for node in range(n):
-                if rooms[node] >= rest and ni[N_FREE, node] + ni[N_REC, node] < fewest:
-                    tight, fewest = node, ni[N_FREE, node] + ni[N_REC, node]
+                left = ni[N_FREE, node] + ni[N_REC, node] - favour(w, node)
+                if rooms[node] >= rest and left < fewest:
+                    tight, fewest = node, left
             if tight >= 0:
                 propose(w, parts, tight, rest, WHOLE)
                 return parts + 1 if parts + 1 <= limit else 0
         before = rest
-        for node in range(n):
-            if rooms[node] == size and rest > size:
-                if parts + 1 > limit:
-                    return 0
-                propose(w, parts, node, size, WHOLE)
-                rooms[node] = 0
-                parts += 1
-                rest -= size
+        while rest > size:
+            node = roomy(w, rooms, size)
+            if node < 0:
+                break
+            if parts + 1 > limit:
+                return 0
+            propose(w, parts, node, size, WHOLE)
+            rooms[node] = 0
+            parts += 1
+            rest -= size
         if before <= size or rest > size:
             size -= 1
     return 0
 
 
 @kernel
+def roomy(w: World, rooms: I1, size: int) -> int:
+    """Return the first node with this much room, the fastest where machines are believed in; -1: there is none."""
+    best = -1
+    for node in range(w.si[NODES]):
+        if rooms[node] == size:
+            if not w.si[FASTER]:
+                return node
+            if best < 0 or w.nf[BELIEVED, node] > w.nf[BELIEVED, best]:
+                best = node
+    return best
+
+
+@kernel
 def spread(w: World, s: int, gpus: int, types: int) -> int:
-    """Spread: give one GPU at a time to the node with most room left."""
+    """Spread a job: place one GPU at a time on the node with most room left."""
     ni, si = w.ni, w.si
     n = si[NODES]
     rooms, given = w.wk[W_ROOM], w.wk[W_GIVEN]
@@ -384,7 +441,7 @@ def spread(w: World, s: int, gpus: int, types: int) -> int:
 
 @kernel
 def next_random(si: I1) -> int:
-    """Draw from xorshift64*, whose state is in the scalars, so that a run repeats exactly."""
+    """Draw from xorshift64*, whose state is in the scalars, so that runs are reproducible."""
     x = np.uint64(si[RNG])
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -395,7 +452,7 @@ def next_random(si: I1) -> int:
 
 @kernel
 def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
-    """Use the first node (by index, or in random order) that holds all; else as many as it takes, in that order."""
+    """Use the first node (by index, or in random order) that holds all; else several nodes, in that order."""
     ni, nf, si = w.ni, w.nf, w.si
     n = si[NODES]
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
@@ -427,7 +484,7 @@ def in_sequence(w: World, s: int, gpus: int, types: int, shuffled: bool) -> int:
 
 @kernel
 def add_servers(w: World, s: int, parts: int, servers: int) -> int:
-    """Put parameter servers beside the workers where CPUs allow, then wherever most CPUs are free."""
+    """Put parameter servers on the workers' nodes where CPUs allow, the rest where most CPUs are free."""
     nf, wk = w.nf, w.wk
     cu, mu = w.jf[CPU_UNIT, s], w.jf[MEM_UNIT, s]
     for _ in range(servers):

@@ -1,8 +1,8 @@
-"""Waiting jobs of a policy whose keys are fixed at arrival: one heap of places in the order per demand class.
+"""Queues of waiting jobs for policies whose keys are fixed at arrival: one heap per demand class.
 
-Jobs of one class are interchangeable for placement, so only the first of each class can matter, and a class whose
-first job does not fit need not be tried again until something is released. A decision costs the number of classes
-instead of the number of jobs.
+A heap holds the places of its jobs in the order of all jobs. Jobs of one class are interchangeable for placement, so
+only the first of each class matters, and a class whose first job does not fit need not be tried again until something
+is released. The cost of a decision grows with the number of classes instead of the number of jobs.
 """
 
 from __future__ import annotations

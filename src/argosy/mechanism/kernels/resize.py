@@ -1,4 +1,4 @@
-"""Changing the size of running jobs: shrink in place, grow in place where there is room, else move."""
+"""Change the size of running jobs: shrink in place, grow in place where there is room, else move."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 @kernel
 def shrink_all(w: World) -> None:
-    """Stop jobs that are no longer wanted and shrink those that are too large, before anybody grows or starts."""
+    """Stop jobs that are no longer wanted and shrink those that are too large, before any job grows or starts."""
     jf, ji = w.jf, w.ji
     for s in range(w.si[ACTIVE]):
         if ji[STATE, s] != RUNNING:
             continue
-        if ji[WANT, s] == 0 or not is_on_wanted_type(w, s, ji[HEAD, s]):
+        if ji[WANT, s] == 0 or ji[YIELDS, s] or not is_on_wanted_type(w, s, ji[HEAD, s]):
             if old_enough_at(w, s) <= w.sf[NOW] + TIME_SLACK_S:
                 take_away(w, s)
                 log_taken(w, s)
@@ -42,7 +42,7 @@ def shrink_all(w: World) -> None:
 
 @kernel
 def is_on_wanted_type(w: World, s: int, e: int) -> bool:
-    """Say whether this entry of the job is on a GPU type that the job should be on now."""
+    """Return whether this entry of the job is on a GPU type that the job should be on now."""
     if w.ji[WANT_TYPES, s] == -1 or e < 0:
         return True
     return bool(w.ji[WANT_TYPES, s] >> w.ni[N_TYPE, w.en[e, E_NODE]] & 1)
@@ -50,7 +50,7 @@ def is_on_wanted_type(w: World, s: int, e: int) -> bool:
 
 @kernel
 def lay_down(w: World, s: int) -> int:
-    """Settle a running job and give back all it holds; what that was stands in W_OLD_…; returns the parts."""
+    """Settle a running job, free all it holds and write that into W_OLD_…; return the number of parts."""
     settle(w.jf, w.sf, s, w.sf[NOW])
     en, wk = w.en, w.wk
     n = 0
@@ -60,7 +60,7 @@ def lay_down(w: World, s: int) -> int:
         e = en[e, E_NEXT]
     i = n
     e = w.ji[HEAD, s]
-    while e >= 0:  # the list runs backwards
+    while e >= 0:  # the list is in reverse order
         i -= 1
         wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], wk[W_OLD_MASK, i] = en[e, E_NODE], en[e, E_WORD], en[e, E_MASK]
         wk[W_OLD_MILLI, i], wk[W_OLD_PS, i] = en[e, E_MILLI], en[e, E_PS]
@@ -74,7 +74,7 @@ def lay_down(w: World, s: int) -> int:
 
 @kernel
 def shrink(w: World, s: int) -> None:
-    """Keep the best filled nodes, those that are drained last, and on the last one as many devices as are left over."""
+    """Keep the nodes with most of the job's devices, draining ones last, and of the last node only what is needed."""
     ji, wk = w.ji, w.wk
     want, want_ps = min(ji[WANT, s], count_gpus(w, s)), min(ji[WANT_PS, s], ji[PS_HELD, s])
     n = lay_down(w, s)
@@ -101,9 +101,9 @@ def shrink(w: World, s: int) -> None:
 
 @kernel
 def weigh(w: World, n: int) -> None:
-    """Count the devices that a job had on the node of each part; more than any number if the node is not drained."""
+    """Write into W_WORTH the devices that a job had on each part's node, plus a large number if the node is up."""
     node, worth = w.wk[W_OLD_NODE], w.wk[W_WORTH]
-    for i in range(n):  # parts on one node follow each other: their sum, then the sum for all of them
+    for i in range(n):  # parts on one node are adjacent: add them up, then give all of them the sum
         stays = 0 if w.ni[N_STATE, node[i]] != NODE_UP else w.si[DEVICES] + 1
         before = worth[i - 1] if i > 0 and node[i - 1] == node[i] else stays
         worth[i] = before + popcount(w.wk[W_OLD_MASK, i])
@@ -152,14 +152,14 @@ def grow(w: World, s: int) -> None:
 
 @kernel
 def hold_old(w: World, s: int, i: int, mask: int) -> None:
-    """Hold the i-th part of what was laid down again, with these devices."""
+    """Give a job the i-th part of what it held before again, with these devices."""
     wk = w.wk
     hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], mask, wk[W_OLD_MILLI, i], wk[W_OLD_PS, i])
 
 
 @kernel
 def extend(w: World, s: int, extra: int) -> None:
-    """Add devices on the nodes a job is on."""
+    """Add devices on the nodes on which a job runs."""
     jf, ji, en, wk = w.jf, w.ji, w.en, w.wk
     more, last = 0, -1  # what is added stands in the scratch rows as a proposal
     e = ji[HEAD, s]

@@ -1,4 +1,4 @@
-"""The compiled part of rounds: who is there, what everybody received, who runs next.
+"""The compiled part of rounds: which jobs are there, what each received, and which run next.
 
 A *row* is a job, or a pair of jobs that share their GPUs; a pair names the rows of its two members, a job names its own
 row twice. Rows of jobs are in order of arrival. A *column* is a GPU type, or one of several ways to use it.
@@ -16,7 +16,7 @@ from argosy._jit import entry_point, kernel
 from argosy.mechanism.kernels.layout import AFTERWARDS, IN_PLACE, NEEDS_NO_TURN, NO_ROW
 from argosy.slack import GPU_SLACK
 
-NEW = 1e9  # who has received nothing at all comes first, in proportion to its share
+NEW = 1e9  # factor for rows that have received nothing: they come first, in proportion to their shares
 
 
 @entry_point
@@ -32,9 +32,9 @@ def observe(
     rows: int,
     span: float,
 ) -> tuple[int, int, int]:
-    """Credit everybody who ran; find out who is there. Returns: newcomers, jobs that have left, rows that go on.
+    """Credit the rows that ran, and compare with the view; return newcomers, jobs that left, rows that go on.
 
-    `slot` becomes the place of each job's row in the view; the newcomers' places come behind, from `slot[rows]` on.
+    `slot` becomes the row of the view of each job; the rows of newcomers follow, from `slot[rows]` on.
     """
     for r in range(rows):
         c = running[r]
@@ -61,7 +61,7 @@ def observe(
     for r in range(rows):
         a, b = members[r, 0], members[r, 1]
         if alive[r] and not (alive[a] and alive[b]):
-            if running[r] >= 0 and (alive[a] or alive[b]):  # who stays has the GPUs alone for the rest of the round
+            if running[r] >= 0 and (alive[a] or alive[b]):  # the job that stays has the GPUs alone for this round
                 running[a if alive[a] else b] = running[r]
             alive[r] = False
             running[r] = NO_ROW
@@ -72,7 +72,7 @@ def observe(
 
 @kernel
 def before(a: int, b: int, priority: Any, deficit: Any, share: Any) -> bool:
-    """Say whether row a comes before row b, which is later in the order of arrival."""
+    """Return whether row a comes before row b, which is later in the order of arrival."""
     if priority[a] != priority[b]:
         return bool(priority[a] > priority[b])
     if deficit[a] != deficit[b]:
@@ -163,14 +163,14 @@ def select(
     fresh: bool,
     round_s: float,
 ) -> tuple[bool, int, float]:
-    """Choose who runs, beside those who run already unless the round is `fresh`.
+    """Choose the rows that run; those that run already keep their turn, unless the round is `fresh`.
 
-    Returns whether priorities had no say in it, how many rows run, and how long whole steps last that fit into a
-    round, for the row whose steps fill it best.
+    Return whether the choice did not depend on priorities, how many rows run, and the length of the whole steps that
+    fit into a round, for the row whose steps fill it best.
 
-    Column by column, in the given order. What is left goes to rows without a share there, as `leftovers` says:
-    IN_PLACE column by column behind the others; AFTERWARDS in the order of their deficits, each on the column where
-    its rate is best. With `idle_new` those who are not part of any allocation yet may be chosen, but run nothing.
+    Columns are filled in the given order. What is left goes to rows without a share there, as `leftovers` says:
+    IN_PLACE column by column after the others; AFTERWARDS in the order of their deficits, each on the column where
+    its rate is best. With `idle_new`, jobs that have no allocation yet may be chosen, and their GPUs then stay idle.
     """
     for t in range(len(room)):
         room[t] = common[t]
@@ -270,7 +270,7 @@ def answer(
     types: Any,
     rows: int,
 ) -> None:
-    """Fill in the rank, the size and the GPU type of each job; large ones come first."""
+    """Fill in the rank, the size and the GPU type of each job; large jobs come first."""
     for i in range(len(index)):
         always = where[index[i]] == NEEDS_NO_TURN
         key[i], workers[i], types[i] = (-1e18, 1, -1) if always else (1e18, 0, -1)

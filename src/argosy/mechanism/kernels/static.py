@@ -1,4 +1,4 @@
-"""Admission for policies whose keys are fixed at arrival: queues per demand class, no call of the policy."""
+"""Admission for policies whose keys are fixed at arrival: queues per demand class, without asking the policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argosy.mechanism.kernels.queues import dequeue
 
 @kernel
 def admit_static(w: World) -> bool:
-    """Start waiting jobs in key order; return False when there are no slots left to start in."""
+    """Start waiting jobs in key order; return False if no slots are left."""
     wk, si = w.wk, w.si
     if si[RELEASED]:
         si[RELEASED] = 0

@@ -1,8 +1,8 @@
-"""Jobs that the decision under way has taken from their places.
+"""Handle jobs that the current decision has taken from their places.
 
-Whether such a job is preempted, moved or left alone is known only when the walk is over: its place may turn out to be
-free still, or there may be room for it elsewhere. Until then it keeps the list of what it held (FORMER), and the log
-row that tells of its preemption can be taken back.
+Whether such a job is preempted, moved or left alone is known only at the end of the walk: its place may still be free,
+or there may be room for it elsewhere. Until then it keeps the list of what it held (FORMER), and the log row of its
+preemption can be taken back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from argosy.mechanism.kernels.place import holds
 
 @kernel
 def take_away(w: World, s: int) -> None:
-    """Free what a running job holds; the caller logs it once it is sure."""
+    """Free what a running job holds; the caller logs it as soon as it is certain."""
     ji, en = w.ji, w.en
     settle(w.jf, w.sf, s, w.sf[NOW])
     count_held(w, s, -1.0)
@@ -56,7 +56,7 @@ def log_taken(w: World, s: int) -> None:
 
 @kernel
 def is_free(w: World, s: int, e: int) -> bool:
-    """Say whether the job can take back what this entry stands for."""
+    """Return whether the job can take back what this entry stands for."""
     ni, en = w.ni, w.en
     node, units = en[e, E_NODE], en[e, E_UNITS]
     return bool(
@@ -68,7 +68,7 @@ def is_free(w: World, s: int, e: int) -> bool:
 
 @kernel
 def put_back(w: World, s: int) -> bool:
-    """Let a job go on as if nobody had touched it, if its place is free."""
+    """Let a taken job go on in its place without interruption, if that is still free."""
     ji, en = w.ji, w.en
     e = ji[FORMER, s]
     while e >= 0 and is_free(w, s, e):
@@ -95,7 +95,7 @@ def take_back_log(w: World, s: int) -> None:
 
 @kernel
 def move(w: World, s: int, parts: int) -> None:
-    """Run a job that was taken on the placement in the scratch rows: it has moved, or got another size."""
+    """Run a taken job on the placement in the scratch rows, as a move or a resize."""
     ji, en = w.ji, w.en
     gpus, servers = 0, 0
     e = ji[FORMER, s]
@@ -120,7 +120,7 @@ def move(w: World, s: int, parts: int) -> None:
 
 @kernel
 def preempt(w: World, s: int) -> None:
-    """Let a job that found no place wait."""
+    """Send a taken job that found no place back to waiting."""
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     free_entries(w.en, w.si, ji[FORMER, s])
     ji[FORMER, s] = -1
@@ -128,13 +128,14 @@ def preempt(w: World, s: int) -> None:
     ji[PREEMPTIONS, s] += 1
     ji[GEN, s] += 1
     jf[WAIT_SINCE, s] = t
-    jf[RATE, s] = 0.0
+    jf[RATE, s] = jf[MEASURED, s] = 0.0
+    ji[HELD_TYPE, s] = -1
     derive_one(w, s)
 
 
 @kernel
 def forget_void(w: World, first: int) -> None:
-    """Close the gaps that preemptions which were taken back left in the log."""
+    """Remove the log rows of preemptions that were taken back."""
     lg, si = w.lg, w.si
     n = first
     for i in range(first, si[LOG_N]):

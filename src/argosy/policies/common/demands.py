@@ -1,4 +1,4 @@
-"""What jobs demand: the same arithmetic for every policy that sizes jobs, written by hand or learned.
+"""Compute what jobs demand, with the same arithmetic for all policies that size jobs, hand-written or learned.
 
 The unit of a job is one worker (a GPU with its CPUs and memory) or one parameter server (the same without the GPU).
 A job's first grant is its smallest number of workers. Resources are rows (GPUs, CPUs, memory), jobs are columns.
@@ -51,7 +51,7 @@ def size_range(view: View) -> tuple[Ints, Ints]:
 class Units:
     """What one worker and one parameter server of each job take, as arrays [resource, job]."""
 
-    gpus: Floats  # that each job asks for
+    gpus: Floats  # GPUs that each job asks for
     worker: Floats
     server: Floats
 
@@ -68,7 +68,7 @@ class Units:
         return self.gpus >= 1
 
     def amounts(self, workers: Ints, servers: Ints) -> Floats:
-        """Return what so many workers and servers of each job take; one worker may be a share of a GPU, or no GPU."""
+        """Return what these numbers of workers and servers take; one worker may be a share of a GPU, or no GPU."""
         taken = self.worker * workers + self.server * servers
         taken[0] = np.where(self.whole, workers, self.gpus)
         return taken
@@ -76,9 +76,9 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """The demands of some jobs in two tables with a row for each; the properties say what the columns are."""
+    """The demands of some jobs, in two tables with a row for each job; the properties name the columns."""
 
-    rows: Ints  # of the view
+    rows: Ints  # rows of the view
     counts: Ints  # [job, 4]
     amounts: Floats  # [job, 9]
 
@@ -94,17 +94,17 @@ class Demands:
 
     @property
     def servers(self) -> Ints:
-        """Most parameter servers that can be granted one by one; 0: it has none, or a fixed number."""
+        """Most parameter servers that can be granted one by one; 0 if the job has none, or a fixed number."""
         return self.counts[:, 2]
 
     @property
     def fixed(self) -> Ints:
-        """Parameter servers that come with its workers."""
+        """Parameter servers that come with the job's workers, if their number is fixed."""
         return self.counts[:, 3]
 
     @property
     def first(self) -> Floats:
-        """What its smallest number of workers takes: [resource, job]."""
+        """What the smallest number of workers takes: [resource, job]."""
         return self.amounts[:, :3].T
 
     @property
@@ -119,7 +119,7 @@ class Demands:
 
 
 class DemandReader:
-    """Reads the demands of jobs from views. `cap` is the most workers, and the most servers, of a job.
+    """Reads the demands of jobs from views; `cap` is the largest number of workers, and of servers, of a job.
 
     A job's demands are computed when it is first seen, and again when nodes come or go.
     """
@@ -155,11 +155,11 @@ class DemandReader:
         return self._there
 
     def free(self, view: View) -> Floats:
-        """Return what no job holds of that, with some slack for rounding."""
+        """Return what of the nodes that are up no job holds, with some slack for rounding."""
         return free(view) + GPU_SLACK * self.capacity
 
     def _forget(self) -> None:
-        self._counts = np.zeros((64, 4), np.int64)  # a job that is not known has 0 workers at least
+        self._counts = np.zeros((64, 4), np.int64)  # 0 as the smallest number of workers marks an unknown job
         self._amounts = np.zeros((64, 9))
 
     def _look_at_nodes(self, view: View) -> None:

@@ -1,4 +1,4 @@
-"""What policies do where a job's duration is not known."""
+"""Replace unknown durations of jobs, for policies that need a number for every job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from argosy.policies.base import Floats
 
 
 def longest_where_unknown(left_s: Floats) -> Floats:
-    """Return times left in which jobs without an estimate have the longest known one (1 s if none is known)."""
+    """Return the times left, with the longest known one for jobs without an estimate (1 s if none is known)."""
     known = left_s[np.isfinite(left_s)]
     return np.asarray(np.minimum(left_s, known.max(initial=1.0)))

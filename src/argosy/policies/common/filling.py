@@ -1,7 +1,7 @@
 """Progressive filling: one unit at a time goes to the job with the smallest share.
 
-Each grant by itself would be a heap operation, thousands per decision on a large cluster. Most of them cannot be
-refused, because everything granted up to some share fits together: those are found at once, by bisection on that
+Granting every unit by a heap operation would take thousands of them per decision on a large cluster. Most grants cannot
+be refused, because everything granted up to some share fits together: those are found in one go, by bisection on that
 share, and only the rest is granted one by one.
 """
 
@@ -15,7 +15,7 @@ from argosy.policies.base import Floats, Ints
 from argosy.slack import GPU_SLACK
 
 HALVINGS = 30
-DIGITS = 12  # to which shares are compared: 3 · 1/9 and 1/3 are equal, and go by arrival
+DIGITS = 12  # shares are compared after rounding to these digits, so that 3 · 1/9 equals 1/3 and arrival decides
 
 
 def fill(
@@ -30,9 +30,9 @@ def fill(
 ) -> Ints:
     """Return how many grants each job gets; jobs are columns, in order of arrival, and the three resources are rows.
 
-    Shares are relative to `capacity`, grants come out of what is `there`. The first grant of job j is `first[:, j]`, a
-    further one `step[:, j]`, and it takes at most `most[j]`. Of jobs with equal shares the earlier one is next. A job
-    that is refused gets no more; with `stop_at_refusal` no job does.
+    Shares are relative to `capacity`; grants are taken from `there`. The first grant of job j is `first[:, j]`, each
+    further one is `step[:, j]`, and the job gets at most `most[j]` grants. Of jobs with equal shares the earlier one is
+    next. A job that is refused gets no more; with `stop_at_refusal`, the first refusal ends the filling.
     """
     per_share = np.divide(1.0, capacity, out=np.zeros(3), where=capacity > 0)[:, None] / weight
     start, rise = first * per_share, step * per_share  # share after the first grant; what a further one adds
@@ -55,7 +55,7 @@ def fill(
 
 
 def fill_together(free: Floats, start: Floats, rise: Floats, step: Floats, limit: Ints) -> Ints:
-    """Return the further grants up to (nearly) the highest share at which all of them still fit."""
+    """Return the further grants of each job up to (nearly) the highest share at which all of them still fit."""
     per_rise = np.divide(1.0, rise, out=np.full(rise.shape, 1e300), where=rise > 0)
 
     def grants_below(share: float) -> Ints:
@@ -80,7 +80,7 @@ def fill_singly(
     """Return what each job gets beyond `given`, one grant at a time."""
     a, b, c = free.tolist()
     shares = (start + rise * given).max(axis=0).round(DIGITS).tolist()
-    # lists of numbers: thousands of small lists would set off the garbage collector, which takes longer than all this
+    # one list per resource: thousands of small lists would trigger the garbage collector, which costs more than this
     (s0, s1, s2), (r0, r1, r2), (d0, d1, d2) = start.tolist(), rise.tolist(), step.tolist()
     limits, taken = limit.tolist(), given.tolist()
     heap = [(share, j) for j, share in enumerate(shares) if taken[j] < limits[j]]

@@ -8,8 +8,7 @@ from argosy.cluster.view import Context, View
 from argosy.policies.base import Ints
 from argosy.policies.common.node_shapes import largest_node_gpus
 from argosy.policies.common.speeds import AllReduceSpeeds
-
-LOSS = 1e-9  # relative: a smaller loss of speed is a rounding error
+from argosy.slack import RELATIVE_SLACK
 
 
 class GrowthLimit:
@@ -36,5 +35,5 @@ class GrowthLimit:
         else:
             times = AllReduceSpeeds(view.profile, self._node_gpus).times(kind, gpu_type, high)
             speed = 1.0 / np.array(times)[sizes]
-        slower = np.flatnonzero(speed[1:] < speed[:-1] * (1.0 - LOSS))
+        slower = np.flatnonzero(speed[1:] < speed[:-1] * (1.0 - RELATIVE_SLACK))
         return low + int(slower[0]) if len(slower) else high

@@ -1,8 +1,8 @@
-"""Grant units one by one, each to the job that it saves most time.
+"""Grant units one by one, each to the job for which it saves the most time.
 
-A job's *times* are a table [servers][workers] of the time that one unit of its work takes; all-reduce jobs have a
-table of one row. Its gain from one more worker or server is the time that this saves on all the work it has left,
-divided by what the unit costs.
+A job's *times* are a table [servers][workers] of the time that one unit of its work takes; an all-reduce job has a
+table of one row. Its gain from one more worker or server is the time that the unit saves on all the work left, divided
+by what the unit costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argosy.policies.base import Floats
 
 Times = Sequence[Sequence[float]]  # [servers][workers]
 
-ENDLESS = 1e15  # what a unit of work takes where nothing happens: finite, so that differences are numbers
+ENDLESS = 1e15  # time for a unit of work at speed 0; finite, so that differences are numbers
 WORKER, SERVER = 0, 1
 
 
@@ -32,13 +32,13 @@ class Bidder:
     servers: int
     most_workers: int
     most_servers: int
-    worker: tuple[float, float, float]  # what one takes: GPUs, CPUs, memory
+    worker: tuple[float, float, float]  # what one worker takes: GPUs, CPUs, memory
     server: tuple[float, float, float]
     worker_price: float = 1.0
     server_price: float = 1.0
 
     def gain(self) -> tuple[float, int]:
-        """Return the gain of one more worker or server, whichever saves more for its price (ties: the server)."""
+        """Return the larger gain of one more worker and one more server, and which it is (ties: the server)."""
         p, w = self.servers, self.workers
         row = self.times[p]
         now = row[w]
@@ -48,10 +48,10 @@ class Bidder:
 
 
 def grant(bidders: Sequence[Bidder], free: Floats, *, stop_at_refusal: bool = False) -> None:
-    """Grant what is free, unit by unit, to the bidder that gains most (ties: the earlier one), while one gains.
+    """Grant free resources, unit by unit, to the bidder that gains most (ties: the earlier one), while any gains.
 
-    A unit that does not fit now never will: from then on the job bids for the other kind only, or, with
-    `stop_at_refusal`, the granting ends.
+    A unit that does not fit now will not fit later either: from then on the job bids for the other kind only, or, with
+    `stop_at_refusal`, granting ends.
     """
     a, b, c = free.tolist()
     heap = []
@@ -84,7 +84,7 @@ def grant(bidders: Sequence[Bidder], free: Floats, *, stop_at_refusal: bool = Fa
 
 
 def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """Serve first grants (columns, in order of arrival) that fit; return which were served, and what is left."""
+    """Make the first grants (columns, in order of arrival) that fit; return which were made, and what is left."""
     a, b, c = free.tolist()
     served = np.zeros(first.shape[1], bool)
     for j, (x, y, z) in enumerate(first.T.tolist()):
@@ -95,5 +95,5 @@ def first_units(first: Floats, free: Floats) -> tuple[NDArray[np.bool_], Floats]
 
 
 def time_per_unit(rate: Floats) -> Floats:
-    """Return the inverse of a speed; very long where the speed is 0."""
+    """Return the time per unit of work at a speed; `ENDLESS` where the speed is 0."""
     return np.asarray(np.divide(1.0, rate, out=np.full(rate.shape, ENDLESS), where=rate > 1.0 / ENDLESS))

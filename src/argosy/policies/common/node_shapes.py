@@ -1,4 +1,4 @@
-"""How large a job the empty nodes of a cluster could hold."""
+"""Compute how large a job the empty nodes of a cluster could hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argosy.slack import GPU_SLACK
 
 
 def largest_node_gpus(context: Context, least: int = 0) -> Ints:
-    """Return, for each GPU type, how many GPUs its largest node has; `least` where a type has no nodes."""
+    """Return, for each GPU type, the number of GPUs of its largest node, but at least `least`."""
     types = range(len(context.gpu_types))
     return np.array([context.node_gpus[context.node_types == t].max(initial=least) for t in types])
 

@@ -1,8 +1,8 @@
-"""The base of policies that decide shares of time, which the rounds of the mechanism realise.
+"""The base class of policies that decide shares of time, which the mechanism realises in rounds.
 
-Shares are computed when jobs have come or gone, at the beginning of a round, and not before `min_interval_s` have
-passed since the last time. A round begins when the last one is over, or when all of its jobs have ended. GPUs that
-become free within a round go to waiting jobs; jobs without a share come last.
+Shares are computed at the beginning of a round, if jobs have come or gone and `min_interval_s` have passed since the
+last time. A round begins when the last one is over, or when all of its jobs have ended. GPUs that become free within a
+round go to waiting jobs; jobs without a share come last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_SHARE = 1e-7  # smaller shares are a solver's rounding errors
 
 
 class SharePolicy(Policy):
-    """A policy that implements `speeds` and `share`. Jobs without GPUs always run, and take no part.
+    """The base of policies that implement `speeds` and `share`; jobs without GPUs always run and have no share.
 
     With `authors`, rounds are those of Gavel's simulator: they last as long as the whole steps that fit, GPUs that
     become free stay idle until the next round, unused GPUs are given away column by column, and new jobs block the GPUs
@@ -34,8 +34,8 @@ class SharePolicy(Policy):
     uses = frozenset({"demand", "nodes"})
     preemptive = True
     seeded = True
-    is_queue = False  # shares are 0 or 1, no job runs without one, and they follow every change at once
-    shuffles = False  # selects by GPU type in another random order in each round
+    is_queue = False  # whether shares are 0 or 1, no job runs without one, and every change updates them at once
+    shuffles = False  # whether each round goes through the GPU types in another random order
 
     def __init__(self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False) -> None:
         if not 0 < round_s < math.inf:
@@ -45,12 +45,12 @@ class SharePolicy(Policy):
         self.round_s, self.min_interval_s, self.authors = round_s, min_interval_s, authors
 
     def speeds(self, view: View, places: Ints) -> tuple[Floats, Floats]:
-        """Return the relative speed, and the steps per second, of the jobs at these places of the view, by column."""
-        raise PolicyError(f"policy {self.name!r} does not say how fast jobs are")
+        """Return the relative speed and the steps per second of the jobs in these rows of the view, by column."""
+        raise PolicyError(f"policy {self.name!r} does not implement speeds()")
 
     def share(self, view: View, places: Ints, speed: Floats) -> Floats:
-        """Return the fraction of time that each of these jobs is to run on each column."""
-        raise PolicyError(f"policy {self.name!r} does not say what shares it wants")
+        """Return the fraction of time that each of these jobs should run on each column."""
+        raise PolicyError(f"policy {self.name!r} does not implement share()")
 
     def column_types(self, types: int) -> list[int]:
         """Return the GPU type of each column."""
@@ -70,7 +70,7 @@ class SharePolicy(Policy):
         self._orders: dict[tuple[int, ...], Ints] = {}
         self._shuffler, self._shuffles = random.Random(self._seed + 5), 0
         self._nodes = b""
-        self._has_looked = False  # at the nodes, since this object was made
+        self._has_looked = False  # whether the nodes were read since this object was made
         self._seen = 0.0  # time of the last decision
         self._until = NEVER  # when the round ends
         self._length = self.round_s
@@ -103,7 +103,7 @@ class SharePolicy(Policy):
         if not self._settled:
             return self._until
         if not self._changed:
-            return None  # until something happens, every round is like this one
+            return None  # every round is like this one until something happens
         wait = max(self._earliest_sharing() - self._until, 0.0)
         return self._until + math.ceil(wait / self._length - TIMER_SLACK_S) * self._length
 
@@ -151,7 +151,7 @@ class SharePolicy(Policy):
             self._divide_time(view)
         columns = self._shuffle() if self.shuffles else self._columns
         chosen = rounds.select(columns, fresh=True)
-        if self._changed and not chosen.rows:  # no job runs that the interval would protect
+        if self._changed and not chosen.rows:  # no job runs, so the interval would protect none
             self._divide_time(view)
             chosen = rounds.select(columns, fresh=True)
         self._settled = chosen.settled and not self.shuffles
@@ -159,7 +159,7 @@ class SharePolicy(Policy):
         self._until = now + self._length
 
     def _earliest_sharing(self) -> float:
-        """Return when shares may change again. The authors' simulator takes the time 0 for no time."""
+        """Return when shares may change again. The authors' simulator takes a change at time 0 for none."""
         at_once = self.is_queue or self._last_reset == NEVER
         if self._last_reset == 0.0 if self.authors else at_once:
             return NEVER

@@ -1,9 +1,9 @@
-"""What a scheduler knows of speeds: from profiles, or, for parameter-server jobs, from fits to measured points.
+"""Speeds as a scheduler knows them: from profiles, or, for parameter-server jobs, from fits to measured points.
 
-The fits are those of Optimus: a job class is first tried out at a few sizes, every running job adds the point at which
-it is measured, all jobs of the class share the points, and a speed function with non-negative coefficients is fitted to
-them. Known points can be used as they are: then a measured dip, or a step between fit and measurement, ends a job's
-growth where the smooth curve would lead on.
+The fits are those of Optimus: a job class is first tried out at a few sizes, every running job adds the speed measured
+at its size, all jobs of the class share the points, and a speed function with non-negative coefficients is fitted to
+them. Known points can be used as they are (`verbatim`): then a measured dip, or a step between fit and measurement,
+ends a job's growth where the smooth curve would let it go on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from argosy.seeding import stream
 
 Form = Literal["sync", "async"]
 LEAST_POINTS = {"sync": 5, "async": 4}
-RIDGE = 1e-6  # where points cannot tell two terms apart, both count alike
+RIDGE = 1e-6  # where the points cannot tell two terms apart, both get equal coefficients
 NODE, ACROSS = 1, 2  # levels of locality: on one node, across nodes
 
 
 class AllReduceSpeeds:
-    """Tells seconds per sample on k GPUs of one type, on as few nodes as possible."""
+    """Computes seconds per sample on k GPUs of one type, on as few nodes as possible."""
 
     def __init__(self, profile: Profile, node_gpus: Any) -> None:
         self._profile, self._node_gpus = profile, node_gpus

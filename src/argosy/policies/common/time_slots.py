@@ -1,6 +1,6 @@
-"""DL2's time slots: sizes are decided at the beginning of each.
+"""DL2's time slots: sizes are decided at the beginning of each slot.
 
-Between two of them running jobs stay as they are, and new jobs wait, or start small on free GPUs.
+Within a slot running jobs keep their sizes, and new jobs wait, or start small on free GPUs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from argosy.errors import InputError
 from argosy.policies.base import Floats, Sizes
 from argosy.policies.common.demands import DemandReader
 from argosy.policies.common.sizes import current_sizes
+from argosy.slack import COUNT_SLACK
 
 NEWCOMERS = ("start", "wait")
-SLACK = 1e-9  # against rounding, in time slots: one that begins now has begun
 
 
 def slot_at(now: float, slot_s: float) -> int:
     """Return the number of the time slot that a time is in."""
-    return int(now / slot_s + SLACK)
+    return int(now / slot_s + COUNT_SLACK)
 
 
 def check_slots(policy: str, slot_s: float, newcomers: str) -> None:
@@ -31,7 +31,7 @@ def check_slots(policy: str, slot_s: float, newcomers: str) -> None:
 
 
 def between_slots(view: View, demand_reader: DemandReader, newcomers: str) -> tuple[Floats, Sizes]:
-    """Return ranks and sizes; jobs that start have the smallest size at which they run, in the order of arrival."""
+    """Return ranks and sizes within a slot; jobs that start do so in order of arrival, at their smallest size."""
     jobs, kept = view.jobs, current_sizes(view)
     if newcomers == "wait" or not view.waiting:
         return jobs.submitted, kept

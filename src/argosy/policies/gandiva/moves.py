@@ -21,7 +21,7 @@ def relieve(usage: Usage, may_move: May) -> list[int]:
             break
         paused = [row for row in usage.groups[node][devices] if usage.state[row] == 2 and row not in usage.changed]
         for row in sorted(paused, key=lambda r: (-usage.waited_s[r], usage.index[r])):
-            if len(usage.groups[node][devices]) > 1 and _go(usage, row, may_move):
+            if len(usage.groups[node][devices]) > 1 and _move_to_free(usage, row, may_move):
                 moved.append(row)
     return moved
 
@@ -29,10 +29,10 @@ def relieve(usage: Usage, may_move: May) -> list[int]:
 def separate(usage: Usage, may_move: May) -> list[int]:
     """Move one job of each packed pair to GPUs of its own."""
     rows = [row for row, partner in sorted(usage.pairs.items()) if row not in usage.changed and partner > row]
-    return [row for row in rows if usage.has_free_gpus() and _go(usage, row, may_move)]
+    return [row for row in rows if usage.has_free_gpus() and _move_to_free(usage, row, may_move)]
 
 
-def _go(usage: Usage, row: int, may_move: May) -> bool:
+def _move_to_free(usage: Usage, row: int, may_move: May) -> bool:
     allocation = find_free(usage, row, may_split=False)
     if allocation is None or not may_move(row):
         return False
@@ -42,7 +42,7 @@ def _go(usage: Usage, row: int, may_move: May) -> bool:
 
 
 def join(usage: Usage, may_move: May) -> list[int]:
-    """Move split jobs to one server each; make room there by moving smaller jobs where needed."""
+    """Move each split job to a single server; make room there by moving smaller jobs where needed."""
     moved: list[int] = []
     for row, allocation in sorted(usage.held.items()):
         if len(allocation.devices) < 2 or not usage.plain[row] or row in usage.changed or not may_move(row):
@@ -56,7 +56,7 @@ def join(usage: Usage, may_move: May) -> list[int]:
 
 
 def _together(usage: Usage, row: int, may_move: May) -> list[int]:
-    """Place a job that was removed on one server, the one with most free GPUs first; return the rows that moved."""
+    """Place a removed job on one server, trying those with most free GPUs first; return the rows that moved."""
     size = usage.size[row]
     nodes = [n for n in usage.open_to(row) if usage.node_gpus[n] >= size]
     for node in sorted(nodes, key=lambda n: (-usage.free[n].bit_count(), n)):
@@ -86,7 +86,7 @@ def _together(usage: Usage, row: int, may_move: May) -> list[int]:
 
 
 def _fuller_server(usage: Usage, row: int, here: int) -> Allocation | None:
-    """Find free GPUs on another server, the one with fewest: moving a job there defragments."""
+    """Find free GPUs on another server, the one with fewest free ones, because that reduces fragmentation."""
     size = usage.size[row]
     nodes = [
         n
@@ -120,13 +120,13 @@ def grow(usage: Usage, most: Sequence[float], may_grow: May) -> list[int]:
 def shrink(usage: Usage, row: int) -> None:
     """Shrink a job to the size that it asked for, on the first of its devices."""
     group = usage.group_of(row)
-    assert group is not None  # only such jobs grow
+    assert group is not None  # only jobs with whole GPUs of one node grow
     usage.remove(row)
     usage.place(row, Allocation({group[0]: pick(group[1], usage.size[row])}, {}))
 
 
 def shrink_for(usage: Usage, row: int) -> bool:
-    """Shrink grown jobs of one server enough for a job that waits; return False where no server would have room."""
+    """Shrink grown jobs of one server enough for a waiting job; return False if no server would have room."""
     size = usage.size[row]
     for node in usage.open_to(row):
         grown = [

@@ -1,6 +1,6 @@
-"""Gandiva's packing: two jobs run on the same GPUs as a trial, and stay there if that is better than taking turns.
+"""Gandiva's packing: two jobs run on the same GPUs as a trial, and stay there if they do more than by taking turns.
 
-Two jobs that take turns do as much as one: the sum of their speeds relative to running alone is 1. For packed jobs
+Two jobs that take turns do as much work as one: the sum of their speeds relative to running alone is 1. For packed jobs
 this sum is measured. A job runs alone for a while before it is packed, so that both of its speeds are known.
 """
 
@@ -12,18 +12,18 @@ from typing import Any
 from argosy.cluster.view import View
 from argosy.policies.gandiva.usage import Usage
 
-MOST_TRIED = 32  # hosts that a guest looks at in one decision
+MOST_TRIED = 32  # hosts that are considered for a guest in one decision
 
 
 class Packing:
-    """Remembers which jobs are packed, which pairs are on trial, and which failed; jobs are named by their index."""
+    """Remembers which jobs are packed, which pairs are on trial, and which failed; jobs are given by their index."""
 
     def __init__(self, gpu_memory_gib: Sequence[float], profile_s: float, max_utilisation: float) -> None:
         self._gpu_memory_gib, self._profile_s, self._max_utilisation = gpu_memory_gib, profile_s, max_utilisation
         self._partner: dict[int, int] = {}
         self._trials: dict[tuple[int, int], float] = {}  # (guest, host) → since when
         self._in_vain: set[tuple[int, int]] = set()
-        self._alone: dict[int, tuple[float, int]] = {}  # speed alone as requested, on which GPU type
+        self._alone: dict[int, tuple[float, int]] = {}  # job → speed alone at the requested size, GPU type
 
     def pairs_by_row(self, rows: Mapping[int, int]) -> dict[int, int]:
         """Return the partner of each packed job, by row."""
@@ -102,8 +102,8 @@ class Packing:
         if node not in usage.open_to(guest) or memory_gib > self._gpu_memory_gib[gpu_type]:
             return False
         if self._alone[pair[0]][1] != gpu_type or self._alone[pair[1]][1] != gpu_type:
-            return False  # speeds on another type say nothing
-        if guest in usage.members(host):  # what the more demanding one needs is set aside already
+            return False  # speeds on different GPU types cannot be compared
+        if guest in usage.members(host):  # what the more demanding of the two needs is already reserved
             less_cpus = min(usage.cpu_unit[guest], usage.cpu_unit[host])
             less_memory = min(usage.memory_unit[guest], usage.memory_unit[host])
             return bool(size * less_cpus <= usage.cpus[node] and size * less_memory <= usage.memory[node])
@@ -115,7 +115,7 @@ class Packing:
         self._partner = {usage.index[row]: usage.index[partner] for row, partner in usage.pairs.items()}
 
     def forget(self, here: set[int], idle: set[int]) -> None:
-        """Forget jobs that have ended, and the pairs of jobs that hold nothing any more."""
+        """Forget jobs that have ended, and the pairs of jobs that no longer hold anything."""
         there = here - idle
         self._partner = {a: b for a, b in self._partner.items() if a in there and b in there}
         self._trials = {pair: since for pair, since in self._trials.items() if self._partner.get(pair[0]) == pair[1]}

@@ -1,4 +1,4 @@
-"""Where Gandiva places a job that arrives, in five steps, and which free GPUs a job could move to.
+"""Choose where Gandiva places an arriving job, in five steps, and to which free GPUs a job could move.
 
 The *affinity* of a server is the size of the jobs on it; its *height* is ⌈GPUs asked for / GPUs⌉. A job goes to
 (1) free GPUs of a server with its affinity, the least loaded first; (2) an empty server, which takes its affinity;
@@ -57,18 +57,18 @@ def find_crowd(usage: Usage, row: int, max_height: int) -> tuple[int, int] | Non
 
 
 def why_it_waits(usage: Usage, row: int) -> Reason:
-    """Say why a job found no place: step 5."""
+    """Return why a job found no place: step 5."""
     nodes = usage.open_to(row)
     if not usage.may_hold(row, usage.gpus[row]):
         return Reason(Why.QUOTA, f"its queue has {usage.used[usage.queue[row]]:g} of {usage.limit[usage.queue[row]]:g}")
     there = sum(usage.free[node].bit_count() for node in nodes)
     if there < usage.size[row]:
         return Reason(Why.NO_GPUS, f"{usage.size[row]} wanted, {there} free, and no job there to take turns with")
-    return Reason(Why.NO_CPUS, "no CPUs or memory beside the free GPUs")
+    return Reason(Why.NO_CPUS, "the nodes with free GPUs lack CPUs or memory")
 
 
 def pick(free: int, count: int) -> int:
-    """Choose so many free devices: neighbours that begin at a multiple of their number, else the first ones."""
+    """Choose `count` free devices: neighbours that begin at a multiple of `count`, else the first ones."""
     block = (1 << count) - 1
     for start in range(0, free.bit_length(), count):
         if free >> start & block == block:
@@ -102,7 +102,7 @@ def _whole_node(usage: Usage, row: int, size: int, apart_from: Collection[int]) 
 
 
 def _takes(usage: Usage, row: int, node: int, size: int, units: int) -> bool:
-    """Return whether there are CPUs and memory for the workers here, and for the servers here or elsewhere."""
+    """Return whether this node has CPUs and memory for the workers, and this or another node for the servers."""
     if usage.has_room(row, node, units):
         return True
     return usage.ps[row] > 0 and usage.has_room(row, node, size) and _beside(usage, row, {node: size}) is not None
@@ -129,7 +129,7 @@ def _split(usage: Usage, row: int) -> Allocation | None:
 
 
 def _beside(usage: Usage, row: int, workers: dict[int, int]) -> dict[int, int] | None:
-    """Find places for parameter servers: beside the workers, else on any node with room; None if there are none."""
+    """Find places for parameter servers: with the workers, else on any node with room; None if there are none."""
     servers: dict[int, int] = {}
     order = [*workers, *(node for node in usage.open_to(row, any_type=True) if node not in workers)]
     for _ in range(usage.ps[row]):

@@ -6,15 +6,15 @@ each. Under overload two jobs that take turns are packed on the same GPUs as a t
 and the pair is kept if both together do more than by taking turns. When GPUs become free, jobs that take turns move
 there, then packed ones; jobs that are split over servers are joined, and small ones make room for them; elastic jobs
 grow into idle GPUs of their server, and shrink again when another job needs them (`moves.py`).
-State used: demands, placements, free devices, waiting and running times, measured speeds, and what a GPU shows of a job
-that has it for itself (utilisation, memory). No durations.
+State used: demands, placements, free devices, waiting and running times, measured speeds, and the utilisation and
+memory that a GPU shows while one job has it alone. No durations.
 Parameters: `quantum_s`, the length of a turn; `max_height`, how many jobs may take turns on a GPU; `profile_s`, how
-long a job is watched alone before it is packed, and how long packed or grown jobs run before that is judged;
+long a job is observed alone before it is packed, and how long packed or grown jobs run before the change is judged;
 `max_utilisation`, the sum above which a pair is not tried (2: all are); `move_every_s`, the least time between two
-moves of a job; `patience_s`, how long a job may wait before no other may pass it; `pack`, `migrate`, `grow`, to switch
-these off.
+moves of a job; `patience_s`, how long a job may wait before no other may overtake it; `pack`, `migrate`, `grow`, to
+switch these off.
 Differences from the paper: a server's turns are arranged per set of GPUs, so only jobs of one size take turns, and
-packed pairs take no turns with others; the height is bounded; a job that has waited too long is not passed; only
+packed pairs take no turns with others; the height is bounded; no job overtakes one that has waited too long; only
 jobs on whole GPUs of one server, without parameter servers, take turns or are packed, the others wait for free GPUs;
 an elastic job starts at the size it asks for, and never gets less.
 References: Xiao et al., Gandiva: introspective cluster scheduling for deep learning, OSDI'18.
@@ -44,6 +44,7 @@ from argosy.policies.gandiva.usage import Allocation, Usage
 class Gandiva(Policy):
     uses = frozenset({"demand", "service", "placement", "nodes", "rate", "profile"})
     preemptive = True
+    keeps_books = True
 
     def __init__(
         self,
@@ -73,9 +74,9 @@ class Gandiva(Policy):
     def reset(self, context: Context) -> None:
         self._context = context
         self._turns: dict[int, tuple[int, int]] = {}  # job → node and devices on which it takes turns
-        self._held: dict[int, Allocation] = {}  # what jobs were given; a cache of what the view would tell
+        self._held: dict[int, Allocation] = {}  # job → allocation; a cache of what the view would show
         self._moved: dict[int, float] = {}  # job → when
-        self._grown: dict[int, tuple[float, float]] = {}  # job → its speed before, and when
+        self._grown: dict[int, tuple[float, float]] = {}  # job → its speed before it grew, and when it grew
         self._stunted: set[int] = set()  # jobs that did not become faster by growing
         memory_gib = [gpu_memory_gib(name) for name in context.gpu_types]
         self._packing = Packing(memory_gib, self.profile_s, self.max_utilisation)
@@ -110,15 +111,15 @@ class Gandiva(Policy):
     def _place(self, usage: Usage, plan: Plan) -> tuple[bool, bool]:
         """Place waiting jobs, first come, first served.
 
-        Return whether any still waits for GPUs, and whether one has waited so long that it gets all that is free.
+        Return whether any job still waits for GPUs, and whether one has waited so long that it gets all free GPUs.
         """
         for row, state in enumerate(usage.state):
             if state == 2 and (row not in usage.held or not set(usage.held[row].devices) <= set(usage.open_to(row))):
                 if row in usage.held:
-                    usage.remove(row)  # its server is no longer open to it
+                    usage.remove(row)  # its server no longer accepts it
                 usage.changed.add(row)
         rows = [row for row in range(len(usage.state)) if row not in usage.held]
-        refused: dict[tuple[Any, ...], Reason] = {}  # a job that asks for the same is refused, too
+        refused: dict[tuple[Any, ...], Reason] = {}  # by demand: equal jobs are refused without another search
         waits, ahead = False, -1
         for row in sorted(rows, key=usage.index.__getitem__):
             alike = (
@@ -185,7 +186,7 @@ class Gandiva(Policy):
 
         most = view.jobs.max_gpus.tolist()
         if any(most[row] > usage.size[row] for row in usage.changed if row in usage.held):
-            self._wake([view.now + self.profile_s])  # it runs as requested first
+            self._wake([view.now + self.profile_s])  # a job first runs at the requested size
         for row in moves.grow(usage, most, may_grow):
             self._moved[usage.index[row]] = view.now
             self._grown[usage.index[row]] = (float(rates[row]), view.now)
@@ -206,7 +207,7 @@ class Gandiva(Policy):
                 self._stunted.add(index)
 
     def _forget(self, alive: Iterable[int], view: View) -> None:
-        """Forget jobs that have ended, and the turns of jobs that hold nothing any more."""
+        """Forget jobs that have ended, and the turns of jobs that no longer hold anything."""
         here = set(alive)
         idle = set(view.jobs.index[view.jobs.state == 0].tolist())
         self._turns = {job: group for job, group in self._turns.items() if job in here and job not in idle}

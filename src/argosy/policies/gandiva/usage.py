@@ -1,7 +1,7 @@
-"""Which jobs use which GPUs, as one decision of Gandiva sees it and changes it.
+"""Keep track of which jobs use which GPUs while Gandiva makes one decision.
 
-A *group* is a set of devices of one node with the jobs that use them, its members: one job that has the devices for
-itself, two that are packed on them, or several that take turns. Groups of a node never overlap. Placing, moving and
+A *group* is a set of devices of one node with the jobs that use them, its members: one job that has the devices alone,
+two that are packed on them, or several that take turns. Groups of a node never overlap. Placing, moving and
 packing change the usage, and `write` turns the changes into a plan.
 """
 
@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from argosy.cluster.view import WHOLE, Context, View
 from argosy.mechanism.plan import Plan
-from argosy.slack import GPU_SLACK
-
-SLACK = 1e-7  # for sums of CPUs and memory
+from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 
 class Allocation(NamedTuple):
@@ -28,7 +26,7 @@ class Usage:
     """The jobs and nodes of one view, and which job holds what.
 
     `turns` gives the groups of jobs that take turns and `pairs` the partners of packed jobs, both by row. `known` gives
-    the allocations of the last decision, by index: nobody else changes them while jobs run, so that they need not be
+    the allocations of the last decision, by index; only this policy changes them while jobs run, so they need not be
     looked up again.
     """
 
@@ -51,26 +49,26 @@ class Usage:
         self.memory_unit = [m / max(g, 1.0) for m, g in zip(jobs.memory_gib.tolist(), self.gpus)]
         self.node_gpus, self.node_type = nodes.gpus.tolist(), nodes.type.tolist()
         self.open, self.owner = (nodes.state == 0).tolist(), nodes.owner.tolist()
-        # what is left when all jobs run that may run at once
+        # what is left when all jobs run that may run at the same time
         self.cpus, self.memory = nodes.cpus.tolist(), nodes.memory_gib.tolist()
         self.free = [(1 << n) - 1 for n in self.node_gpus]  # devices that no job uses
         self.groups: list[dict[int, list[int]]] = [{} for _ in self.node_gpus]  # devices → members
-        self.asked: list[dict[int, float]] = [{} for _ in self.node_gpus]  # size of a job → GPUs for such jobs
-        self._affinity: dict[int, int] = {}  # by node, as far as it was computed since the last change
-        self.shares: dict[tuple[int, int], int] = {}  # (node, device) → thousandths left of a shared one
+        self.asked: list[dict[int, float]] = [{} for _ in self.node_gpus]  # job size → GPUs asked for at that size
+        self._affinity: dict[int, int] = {}  # by node, if computed since the node's last change
+        self.shares: dict[tuple[int, int], int] = {}  # (node, device) → thousandths left of a shared device
         self.limit = context.queue_limits.tolist()
-        self.used = [0.0] * len(self.limit)  # GPUs that the jobs of a queue may hold at once
+        self.used = [0.0] * len(self.limit)  # GPUs that the jobs of each queue hold at most at one time
         self.held: dict[int, Allocation] = {}
         self.changed: set[int] = set()
         self._reserved: dict[tuple[int, int], tuple[float, float]] = {}  # CPUs, memory of a group
         self._reformed: set[tuple[int, int]] = set()  # groups whose turns must be arranged again
-        self._undone: set[tuple[int, int]] = set()  # groups of former pairs: CPUs for both until the plan ends
+        self._undone: set[tuple[int, int]] = set()  # groups of former pairs, which keep CPUs for both in this plan
         self._open_to: dict[tuple[int, int], list[int]] = {}
         self._vacant: set[int] = set()  # open nodes with free devices
         self._fill(view, turns, known)
 
     def _fill(self, view: View, turns: Mapping[int, tuple[int, int]], known: Mapping[int, Allocation]) -> None:
-        """Enter all jobs that hold something; each group is added up once, when it is complete."""
+        """Enter all jobs that hold something; each group's demand is summed once, when the group is complete."""
         for row, state in enumerate(self.state):
             if state == 1 and self.plain[row]:
                 remembered = known.get(self.index[row])
@@ -90,7 +88,7 @@ class Usage:
         for node, groups in enumerate(self.groups):
             asked = self.asked[node]
             for devices, rows in groups.items():
-                if (node, devices) in self._reserved:  # a job with servers uses it, which is booked already
+                if (node, devices) in self._reserved:  # already booked: a job with servers uses it
                     continue
                 count = devices.bit_count()
                 self.free[node] &= ~devices
@@ -117,16 +115,16 @@ class Usage:
         return found
 
     def has_room(self, row: int, node: int, units: int) -> bool:
-        """Return whether a node has CPUs and memory left for so many GPUs and servers of a job."""
+        """Return whether a node has CPUs and memory left for `units` GPUs and servers of a job."""
         return self.suffice(row, units, self.cpus[node], self.memory[node])
 
     def suffice(self, row: int, units: int, cpus: float, memory_gib: float) -> bool:
-        """Return whether so many CPUs and so much memory are enough for so many GPUs and servers of a job."""
-        enough_cpus = cpus >= units * self.cpu_unit[row] - SLACK
-        return bool(enough_cpus and memory_gib >= units * self.memory_unit[row] - SLACK)
+        """Return whether these CPUs and this memory are enough for `units` GPUs and servers of a job."""
+        enough_cpus = cpus >= units * self.cpu_unit[row] - RESOURCE_SLACK
+        return bool(enough_cpus and memory_gib >= units * self.memory_unit[row] - RESOURCE_SLACK)
 
     def may_hold(self, row: int, more: float) -> bool:
-        """Return whether the limit of its queue allows the job so many more GPUs."""
+        """Return whether the limit of its queue allows the job `more` GPUs in addition."""
         queue = self.queue[row]
         return bool(self.used[queue] + more <= self.limit[queue] + GPU_SLACK)
 
@@ -143,7 +141,7 @@ class Usage:
         found = self._affinity.get(node)
         if found is None:
             asked = self.asked[node]
-            sizes = [size for size in sorted(asked) if asked[size] > SLACK]
+            sizes = [size for size in sorted(asked) if asked[size] > GPU_SLACK]
             found = self._affinity[node] = max(sizes, key=asked.__getitem__, default=0)
         return found
 
@@ -255,7 +253,7 @@ class Usage:
             self._vacant.discard(node)
 
     def _reserve(self, node: int, devices: int) -> None:
-        """Set aside the CPUs and memory of a group: what the most demanding member needs, or both of a pair."""
+        """Reserve the CPUs and memory of a group: what the most demanding member needs, or both of a pair."""
         rows, units = self.groups[node][devices], devices.bit_count()
         if len(rows) == 1:
             cpus, memory = units * self.cpu_unit[rows[0]], units * self.memory_unit[rows[0]]
@@ -283,7 +281,7 @@ class Usage:
                 gpus = {node: devices.bit_count() for node, devices in allocation.devices.items()}
                 plan.run(row, gpus, allocation.servers, {node: d for node, d in allocation.devices.items() if d})
         for node, devices in turns:
-            # the job that has waited longest comes first; the one that runs now has had its turn
+            # the job that has waited longest comes first; the running one has just had its turn
             order = sorted(
                 self.groups[node][devices],
                 key=lambda row: (self.state[row] == 1, self.state[row] == 0, -self.waited_s[row], self.index[row]),

@@ -37,12 +37,12 @@ class Problem:
     capacity: Floats  # GPUs by type
     column_type: Ints
     columns: dict[str, Floats]  # further columns, as the policy needs them
-    extra: bool = True  # whether time that the objective leaves over is given away
+    extra: bool = True  # whether time that the objective leaves unused is distributed as well
     beside: Floats | None = None  # [kind, kind]: speed when packed, relative to alone; None: no jobs are packed
     pairs: JobPairs = field(default_factory=dict)  # filled by `fairest`
 
     def part(self, rows: Ints, of: int) -> Problem:
-        """Return the problem of some of the jobs on one of so many equal parts of the cluster."""
+        """Return the problem of some of the jobs on one of `of` equal parts of the cluster."""
         some = {name: values[rows] for name, values in self.columns.items()}
         return replace(
             self,
@@ -73,7 +73,7 @@ class Problem:
         return shares
 
     def equal_speed(self) -> Floats:
-        """Return each job's speed if all had the same part of every GPU type: X_eq(j) = capacity(j) / Σ capacity."""
+        """Return each job's speed with the same part of every GPU type for all: X_eq(j) = capacity(j) / Σ capacity."""
         return np.asarray(self.speed @ self.by_column(self.capacity / max(float(self.capacity.sum()), 1.0)))
 
     def by_column(self, by_type: Floats) -> Floats:
@@ -82,7 +82,7 @@ class Problem:
 
 
 class Gavel(SharePolicy):
-    """The base of Gavel's policies, which implement `solve`. With `aware` False all GPU types look alike."""
+    """The base class of Gavel's policies, which implement `solve`; with `aware` False all GPU types look alike."""
 
     uses = frozenset({"demand", "nodes", "profile"})
     aware = True
@@ -99,7 +99,7 @@ class Gavel(SharePolicy):
         if partitions < 1:
             raise InputError(f"{self.name}: partitions must be ≥ 1, is {partitions}")
         if placement_aware and not self.aware:
-            raise InputError(f"{self.name}: it does not know how fast jobs are", hint="leave placement_aware out")
+            raise InputError(f"{self.name}: it ignores speeds, so placement_aware has no effect", hint="leave it out")
         self.placement_aware, self.partitions = placement_aware, partitions
         self.shuffles = not self.aware and not self.is_queue
         if authors and not self.aware:
@@ -146,7 +146,7 @@ class Gavel(SharePolicy):
         if parts <= 1:
             return self.solve(problem)
         share = np.zeros(speed.shape)
-        order = np.lexsort((problem.index, *speed.T, problem.gpus))  # like jobs are distributed evenly over the parts
+        order = np.lexsort((problem.index, *speed.T, problem.gpus))  # similar jobs are spread evenly over the parts
         for k in range(parts):
             rows = np.sort(order[k::parts])
             share[rows] = self.solve(problem.part(rows, parts))
@@ -167,7 +167,7 @@ class Gavel(SharePolicy):
         )
 
     def columns(self, view: View, places: Ints) -> dict[str, Floats]:
-        """Return what `solve` needs beside demands and speeds."""
+        """Return what `solve` needs in addition to demands and speeds."""
         return {}
 
     def size(self, view: View) -> Sizes:
@@ -175,7 +175,7 @@ class Gavel(SharePolicy):
         return replace(sizes, places=self._places(view)) if self.placement_aware else sizes
 
     def _places(self, view: View) -> Ints:
-        """Return place codes: a job whose turn is on a consolidated column waits rather than be spread over nodes."""
+        """Return place codes: a job that runs on a consolidated column waits rather than be spread over nodes."""
         codes = np.full(len(view.jobs), int(Place.AS_USUAL), np.int64)
         row_of = {int(job): row for row, job in enumerate(view.jobs.index)}
         for (job, _), column in self.rounds.columns_of().items():

@@ -8,7 +8,7 @@ Parameters: as in fairness.py; `gavel-cost`: `prices` of one GPU and hour by typ
 cluster file gives the others; without any, all cost the same).
 Differences from the paper: work is counted relative to each job's requested configuration, since steps of different
 models do not add up. A deadline that can no longer be kept, even by running all the time on the fastest type, is
-ignored; if the others cannot all be kept, all are (as in the authors' code).
+ignored; if the remaining deadlines cannot all be kept, all of them are ignored (as in the authors' code).
 References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel.
 
     throughput:    max Σ_m eff(m, X)
@@ -25,11 +25,11 @@ from argosy.policies.base import Floats, Ints, register
 from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem, TimedGavel
 from argosy.policies.gavel.linear_program import Program, grouped
 
-LEAST_PRICE = 1e-3  # a GPU that costs nothing is worth much, not infinitely much
+LEAST_PRICE = 1e-3  # a free GPU counts as costing this, so that work per money stays finite
 
 
 def richest(problem: Problem, value: Floats, least: Floats) -> Floats | None:
-    """Find the shares of the largest total value, alike for like jobs; None where not every job can have its least."""
+    """Find shares with the largest total value, equal for equal jobs; None if not every job can have its least."""
     first, group, count = grouped(problem.speed, problem.gpus, least, value)
     program = Program(
         problem.speed[first], problem.gpus[first], count.astype(float), problem.capacity, problem.column_type

@@ -7,15 +7,15 @@ turns so that every job receives X (mechanism/rounds.py). A new allocation is ma
 State used: demands, weights, throughput profiles by GPU type (not the agnostic ones); finish-time fairness and makespan
 also the estimate of the time left.
 Parameters: `round_s`, length of a round; `min_interval_s`, least time between two allocations; `placement_aware`, two
-columns a GPU type, consolidated and spread; `partitions`, solve so many equal parts of cluster and jobs separately;
-`authors`, rounds exactly as in the authors' simulator. Max-min and makespan: `packing`, pairs of
-jobs may share GPUs; `estimator`, what they lose then: `oracle` knows, `completion` tries a fraction `measured` of the
-pairs with known job classes and completes the matrix.
-Differences from the paper: time that the objective leaves over goes where it adds most work, instead of to whatever
-vertex a solver ends at. Without `authors`, GPUs that become free within a round go to waiting jobs, and in a round's
-selection jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved by a
-sequence of programs instead of bisection, makespan by one instead of a binary search. Where all types look alike and
-every job may use them, max-min is water filling. For more than two hundred jobs that all differ, prices are found
+columns per GPU type, consolidated and spread; `partitions`, into how many equal parts cluster and jobs are divided,
+each solved separately; `authors`, rounds exactly as in the authors' simulator. Max-min and makespan: `packing`, pairs
+of jobs may share GPUs; `estimator`, how the speeds of pairs are known: `oracle` knows them, `completion` measures a
+fraction `measured` of the pairs with known job classes and completes the matrix.
+Differences from the paper: time that the objective leaves unused goes where it adds most work, instead of depending on
+the vertex at which the solver stops. Without `authors`, GPUs that become free within a round go to waiting jobs, and in
+a round's selection jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved
+by a sequence of programs instead of bisection, makespan by one instead of a binary search. If all types look alike and
+every job may use them, max-min is water filling. For more than two hundred jobs that all differ, prices are computed
 instead of a solution of the program (prices.py).
 References: Narayanan et al., Heterogeneity-aware cluster scheduling policies for deep learning workloads, OSDI'20;
 code at stanford-futuredata/gavel; Narayanan et al., Solving large-scale granular resource allocation problems
@@ -42,14 +42,14 @@ from argosy.policies.gavel.packing import PackingGavel
 
 
 def isolated(problem: Problem) -> Floats:
-    """Return the shares of jobs that each have an equal part of the cluster for themselves."""
+    """Return the shares if each job had an equal part of the cluster to itself."""
     share = problem.by_column(problem.capacity) / (len(problem.gpus) * problem.gpus[:, None])
     share = share / np.maximum(share.sum(axis=1), 1.0)[:, None]
     return np.where(problem.speed > 0, share, 0.0)
 
 
 def max_min(problem: Problem, weight: Floats) -> Floats:
-    """Return equal shares, in units of what an equal split of every GPU type is worth to each job."""
+    """Return max-min fair shares, measured by what an equal split of every GPU type is worth to each job."""
     due = weight * problem.equal_speed() / problem.gpus
     return problem.fairest(due)
 

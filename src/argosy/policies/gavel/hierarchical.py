@@ -2,7 +2,7 @@
 
 Decision: shares X(m, j) from a sequence of linear programs, realised by rounds, as in fairness.py. The speeds of all
 jobs are raised together, those of a queue in proportion to its weight, until some job cannot be raised further; such
-jobs are frozen, and the others are raised on.
+jobs are frozen, and the others are raised further.
 State used: demands, weights, queues, throughput profiles.
 Parameters: as in fairness.py; `inner`, how the jobs of a queue share: `fairness` or `fifo`; `levels`, how often speeds
 are raised at most.
@@ -24,6 +24,7 @@ from argosy.errors import InputError
 from argosy.policies.base import Floats, Ints, register
 from argosy.policies.gavel.allocation import SOURCE, Gavel, Problem
 from argosy.policies.gavel.linear_program import Program, grouped
+from argosy.slack import RELATIVE_SLACK
 
 STEP = 1e-4  # how far a job must rise above its level to count as not frozen, relative to the level
 INNER = ("fairness", "fifo")
@@ -61,7 +62,7 @@ class Hierarchical(Gavel):
         normal = problem.speed[able] / equal[able, None]
         gpus, queue, own = problem.gpus[able], problem.queue[able], problem.weight[able]
         alike = [normal, gpus, queue.astype(float), own]
-        if self.inner == "fifo":  # then no two jobs are alike
+        if self.inner == "fifo":  # the position in the queue makes all jobs different
             alike.append(np.arange(len(able), dtype=float))
         first, group, count = grouped(*alike)
         water = WaterFilling(normal[first], gpus[first], count.astype(float), problem)
@@ -85,7 +86,7 @@ class Hierarchical(Gavel):
 
 
 class WaterFilling:
-    """Groups of equal jobs whose speeds rise together; `frozen` are those that cannot rise further."""
+    """Groups of equal jobs whose speeds rise together; `frozen` marks those that cannot rise further."""
 
     def __init__(self, speed: Floats, gpus: Floats, count: Floats, problem: Problem) -> None:
         self._program = Program(speed, gpus, count, problem.capacity, problem.column_type)
@@ -101,7 +102,7 @@ class WaterFilling:
         self.share, height = self._program.raised(self.level, rate)
         self.level = self.level + height * rate
         step = np.where(rate > 0, STEP * np.maximum(self.level, STEP), 0.0)
-        above = self._program.above(self.level * (1 - 1e-9), step)
+        above = self._program.above(self.level * (1 - RELATIVE_SLACK), step)
         stuck = (rate > 0) & ((above < 0.5 * step) if above is not None else True)
         self.frozen = self.frozen | stuck
         return bool(stuck.any() and not self.frozen.all())

@@ -4,10 +4,10 @@ Most objectives are one program: give every job at least t times what it is due,
 
     max t     Σ_c speed(m, c) X(m, c) ≥ t · due(m),    Σ_c X(m, c) ≤ 1,    Σ_m gpus(m) X(m, c of type j) ≤ capacity(j)
 
-Equal jobs are one variable with a multiplicity: where they differ in an optimum, they can be made equal in another.
-Time that is left when t is at its best goes where it adds most work, relative to what each job is due: by a second
-program, in which every job keeps what the first gave it. Where very many jobs are all different, prices replace the
-program (prices.py).
+Equal jobs are one variable with a multiplicity: for every optimum in which they differ there is one in which they are
+equal. Time that is left over at the best t goes where it adds most work, relative to what each job is due: by a second
+program, in which every job keeps what the first gave it. For very many jobs that all differ, prices replace the program
+(prices.py).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 from argosy.errors import PolicyError
 from argosy.policies.base import Floats, Ints
 from argosy.policies.gavel.prices import Market, largest
+from argosy.slack import RELATIVE_SLACK
 
-MANY = 200  # rows from which prices are found faster than a program is solved
-LARGE = 4000  # rows from which the interior-point method is faster
+MANY = 200  # with more rows, finding prices is faster than solving the program
+LARGE = 4000  # with more rows, the interior-point method is faster
 TINY = 1e-12
-KEPT = 1e-8  # relative: how much of its due a job may lose to rounding when unused time is given away
-LOOSE = 1e-9  # relative: levels that were reached must be reached again, up to rounding
+KEPT = 1e-8  # relative: how much of its due a job may lose to rounding when unused time is distributed
 
 
 def grouped(*columns: Floats) -> tuple[Ints, Ints, Ints]:
@@ -80,7 +80,7 @@ class Program:
 
     @cached_property
     def _highs(self) -> Any:
-        return import_module("highspy")  # heavy: late
+        return import_module("highspy")  # imported late, because it is slow to load
 
     def fairest(self, due: Floats) -> tuple[Floats, float]:
         """Return X and t with work ≥ t · due, t as large as possible."""
@@ -96,7 +96,7 @@ class Program:
     def raised(self, level: Floats, rate: Floats) -> tuple[Floats, float]:
         """Return X and t with work ≥ level + t · rate, t as large as possible."""
         scale = float(rate.max())
-        self._rows(level * (1.0 - LOOSE), rate / scale)
+        self._rows(level * (1.0 - RELATIVE_SLACK), rate / scale)
         x, t = self._best(np.append(np.zeros(self._x), 1.0))
         if self._extra:
             self._rows((level + t * rate / scale) * (1.0 - KEPT), np.zeros(self._n))
@@ -126,7 +126,7 @@ class Program:
     def _best(self, cost: Floats) -> tuple[Floats, float]:
         x = self._solve(cost)
         if x is None:
-            raise PolicyError("HiGHS found no shares, though giving no job any is a solution")
+            raise PolicyError("HiGHS found no shares, although shares of 0 for all jobs are a solution")
         return self._shares(x), float(x[self._x])
 
     def _shares(self, x: Floats) -> Floats:
@@ -135,7 +135,7 @@ class Program:
         return x[: self._x].reshape(self._shape).clip(0.0, 1.0)
 
     def _rows(self, least: Floats, due: Floats) -> None:
-        """Demand that the work of row m is ≥ least(m) + t · due(m), in units of the row's best speed."""
+        """Require that the work of row m is ≥ least(m) + t · due(m), in units of the row's best speed."""
         if self._solver is None:
             self._build(due)
             self._due = due
@@ -166,7 +166,7 @@ class Program:
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
         self._solver.setOptionValue("solver", "ipm" if n > LARGE or not self._extra else "simplex")
-        if not self._extra:  # end in the middle of all optima, not in a corner
+        if not self._extra:  # stop in the middle of the set of optima, not at a vertex
             self._solver.setOptionValue("run_crossover", "off")
         self._solver.passModel(lp)
         if self._pairs is not None:
@@ -174,7 +174,7 @@ class Program:
 
     def _add_pairs(self, pairs: Pairs) -> None:
         """Add a variable for each pair and column: its time, summed over the jobs of both groups."""
-        from scipy.sparse import coo_matrix  # heavy: late
+        from scipy.sparse import coo_matrix  # imported late, because it is slow to load
 
         n, columns = self._n, self._shape[1]
         count = len(pairs.first) * columns
@@ -244,9 +244,9 @@ def soonest(
     steps: int = 20,
     accuracy: float = 1e-6,
 ) -> tuple[Floats, float]:
-    """Return the shares with the smallest ρ. Jobs are due the speeds `due_at(ρ)`; speeds have the ρ `worst(speeds)`.
+    """Return the shares with the smallest ρ; `due_at(ρ)` are the speeds due at ρ, `worst(speeds)` is the ρ reached.
 
-    From a ρ that can be reached, find the X that gives all jobs most beyond it; its own ρ is tried next.
+    For a ρ that can be reached, find the X that exceeds what is due by the largest factor, and go on from the ρ of X.
     """
     if len(gpus) > MANY and extra:
         market = Market(speed, gpus, np.ones(len(gpus)), capacity, column_type)
@@ -267,7 +267,7 @@ def soonest(
 
 
 def water_level(gpus: Floats, weight: Floats, total: float) -> Floats:
-    """Return each job's share of time where GPUs do not differ: gpus · x = level · weight, at most all the time."""
+    """Return each job's share of time if all GPUs are alike: gpus · x = level · weight, with x at most 1."""
     full_at = gpus / weight  # the level at which a job runs all the time
     order = np.argsort(full_at)
     before = np.concatenate([[0.0], np.cumsum(gpus[order])[:-1]])

@@ -17,13 +17,13 @@ from argosy.policies.gavel.pairs import JobPairs, plan_of_round
 from argosy.seeding import stream
 from argosy.slack import GPU_SLACK
 
-ESTIMATORS = ("oracle", "completion")  # how it is known what packed jobs lose: exactly, or from some trials
+ESTIMATORS = ("oracle", "completion")  # how packed speeds are known: exactly, or completed from some trials
 
 
 class PackingGavel(Gavel):
-    """A policy that lets jobs share GPUs if `packing` is set. Then it plans, since ranks and sizes cannot say that."""
+    """A policy that lets jobs share GPUs if `packing` is set; it then plans, since ranks cannot express sharing."""
 
-    answers = Gavel.answers  # "plan" only with `packing`
+    answers = Gavel.answers  # "plan" is added only with `packing`
     _beside: Floats | None
     _pairs: JobPairs
 
@@ -91,7 +91,7 @@ class PackingGavel(Gavel):
         self._beside = None
 
     def _estimated(self, true: Floats) -> Floats:
-        """Estimate all pairs: half of the job classes were measured beforehand, the others are tried with some."""
+        """Estimate all pairs: half of the job classes were measured before, the others are tried with a few of them."""
         rng = stream(self._run_seed, "gavel.reference")
         reference = sorted(rng.permutation(self._kinds)[: max(self._kinds // 2, 1)].tolist())
         return estimate_pairs(true, reference, self.measured, self._run_seed)

@@ -17,7 +17,7 @@ from argosy.mechanism.rounds import Rounds
 from argosy.policies.base import Floats, Ints
 from argosy.policies.gavel.linear_program import Pairs, Program, grouped
 
-ANYWHERE = -1  # in place of a GPU type
+ANYWHERE = -1  # stands for any GPU type
 WORTH_IT = 1.0  # the sum of both speeds, each relative to running alone, that a pair must exceed
 JobPairs = dict[tuple[int, int], Floats]  # rows of two jobs → share of time on each column
 
@@ -95,7 +95,7 @@ class RoundPlanner(Walk):
     """Builds the plan of one round: which jobs stop, which start, and which run on the GPUs of another."""
 
     def leave(self, rows: set[int], partner: dict[int, int]) -> None:
-        """Stop these jobs; GPUs of a pair are free when both of it stop."""
+        """Stop these jobs; the GPUs of a pair become free when both of its jobs stop."""
         for row in sorted(rows):
             self._stop(row)
             if partner.get(row, row) in rows and row < partner.get(row, row):
@@ -116,7 +116,7 @@ class RoundPlanner(Walk):
 
 
 def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
-    """Plan a round: jobs with a turn run, alone or in a pair, on GPUs of the column's type; those in place stay."""
+    """Plan a round: the chosen jobs run, alone or in pairs, on the column's GPU type; running ones stay in place."""
     jobs, nodes = view.jobs, view.nodes
     row_of = {int(job): row for row, job in enumerate(jobs.index)}
     units = [(row, row, ANYWHERE) for row in np.flatnonzero(jobs.gpus == 0).tolist()]
@@ -158,7 +158,7 @@ def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
 
 
 def where_they_are(view: View) -> tuple[dict[int, int], dict[int, tuple[int, int]], dict[int, int]]:
-    """Return the GPU type, the GPUs (or the job itself, if it has no whole one) and the partner of running jobs."""
+    """Return the GPU type, the GPUs (or the job itself, if it has no whole GPU) and the partner of running jobs."""
     type_of: dict[int, int] = {}
     place_of: dict[int, tuple[int, int]] = {}
     partner: dict[int, int] = {}

@@ -1,15 +1,15 @@
 """Shares for very many jobs on few GPU types, found by prices instead of one large linear program.
 
-Given what a GPU of each type costs, each job finds by itself the cheapest way to the speed it is due: one column for a
-part of the time, or two columns all the time. So a program of thousands of rows is decomposed, and only the prices have
-to be found, one for each type. The prices that make all jobs together most expensive tell whether every job can have
-what it is due at all:
+Given the price of a GPU of each type, the cheapest way to give a job the speed it is due can be computed for each job
+separately: one column for a part of the time, or two columns all the time. This decomposes a program of thousands of
+rows, and only the prices have to be found, one for each type. The prices at which the total cost of all jobs is highest
+tell whether every job can have what it is due:
 
     z = max over prices p ≥ 0 with p · capacity = 1  of  Σ_m cost(m, p),     all jobs can be served if z ≤ 1
 
-The jobs' answer to any prices is a way to serve all of them; the largest z is found by cutting planes through these
-answers, and a mixture of the same answers uses at most z of every type's capacity (Dantzig and Wolfe, Decomposition
-principle for linear programs, 1960).
+The cheapest choices of all jobs at some prices are one way to serve all of them; the largest z is found by cutting
+planes through these choices, and a mixture of the same choices uses at most z of every type's capacity (Dantzig and
+Wolfe, Decomposition principle for linear programs, 1960).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLOSE = 1e-6  # relative, of z and of what is due
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """Jobs (rows, each standing for `count` equal ones) and the GPUs that they share."""
+    """Jobs (each row stands for `count` equal ones) and the GPUs that they share."""
 
     speed: Floats  # [row, column]
     gpus: Floats
@@ -71,7 +71,7 @@ class Market:
         return np.asarray(np.bincount(self.column_type, by_column, len(self.capacity)), np.float64)
 
     def spend(self, share: Floats) -> Floats:
-        """Return shares to which unused time is added, column by column, for the jobs that do most with it."""
+        """Return the shares with unused time added, column by column, for the jobs that do most work with it."""
         share = share.copy()
         left = np.maximum(self.capacity - self.used(share), 0.0)
         slack = np.maximum(1.0 - share.sum(axis=1), 0.0)
@@ -89,7 +89,7 @@ class Market:
 
 
 class PriceSearch:
-    """Searches for the prices; the search for one need begins at the prices found for the last."""
+    """Searches for the prices; each search begins at the prices that the last one found."""
 
     def __init__(self, market: Market) -> None:
         self._market = market
@@ -98,7 +98,7 @@ class PriceSearch:
         self.share = np.zeros(market.speed.shape)
 
     def stress(self, need: Floats) -> float:
-        """Return z, the part of the capacity that gives every job the speed needed; inf where none does."""
+        """Return z, the part of the capacity that gives every job the speed it needs; inf if that is impossible."""
         market = self._market
         if (need > market.speed.max(axis=1)).any() or not (market.capacity > 0).any():
             return np.inf
@@ -137,7 +137,7 @@ class PriceSearch:
 
 
 def largest(market: Market, need_at: Callable[[float], Floats], low: float, high: float) -> tuple[Floats, float]:
-    """Return shares for the largest t in low..high whose needs, which rise with t, can be met; those of `low` can."""
+    """Return shares for the largest t in low..high whose needs can be met; they rise with t, and those of `low` can."""
     search = PriceSearch(market)
     search.stress(need_at(low))
     best, at = search.share, low

@@ -1,9 +1,9 @@
 """Gavel's policies that need no linear program: first come, first served; AlloX; a part of the cluster for each job.
 
 Decision: FIFO gives jobs, in order of arrival, all the time on the GPU type where they are fastest among those with
-room, and no job passes one that finds none; its agnostic form takes any type with room, and keeps it. AlloX places jobs
-on GPUs and in the queues of GPUs so that the sum of completion times is smallest, and starts the first of each queue;
-jobs that have started go on. Isolated gives every job an equal part of every GPU type.
+room, and no job overtakes one that finds none; its agnostic form takes any type with room, and keeps it. AlloX assigns
+jobs to positions in queues of the GPUs so that the sum of completion times is smallest, and starts the first of each
+queue; jobs that have started go on. Isolated gives every job an equal part of every GPU type.
 State used: demands, throughput profiles (not the agnostic ones); AlloX also the estimate of the time left.
 Parameters: as in fairness.py; AlloX: `alpha`, the fraction of waiting jobs, oldest first, to look at.
 Differences from the paper: AlloX has no gangs; here a gang counts with its GPU-time, and starts when it is first in the
@@ -31,7 +31,7 @@ from argosy.policies.gavel.fairness import isolated
 from argosy.seeding import stream
 from argosy.slack import GPU_SLACK
 
-LOOK_AT = 300  # waiting jobs, unless more GPUs are free: the time of an assignment grows with their cube
+LOOK_AT = 300  # most waiting jobs considered, unless more GPUs are free: an assignment takes cubic time
 
 
 @register("gavel-fifo", "first come, first served, each on the GPU type where it is fastest", SOURCE)
@@ -55,7 +55,7 @@ class Fifo(Gavel):
 
 
 class Sticky(Gavel):
-    """A queue whose jobs keep the GPU type that they were once given."""
+    """The base of queue policies whose jobs keep the GPU type that they were first given."""
 
     is_queue = True
 
@@ -144,7 +144,7 @@ class AlloX(Sticky, TimedGavel):
 
     def _assign(self, problem: Problem, rows: Ints, free: Ints) -> list[tuple[int, int]]:
         """Return the jobs that are first in the queue of a GPU, with its column, in order of arrival."""
-        from scipy.optimize import linear_sum_assignment  # heavy: late
+        from scipy.optimize import linear_sum_assignment  # imported late, because it is slow to load
 
         n = len(rows)
         column, position = [], []
@@ -157,7 +157,7 @@ class AlloX(Sticky, TimedGavel):
         work = (problem.gpus * problem.columns["left_s"])[rows][:, None]
         cost = place_position * work / np.maximum(speed, 1e-10) + problem.columns["age_s"][rows][:, None]
         jobs, places = linear_sum_assignment(cost)
-        # a GPU serves one job at each position, counted from the end: the job with the highest position begins
+        # each GPU serves one job per position, counted from the end: the job with the highest position begins
         firsts: dict[tuple[int, int], tuple[int, int]] = {}
         counts: dict[tuple[int, int], int] = {}
         for job, place in sorted(zip(jobs.tolist(), places.tolist()), key=lambda pair: pair[1]):

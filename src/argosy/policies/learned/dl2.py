@@ -1,20 +1,20 @@
 """DL2: a network that grants workers and parameter servers one by one.
 
-Decision: at the beginning of every time slot, from nothing, the network is shown the first J jobs in order of arrival
-and names one action: one more worker, one more server or one of both for one of them, or that it is enough. What it
-grants changes what it sees next. Then the next J jobs follow. The likeliest possible action is taken.
+Decision: at the beginning of every time slot all resources are divided again. The network sees the first J jobs in
+order of arrival and chooses one action: one more worker, one more server or one of both for one of them, or to stop.
+Each grant changes its next input. After it stops, the next J jobs follow. The likeliest possible action is taken.
 State used: of each job its type (one-hot), time slots it has run, work left in time slots, and the share of its
 dominant resource, workers and servers granted so far in this time slot; not what is free in the cluster.
 Parameters: `weights`, a file or the name of shipped ones (`argosy zoo`); `slot_s`, the length of a time slot;
 `newcomers`, jobs that come between two time slots: they `start` at their smallest size on what is free, or `wait`, as
-in the paper; `guard`, time slots after which a job that waits gets its smallest size before all others; `under`,
-another policy that orders, starts, stops and places.
+in the paper; `guard`, time slots after which a waiting job gets its smallest size before all others; `under`, another
+policy that orders, starts, stops and places the jobs.
 Differences from the paper: the work left is in time slots at the size the job asked for, not in epochs. The authors'
 code grants each job one worker and one server at the beginning; here the network does, and `guard` keeps a job that it
-overlooks from starving. Jobs that have one size only are served first. The action is the likeliest one, not drawn.
-References: Peng et al., DL2, TPDS 2021; pengyanghua/DL2. docs/learning.md says how the shipped weights were made.
+overlooks from starving. Jobs with only one size are served first. The action is the likeliest one, not sampled.
+References: Peng et al., DL2, TPDS 2021; pengyanghua/DL2. docs/dl2.md says how the shipped weights were made.
 
-    action 3i: job i +1 worker    3i+1: +1 server    3i+2: +1 of both    3J: enough;   a = argmax π(a | J × (L + 5))
+    action 3i: job i +1 worker    3i+1: +1 server    3i+2: +1 of both    3J: stop;   a = argmax π(a | J × (L + 5))
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from argosy.policies.learned.sizer import UnitSizer
 
 @register("dl2", "a learned network grants workers and servers one by one", "Peng et al., TPDS 2021")
 class Dl2(UnitSizer):
-    """Serves jobs of one size first, and places all in the order of their arrival."""
+    """The policy dl2: it serves jobs that have only one size first, and places all jobs in order of arrival."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The forward passes of both networks, written once: NumPy decides with them, torch trains them.
+"""The forward passes of both networks, written once for NumPy, which decides, and torch, which trains.
 
 They map a table of jobs (`argosy.policies.learned.features`), [..., J, columns], to the logits of 3J + 1 actions:
-one more worker, server or both for each job, and to stop. The compiled kernels, which a policy decides with, compute
-the same numbers; they bring them up to date after a grant instead of computing all of them again.
+one more worker, server or both for each job, and to stop. The compiled kernels with which a policy decides compute the
+same numbers; after a grant they update them instead of computing all of them again.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def table_outputs(a: Mapping[str, Array], observation: Array, ops: Ops) -> Array
 
 
 def score_embedding(a: Mapping[str, Array], observation: Array, types: int, ops: Ops) -> Array:
-    """Return what the score network knows of each job apart from its size, [..., J, hidden].
+    """Return the score network's embedding of each job, which does not depend on its size: [..., J, hidden].
 
-    h = relu(W1 x + b1);  e = W2 h + Wc mean(h) + b2, with the mean over the jobs that are there.
+    h = relu(W1 x + b1);  e = W2 h + Wc mean(h) + b2, with the mean over the jobs present.
     """
     since = types + SINCE
     times = ops.join([observation[..., types : types + TIMES], observation[..., since : since + 1]])
@@ -94,7 +94,7 @@ def score_embedding(a: Mapping[str, Array], observation: Array, types: int, ops:
 
 
 def score_outputs(a: Mapping[str, Array], observation: Array, types: int, cap: int, ops: Ops) -> Array:
-    """Return the scores of every job's next worker, server or both, and the 0 of stopping."""
+    """Return the scores of every job's next worker, server or both, and 0 as the score of stopping."""
     w, u = observation[..., types + WORKERS], observation[..., types + SERVERS]
     logs = [ops.log2(1.0 + cap * n) * SIZE_LOG for n in (w, u)]
     size = ops.stack([w, u, ops.as_numbers(w > 0, w), ops.as_numbers(u > 0, u), *logs])
@@ -103,6 +103,6 @@ def score_outputs(a: Mapping[str, Array], observation: Array, types: int, cap: i
     return ops.append_zero(scores.reshape(*scores.shape[:-2], -1))
 
 
-SIZE_FEATURES = 6  # of `size` above
-SCORE_INPUTS = TIMES + 1 + 2  # of `seen` above, beside the types
-TABLE_INPUTS = COLUMNS  # of a row, beside the types
+SIZE_FEATURES = 6  # columns of `size` above
+SCORE_INPUTS = TIMES + 1 + 2  # columns of `seen` above, in addition to the types
+TABLE_INPUTS = COLUMNS  # columns of a row, in addition to the types

@@ -1,12 +1,12 @@
-"""The networks of the learned sizers, as they decide.
+"""The networks of the learned sizers, in the form in which they decide.
 
-    table    DL2's: J jobs in a table of J × (L + 5) numbers, two layers, one output for each of 3J + 1 actions
+    table    DL2's network: J jobs in a table of J × (L + 5) numbers, two layers, an output for each of 3J + 1 actions
     score    one small network for every job and size, which also sees the mean over all jobs; the same weights for
              any number of jobs and any cluster. Units go to the highest score; none below 0 is granted, except the
              one that makes a job run (the score floor)
 
-`grant` divides a whole time slot in compiled code, as policies do; `choose` takes one step in an environment. The
-forward passes are in `argosy.policies.learned.forward`, where training has them from too.
+`grant` divides a whole time slot in compiled code, for policies; `choose` takes one step in an environment. The forward
+passes are in `argosy.policies.learned.forward`, which training uses too.
 """
 
 from __future__ import annotations
@@ -38,19 +38,27 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Grants:
-    """What each job gets, and how many were served before it first was; the number of jobs means: never."""
+    """What each job gets, and how many jobs were served before its first grant (all of them: it had no grant)."""
 
     workers: Ints
     servers: Ints
     order: Ints
 
 
+def _division(
+    needs: Demands, first: Flags, free: Floats, grants: Grants
+) -> tuple[Ints, Floats, Floats, Floats, Ints, Ints, Ints, Flags]:
+    """Return the first arguments of both kernels, in their order: a time slot in which nothing is granted yet."""
+    used = np.zeros((len(needs.rows), 3))
+    return needs.counts, needs.amounts, free.copy(), used, grants.workers, grants.servers, grants.order, first
+
+
 class Network:
     """What the two networks have in common: arrays of fixed shapes, and what they were trained for."""
 
     kind: ClassVar[str]
-    context: ClassVar[bool]  # does it see the columns about the cluster?
-    shapes: ClassVar[dict[str, str]]  # array: its dimensions, by letter; the same letter, the same number
+    context: ClassVar[bool]  # whether it sees the context columns, about the cluster
+    shapes: ClassVar[dict[str, str]]  # dimensions of each array, by letter; a letter always stands for one number
 
     def __init__(self, arrays: Mapping[str, Matrix], types: tuple[str, ...], cap: int) -> None:
         self.types, self.cap = types, cap
@@ -58,12 +66,12 @@ class Network:
 
     @classmethod
     def of(cls, weights: Weights) -> Self:
-        """Return the network that these weights make; refuse those of another network."""
+        """Return the network with these weights; raise InputError if they are for another network."""
         raise NotImplementedError
 
     @classmethod
     def find(cls, weights: str | Self) -> Self:
-        """Return the network of a file of weights or of shipped ones by name; a network stays as it is."""
+        """Return the network for a weights file or the name of shipped weights; a network is returned as it is."""
         return cls.of(find(weights)) if isinstance(weights, str) else weights
 
     def grant(self, features: JobFeatures, needs: Demands, first: Flags, free: Floats, per_share: Floats) -> Grants:
@@ -80,7 +88,7 @@ class Network:
 
     @classmethod
     def check(cls, weights: Weights) -> dict[str, int]:
-        """Return the sizes by letter; refuse weights of another network."""
+        """Return the sizes by letter; raise InputError if the weights are for another network."""
         hint = f"these arrays make a {cls.kind!r} network: {', '.join(f'{k} {v}' for k, v in cls.shapes.items())}"
         if weights.network != cls.kind:
             what = f"these weights are for a {weights.network!r} network, and a {cls.kind!r} network is needed"
@@ -89,7 +97,7 @@ class Network:
         for name, letters in cls.shapes.items():
             array = weights.arrays.get(name)
             if array is None or array.ndim != len(letters):
-                raise InputError(f"the weights have no fitting array {name!r}", where=weights.source, hint=hint)
+                raise InputError(f"the weights have no valid array {name!r}", where=weights.source, hint=hint)
             for letter, size in zip(letters, array.shape):
                 if sizes.setdefault(letter, size) != size:
                     what = f"the array {name!r} has the shape {array.shape}, which does not fit the others"
@@ -97,7 +105,7 @@ class Network:
         types, cap = weights.about.get("types"), weights.about.get("cap")
         good_types = isinstance(types, list) and types and all(isinstance(t, str) for t in types)
         if not good_types or not isinstance(cap, int) or not 1 <= cap <= 1024:
-            what = "the weights do not say for which types and sizes they were trained"
+            what = "the weights do not say for which job types and sizes they were trained"
             raise InputError(what, where=weights.source, hint=hint)
         return sizes
 
@@ -117,7 +125,7 @@ class TableNetwork(Network):
         sizes, types = cls.check(weights), tuple(weights.about.get("types", ()))
         rows, rest = divmod(sizes["a"] - 1, KINDS)
         if rest or sizes["i"] != rows * (len(types) + TABLE_INPUTS):
-            what = f"{sizes['i']} inputs and {sizes['a']} outputs do not belong together for {len(types)} types"
+            what = f"{sizes['i']} inputs and {sizes['a']} outputs do not match for {len(types)} job types"
             raise InputError(what, where=weights.source, hint="they were trained with other types: train again")
         return cls(weights.arrays, types, weights.about["cap"])
 
@@ -125,26 +133,13 @@ class TableNetwork(Network):
         from argosy.policies.learned.kernels.by_table import fill_by_table
 
         n, a = len(needs.rows), self.arrays
-        workers, servers, order = np.zeros((3, n), np.int64)
+        grants = Grants(*np.zeros((3, n), np.int64))
         layers = [np.empty_like(a[b]) for b in ("b1", "b2", "b3")]
         scratch = [*layers, np.empty(max(map(len, layers)) + 1, np.int64)]
-        fill_by_table(
-            self.rows,
-            self.cap,
-            needs.counts,
-            needs.amounts,
-            free.copy(),
-            np.zeros((n, 3)),
-            workers,
-            servers,
-            order,
-            first,
-            per_share,
-            features.fixed_columns(len(self.types)),
-            *a.values(),
-            *scratch,
-        )
-        return Grants(workers, servers, np.arange(n))
+        fixed = features.fixed_columns(len(self.types))
+        division = _division(needs, first, free, grants)
+        fill_by_table(self.rows, self.cap, *division, per_share, fixed, *a.values(), *scratch)
+        return Grants(grants.workers, grants.servers, np.arange(n))
 
     def logits(self, observation: Matrix) -> Matrix:
         return np.asarray(table_outputs(self.arrays, observation, NUMPY))
@@ -205,15 +200,9 @@ class ScoreNetwork(Network):
 
         n, a = len(needs.rows), self.arrays
         workers, servers, order, choice, heap = np.zeros((5, n), np.int64)
+        grants = Grants(workers, servers, order)
         fill_by_score(
-            needs.counts,
-            needs.amounts,
-            free.copy(),
-            np.zeros((n, 3)),
-            workers,
-            servers,
-            order,
-            first,
+            *_division(needs, first, free, grants),
             self.embed(features),
             a["w3"],
             a["w4"],
@@ -226,7 +215,7 @@ class ScoreNetwork(Network):
             choice,
             heap,
         )
-        return Grants(workers, servers, order)
+        return grants
 
     def logits(self, observation: Matrix) -> Matrix:
         return np.asarray(score_outputs(self.arrays, observation, len(self.types), self.cap, NUMPY))

@@ -1,7 +1,7 @@
-"""The rules around a network's grants, the same in a policy and in an environment.
+"""The rules around a network's grants, which are the same in a policy and in an environment.
 
-Who is served before the network is asked, what it may not refuse, in which order jobs are placed, and what happens to
-jobs that come between two time slots.
+They say which jobs are served before the network is asked, which grants it cannot refuse, in which order jobs are
+placed, and what happens to jobs that arrive within a time slot.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from numpy.typing import NDArray
 from argosy.policies.base import Floats, Ints, Sizes
 from argosy.policies.common.demands import Demands
 
-GUARD = 72.0  # time slots, a day
+GUARD = 72.0  # time slots; a day at 1200 s each
 LAST = 1e9  # rank of jobs that get nothing
 
 
 @dataclass(frozen=True, slots=True)
 class GrantRules:
-    """The default is DL2's plain problem: nobody is preferred, and whoever decides may stop at any time."""
+    """The rules of granting; by default, as in DL2, no job is preferred and granting may stop at any time."""
 
-    guard: float = np.inf  # a job that has waited for so many time slots gets its smallest size before all others
-    rigid_first: bool = False  # so do jobs that have one size only: there is nothing to decide for a sizer
+    guard: float = np.inf  # a job that has waited for this many time slots gets its smallest size before all others
+    rigid_first: bool = False  # so do jobs with only one size, because there is nothing to decide about them
     score_floor: bool = False  # a job's first grant is its smallest size, and is made while there is room for it
     by_first_grant: bool = False  # jobs are placed in the order of their first grants, not of their arrival
     newcomers: str = "wait"  # between two time slots: "wait", or "start" at the smallest size on what is free
 
     def served_first(self, needs: Demands, waited: Ints) -> NDArray[np.bool_]:
-        """Return which jobs get their smallest size before anybody else; `waited` is in time slots."""
+        """Return which jobs get their smallest size before all others; `waited` is in time slots."""
         first = waited >= self.guard
         if self.rigid_first:
             first = first | ((needs.low == needs.high) & (needs.servers == 0))
         return np.asarray(first)
 
     def placing_order(self, arrival: Floats, rows: Ints, order: Ints) -> Floats:
-        """Return the rank of each job; `order` is that of first grants, of the jobs in `rows`; len(rows): none."""
+        """Return the rank of each job; `order` is the order of first grants of `rows`, len(rows) for no grant."""
         if not self.by_first_grant:
             return arrival
         key = np.full(len(arrival), LAST)
@@ -48,7 +48,7 @@ class GrantRules:
 def granted_sizes(needs: Demands, workers: Ints, servers: Ints, count: int) -> Sizes:
     """Turn grants, by row of `needs`, into sizes of the view's `count` jobs.
 
-    A job with workers and no servers, or the reverse, where it needs both, does not run.
+    A job that needs workers and servers, but was granted only one of the two kinds, does not run.
     """
     both = needs.servers > 0
     runs = (workers > 0) & ((servers > 0) | ~both)
@@ -65,7 +65,7 @@ class JobMemory:
         self._rows: Ints = np.zeros((64, 3), np.int64)  # 1 + slot in which it last ran or came, workers, servers
 
     def of(self, index: Ints) -> Ints:
-        """Return what is remembered of these jobs: [job, 3]; zeros of a job that is new."""
+        """Return what is remembered of these jobs: [job, 3]; a new job has zeros."""
         if len(index) and (last := int(index.max())) >= len(self._rows):
             self._rows = np.pad(self._rows, ((0, 2 * last - len(self._rows)), (0, 0)))
         return np.asarray(self._rows[index])
@@ -76,7 +76,7 @@ class JobMemory:
         return np.where(since > 0, slot + 1 - since, 0)
 
     def remember(self, index: Ints, slot: int, sizes: Sizes) -> None:
-        """Note who gets what in this time slot."""
+        """Note what each job gets in this time slot."""
         before = self.of(index)[:, 0]
         since = np.where((sizes.workers > 0) | (before == 0), slot + 1, before)
         assert sizes.servers is not None

@@ -1,8 +1,8 @@
-"""What dl2 and dl2+ share: when they decide, what they remember, and who decides the rest.
+"""The common base of dl2 and dl2+: when they decide, what they remember, and how they work under another policy.
 
-At the beginning of every time slot all resources are divided anew, from nothing, one worker or server at a time. With
-another policy `under` it, that policy ranks the jobs, stops and starts them at its own times, and says on which GPU
-types and how they are placed; only the sizes are the network's.
+At the beginning of every time slot all resources are divided again, one worker or server at a time. With another policy
+`under` it, that policy ranks the jobs, stops and starts them at its own times, and chooses GPU types and placement; the
+network decides only the sizes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class UnitSizer(Policy):
         if self.under is not None:
             if "plan" in self.under.answers:
                 hint = "choose one that ranks, or that ranks and sizes"
-                raise InputError(f"{self.name}: {under!r} decides everything at once, also sizes", hint=hint)
+                raise InputError(f"{self.name}: the policy {under!r} makes whole plans, including sizes", hint=hint)
             self.uses = UnitSizer.uses | self.under.uses
             self.backfill, self.placer, self.every_s = self.under.backfill, self.under.placer, self.under.every_s
             self.seeded = self.under.seeded
         if self.under is None or "on_event" not in self.under.answers:
-            self.answers -= {"on_event"}  # being told of every event is costly
+            self.answers -= {"on_event"}  # passing every event to a policy is costly
 
     def reset(self, context: Context) -> None:
         self._demand_reader = DemandReader(context, self.network.cap)
@@ -79,7 +79,7 @@ class UnitSizer(Policy):
         return self.rules.placing_order(jobs.submitted, rows, grants.order)
 
     def _under_another(self, view: View, under: Policy) -> Sizes:
-        """Return our sizes for those whom the other policy wants to run, on its types and in its places."""
+        """Return the network's sizes for the jobs that the other policy runs, with its GPU types and places."""
         _, workers, servers = self._memory.of(view.jobs.index).T
         if "size" not in under.answers:
             return Sizes(workers, servers)

@@ -1,14 +1,14 @@
 """The partial allocation mechanism: an auction of equal units in which winners pay with a part of what they won.
 
-Every bidder hands in a table of sizes and values. The bundles maximise the product of all values, and a winner
-pays with a part of its bundle: what its presence costs the others. So no bidder gains by lying about its values.
+Every bidder submits a table of sizes and values. The bundles maximise the product of all values, and a winner pays
+with a part of its bundle, by what its presence costs the others. So no bidder gains by lying about its values.
 
     bundles = argmax Π_i V_i(g_i)   with   Σ g_i ≤ supply
     c_i     = Π_{j≠i} V_j(bundles) / Π_{j≠i} V_j(best bundles if i were not there)
 
-Bundles are exact: dynamic programming over bidders and units, on sums of logarithms. Where some bidder has to go
-without anything of value, the product is 0 in any case; then as few as possible go without, and the product of the
-others counts.
+Bundles are exact: they come from dynamic programming over bidders and units, on sums of logarithms. If some bidder
+must end up with nothing of value, every product is 0; then the number of such bidders is minimised first, and the
+product of the others counts.
 
 References: Cole, Gkatzelis and Goel, Mechanism design for fair division: allocating divisible items without
 payments, EC'13.
@@ -28,22 +28,22 @@ from argosy._jit import entry_point
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-WORTHLESS = -1e5  # logarithm of a value of 0: no product of the others makes up for it
+WORTHLESS = -1e5  # stands for the logarithm of 0: no product of other values can make up for it
 LEAST_GAIN = 1e-9
 
 
 class Outcome(NamedTuple):
     """What each bidder won."""
 
-    choices: Ints  # which of its options; 0: nothing
+    choices: Ints  # which of its options each bidder won; 0: nothing
     kept: Floats  # c: the part of its bundle that it keeps
 
 
 def partial_allocation(supply: int, sizes: Ints, values: Floats) -> Outcome:
     """Find bundles and payments for bidders (rows) with these sizes and values (columns are options).
 
-    Option 0 is to get nothing: its size is 0, and its value what the bidder has anyway. Between equal bundles the
-    earlier bidder wins.
+    Option 0 is to get nothing: its size is 0, and its value is what the bidder has without the auction. Between equal
+    bundles the earlier bidder wins.
     """
     logs = np.log(values, out=np.full(values.shape, WORTHLESS), where=values > 0)
     gains = logs - logs[:, :1]
@@ -77,7 +77,7 @@ def contenders(supply: int, sizes: Ints, gains: Floats) -> Ints:
     several = ((sizes[rows] > 0) & (sizes[rows] != wanted[:, None])).any(axis=1)
     order = np.lexsort((rows, -gain, wanted, several))
     wanted, several = wanted[order], several[order]
-    first = np.searchsorted(wanted[~several], wanted)  # begin of each group of single-minded bidders
+    first = np.searchsorted(wanted[~several], wanted)  # where each group of bidders for one size begins
     kept = several | (np.arange(len(order)) - first <= supply // np.maximum(wanted, 1))
     return np.sort(rows[order[kept]])
 
@@ -91,7 +91,7 @@ def best_totals(supply: int, sizes: Ints, gains: Floats) -> tuple[Floats, NDArra
 
 @cache
 def compiled_fill() -> Callable[[Floats, NDArray[np.int8], Ints, Floats], None]:
-    """Compile `fill` at the first auction, not before: that imports Numba."""
+    """Compile `fill` at the first auction and not at import, because Numba is slow to load."""
     return entry_point(fill, allocates=True)
 
 

@@ -45,7 +45,7 @@ class Pool(NamedTuple):
     """The GPUs that are auctioned, by type."""
 
     gpus: Ints
-    on_a_node: Ints  # the most on one node
+    on_a_node: Ints  # the largest number on one node
     in_a_rack: Ints
 
     @classmethod
@@ -65,7 +65,7 @@ class Pool(NamedTuple):
         return cls(gpus, on_a_node, in_a_rack)
 
     def level(self, gpu_type: int, gpus: Ints) -> Ints:
-        """Return the widest boundary that so many GPUs have to cross: 0 island, 1 node, 2 rack, 3 cluster."""
+        """Return the widest boundary that this many GPUs have to cross: 0 island, 1 node, 2 rack, 3 cluster."""
         wide = (gpus > 1) * 1 + (gpus > self.on_a_node[gpu_type]) + (gpus > self.in_a_rack[gpu_type])
         return np.asarray(wide, np.int64)
 
@@ -88,14 +88,14 @@ def speed(view: View, rows: Ints, gpu_type: int, gpus: Ints, level: Ints) -> Flo
 
 
 def options(low: Ints, high: Ints, most: int, count: int) -> Ints:
-    """Return the sizes to bid for: 0, then `count` from the smallest to the largest (one where they are equal)."""
+    """Return the sizes to bid for: 0, then `count` from the smallest to the largest (only one if they are equal)."""
     steps = np.linspace(0.0, 1.0, count if (high > low).any() else 1)
     grid = np.rint(low[:, None] * (high / low)[:, None] ** steps).astype(np.int64)
     return np.concatenate([np.zeros((len(low), 1), np.int64), np.minimum(grid, most)], axis=1)
 
 
 def looked_up(names: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
-    """Look up values by name; names are sorted, and names without a value have `otherwise`."""
+    """Look up values in a table with sorted names; names that are not in it get `otherwise`."""
     if not len(names):
         return np.full(len(wanted), otherwise)
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)

@@ -1,26 +1,26 @@
 """Themis: GPUs are leased, by auction among the applications that would finish latest compared with a fair share.
 
 Decision: GPUs that are free or whose lease is over are auctioned. Only the worst 1 − f of the applications may
-bid (of those with a job that holds no lease). An application bids for one of its jobs, with a table: so many GPUs,
-such a ρ. The partial allocation mechanism (auction.py) finds the bundles that maximise the product of all 1/ρ,
-and withholds a part of each as payment. What is left goes first to the applications outside the auction (to those
-that run already, then to the others in random order), last to the losers. What is won is leased; a running lease is
-never taken away. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or if no other job needs
-them; in that case it has no lease.
-State used: expected durations, the performance profile, what each job holds where, and the number of competing
+bid (of those with a job that holds no lease). An application bids for one of its jobs, with a table of numbers of GPUs
+and the ρ that each would give. The partial allocation mechanism (auction.py) finds the bundles that maximise the
+product of all 1/ρ, and withholds a part of each as payment. What is left goes first to the applications outside the
+auction (to those that run already, then to the others in random order), last to the losers. What is won is leased; a
+running lease is never taken away. A job whose lease is over goes on undisturbed if it wins its own GPUs again, or,
+without a lease, if no other job needs them.
+State used: expected durations, the performance profile, the placement of each job, and the number of competing
 applications, averaged over the life of each.
 Parameters: `f`, the share of applications left out of an auction (larger: fairer, less efficient); `lease_s`;
-`finish`, when an application of several jobs is done: with its `last`, as where all jobs of a trace run to their end,
-or with its `first`, as in the paper, where the best of a search ends the rest.
-Differences from the paper: an application that gets nothing is taken to wait for one more lease and then to run at
-its smallest size; with the paper's ρ = ∞ every product would be 0 as soon as one goes without. A gang cannot give
-up some of its GPUs: where the part it may keep, ⌊c · bundle⌋, is less than its smallest size, it keeps that size
-and pays by a shorter lease. Leases end one by one, so GPUs for a large gang would never come up together, and the
-product favours many small ones: the worst bidder that gets nothing is promised the GPUs whose leases end next,
-until then others get leases that end with those, and then it comes before all bidders. Bundles are GPUs of one
-type. An application bids for the type on which it is fastest, and where it gets nothing for the next; bundles are
+`finish`, when an application of several jobs is done: with its `last` job, since all jobs of a trace run to their end,
+or with its `first`, as in the paper, where the best job of a search ends the others.
+Differences from the paper: an application that gets nothing is assumed to wait for one more lease and then to run at
+its smallest size; with the paper's ρ = ∞ every product would be 0 as soon as one gets nothing. A gang cannot give up
+some of its GPUs: if the part it may keep, ⌊c · bundle⌋, is less than its smallest size, it keeps that size and pays
+by a shorter lease. Leases end one by one, so enough GPUs for a large gang would never be free together, and the
+product favours many small gangs. Therefore the worst bidder that gets nothing is promised the GPUs whose leases end
+next; until then others get leases that end no later, and then it comes before all bidders. Bundles are GPUs of one
+type. An application bids for the type on which it is fastest, and if it gets nothing, for the next; bundles are
 exact for each type. Elastic jobs bid for at most eight sizes. ρ of an application is that of its first (or last)
-job that has not ended; CPU-only jobs take no part and always run.
+job that has not ended; CPU-only jobs do not bid and always run.
 References: Mahajan et al., Themis: fair and efficient GPU cluster scheduling, NSDI'20.
 
     ρ(g) = (age + left / speed(g, placement)) / T_ideal,     ρ(0) = (age + lease + left / speed(smallest)) / T_ideal
@@ -63,7 +63,7 @@ MEMORY = {
 @register("themis", "leases auctioned among those furthest behind their fair share", "Mahajan et al., NSDI'20")
 class Themis(Policy):
     uses = frozenset({"demand", "placement", "estimate", "profile", "nodes"})
-    preemptive = True  # but jobs with a running lease come first
+    preemptive = True  # jobs with a running lease rank first, so they are not preempted
     seeded = True
 
     def __init__(self, f: float = 0.8, lease_s: float = 1200.0, finish: str = "last") -> None:
@@ -137,7 +137,7 @@ class Themis(Policy):
         return float(self._until.min()) if view.waiting and len(self._until) else None
 
     def _competitors(self, now: float, apps: Ints) -> Floats:
-        """Return how many applications there were, on average over the life of each of these."""
+        """Return for each of these jobs how many applications there were, on average over its life."""
         self._app_s += len(self._apps) * (now - self._seen_s)
         self._seen_s = now
         since_s = looked_up(self._apps, self._since_s, apps, now)
@@ -149,7 +149,7 @@ class Themis(Policy):
         return np.asarray(np.maximum(average, 1.0))
 
     def _rho(self, view: View, claims: Claims, open_: Bools) -> Floats:
-        """Return ρ of each job as things are: with its lease, or after waiting for one more lease."""
+        """Return the present ρ of each job: with its lease, or after waiting for one more lease."""
         gpus = np.where(open_, claims.low, self._workers)
         level = np.where(open_, (gpus > 1) * 1, view.jobs.level)
         rows = np.arange(len(gpus))
@@ -157,7 +157,7 @@ class Themis(Policy):
         return time_shared(claims.age_s + open_ * self.lease_s, claims.left_s, fastest) / claims.ideal_s
 
     def _bidders(self, app: Ints, rho: Floats, open_: Bools, apps: int) -> tuple[Ints, Floats]:
-        """Return the job for which each of the worst applications bids, worst first, and the ρ that it has anyway."""
+        """Return the job for which each of the worst applications bids, worst first, and its ρ without the auction."""
         sign = 1.0 if self.finish == "first" else -1.0
         rows = np.flatnonzero(open_)
         rows = rows[np.lexsort((rows, sign * rho[rows], app[rows]))]
@@ -173,7 +173,7 @@ class Themis(Policy):
     def _auction(
         self, view: View, claims: Claims, pool: Pool, left: Ints, rows: Ints, have: Floats
     ) -> list[tuple[int, int, int, float]]:
-        """Return winners as (row, GPU type, GPUs, the part of them that is kept); `left` becomes what nobody won."""
+        """Return winners as (row, GPU type, GPUs, the part that is kept), and reduce `left` to what no bidder won."""
         won: list[tuple[int, int, int, float]] = []
         low = claims.low[rows]
         accepted = accepts(view, rows, self._types)
@@ -200,7 +200,7 @@ class Themis(Policy):
                     left[t] -= gpus
 
     def _promise(self, view: View, claims: Claims, left: Ints, losers: Ints, until: Floats) -> None:
-        """Promise GPUs to the worst bidder that got nothing, for the time when there will be enough."""
+        """Promise GPUs to the worst bidder that got nothing, for the time when enough leases have ended."""
         if self._promised != NOBODY:
             return
         accepted = accepts(view, losers, self._types)
@@ -216,7 +216,7 @@ class Themis(Policy):
                     return
 
     def _keep_promise(self, view: View, claims: Claims, key: Floats, left: Ints, lease_s: Floats) -> None:
-        """Let the job that was promised GPUs come before all bidders, when the promise is due."""
+        """Put the job that was promised GPUs before all bidders, when the promise is due."""
         rows = np.flatnonzero((view.jobs.index == self._promised) & (view.jobs.state != 1))
         if not len(rows):
             self._promised = NOBODY

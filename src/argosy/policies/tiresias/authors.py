@@ -1,8 +1,8 @@
 """The exact rules of the simulator that Tiresias' authors published.
 
-They make sense in its world only: whole seconds, no overheads, GPUs that are counted and not placed, rigid jobs. Both
-schedules go through a list that is kept from one event to the next, run every job for which enough GPUs are left, and
-stop the others. Their differences from the paper are reproduced:
+They make sense only under its assumptions: whole seconds, no overheads, GPUs that are counted but not placed, rigid
+jobs. Both schedules go through a list that is kept from one event to the next, run every job for which enough GPUs are
+left, and stop the others. Their differences from the paper are reproduced:
 
 - *dlas-gpu*: a job is moved down at most one queue at a time, to the end of it, and only when something happens;
   the next look is due in ⌊(limit − seconds run) / GPUs⌋ seconds, which for gangs is late. After each event every
@@ -54,7 +54,7 @@ class KeptList:
         raise NotImplementedError
 
     def next_look(self, view: View, queue: Ints, runs: NDArray[np.bool_]) -> float | None:
-        """Return when to decide again if nothing happens before."""
+        """Return when to decide again if nothing happens until then."""
         return None
 
     def state(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def seconds(executed_s: Floats) -> Floats:
 
 
 def who_runs(view: View, order: Ints) -> NDArray[np.bool_]:
-    """Return which jobs run: every one, in this order, for which enough GPUs are left."""
+    """Return which jobs run: in this order, every job for which enough GPUs are left."""
     gpus = view.jobs.gpus[order].tolist()
     left = view.free_gpus + float(view.jobs.held.sum()) + RESOURCE_SLACK
     runs = np.zeros(len(order), np.bool_)

@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 class Gittins:
-    """Computes the index for many ages at once; it is 0 beyond the largest sample, where nothing is known."""
+    """Computes the index for many ages at once; beyond the largest sample, where nothing is known, it is 0."""
 
     def __init__(self, samples: ArrayLike) -> None:
         found = np.asarray(samples, np.float64)
@@ -58,7 +58,7 @@ class Gittins:
 
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that loops over jobs and samples at each decision: NumPy would take ten times as long."""
+    """Compile a function that loops over jobs and samples at each decision; NumPy would take ten times as long."""
     return entry_point(function, allocates=True)
 
 
@@ -75,7 +75,7 @@ def index_within(samples: Floats, sums: Floats, ages: Floats, quanta: Floats, in
 
 
 def link_hull(points: Floats, following: Ints) -> None:
-    """Link the points of the upper hulls, from the last point to the first; nothing (-1) follows the last."""
+    """Link the points of the upper hulls, from the last point to the first; -1 follows the last point."""
     n = len(points)
     for k in range(n - 1, -1, -1):
         near = k + 1 if k + 1 < n else -1

@@ -1,19 +1,19 @@
-"""Tiresias: queues of attained GPU-time, so that short jobs overtake long ones though durations are not known.
+"""Tiresias: queues of attained GPU-time let short jobs overtake long ones, although durations are not known.
 
 Decision: which jobs run. A job begins in the top queue and moves down when its GPUs × seconds reach the queue's
 limit. Better queues come first; inside a queue running jobs come first, so that no job is preempted by one of its own
 queue. Among those, tiresias-las serves the one that started first (or, if it never ran, arrived first), and
-tiresias-gittins the one with the highest Gittins index, given the lengths of past jobs. Jobs that do not fit are passed
-over. Models with one dominating tensor are placed on as few nodes as possible, others anywhere.
+tiresias-gittins the one with the highest Gittins index, given the lengths of past jobs. Jobs that do not fit are
+skipped. Models with one dominating tensor are placed on as few nodes as possible, others anywhere.
 State used: GPU-time, run and waiting times, running jobs, model names; for tiresias-gittins GPU-times of ended jobs.
 Parameters: `limits`, of all queues but the last, in GPU-seconds; `promote`, PROMOTEKNOB: a job that has waited this
 many times as long as it ran starts again in the top queue (0: never); `pack_limit`, the skew above which a model is
 consolidated; `unknown_skew`, the skew of models that are not in the table (negative: they are consolidated where
 possible, but never wait for it); `authors`, the rules of the authors' simulator instead (see authors.py; for
 `Settings.ideal()` and whole seconds).
-For tiresias-gittins also: `history`, a file of GPU-times of earlier jobs (one a line, below a heading or not);
-`window`, how many of the latest ended jobs count beside those; `least`, with fewer samples the order is that
-of tiresias-las; `quantum`, `limit` (D is the limit of the job's queue) or `best` (the D with the highest index).
+For tiresias-gittins also: `history`, a file of GPU-times of earlier jobs (one per line, with or without a heading);
+`window`, how many of the latest ended jobs count in addition; `least`, the number of samples below which the order is
+that of tiresias-las; `quantum`, `limit` (D is the limit of the job's queue) or `best` (the D with the highest index).
 Differences from the paper: skews are looked up by model name instead of measured on the network. A promoted job
 counts as newly arrived in the order of its queue. Suspending and resuming cost what the run's settings say.
 References: Gu et al., Tiresias, NSDI'19; github.com/SymbioticLab/Tiresias for limits, tensor sizes and skews.
@@ -152,7 +152,7 @@ class TiresiasGittins(Tiresias):
         if authors and not len(self._prior):
             raise InputError(f"{self.name}: authors=true needs history=FILE with the GPU-times of earlier jobs")
         self.window, self.least, self.quantum = window, least, quantum
-        self._quanta = np.repeat(np.append(self.limits, np.inf), 2)  # of each group
+        self._quanta = np.repeat(np.append(self.limits, np.inf), 2)  # one for each group
 
     def reset(self, context: Context) -> None:
         super().reset(context)
@@ -167,7 +167,7 @@ class TiresiasGittins(Tiresias):
         if self._theirs is not None:
             return self._theirs.rank(view)
         if not view.waiting:
-            return view.jobs.attained  # all jobs run: no order makes a difference
+            return view.jobs.attained  # all jobs run, so the order makes no difference
         key: Floats
         key, group, age = self._queues.arrange(view)
         if len(self._gittins.samples) < self.least:

@@ -1,7 +1,7 @@
 """The queues of Tiresias: which job is in which, in what order, and when that changes next.
 
-It is one compiled pass over the jobs: a policy that is asked at each arrival and end has no time for a chain of
-small array operations. Jobs are remembered by their index, in the columns of one matrix.
+All of this is one compiled pass over the jobs, because a chain of small array operations would be too slow for a policy
+that is asked at each arrival and end. Jobs are remembered by their index, in the columns of one matrix.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from argosy.slack import TIMER_SLACK_S
 Floats = NDArray[np.float64]
 
 ENTERED = 0  # when it entered the top queue: when it was submitted, or promoted
-BEGAN = 1  # when its first run since then began; -1 if there was none
-EXECUTED0, ATTAINED0 = 2, 3  # seconds and GPU-seconds that it had then
+BEGAN = 1  # when its first run since then began; -1 if it has not run since
+EXECUTED0, ATTAINED0 = 2, 3  # seconds and GPU-seconds that it had when it entered
 REMEMBERED = 4
 INDEX, SUBMITTED, GPUS, ATTAINED, EXECUTED_S, STARTED, STATE = range(7)  # columns that are read
 KEY, GROUP, AGE = range(7, 10)  # columns that are filled in
 COLUMNS = 10
-SLACK_GPU_S = 1e-4  # a limit counts as reached this far before it, against rounding
-LEAST_LOOK_S = 1.0  # how soon a job that still runs is looked at again, lest it starve
+SLACK_GPU_S = 1e-4  # a limit counts as reached this much early, against rounding
+LEAST_LOOK_S = 1.0  # a running job is checked for promotion again after this time at the earliest
 
 
 class Queues:
@@ -38,7 +38,7 @@ class Queues:
         self._columns = np.zeros((COLUMNS, 0))
         self._arrange = compiled(arrange)
         self._wake = np.inf
-        self._guess = -1.0  # when a job would leave its queue if it starts now, where that is the next thing to happen
+        self._guess = -1.0  # when a job would leave its queue if it started now, if that is the next thing to happen
         self._seen = (0, 0, 0)  # number of jobs, running jobs and free GPUs at the last decision
 
     def arrange(self, view: View) -> Floats:
@@ -51,13 +51,13 @@ class Queues:
         columns = self._columns
         if n > columns.shape[1]:
             columns = self._columns = np.zeros((COLUMNS, 2 * n))
-        # one writable block: Numba takes read-only columns several times more slowly than copying them costs
+        # one writable block: passing read-only columns to Numba costs several times as much as copying them
         columns[INDEX, :n], columns[SUBMITTED, :n], columns[GPUS, :n] = jobs.index, jobs.submitted, jobs.gpus
         columns[ATTAINED, :n], columns[STARTED, :n], columns[STATE, :n] = jobs.attained, jobs.started, jobs.state
         if self._promote:
             columns[EXECUTED_S, :n] = jobs.executed_s
         seen = (n, view.running, view.free_gpus)
-        # woken for a job that still waits: none has started, and if nothing has changed, none does now
+        # woken for a job that still waits: no job has started since, and if nothing has changed, none starts now
         quiet = view.now == self._guess and seen == self._seen
         wake, maybe = self._arrange(view.now, seen[2], quiet, self._promote, self._limits, n, columns, self._memory)
         if wake < 0:
@@ -67,7 +67,7 @@ class Queues:
         return columns[KEY:, :n]
 
     def wake_at(self, view: View) -> float | None:
-        """Return when the next job leaves its queue, if some job waits for that."""
+        """Return when the next job leaves its queue, if another job waits for that."""
         if not view.waiting or self._wake == inf:
             return None
         return max(self._wake, nextafter(view.now, inf))
@@ -99,10 +99,10 @@ def arrange(
 ) -> tuple[float, float]:
     """Fill in key, group and age; return when the next job leaves its queue, and the same for jobs that may start.
 
-    A job that leaves its queue matters only to the jobs that wait in that queue: until then they are not served before
-    it. So nothing is due in queues where no job waits, or may wait after this decision. A waiting job may start if
-    there is room beside all running jobs of its own and better queues; jobs of worse queues may then have to wait. The
-    first time is negative if the memory is too small.
+    A job that leaves its queue matters only to the jobs that wait in that queue, because until then they are not served
+    before it. So queues where no job waits, or may wait after this decision, need no wake-up. A waiting job may start
+    if it fits in addition to all running jobs of its own and better queues; jobs of worse queues may then have to wait.
+    The first time is negative if the memory is too small.
     """
     last = len(limits)
     room = np.zeros(last + 1)  # GPUs that the jobs of each queue hold, then those open to it

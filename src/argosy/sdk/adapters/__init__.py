@@ -1,1 +1,1 @@
-"""Callbacks for Lightning and Hugging Face: they report, save and suspend. Such jobs are resized by a restart."""
+"""Callbacks for Lightning and Hugging Face, with which a job reports, saves and suspends; a restart resizes it."""

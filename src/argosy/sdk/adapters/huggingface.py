@@ -4,9 +4,9 @@
     trainer = transformers.Trainer(…, callbacks=[elastic])
     trainer.train(resume_from_checkpoint=elastic.resume)
 
-The job reports its progress. When it is suspended it saves, leaves, and later continues from there, perhaps on another
-number of GPUs (`processes: per-gpu`). The Trainer writes its checkpoints as always; those that Argosy needs are linked
-into the folder of the job's generation, so that the Trainer may delete its own.
+The job reports its progress. When it is suspended it saves and exits, and later continues from there, perhaps on
+another number of GPUs (`processes: per-gpu`). The Trainer writes its checkpoints as usual; those that Argosy needs are
+hard-linked into the folder of the job's generation, so that the Trainer may delete its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ArgosyCallback(TrainerCallback):
         last = state.global_step >= state.max_steps > 0
         self._leaving, self._wanted = _agreed(args, link.suspending and not last, link.due or last)
         if self._leaving or self._wanted:
-            control.should_save = True  # the Trainer saves after this, and calls on_save
+            control.should_save = True  # the Trainer then saves, and calls on_save
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         link, saved = self._link, None
@@ -75,13 +75,13 @@ class ArgosyCallback(TrainerCallback):
             self._link.close()
 
 
-def _agreed(args: TrainingArguments, *wishes: bool) -> list[bool]:
-    """Return for each wish whether any rank has it; all ranks get the same answer."""
+def _agreed(args: TrainingArguments, *flags: bool) -> list[bool]:
+    """Return for each flag whether it is set on any rank; all ranks get the same answer."""
     if not (dist.is_available() and dist.is_initialized()):
-        return list(wishes)
-    together = torch.tensor([float(wish) for wish in wishes], device=args.device)
+        return list(flags)
+    together = torch.tensor([float(flag) for flag in flags], device=args.device)
     dist.all_reduce(together, op=dist.ReduceOp.MAX)
-    return [bool(wish) for wish in together.tolist()]
+    return [bool(flag) for flag in together.tolist()]
 
 
 def _link_all(source: Path, target: Path) -> None:
@@ -91,5 +91,5 @@ def _link_all(source: Path, target: Path) -> None:
 def _link_or_copy(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:  # the folders are on different file systems
         shutil.copy2(source, target)

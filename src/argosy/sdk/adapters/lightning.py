@@ -4,7 +4,7 @@
     trainer = lightning.Trainer(callbacks=[elastic], …)
     trainer.fit(model, loader, ckpt_path=elastic.resume)
 
-The job reports its progress and saves into the folder of its generation. When it is suspended it saves, leaves, and
+The job reports its progress and saves into the folder of its generation. When it is suspended it saves and exits, and
 later continues from there, perhaps on another number of GPUs (`processes: per-gpu`). Within an interrupted epoch
 Lightning continues with the right number of batches, but not with the same ones, unless the loader keeps its position
 (torchdata's StatefulDataLoader does).
@@ -52,39 +52,39 @@ class ArgosyCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._link.supervised and not self._link.saved_at(trainer.global_step):
-            self._save(trainer)  # so that a restart during the rest of the script need not train again
+            self._save(trainer)  # so that a restart during the rest of the script does not repeat the training
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._link.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SIGTERMException) and self._link.supervised and trainer.world_size == 1:
-            self._link.leave(self._save(trainer))  # the signal came after our last check, and Lightning was first
+            self._link.leave(self._save(trainer))  # Lightning noticed the signal before our next check
         self._link.close()
 
     def _save(self, trainer: Trainer) -> bool | None:
-        """Save a checkpoint: all ranks take part, rank 0 writes. Returns None on other ranks."""
-        step, met = trainer.global_step, False
+        """Save a checkpoint, in which all ranks take part. Rank 0 writes it and returns whether that succeeded."""
+        step, synchronized = trainer.global_step, False
 
         def write(folder: Path) -> None:
-            nonlocal met
-            trainer.save_checkpoint(folder / FILE)  # which ends with a barrier
-            met = True
+            nonlocal synchronized
+            trainer.save_checkpoint(folder / FILE)  # it ends with a barrier
+            synchronized = True
 
         if not trainer.is_global_zero:
             write(self._link.writing_to(step))
             return None
         saved = self._link.save(step, trainer.current_epoch, write)
-        if not met:
-            trainer.strategy.barrier()  # it failed (the disk is full, say), but the other ranks wait at the barrier
+        if not synchronized:
+            trainer.strategy.barrier()  # saving failed, perhaps on a full disk, but the other ranks wait there
         return saved
 
 
-def _agreed(trainer: Trainer, wish: bool) -> bool:
-    """Return whether any rank has this wish; all ranks get the same answer."""
+def _agreed(trainer: Trainer, flag: bool) -> bool:
+    """Return whether the flag is set on any rank; all ranks get the same answer."""
     if trainer.world_size == 1:
-        return wish
-    return bool(trainer.strategy.reduce_boolean_decision(wish, all=False))
+        return flag
+    return bool(trainer.strategy.reduce_boolean_decision(flag, all=False))
 
 
 def _progress(trainer: Trainer, batch: int) -> float | None:

@@ -1,6 +1,6 @@
-"""What the callbacks of all frameworks share: the connection to the supervisor, and checkpoints in its folder.
+"""The part that all adapters share: the connection to the supervisor, and checkpoints in the job's folder.
 
-In a script that is not supervised, the link does nothing.
+In a script that runs without a supervisor, the link does nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from argosy.sdk.checkpoints import files
 from argosy.sdk.control import Control
 from argosy.sdk.settings import folders
 
-REPORT_S = 0.2  # the least time between two reports
-SAVE_S = 600.0  # between checkpoints, if the job file does not say
+REPORT_S = 0.2  # the shortest time between two reports
+SAVE_S = 600.0  # between two checkpoints, if the job file does not set it
 
 
 class Link:
@@ -25,13 +25,13 @@ class Link:
         self.supervised = "ARGOSY_CONTROL" in os.environ
         self._folder, restore = folders(None, os.environ)
         found, self._problems = files.newest_whole(restore)
-        self.restored = found  # the checkpoint to continue from; None: from the beginning
+        self.restored = found  # the checkpoint to continue from; None: start from the beginning
         self._every_s = float(os.environ.get("ARGOSY_CHECKPOINT_EVERY") or SAVE_S)
         self._control: Control | None = None
         self._asked = False
         self._saved_at = time.monotonic()
         self._saved_step = -1
-        self._report: dict[str, Any] | None = None  # not yet sent
+        self._report: dict[str, Any] | None = None  # the newest report, if it was not sent yet
         self._reported_at = -REPORT_S
 
     def open(self) -> None:
@@ -41,7 +41,7 @@ class Link:
         self._control = Control.from_environment(exact=False, grow=False, fixed=True)
         self._saved_at = time.monotonic()
         for problem in self._problems:
-            self._tell("story", text=f"a checkpoint is damaged, the one before is tried: {problem}")
+            self._tell("story", text=f"a checkpoint is damaged, so the previous one is tried: {problem}")
         if self.restored is not None:
             self._tell("story", text=f"restored from {self.restored.parent.name}/{self.restored.name}")
         self._problems = []
@@ -54,7 +54,7 @@ class Link:
             self._control = None
 
     def suspend(self) -> None:
-        """Note that SIGTERM asks for a suspension. Takes no lock."""
+        """Note that SIGTERM asks for a suspension. It takes no lock, because a signal handler calls it."""
         self._asked = True
 
     @property
@@ -63,7 +63,7 @@ class Link:
 
     @property
     def due(self) -> bool:
-        """Return whether a checkpoint is due."""
+        """Return whether it is time to save a checkpoint."""
         if self._control is None or self._folder is None:
             return False
         return self._control.saving or time.monotonic() - self._saved_at >= self._every_s
@@ -72,7 +72,7 @@ class Link:
         return self._saved_step == step
 
     def report(self, step: int, epoch: float, progress: float | None, metrics: Mapping[str, Any]) -> None:
-        """Report progress; reports that come too fast are delayed, or replaced by the next."""
+        """Report progress. If reports come too fast, only the newest is sent, and later."""
         if self._control is None:
             return
         self._control.step = step
@@ -82,7 +82,7 @@ class Link:
             self._send_report()
 
     def save(self, step: int, epoch: float, write: Callable[[Path], object]) -> bool:
-        """Let `write` write a checkpoint into a folder. Returns False if that failed; the job goes on."""
+        """Call `write` to write a checkpoint into a folder. Returns False if that failed; the job goes on."""
         if self._control is None or self._folder is None:
             return False
         started = self._saved_at = time.monotonic()
@@ -93,7 +93,7 @@ class Link:
                 write(folder)
         except (OSError, RuntimeError) as problem:
             reason = str(problem).strip().split("\n")[0][:300] or type(problem).__name__
-            print(f"argosy: checkpoint at step {step} failed: {reason}", file=sys.stderr, flush=True)
+            print(f"argosy: the checkpoint at step {step} could not be saved: {reason}", file=sys.stderr, flush=True)
             self._tell("checkpoint_failed", step=step, error=reason)
             return False
         self._saved_step = step
@@ -104,12 +104,12 @@ class Link:
         return True
 
     def writing_to(self, step: int) -> Path:
-        """Return the folder into which rank 0's `save` writes, for ranks that must name the same one."""
+        """Return the folder into which `save` writes on rank 0, for other ranks that must use the same one."""
         assert self._folder is not None
         return self._folder / f".writing-step-{step}"
 
     def leave(self, saved: bool | None) -> NoReturn:
-        """End this process, which is suspended. `saved` says whether the work is safe; None: another rank knows."""
+        """Exit, because the job is suspended. `saved` says whether the work was saved; None if only rank 0 knows."""
         self._send_report()
         self._tell("left", version=0, **({} if saved is None else {"saved": saved}))
         self.close()

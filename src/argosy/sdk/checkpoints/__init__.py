@@ -1,4 +1,4 @@
-"""Saves the state of a training, restores it, and hands it from one worker to others.
+"""Saves the state of the training, restores it, and sends it from one worker to others.
 
-`manager` decides when; `files` and `sharded` write folders that are whole or absent; `packing` turns state into bytes.
+`manager` decides when; `files` and `sharded` write folders atomically; `packing` converts state to bytes.
 """

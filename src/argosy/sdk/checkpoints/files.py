@@ -1,7 +1,7 @@
-"""Writes and reads checkpoint folders that are whole or absent: written beside their place, flushed, then renamed.
+"""Writes checkpoint folders atomically (to a temporary folder, which is flushed and then renamed), and reads them.
 
-A manifest with the digest of every file is written last. Reading checks it first, so that a damaged checkpoint is
-detected before anything is taken from it, and the one before is used.
+A manifest with the digest of every file is written last. It is checked before anything is read, so that a damaged
+checkpoint is detected in time, and the previous one is used.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ KEEP = 2
 
 
 class CheckpointDamaged(ArgosyError):
-    """A checkpoint differs from what was written."""
+    """The files of a checkpoint differ from what was written, or cannot be read."""
 
 
 @contextmanager
 def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
     """Yield a folder to write files into; it becomes `target`, with a manifest, if the block ends without an error.
 
-    `about` goes into the manifest: step, epoch and the like, as plain JSON.
+    `about` is added to the manifest: step, epoch and the like, as plain JSON.
     """
     temporary = target.with_name(f".writing-{target.name}")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -65,7 +65,7 @@ def checked(folder: Path) -> Mapping[str, Any]:
         for name, known in files.items():
             path = folder / name
             if path.stat().st_size != known["bytes"] or _sha256(path) != known["sha256"]:
-                raise CheckpointDamaged(f"{folder.name}: {name} is not what was written")
+                raise CheckpointDamaged(f"{folder.name}: the size or digest of {name} is not the one in {MANIFEST}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CheckpointDamaged(f"{folder.name}: {problem}") from None
     if not isinstance(manifest, dict):
@@ -94,12 +94,12 @@ def load(folder: Path) -> dict[str, Any]:
         reason = str(problem).split("\n")[0]
         raise CheckpointDamaged(f"{folder.name}: {reason}") from None
     if not isinstance(state, dict):
-        raise CheckpointDamaged(f"{folder.name}: it holds no state")
+        raise CheckpointDamaged(f"{folder.name}: {STATE} does not hold a dictionary")
     return state
 
 
 def newest_whole(folders: Iterable[Path]) -> tuple[Path | None, list[str]]:
-    """Return the first checkpoint that is whole, and what is wrong with those before it."""
+    """Return the first checkpoint that is undamaged, and what is wrong with those before it."""
     problems = []
     for folder in folders:
         try:

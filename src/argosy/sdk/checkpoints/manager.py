@@ -1,7 +1,7 @@
-"""Decides when the state of a training is saved, and restores it.
+"""Decides when to save the state of the training, and restores it.
 
-Rank 0 saves for all workers; every worker adds the state of its random numbers. A full disk does not end the training:
-the job reports it and goes on. A damaged checkpoint is skipped in favour of the one before.
+Rank 0 saves for all workers; every worker contributes the states of its random number generators. A full disk does not
+end the training: the job reports it and goes on. If a checkpoint is damaged, the previous one is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argosy.sdk.group.process_group import Group, GroupBroken
 from argosy.sdk.settings import Settings
 from argosy.sdk.training import Training
 
-LARGE = 2 << 30  # bytes of state above which every worker writes a shard
+LARGE = 2 << 30  # bytes of state from which on every worker writes a shard
 
 
 class CheckpointManager:
@@ -34,7 +34,7 @@ class CheckpointManager:
         return self._folder is not None and time.monotonic() - self._saved_at >= self._every_s
 
     def save(self, group: Group, training: Training) -> bool:
-        """Save the state; called by all workers at the same step. Returns on rank 0 whether it was saved."""
+        """Save the state; all workers call this at the same step. Rank 0 returns whether it was saved."""
         started = time.monotonic()
         self._saved_at = started
         if self._folder is None:
@@ -43,7 +43,7 @@ class CheckpointManager:
         parts = self._in_parts(group, training)
         if group.rank and not parts:
             return False
-        if self._newest == training.step and not parts:  # a sharded checkpoint needs all workers
+        if self._newest == training.step and not parts:  # already saved; but sharded saving needs all workers
             return True
         state = {**training.state(), "random": [from_bytes(one) for one in drawn]}
         target = self._folder / f"step-{training.step}"
@@ -56,7 +56,8 @@ class CheckpointManager:
             if isinstance(problem, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             reason = str(problem).strip().split("\n")[0][:300] or type(problem).__name__
-            print(f"argosy: checkpoint at step {training.step} failed: {reason}", file=sys.stderr, flush=True)
+            text = f"argosy: the checkpoint at step {training.step} could not be saved: {reason}"
+            print(text, file=sys.stderr, flush=True)
             if group.rank == 0:
                 self._tell("checkpoint_failed", step=training.step, error=reason)
             return False
@@ -69,12 +70,12 @@ class CheckpointManager:
         return True
 
     def restore(self, training: Training, early: bool = False) -> bool:
-        """Load the newest checkpoint that is whole. Returns False if the script has not yet handed over all objects."""
+        """Load the newest undamaged checkpoint. Returns False if the script has not yet passed all objects to setup."""
         for folder in self._restore:
             try:
                 state = files.load(folder)
             except files.CheckpointDamaged as problem:
-                self._tell("story", text=f"a checkpoint is damaged, the one before is tried: {problem}")
+                self._tell("story", text=f"a checkpoint is damaged, so the previous one is tried: {problem}")
                 print(f"argosy: a checkpoint is damaged: {problem}", file=sys.stderr, flush=True)
                 continue
             if early and not training.complete(state):
@@ -83,7 +84,7 @@ class CheckpointManager:
             self._tell("story", text=f"restored from {folder.parent.name}/{folder.name}")
             return True
         if self._restore:
-            self._tell("story", text="no checkpoint could be read: training starts from its beginning")
+            self._tell("story", text="no checkpoint could be read, so training starts from the beginning")
         return True
 
     def _in_parts(self, group: Group, training: Training) -> bool:

@@ -1,6 +1,6 @@
 """Converts state to bytes and back, in a form that can be read without executing anything.
 
-Files and messages are only ever read with `torch.load(weights_only=True)`, so every state is tested when it is set up.
+Files and messages are read only with `torch.load(weights_only=True)`, so every object is tested in `job.setup`.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def from_bytes(data: bytes | io.BytesIO) -> Any:
 
 
 def check_readable(name: str, state: Any) -> None:
-    """Raise an InputError if a state cannot be saved and read back: better now than when the job is restored."""
+    """Raise an InputError if a state cannot be saved and read back, rather than fail when the job is restored."""
     try:
         from_bytes(to_bytes(plain(state)))
     except Exception as problem:
         reason = str(problem).split("\n")[0][:200]
         raise InputError(
             f"the state of {name} cannot be saved and read back safely: {reason}",
-            hint="its state_dict may hold tensors, numbers, texts, lists and dictionaries only",
+            hint="its state_dict may hold only tensors, numbers, strings, lists and dictionaries",
         ) from None
 
 
 def outline(state: Any) -> tuple[Any, list[Tensor]]:
-    """Return the state with a placeholder for each large tensor, and these tensors."""
+    """Return the state with a placeholder for each large tensor, and the list of these tensors."""
     large: list[Tensor] = []
 
     def walk(part: Any) -> Any:
@@ -92,7 +92,7 @@ def filled(rest: Any, large: list[Tensor]) -> Any:
 
 
 def digest(state: Any) -> int:
-    """Return a digest of 63 bits to compare states with; it is fast, and not meant against an adversary."""
+    """Return a 63-bit digest to compare states with; it is fast, but not cryptographic."""
     word = 0
     for leaf in _leaves(state):
         for part in _parts(leaf) if isinstance(leaf, Tensor) else (zlib.crc32(repr(leaf).encode()),):
@@ -110,7 +110,7 @@ def _parts(tensor: Tensor) -> list[int]:
 
 
 def _leaves(state: Any) -> Iterator[Any]:
-    """Yield everything that is not a container, always in the same order."""
+    """Yield all values in nested containers, always in the same order."""
     if isinstance(state, dict | list | tuple):
         for value in _values(state):
             yield from _leaves(value)

@@ -1,6 +1,6 @@
 """Captures and restores the states of a worker's random number generators.
 
-The next random numbers must be the same after a suspension as without it, on every rank.
+After a suspension every rank must draw the same random numbers as it would have drawn without one.
 """
 
 from __future__ import annotations

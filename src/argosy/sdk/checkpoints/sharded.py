@@ -1,7 +1,7 @@
-"""Writes sharded checkpoints of large states: every worker writes its share through torch.distributed.checkpoint.
+"""Writes sharded checkpoints of large states: every worker writes a part through torch.distributed.checkpoint.
 
-All workers hold the whole state, so torch divides the large tensors among them; everything else is one small file. Any
-number of workers can read the checkpoint again.
+All workers hold the whole state, so torch divides the large tensors among them; everything else goes into one small
+file. Any number of workers can read the checkpoint.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from argosy.sdk.group.process_group import Group, GroupBroken, dist, keep_foreve
 
 
 def save_sharded(group: Group, target: Path, state: Mapping[str, Any], **about: Any) -> int:
-    """Save the state; called by all workers of the group with equal states. All write into rank 0's folder."""
+    """Save the state into rank 0's folder; all workers of the group call this, with equal states."""
     rest, large = outline(plain(dict(state)))
     parts: dict[str, Any] = {f"tensor-{number:06d}": tensor for number, tensor in enumerate(large)}
     if group.rank:
         shared = group.broadcast_bytes(b"", 0).decode()
         if not shared:
-            raise OSError("rank 0 could not begin to write")
+            raise OSError("rank 0 could not create the folder of the checkpoint")
         _save(group, parts, Path(shared))
     else:
         begun = False
@@ -35,7 +35,7 @@ def save_sharded(group: Group, target: Path, state: Mapping[str, Any], **about: 
                 group.broadcast_bytes(str(folder).encode(), 0)
                 _save(group, parts, folder)
         except OSError:
-            if not begun:  # the others wait for the name of the folder
+            if not begun:  # the other workers wait for the name of the folder
                 group.broadcast_bytes(b"", 0)
             raise
     return sum(tensor.nbytes for tensor in large)
@@ -47,7 +47,7 @@ def load_sharded(folder: Path) -> dict[str, Any]:
     parts: dict[str, Any] = {f"tensor-{number:06d}": tensor for number, tensor in enumerate(holes(rest))}
     if parts:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it warns that there is no process group, which is intended
+            warnings.simplefilter("ignore", UserWarning)  # it warns that there is no process group, as intended
             dcp.load(parts, storage_reader=dcp.FileSystemReader(folder), no_dist=True)
     state: dict[str, Any] = filled(rest, list(parts.values()))
     return state
@@ -61,7 +61,7 @@ def _save(group: Group, parts: dict[str, Any], folder: Path) -> None:
 
 
 def _dcp() -> Any:
-    """Import torch's distributed checkpoints, which takes a second and is seldom needed."""
+    """Import torch's distributed checkpoints only when needed, because that takes a second."""
     from torch.distributed import checkpoint
 
     return checkpoint
@@ -69,10 +69,10 @@ def _dcp() -> Any:
 
 @contextmanager
 def _default_group(group: Group) -> Iterator[None]:
-    """Provide the global group that torch's checkpoints need: the script's own, or else a temporary one.
+    """Provide the global process group that torch's checkpoints need: the script's own, or a temporary one.
 
-    If one worker cannot write, all raise torch's error for that, and the group stays whole. Any other error in here
-    means that a worker is lost.
+    If a worker cannot write, all workers raise torch's error for that, and the group stays usable. Any other error
+    inside the block means that a worker is lost.
     """
     if group.world == 1 or dist.is_initialized():
         yield

@@ -1,7 +1,7 @@
-"""Sends the state of a training from one worker to all others of its group, and checks that it has arrived.
+"""Sends the state of the training from one worker to all others of its group, and checks that it has arrived.
 
-Small tensors and everything else travel in one message, large tensors each in its own, as they are. Afterwards all
-compare step and digest: a worker that trained on wrong weights in silence would be worse than one that stops.
+Small tensors and everything else are sent in one message, each large tensor in a message of its own, without copying.
+Afterwards all workers compare step and digest, because training on wrong weights unnoticed would be worse than a stop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stateful(Protocol):
 
 
 def hand_over(group: Group, source: int, training: Stateful) -> int:
-    """Give all workers the state of `source`. Returns how many bytes of large tensors were sent."""
+    """Send the state of rank `source` to all workers. Returns how many bytes of large tensors were sent."""
     if group.rank == source:
         state = plain(training.state())
         rest, large = outline(state)
@@ -52,13 +52,13 @@ def _compare(group: Group, source: int, training: Stateful) -> None:
     wrong = [rank for rank, theirs in enumerate(found) if theirs != found[source]]
     if wrong:
         raise TransferError(
-            f"the state that rank {source} handed over at step {found[source][0]} did not arrive whole at rank "
+            f"the state that rank {source} sent at step {found[source][0]} did not arrive correctly at rank "
             f"{', '.join(map(str, wrong))}: steps or digests differ"
         )
 
 
 def _send(group: Group, tensor: Tensor, source: int) -> None:
-    """Broadcast a tensor through a contiguous view if possible, else through a copy."""
+    """Broadcast a tensor through a contiguous view if possible, otherwise through a copy."""
     if tensor.is_contiguous() and not tensor.is_cuda:
         group.broadcast(tensor.detach().reshape(-1).view(torch.uint8), source)
         return

@@ -1,1 +1,1 @@
-"""Which samples a worker trains on, in which order, with which random numbers. All of it follows from the seed."""
+"""Decides which samples a worker trains on, in which order and with which random numbers, all from the seed."""

@@ -1,9 +1,9 @@
-"""Loads the batches a worker trains on, through the user's own loader: its collate function, workers, pinned memory.
+"""Loads the batches a worker trains on, as the user's own loader would: collate function, workers, pinned memory.
 
-One loader runs for the whole life of a worker. It prefetches as far as the user's settings say, on the assumption that
-nothing changes. When something does (a resize, a recovery), what was prefetched is thrown away; the loader's worker
-processes stay. Samples are loaded with random numbers of their own: augmentations do not depend on which process loads
-them, or on how often, and the random numbers of the training are not touched.
+One loader runs for the whole life of a worker. It prefetches as far as the user's settings say, assuming that nothing
+changes. After a change (a resize, a recovery), prefetched batches are dropped, but the loader's worker processes stay.
+Samples are loaded with random numbers of their own, so that augmentations do not depend on which process loads them or
+how often, and the random state of the training does not change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from argosy.sdk.data.seeds import derive, seed_host, untouched
 
 
 class _Wanted(NamedTuple):
-    """One slice of one step. The worker takes all of `slots`, one after the other."""
+    """A request for one slice of one step. `slots` are all slices of the step that this worker takes, in order."""
 
     position: Position
     of: int
@@ -29,7 +29,7 @@ class _Wanted(NamedTuple):
 
 
 class Feed:
-    """Provides the batches of one worker; call `take` for one after the other."""
+    """Provides the batches of one worker; each call of `take` returns one."""
 
     def __init__(self, order: Order, epochs: int | None = None) -> None:
         self.order = order
@@ -40,7 +40,7 @@ class Feed:
     def take(self, position: Position, of: int, slot: int, slots: Sequence[int] = ()) -> Any:
         """Return a slice of the step that begins at this position, collated as the user's loader does it.
 
-        `slots` are all slices of a step that this worker takes, in order, if there are several.
+        `slots` are all slices of the step that this worker takes, in order, if there are several.
         """
         wanted = _Wanted(position, of, slot, tuple(slots) or (slot,))
         with untouched():
@@ -50,7 +50,7 @@ class Feed:
                     self._batches = iter(self._loader)
                 try:
                     batch = next(self._batches)
-                except StopIteration:  # it had prefetched to the end of the training before something changed
+                except StopIteration:  # prefetching had reached the end of the training before a change
                     self.close()
                     continue
                 if self._ahead.given.popleft() == wanted:
@@ -70,15 +70,15 @@ def _after(order: Order, wanted: _Wanted) -> _Wanted:
 
 
 class _LookAhead:
-    """The sampler of our loader: it runs ahead of training, and can be set back."""
+    """The sampler of our loader. It runs ahead of training, and can be set to another position."""
 
     def __init__(self, order: Order, epochs: int | None) -> None:
         self._order, self._epochs = order, epochs
         self._next: _Wanted | None = None
-        self.given: deque[_Wanted] = deque()  # requested from the loader, and not yet returned by it
+        self.given: deque[_Wanted] = deque()  # slices requested from the loader and not yet returned
 
     def aim(self, wanted: _Wanted) -> None:
-        """Continue from here, unless this slice was requested already."""
+        """Continue from this slice, unless it was already requested."""
         if wanted not in self.given:
             self._next = wanted
 
@@ -97,12 +97,12 @@ class _LookAhead:
 
 
 class _Seeded(Dataset[Any]):
-    """The user's data set; each request to it begins with the seed to use."""
+    """Wraps the user's data set; each request begins with the seed for its random numbers."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
-    def __getattr__(self, name: str) -> Any:  # a worker_init_fn may look at its data set
+    def __getattr__(self, name: str) -> Any:  # a worker_init_fn may use attributes of its data set
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -119,7 +119,7 @@ class _Seeded(Dataset[Any]):
 
 
 def _rebuilt(loader: DataLoader[Any], ahead: _LookAhead, seed: int) -> DataLoader[Any]:
-    """Return the user's loader with our sampler."""
+    """Return a loader with the user's settings and our sampler."""
     settings: dict[str, Any] = {
         name: getattr(loader, name)
         for name in ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")

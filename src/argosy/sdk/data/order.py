@@ -1,8 +1,8 @@
-"""Decides which samples come when: every sample once per epoch, whatever happens to the workers.
+"""Decides the order of samples: each is used once per epoch, whatever happens to the workers.
 
-The order of an epoch depends only on the seed and the epoch's number. A `Position` says where training is; the samples
-between two positions are divided among however many workers there are at that step. So a resize, a suspension or a
-death changes which worker loads a sample, never whether it is loaded.
+The order of an epoch depends only on the seed and the epoch's number. A `Position` says how far training is; the
+samples of a step are divided among the workers that there are at that step. So a resize, a suspension or the loss of a
+worker changes which worker loads a sample, but never whether it is loaded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch.utils.data import (
 from argosy.errors import InputError
 from argosy.sdk.data.seeds import derive, seed_host, untouched
 
-IDLE = -1  # the rank of a worker that gets no part of the batch
+IDLE = -1  # stands for the rank of a worker that gets no part of the batch
 BatchMode = Literal["constant", "scaled"]
 
 
 class Position(NamedTuple):
-    """Where training is: samples taken of this epoch, and steps done in all."""
+    """How far training is: the epoch, the samples taken of it, and the steps done in all."""
 
     epoch: int = 0
     taken: int = 0
@@ -42,9 +42,9 @@ class Position(NamedTuple):
 class Share:
     """The samples of one worker in one step."""
 
-    indices: list[Any]  # of the dataset
-    count: int  # how many of them count; 0: they are rank 0's, and the gradient has no weight
-    start: int  # position of the first in the order of the epoch
+    indices: list[Any]  # of samples in the data set
+    count: int  # the weight of its gradient; 0 if the samples are only copies of rank 0's
+    start: int  # the position of the first sample in the order of the epoch
 
 
 class Epoch(NamedTuple):
@@ -62,7 +62,7 @@ class Epoch(NamedTuple):
         return bisect_right(self.ends, taken)
 
     def bounds(self, batch: int, taken: int) -> tuple[int, int]:
-        """Return the start and the end of a batch; empty after the last one."""
+        """Return start and end of what is left of a batch after `taken` samples; empty after the last batch."""
         if batch >= len(self.ends):
             return self.size, self.size
         return max(taken, self.ends[batch - 1] if batch else 0), self.ends[batch]
@@ -79,7 +79,7 @@ class Order:
         if mode not in ("constant", "scaled"):
             raise InputError(f"unknown batch mode {mode!r}", hint="use batch='constant' or batch='scaled'")
         self.loader, self.seed, self.mode = loader, seed, mode
-        self._deal = _dealer(loader, seed)
+        self._deal = _order_function(loader, seed)
         self._batch_size: int | None = getattr(loader.batch_sampler, "batch_size", None)
         self._known: dict[int, Epoch] = {}
 
@@ -89,8 +89,8 @@ class Order:
             epoch = self._deal(number)
             if not len(epoch.ends):
                 raise InputError(
-                    f"epoch {number} has no batch: the data set has {len(epoch.indices)} samples",
-                    hint="take a smaller batch_size, or drop_last=False",
+                    f"epoch {number} has no batch, because the data set has only {len(epoch.indices)} samples",
+                    hint="use a smaller batch_size, or drop_last=False",
                 )
             while len(self._known) > 1:
                 self._known.pop(next(iter(self._known)))
@@ -98,7 +98,7 @@ class Order:
         return self._known[number]
 
     def size(self, epoch: int) -> int:
-        """Return how many samples this epoch uses."""
+        """Return how many samples are used in this epoch."""
         return self.epoch(epoch).size
 
     def batch(self, position: Position, world: int) -> int:
@@ -106,7 +106,7 @@ class Order:
         return self._end(position, world) - position.taken
 
     def scale(self, position: Position, world: int) -> float:
-        """Return the same in batches of the loader."""
+        """Return how many batches of the loader all workers together take in the step that begins here."""
         return self.batch(position, world) / self.batch_size
 
     @property
@@ -125,13 +125,13 @@ class Order:
         """Return this rank's samples in the step that begins here; rank 0 always has some."""
         start, end = self._slice(position, world, rank) if rank != IDLE else (0, 0)
         count = end - start
-        if not count:  # it repeats rank 0's samples, without weight, so that the script's loop runs on all workers
+        if not count:  # it gets rank 0's samples, without weight, so that the script's loop runs here too
             start, end = self._slice(position, world, 0)
         chosen = self.epoch(position.epoch).indices[start:end]
         return Share(chosen.tolist() if isinstance(chosen, torch.Tensor) else list(chosen), count, start)
 
     def progress(self, position: Position, epochs: int) -> float:
-        """Return the share of the training that is done, 0..1."""
+        """Return the share of the training that is done, from 0 to 1."""
         if position.epoch >= epochs:
             return 1.0
         return (position.epoch + position.taken / self.size(position.epoch)) / epochs
@@ -152,8 +152,8 @@ class Order:
         return start, start + each + (rank < more)
 
 
-def _dealer(loader: DataLoader[Any], seed: int) -> Callable[[int], Epoch]:
-    """Return the function from an epoch's number to its order."""
+def _order_function(loader: DataLoader[Any], seed: int) -> Callable[[int], Epoch]:
+    """Return a function that maps the number of an epoch to its order."""
     if isinstance(loader.dataset, IterableDataset):
         raise InputError(
             "the loader's data set is iterable, so its samples cannot be divided among workers",
@@ -161,8 +161,8 @@ def _dealer(loader: DataLoader[Any], seed: int) -> Callable[[int], Epoch]:
         )
     if type(loader).__iter__ is not DataLoader.__iter__:
         raise InputError(
-            f"{type(loader).__name__} has an __iter__ of its own, so its samples cannot be divided among workers",
-            hint="give job.batches a plain torch.utils.data.DataLoader",
+            f"{type(loader).__name__} has its own __iter__, so its samples cannot be divided among workers",
+            hint="pass a plain torch.utils.data.DataLoader to job.batches",
         )
     batches = loader.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
@@ -190,14 +190,14 @@ def _indices(sampler: Any, seed: int, epoch: int) -> Any:
     if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source):
         generator = torch.Generator().manual_seed(derive(seed, "order", epoch))
         return torch.randperm(sampler.num_samples, generator=generator)
-    if isinstance(sampler, DistributedSampler):  # it would divide them a second time: only its order is wanted
+    if isinstance(sampler, DistributedSampler):  # only its order is used, because it would divide the samples again
         everything: Any = sampler.dataset
         return _indices((RandomSampler if sampler.shuffle else SequentialSampler)(everything), seed, epoch)
     return _drawn(sampler, seed, epoch)
 
 
 def _drawn(sampler: Any, seed: int, epoch: int) -> list[Any]:
-    """Return what the user's own sampler yields, seeded alike on all workers."""
+    """Return what the user's own sampler yields, with the same seed on all workers."""
     number = derive(seed, "order", epoch)
     inner = [sampler]
     while isinstance(getattr(inner[-1], "sampler", None), Sampler):
@@ -218,7 +218,7 @@ def _drawn(sampler: Any, seed: int, epoch: int) -> list[Any]:
 
 
 def _of_batches(batches: list[list[Any]]) -> Epoch:
-    """Return an epoch made of the batches of the user's own sampler; they may differ in length."""
+    """Return an epoch made of the batches of the user's own batch sampler, which may differ in length."""
     indices = [index for batch in batches for index in batch]
     ends = [0]
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Derives seeds that depend only on where training is, not on what happened to the job before.
+"""Derives seeds that depend only on how far training is, not on what happened to the job before.
 
-A seed is derived from the job's seed, a name and a few integers, always in the same way; so a worker that has just
-started draws the same random numbers as any other would have drawn in its place.
+A seed is derived from the job's seed, a name and a few integers, so a worker that has just started
+draws the same random numbers as any other worker would have drawn in its place.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import torch
 
 
 def derive(seed: int, name: str, *numbers: int) -> int:
-    """Derive a number of 63 bits from all of these."""
+    """Derive a 63-bit number from a seed, a name and some integers."""
     data = struct.pack(f"<{len(numbers) + 1}q", seed, *numbers) + name.encode()
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
 
 
 def seed_all(number: int) -> None:
-    """Seed everything a script may draw from: torch (GPUs too), NumPy's old global generator, Python's own."""
+    """Seed all generators that a script may use: torch (GPUs too), NumPy's global generator, and Python's."""
     if _has_devices():
         torch.manual_seed(number)
     seed_host(number)
@@ -32,13 +32,13 @@ def seed_all(number: int) -> None:
 
 @cache
 def _has_devices() -> bool:
-    """Return whether there is any accelerator. Without one, torch would record a stack trace at every seeding."""
+    """Return whether there is an accelerator. Without one, seeding GPUs would cost time for a stack trace."""
     kinds = (torch.cuda, torch.xpu, torch.mtia, torch.backends.mps)
     return any(kind.is_available() for kind in kinds)
 
 
 def seed_host(number: int) -> None:
-    """Seed all but the GPUs, which loading never draws from."""
+    """Seed all generators except those of GPUs, which loading data does not use."""
     torch.default_generator.manual_seed(number)
     np.random.seed(number % 2**32)  # noqa: NPY002 (scripts and transforms still draw from it)
     random.seed(number)

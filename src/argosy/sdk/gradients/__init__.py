@@ -1,4 +1,4 @@
-"""Combines the gradients of all workers, by an all-reduce or bit for bit in a fixed order (exact mode).
+"""Combines the gradients of all workers: by an all-reduce or, in exact mode, with bitwise reproducible sums.
 
-The noise scale of the gradients and the learning rate for a scaled batch are here too.
+It also measures the gradient noise scale and scales learning rates when the batch grows.
 """

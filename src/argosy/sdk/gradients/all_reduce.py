@@ -1,7 +1,7 @@
-"""Combines gradients in the default mode: one flat all-reduce, weighted by how many samples each worker had.
+"""Combines gradients in the default mode: one flat all-reduce, weighted by the number of samples of each worker.
 
-A header is sent in front of the gradients: votes (who has which plan, who wants to suspend), sample counts, and which
-parameters have a gradient at all. So agreement costs no message of its own, and all workers act after the same step.
+A header precedes the gradients: votes (which plan a worker has received, whether it should suspend), sample counts, and
+which parameters have a gradient. So agreement needs no extra message, and all workers act after the same step.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from argosy.sdk.group.process_group import Group
 
 
 class Rider(Protocol):
-    """Something that is measured on gradients, and summed together with them."""
+    """A measurement on gradients whose values are summed together with the gradients."""
 
     size: int
 
     def fill(self, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
-        """Return what this worker adds to the sums, from its own gradients: float64[size]."""
+        """Return this worker's contribution to the sums, from its own gradients: float64[size]."""
 
     def take(self, summed: Tensor, gradients: Sequence[Tensor | None], samples: int, world: int) -> None:
         """Take the sums over all workers, the mean gradients, and the number of samples of all workers."""
@@ -34,14 +34,14 @@ class Rider(Protocol):
         """Return the current values, for reports."""
 
     def state(self) -> dict[str, Any]:
-        """Return what newcomers need; it is equal on all workers."""
+        """Return the state that new workers need; it is equal on all workers."""
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Load what `state` returned."""
 
 
 class FlatReducer:
-    """Gives every worker one slice of the global batch, and the mean gradient over all samples."""
+    """Combines gradients by an all-reduce; each worker has one slice of the batch and gets the mean over all."""
 
     def __init__(self) -> None:
         self.riders: list[Rider] = []
@@ -59,7 +59,7 @@ class FlatReducer:
         return [self._group.rank], self._group.world
 
     def begin(self, piece: Piece, step: int) -> None:
-        """Do nothing: the script works on its slice as it would alone."""
+        """Do nothing: the script works on its slice as it would without other workers."""
 
     def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -90,7 +90,7 @@ class FlatReducer:
             rider.load(saved)
 
     def _buffers_for(self, trained: Sequence[Parameter], header: int) -> _Buffers:
-        """Return the buffers, made anew if parameters were frozen or the group has changed."""
+        """Return the buffers, which are made again if parameters were frozen or the group has changed."""
         if self._buffers is None or not self._buffers.fit(trained, header):
             self._buffers = _Buffers(trained, header)
         return self._buffers
@@ -100,13 +100,13 @@ def _checked(parameter: Parameter) -> Tensor | None:
     if parameter.grad is not None and parameter.grad.is_sparse:
         raise InputError(
             "a gradient is sparse, and sparse gradients cannot be combined",
-            hint="make the embedding with sparse=False",
+            hint="create embeddings with sparse=False",
         )
     return parameter.grad
 
 
 class _Buffers:
-    """One flat buffer for each type of gradient, with a view per parameter; half precision is summed in single."""
+    """One flat buffer for each dtype and device, with a view per parameter; half precision is summed in float32."""
 
     def __init__(self, parameters: Sequence[Parameter], header: int) -> None:
         self._parameters, self._header = list(parameters), header
@@ -133,9 +133,9 @@ class _Buffers:
 
     @torch.no_grad()
     def sum(self, group: Group, header: Tensor, gradients: Sequence[Tensor | None], samples: int) -> Tensor:
-        """Sum gradients times samples, and the header, which is sent in front of one of the buffers."""
+        """Sum gradients times samples over all workers, and the header, which is the front of one of the buffers."""
         there = [(view, _real(one)) for view, one in zip(self._views, gradients) if one is not None and samples]
-        if len(there) < len(self._views):  # a stand-in's gradient too: it may be infinite, and must not count
+        if len(there) < len(self._views):  # a worker without samples adds zeros: its gradient may be infinite
             for flat in self._gradients:
                 flat.zero_()
         if there:
@@ -152,12 +152,12 @@ class _Buffers:
 
     @torch.no_grad()
     def spread(self, total: int, present: Sequence[float]) -> None:
-        """Turn sums into means and write them to the parameters' gradients; one that no worker had stays None."""
+        """Write means to the parameters' gradients; a gradient that no worker has stays None."""
         for flat in self._gradients:
             flat.div_(total)
         targets, sources = [], []
-        for parameter, view, somebody in zip(self._parameters, self._views, present):
-            if somebody:
+        for parameter, view, has_gradient in zip(self._parameters, self._views, present):
+            if has_gradient:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 targets.append(_real(parameter.grad))

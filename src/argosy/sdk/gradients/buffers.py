@@ -1,8 +1,8 @@
 """Keeps the buffers of a network (such as batch-norm's statistics), one set for each virtual rank.
 
 Every worker has all sets after every step, so nothing is lost when a worker leaves. Only buffers that training changes
-are kept apart and exchanged; which ones they are is found by observation. Between steps the network holds the set of
-virtual rank 0, which is what is evaluated and saved.
+are kept separately and exchanged; which ones these are is found by comparing them after each step. Between steps the
+network holds the set of virtual rank 0, which is the one that is evaluated and saved.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-ALIGNED = 16  # bytes: every buffer begins at a multiple of this
+ALIGNED = 16  # every buffer begins at a multiple of this many bytes
 
 Place = tuple[Module, str]  # a module and the name of its buffer
 
 
 def places_of(modules: Sequence[Module]) -> list[Place]:
-    """Return where the buffers of these modules are, each once."""
+    """Return the places of the buffers of these modules, each buffer once."""
     found: dict[int, Place] = {}
     for top in modules:
         for module in top.modules():
@@ -63,7 +63,7 @@ class VirtualBuffers:
         _copy([self._now(number) for number in self.changing], self._kept[rank])
 
     def leave(self, rank: int) -> None:
-        """Take the buffers over from the network after a virtual rank has done its part of the step."""
+        """Store the buffers of the network after a virtual rank has done its part of the step."""
         _copy(self._fresh[rank], [self._now(number) for number in self.changing])
         for number in self._unchanging:
             if not torch.equal(self._now(number), self._base[number]):
@@ -71,7 +71,7 @@ class VirtualBuffers:
                 self._now(number).copy_(self._base[number])
 
     def look_again(self) -> None:
-        """Take the unchanging buffers as they are now: the script may have loaded weights."""
+        """Read the unchanging buffers again, because the script may have loaded weights."""
         for number in self._unchanging:
             self._base[number] = self._now(number).clone()
 
@@ -81,7 +81,7 @@ class VirtualBuffers:
             self._now(number).copy_(self._base[number])
 
     def forget(self) -> None:
-        """Forget what was observed in a step that will be done again."""
+        """Forget the changes that were seen in a step that will be repeated."""
         self._found = {}
 
     def changed(self) -> Tensor:
@@ -91,7 +91,7 @@ class VirtualBuffers:
         return seen.to(self.device)
 
     def grown(self, changing: Sequence[int]) -> VirtualBuffers:
-        """Return the same sets with more of the buffers kept apart."""
+        """Return the same sets, with more buffers that are kept separately."""
         more = VirtualBuffers(self._places, self.virtual, changing)
         more._base = [one.clone() for one in self._base]
         for rank in range(self.virtual):
@@ -106,7 +106,7 @@ class VirtualBuffers:
         return more
 
     def _now(self, number: int) -> Tensor:
-        module, name = self._places[number]  # looked up each time: a module may replace the tensor
+        module, name = self._places[number]  # looked up each time, because a module may replace the tensor
         buffer = module._buffers[name]
         assert buffer is not None
         return buffer

@@ -1,12 +1,12 @@
-"""Exact mode: final weights that do not depend, to the last bit, on what happened to the job.
+"""Exact mode: the final weights are the same, bit by bit, whatever resizes, moves and failures the job had.
 
-Training is divided among a fixed number of *virtual ranks*, which are mapped onto whatever workers there are; workers
-beyond that number take part without weight. Each virtual rank has its own slice of the batch, its own random numbers
-(derived from the seed, the step and its number alone) and its own batch-norm statistics. Gradients are added up in a
+Training is divided among a fixed number of *virtual ranks*, which are mapped to the workers that there are; workers
+beyond that number contribute nothing. Each virtual rank has its own slice of the batch, its own random numbers
+(derived from the seed, the step and its number alone) and its own batch-norm statistics. Gradients are added in a
 fixed order. Every worker computes with one thread and deterministic algorithms.
 
-The script's loop runs once for each virtual rank of the worker; the optimizer acts after the last. What the script does
-by itself at every step (averaging weights, say) should be done only if `job.stepped` says that the step was taken.
+The script's loop runs once for each virtual rank of the worker; the optimizer acts after the last. Whatever else
+the script does once per step, such as averaging weights, it should do only if `job.stepped` is true.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MOST = 1024
 
 
 def prepare() -> None:
-    """Make this process compute the same bits every time; to be called before the first use of a GPU."""
+    """Make this process compute deterministically; must be called before the first use of a GPU."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # filling only costs time
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # only costs time
 
 
 class ExactCombiner:
-    """Combines the gradients of a step from its virtual ranks."""
+    """Combines the gradients of all virtual ranks in a fixed order."""
 
     def __init__(self, virtual: int = 4, seed: int = 0) -> None:
         if not 1 <= virtual <= MOST:
@@ -50,9 +50,9 @@ class ExactCombiner:
             raise InputError(what, hint=f"use 1 to {MOST}, such as 4")
         self.virtual, self.seed = virtual, seed
         self._group = Group(None, 0, 1)
-        self._begun = False  # whether the script is within a step, or was when it failed
-        self._done: list[int] = []  # virtual ranks of this worker that have done this step
-        self.riders: list[Rider] = []  # to be added before `bind`
+        self._begun = False  # whether a step has begun and is not complete; it may have failed
+        self._done: list[int] = []  # virtual ranks of this worker that have done their part of the step
+        self.riders: list[Rider] = []  # must be added before `bind`
         self.bind((), ())
 
     def bind(self, modules: Sequence[Module], parameters: Sequence[Parameter]) -> None:
@@ -80,7 +80,7 @@ class ExactCombiner:
             self._restart()
         elif list(mine[: mine.index(piece.slot)]) != self._done:
             raise InputError(
-                "an iteration of the loop made no gradients, which exact mode cannot make up for",
+                "an iteration of the loop made no gradients, which exact mode does not allow",
                 hint="call backward() once in every iteration over job.batches, or leave out exact=True",
             )
         self._begun = True
@@ -90,8 +90,8 @@ class ExactCombiner:
     def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
         if piece.slot in self._done:
             raise InputError(
-                "exact mode takes one backward() in each iteration of the loop",
-                hint="add the losses up and call backward() once, or leave out exact=True",
+                "exact mode allows only one backward() in each iteration of the loop",
+                hint="add the losses and call backward() once, or leave out exact=True",
             )
         self._done.append(piece.slot)
         if piece.slot != IDLE:
@@ -99,14 +99,14 @@ class ExactCombiner:
             self._buffers.leave(piece.slot)
         if not piece.last:
             return None
-        total, everybodys_votes = self._exchange(votes)
+        total, summed_votes = self._exchange(votes)
         self._set_gradients(total)
         self._buffers.enter(0)
         self._begun = False
-        return everybodys_votes
+        return summed_votes
 
     def state(self) -> dict[str, Any]:
-        """Return the state, which must be loaded after the network's own."""
+        """Return the state; it must be loaded after the state of the network."""
         return {
             "virtual": self.virtual,
             "changing": list(self._buffers.changing),
@@ -131,20 +131,20 @@ class ExactCombiner:
         return tuple(block(self.virtual, self._group.world, self._group.rank))
 
     def _lay_out(self, trained: list[Parameter]) -> None:
-        """Lay out where the gradient of each parameter lies in the vectors that are added up."""
+        """Compute where the gradient of each parameter lies in the vectors that are added."""
         self._trained = trained
         kinds = {parameter.dtype for parameter in trained}
         if any(kind.is_complex for kind in kinds):
-            raise InputError("exact mode cannot add up complex gradients", hint="leave out exact=True")
+            raise InputError("exact mode does not support complex gradients", hint="leave out exact=True")
         ends = list(accumulate(parameter.numel() for parameter in trained))
         self._bounds = list(zip([0, *ends], ends))
         self._end = ends[-1] if ends else 0
-        # after the gradients: for each parameter how many virtual ranks have one, the number of samples, riders' data
+        # after the gradients come the number of gradients per parameter, the number of samples, and the riders' data
         self._tail = [len(trained), 1, *(rider.size for rider in self.riders)]
         dtype = torch.float64 if torch.float64 in kinds else torch.float32
         device = trained[0].device if trained else torch.device("cpu")
         self._sum = FixedSum(self._end + sum(self._tail), self.virtual, dtype, device)
-        self._windows: dict[int, list[Tensor]] = {}  # views into vectors that are reused, by address
+        self._windows: dict[int, list[Tensor]] = {}  # by the address of a vector, which is reused: its views
 
     def _restart(self) -> None:
         self._done = []
@@ -155,14 +155,14 @@ class ExactCombiner:
             self._lay_out(trained)
 
     def _vector(self, samples: int) -> Tensor:
-        """Return the gradients of one virtual rank, weighted with its samples."""
+        """Return the gradients of one virtual rank, weighted by its number of samples."""
         vector = self._sum.vector()
         if not samples:
             return vector.zero_()
         gradients = [parameter.grad for parameter in self._trained]
         there = [gradient.detach() for gradient in gradients if gradient is not None]
         if any(gradient.is_sparse for gradient in there):
-            raise InputError("exact mode cannot add up sparse gradients", hint="use sparse=False in embeddings")
+            raise InputError("exact mode does not support sparse gradients", hint="create embeddings with sparse=False")
         windows, flat = self._windows_into(vector), vector[: self._end]
         present, count, *riding = torch.split(vector[self._end :], self._tail)
         present.fill_(1)
@@ -188,11 +188,11 @@ class ExactCombiner:
         return found
 
     def _exchange(self, votes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of all gradients and votes; afterwards every worker has all sets of buffers."""
+        """Return the sums of all gradients and votes, and give every worker all sets of buffers."""
         buffers = self._buffers
         head = torch.cat([votes.view(torch.uint8).to(buffers.device), buffers.changed()])
         total, rows = self._sum.total(self._group, torch.cat([head, self._payload(buffers)]))
-        everybodys = [row[: votes.nbytes].clone().view(votes.dtype).cpu() for row in rows]
+        all_votes = [row[: votes.nbytes].clone().view(votes.dtype).cpu() for row in rows]
         seen = torch.stack([row[votes.nbytes : head.numel()] for row in rows]).amax(0)
         rows = [row[head.numel() :] for row in rows]
         changing = seen.nonzero().flatten().tolist()
@@ -204,7 +204,7 @@ class ExactCombiner:
             sets = row.view(-1, buffers.kept.shape[1]) if row.numel() else row
             buffers.kept[theirs.start : theirs.stop] = sets[: len(theirs)]
         self._buffers = buffers
-        return total, torch.stack(everybodys).sum(0)
+        return total, torch.stack(all_votes).sum(0)
 
     def _payload(self, buffers: VirtualBuffers) -> Tensor:
         """Return the new buffers of this worker's virtual ranks, padded to the same length on every worker."""
@@ -218,8 +218,8 @@ class ExactCombiner:
         flat, (present, count, *riding) = total[: self._end], torch.split(total[self._end :], self._tail)
         flat.div_(count)
         to, source = [], []
-        for parameter, somebody, (low, high) in zip(self._trained, present.tolist(), self._bounds):
-            if not somebody:
+        for parameter, has_gradient, (low, high) in zip(self._trained, present.tolist(), self._bounds):
+            if not has_gradient:
                 parameter.grad = None
                 continue
             if parameter.grad is None:

@@ -1,9 +1,9 @@
-"""Adds up vectors of virtual ranks so that the bits of the sum do not depend on which worker holds which rank.
+"""Adds the vectors of virtual ranks so that the bits of the sum do not depend on which worker has which rank.
 
-Floating-point sums depend on their order, so the order is fixed: a binary tree over the virtual ranks. A worker adds up
-whatever complete branches it holds. Small vectors are then sent to all workers, and each adds up the rest of the tree.
-Large ones are cut into one piece for each worker: an all-to-all sends each worker its piece of every branch, each adds
-up its piece, and an all-gather distributes the finished pieces. That sends less, but takes two messages instead of one.
+Floating-point sums depend on their order, so the order is fixed: a binary tree over the virtual ranks. A worker sums
+the complete branches that it has. Small vectors are then sent to all workers, and each computes the rest of the tree.
+Large ones are cut into one piece per worker: an all-to-all sends each worker its piece of every branch, each sums its
+piece, and an all-gather distributes the finished pieces. That sends less, but takes two messages instead of one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from argosy.sdk.group.process_group import Group
 
-SMALL = 8 << 20  # bytes that a worker may receive in one message
+SMALL = 8 << 20  # the most bytes that a worker may receive in one message
 
-Branch = tuple[int, int]  # the first virtual rank, and the one after the last
+Branch = tuple[int, int]  # its first virtual rank, and the one after its last
 
 
 def block(virtual: int, world: int, rank: int) -> range:
-    """Return the virtual ranks of one worker: consecutive, and distributed as evenly as possible; perhaps none."""
+    """Return the virtual ranks of one worker, perhaps none; they are consecutive and evenly distributed."""
     each, more = divmod(virtual, world)
     start = rank * each + min(rank, more)
     return range(start, start + each + (rank < more))
@@ -55,16 +55,16 @@ class FixedSum:
     def __init__(self, length: int, virtual: int, dtype: torch.dtype, device: torch.device) -> None:
         self.length, self.virtual, self.small = length, virtual, SMALL
         self._dtype, self._device = dtype, device
-        self._held: list[tuple[Branch, Tensor]] = []  # branches that this worker has added up so far
-        self._spare: list[Tensor] = []  # vectors to be reused: new memory would cost more than the sums
+        self._held: list[tuple[Branch, Tensor]] = []  # branches that this worker has summed so far
+        self._spare: list[Tensor] = []  # vectors to reuse, because allocating memory would cost more than the sums
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Drop all vectors that were added."""
         self._spare += [vector for _, vector in self._held]
         self._held = []
 
     def vector(self) -> Tensor:
-        """Return a vector for the next virtual rank, to be overwritten and given to `add`."""
+        """Return a vector for the next virtual rank, which the caller overwrites and passes to `add`."""
         return self._spare.pop() if self._spare else self._empty(self.length)
 
     def add(self, rank: int, vector: Tensor) -> None:
@@ -77,9 +77,10 @@ class FixedSum:
         self._held.append((branch, vector))
 
     def total(self, group: Group, extra: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return the sum over all virtual ranks, and the `extra` bytes of every worker (equally many) by rank.
+        """Return the sum over all virtual ranks, and the `extra` bytes of every worker by rank.
 
-        All workers get the same. The caller may change the sum until the next `add`.
+        All workers get the same result, and must give equally many extra bytes. The caller may change the sum until
+        the next `add`.
         """
         if group.world == 1:
             total = self._held[0][1]
@@ -89,7 +90,7 @@ class FixedSum:
         counts = [len(held) for held in holdings]
         order = [branch for held in holdings for branch in held]
         if group.world * max(counts) * self.length * self._dtype.itemsize <= self.small:
-            parts, extras = self._everybodys(group, counts, extra)
+            parts, extras = self._all_branches(group, counts, extra)
             total = _along_tree((0, self.virtual), dict(zip(order, parts, strict=True)))
         else:
             pieces = self._exchanged(group, counts)
@@ -105,7 +106,7 @@ class FixedSum:
     def _empty(self, length: int) -> Tensor:
         return torch.empty(length, dtype=self._dtype, device=self._device)
 
-    def _everybodys(self, group: Group, counts: list[int], extra: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def _all_branches(self, group: Group, counts: list[int], extra: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Exchange all branches, in order, and all workers' extra bytes in one message."""
         size = self.length * self._dtype.itemsize
         sent = torch.zeros(max(counts) * size + extra.numel(), dtype=torch.uint8, device=self._device)

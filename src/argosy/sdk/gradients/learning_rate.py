@@ -1,6 +1,6 @@
 """Scales the learning rate when the batch grows with the number of workers.
 
-The script and its schedulers keep the rate of one batch; it is multiplied only while the optimizer acts.
+The script and its schedulers use the rate for one batch; it is multiplied only while the optimizer acts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ RULES = ("linear", "sqrt", "adascale", "none")
 class Rule:
     """A rule for the factor of the learning rate.
 
-    `linear`: the factor of the batch (for SGD). `sqrt`: its square root (for Adam and similar optimizers). `adascale`:
-    AdaScale's gain, between 1 and linear, from the measured noise scale; 1 until that is known. `none`: always 1.
+    `linear`: the factor by which the batch has grown (for SGD). `sqrt`: its square root (for Adam and similar
+    optimizers). `adascale`: AdaScale's gain, between 1 and linear, from the measured noise scale; 1 until that is
+    known. `none`: always 1.
     """
 
     def __init__(self, name: str = "linear") -> None:

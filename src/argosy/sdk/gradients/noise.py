@@ -1,8 +1,8 @@
-"""Measures the gradient noise scale: how many samples a step can use before more of them stop helping.
+"""Measures the gradient noise scale: the batch size beyond which more samples per step help little.
 
 Each worker's gradient is a mean over its own samples; the mean over all samples varies less. From the two, the variance
 of a single sample's gradient and the squared length of the true gradient follow, without bias; their ratio is the noise
-scale φ, in samples. A worker that is alone compares its gradients of two steps in a row instead, as Pollux does.
+scale φ, in samples. A single worker compares its gradients of two steps in a row instead, as Pollux does.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 DECAY = 0.99  # weight of earlier measurements for each new one
-ENOUGH = 5  # measurements before a value is reported
-ALONE_EVERY = 4  # a single worker measures two steps out of so many, because it must copy a gradient each time
+ENOUGH = 5  # measurements that are needed before a value is reported
+ALONE_EVERY = 4  # a single worker measures only two steps out of this many, because it must copy a gradient
 
 
 class NoiseScale:
-    """Measures gradients as they are combined; it is a `Rider`."""
+    """Measures the gradient noise scale while gradients are combined; it is a `Rider`."""
 
     size = 2
 
     def __init__(self) -> None:
-        self.variance = _Average()  # of one sample's gradient, all parameters together
-        self.square = _Average()  # squared length of the true gradient
+        self.variance = _Average()  # the variance of one sample's gradient, summed over all parameters
+        self.square = _Average()  # the squared length of the true gradient
         self._before: tuple[list[Tensor | None], int] | None = None
         self._turn = 0
 
@@ -48,7 +48,7 @@ class NoiseScale:
         return torch.tensor([samples * _square(gradients), 1.0], dtype=torch.float64)
 
     def take(self, summed: Tensor, gradients: Sequence[Tensor | None], samples: int, world: int) -> None:
-        """Take the sum of what all workers have filled in, and the gradient over all samples."""
+        """Take the sums over all workers, and the mean gradient over all samples."""
         weighted, workers = summed.tolist()
         if workers > 1.5:
             self._before = None
@@ -73,7 +73,7 @@ class NoiseScale:
     def _alone(self, gradients: Sequence[Tensor | None], samples: int) -> None:
         self._turn += 1
         if self._before is not None and _shapes(self._before[0]) != _shapes(gradients):
-            self._before = None  # the network has grown, or something was frozen
+            self._before = None  # the network has grown, or parameters were frozen
         if self._before is not None:
             before, earlier = self._before
             self._before = None

@@ -1,4 +1,4 @@
-"""The process group of a job's workers: how they meet, agree on what comes next, join, leave and recover.
+"""The process group of a job's workers: how they connect, agree on what to do next, join, leave and recover.
 
-`membership` is the worker's side of what `argosy.live.supervisor.membership` decides.
+`membership` carries out in a worker what `argosy.live.supervisor.membership` decides.
 """

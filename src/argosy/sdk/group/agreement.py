@@ -1,7 +1,7 @@
 """Lets workers agree on what to do after the same step: switch to a plan, suspend, save, pause.
 
-Votes are summed together with the gradients. Each worker writes the newest plan it has received into its own place, so
-that the sum shows the newest that any worker has; other votes are counted, and one is enough.
+Votes are summed together with the gradients. Each worker writes the newest plan it has received into its own element,
+so that the sum shows the newest plan that any worker has. The other votes are counted, and one vote is enough.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    plan: int = 0  # the newest version received
+    plan: int = 0  # the version of the newest plan received
     suspend: bool = False
     save: bool = False
     rest: bool = False
@@ -24,7 +24,7 @@ class Votes:
         return Votes(plan, suspend, self.save or other.save, self.rest or other.rest)
 
     def encode(self, rank: int, world: int, since: int) -> Tensor:
-        """Encode the votes for a sum. `since` is the version in force, equal on all workers."""
+        """Encode the votes as a vector to be summed. `since` is the version in force, which is equal on all workers."""
         places = [0.0] * (world + 3)
         places[rank] = float(max(self.plan - since, 0))
         places[world:] = [float(self.suspend), float(self.save), float(self.rest)]

@@ -1,7 +1,7 @@
-"""A worker's membership in plans: joining, switching to the next plan, recovering after a loss, leaving.
+"""A worker's membership in plans: it joins, switches to the next plan, recovers from the loss of others, and leaves.
 
-All of it happens between two steps of the training. All members of a group have the same state; newcomers get it from
-the member that has done the most steps, and the first worker of a run from a checkpoint.
+All of this happens between two steps of the training. All members of a group have the same state; new workers get it
+from the member that has done the most steps, and the first worker of a run loads a checkpoint.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from argosy.sdk.offload import Offload
 from argosy.sdk.settings import Settings
 from argosy.sdk.training import Training
 
-HEAR_S = 2.0  # a message of the supervisor that has reached one worker reaches all within this time
-LAST_PLAN_S = 3.0  # a survivor that must suspend waits so long for the others to recover
+HEAR_S = 2.0  # a message of the supervisor reaches all workers within this time after the first
+LAST_PLAN_S = 3.0  # how long a worker that should suspend waits for a recovery plan
 
 
 class Leave(SystemExit):
-    """This worker leaves in order: its process ends with code 0."""
+    """Ends the process of a worker that leaves the job, normally with exit code 0."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -47,17 +47,17 @@ class Membership:
         self.worker = control.worker if control else 0
         self.plan = Plan(0, (self.worker,))
         self.joined = False
-        self.gap_s: float | None = None  # how long training stood still for the newest plan; None once it was reported
+        self.gap_s: float | None = None  # how long training was interrupted for the newest plan; None once reported
         self.resized: list[Callable[[], None]] = []
         self._seed = settings.seed
         self._has_state = False
         self._restored = False
-        self._tried = 0  # version of the newest plan that was tried
-        self._rested = 0  # number of the newest pause that was taken, or was over before
+        self._tried = 0  # the version of the newest plan that was tried
+        self._rested = 0  # the number of the newest pause that was taken or missed
 
     @property
     def lost_somebody(self) -> bool:
-        """Return whether the supervisor says that a member is lost; the group may not have noticed yet."""
+        """Return whether the supervisor has reported the loss of a member, even if no call has failed yet."""
         return self.control is not None and self.control.recovering(self.plan.version)
 
     def tell(self, op: str, **fields: Any) -> None:
@@ -66,7 +66,7 @@ class Membership:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Report the worker as waiting for others, not busy, while inside the block."""
+        """Report in heartbeats, inside the block, that this worker waits for others."""
         if self.control is None:
             yield
             return
@@ -77,14 +77,14 @@ class Membership:
             self.control.busy = True
 
     def restore(self, early: bool = False) -> None:
-        """Read the checkpoint, on the first worker of a run, as soon as all of the script's objects are known."""
+        """Load the checkpoint, unless that was done; with `early`, only if all of the script's objects are known."""
         if not self._restored:
             self._restored = self.checkpoints.restore(self.training, early)
 
-    # -- coming
+    # -- joining and switching
 
     def join(self) -> None:
-        """Become a member before the first batch, and get the state of the training."""
+        """Become a member before the first batch, and receive the state of the training."""
         if self.joined:
             return
         if self.control is None:
@@ -96,11 +96,11 @@ class Membership:
         self.joined = True
 
     def switch(self, control: Control, version: int) -> bool:
-        """Switch to a plan that all members agreed on. Returns False if that failed: then `settle` must follow."""
+        """Switch to a plan that all members agreed on. If this fails it returns False, and `settle` must be called."""
         started = time.monotonic()
-        while version not in control.plans:  # another worker has received it before us
+        while version not in control.plans:  # another worker has received it earlier
             if control.lost:
-                return True  # the supervisor is gone, and the plan with it
+                return True  # the supervisor is gone, so the plan will not come
             control.wait(lambda: version in control.plans, 1.0)
         plan = control.plans[version]
         self._tried = version
@@ -122,7 +122,7 @@ class Membership:
         return True
 
     def settle(self) -> None:
-        """Join the newest plan, whatever it is."""
+        """Join the newest plan; wait for one if the newest was tried already."""
         started = time.monotonic()
         while True:
             plan = self._next_plan()
@@ -143,36 +143,36 @@ class Membership:
                 self.broke(problem)
 
     def rest(self) -> None:
-        """Make room for another job's turn, as all members agreed. Returns when it is our turn again."""
+        """Free the device for another job's turn, as all members agreed. Returns when it is our turn again."""
         control = self.control
         if control is None:
             return
         with self.waiting():
-            # others may have received the request before us
+            # other workers may have received the request earlier
             control.wait(lambda: control.newest_rest > self._rested or control.suspending, HEAR_S)
             rest = self._offload_until_turn(control)
         if control.suspending:
-            self.suspend()  # from host memory: the device may be full
+            self.suspend()  # from host memory, because the device may be full
         if rest is not None:
             rest.end()
 
     def broke(self, problem: GroupBroken) -> None:
-        """Give up a broken group and report it."""
+        """Abandon a broken group and report it to the supervisor."""
         self.group.abandon()
         if self.control is None:
             raise problem
-        if not self.lost_somebody:  # otherwise the supervisor knows already
+        if not self.lost_somebody:  # otherwise the supervisor already knows
             self.tell("broken", version=self.plan.version, step=self.training.step, error=str(problem)[:500])
 
     def _gather_by_torchrun(self) -> None:
-        """Train without a supervisor: alone, or in the fixed group that torchrun has made."""
+        """Make the group without a supervisor: this process alone, or the processes that torchrun started."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             store, rank, world = next(iter(dist.rendezvous("env://")))
             self.plan = Plan(0, tuple(range(world)))
             self.group = Group(dist.PrefixStore("argosy", store), rank, world)
 
     def _take_up(self, plan: Plan, group: Group, started: float) -> None:
-        """Put the plan in force, and make sure that all members have the same state."""
+        """Put the plan in force, and give all members the same state."""
         first = not self._has_state
         self.plan, self.group = plan, group
         self.training.combiner.regroup(group)
@@ -188,14 +188,15 @@ class Membership:
         here = torch.tensor([int(self._has_state), self.training.step], dtype=torch.int64)
         found = [(bool(has), int(step)) for has, step in self.group.all_gather(here)]
         source = max(range(len(found)), key=lambda rank: (found[rank], -rank))
-        if not found[source][0]:  # all are new: rank 0 begins, from a checkpoint if there is one
+        if not found[source][0]:  # all workers are new, so rank 0 provides the state, from a checkpoint if there is one
             source = 0
             if self.group.rank == 0:
                 self.restore()
         if self.group.world > 1 and (recover or not all(has for has, _ in found)):
             hand_over(self.group, source, self.training)
         elif len(set(found)) > 1:
-            raise ArgosyError(f"workers of one group have done different steps: {[step for _, step in found]}")
+            steps = [step for _, step in found]
+            raise ArgosyError(f"the workers of one group have done different numbers of steps: {steps}")
         if not self._has_state:
             self._restore_random_state()
         self.training.random = []
@@ -204,7 +205,7 @@ class Membership:
             self.control.step = self.training.step
 
     def _restore_random_state(self) -> None:
-        """Restore this rank's random state; without a saved one, ranks other than 0 are seeded differently."""
+        """Restore the random state of this rank; if none was saved, give each rank other than 0 a seed of its own."""
         saved, rank = self.training.random, self.group.rank
         if rank < len(saved):
             random_state.restore(saved[rank])
@@ -212,7 +213,7 @@ class Membership:
             seed_all(derive(self._seed, "rank", rank, self.training.step))
 
     def _outdated(self, version: int) -> bool:
-        """Return whether waiting for the others is in vain, also because a newcomer is told to leave again."""
+        """Return whether to stop waiting for the other members of this plan, because it will not come into force."""
         control = self.control
         if control is None:
             return False
@@ -222,7 +223,7 @@ class Membership:
         """Return the newest plan that was not tried yet; wait for one if there is none."""
         control = self.control
         if control is None:
-            raise GroupBroken("there is no supervisor to bring the workers together")
+            raise GroupBroken("the group is broken, and without a supervisor it cannot be formed again")
         suspended: float | None = None
         with self.waiting():
             while control.newest <= self._tried:
@@ -239,9 +240,9 @@ class Membership:
         return control.plans[control.newest]
 
     def _offload_until_turn(self, control: Control) -> Offload | None:
-        """Make room, report it, and wait for our turn or the end. Returns None if there is no pause to take.
+        """Free the device, report it, and wait for our turn or a suspension. Returns None if no pause was requested.
 
-        A request for the next pause also ends the wait, because all members have to agree on it.
+        A request for another pause also ends the wait, because all members have to agree on it.
         """
         number, self._rested = control.rest, control.newest_rest
         if not number or control.lost:
@@ -253,17 +254,17 @@ class Membership:
         return rest
 
     def _without_supervisor(self) -> Plan:
-        """Go on alone if this is the first worker and has not begun; a broken group cannot be repaired."""
+        """Return a plan for this worker alone if it is the first one and has not begun; otherwise exit with code 1."""
         if self.worker == 0 and not self._has_state:
             return Plan(self._tried + 1, (0,))
-        text = "argosy: workers are lost, and without a supervisor the group cannot be formed again"
+        text = "argosy: a worker is lost, and without a supervisor the group cannot be formed again"
         print(text, file=sys.stderr, flush=True)
         raise Leave(1)
 
-    # -- going
+    # -- leaving
 
     def suspend(self) -> None:
-        """Save and leave; all workers are here, after the same step."""
+        """Save and leave; all workers call this after the same step."""
         try:
             with self.waiting():
                 saved = self.checkpoints.save(self.group, self.training)
@@ -274,13 +275,13 @@ class Membership:
         raise Leave(0 if saved or self.group.rank or self.control else 143)
 
     def leave_alone(self) -> None:
-        """Leave without the others, which cannot be reached; the old rank 0 saves what it has."""
+        """Leave without the other workers, which cannot be reached; rank 0 saves the state it has."""
         first = self._has_state and self.group.rank == 0
         self._left(self.checkpoints.save(Group(None, 0, 1), self.training) if first else None)
         raise Leave
 
     def finish(self) -> None:
-        """Say that the script's work is done."""
+        """Report that the training is complete."""
         if self.control is not None and not self.control.lost:
             rendezvous.wait_for_others(self.plan, self.group.rank)
         self.tell("done")
@@ -290,11 +291,11 @@ class Membership:
             self.control.close()
         if in_order:
             self.group.close()
-        else:  # the error may have come in the middle of a collective operation
+        else:  # the error may have interrupted a collective operation
             self.group.abandon()
 
     def _go(self, plan: Plan) -> None:
-        """Leave, because the others go on without this worker."""
+        """Leave, because this worker is not a member of the plan."""
         rendezvous.announce_leaving(plan, self.worker)
         self.tell("left", version=plan.version)
         raise Leave

@@ -1,7 +1,7 @@
-"""Finds out which user is at the other end of a connection on this machine, which gloo does not check.
+"""Finds the user at the other end of a local connection, because gloo does not check who connects.
 
-Anyone with an account here can connect to the port on which a worker waits for the others of its group, and so could
-take the place of one of them. The kernel's table of connections names the owner of each end.
+Every user of this machine can connect to the port on which a worker waits for the others of its group, and so could
+pose as one of them. The kernel's table of connections names the owner of each end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ESTABLISHED = "01"
 
 
 def strangers(descriptors: Iterable[int], table: Path = TABLE) -> set[int]:
-    """Return the users, other than ours, at the other ends of these sockets."""
+    """Return the ids of other users at the other ends of these sockets."""
     ends = {end for descriptor in descriptors if (end := _other_end(descriptor)) is not None}
     if not ends:
         return set()
@@ -33,15 +33,15 @@ def strangers(descriptors: Iterable[int], table: Path = TABLE) -> set[int]:
 
 
 def _other_end(descriptor: int) -> tuple[str, str] | None:
-    """Return (the peer's address, ours) as the table writes them; None if it is not an IPv4 connection."""
+    """Return the peer's address and ours, in the notation of the table; None if it is not an IPv4 connection."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as copy:
             if copy.family != socket.AF_INET:
                 return None
-            return _written(*copy.getpeername()), _written(*copy.getsockname())
+            return _notation(*copy.getpeername()), _notation(*copy.getsockname())
     except OSError:
         return None
 
 
-def _written(address: str, port: int) -> str:
+def _notation(address: str, port: int) -> str:
     return f"{socket.inet_aton(address)[::-1].hex().upper()}:{port:04X}"

@@ -1,12 +1,12 @@
 """The process group of one plan: made when the workers switch to the plan, closed when they leave it.
 
-It uses gloo on the loopback interface, where only workers of the same user are accepted; gradients on GPUs go over
-NCCL. Groups are made from torch's process group classes directly, not through its global group, so that making and
-closing one again and again leaves nothing behind.
+It uses gloo on the loopback interface, where only workers of the same user are accepted, and NCCL for tensors on GPUs.
+Groups are made directly from torch's process group classes, not through its global group, so that groups can be made
+and closed repeatedly without leaking anything.
 
-When a member dies, the calls of its neighbours fail, and the others would wait for these. So a worker whose call fails
-shuts down its own sockets, and the failure spreads through the group. The objects of a broken group are kept, because
-destroying them can hang.
+When a member dies, only the calls of its neighbours fail, and the others would wait for these. So a worker whose call
+fails shuts down its own sockets, and the failure spreads through the group. The objects of a broken group are kept,
+because destroying them can hang.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from argosy.errors import ArgosyError
 from argosy.sdk.group import sockets
 from argosy.sdk.group.peers import strangers
 
-CONNECT = timedelta(seconds=10)  # all members are known to be there when a group is made
+CONNECT = timedelta(seconds=10)  # short, because all members have met before the group is made
 STORE = timedelta(seconds=30)
-PATIENCE = timedelta(minutes=30)  # a member may be paused; the supervisor decides who is lost
+PATIENCE = timedelta(minutes=30)  # long, because a member may be paused; the supervisor decides who is lost
 
 ADDRESS = "127.0.0.1"
 
-dist: Any = torch.distributed  # its stubs leave out most of what is used here
+dist: Any = torch.distributed  # its type stubs lack most of what is used here
 c10d: Any = torch.distributed.distributed_c10d
-Store = Any  # one of torch.distributed
+Store = Any  # a store of torch.distributed
 
 _broken: list[Any] = []
 
@@ -49,12 +49,12 @@ class Group:
     def __init__(self, store: Store | None, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
         self._store = store
-        self._corners = 0
+        self._store_parts = 0
         self._gloo: Any = None
         self._nccl: Any = None
         self._sockets: dict[int, str] = {}
         if world > 1 and store is not None:
-            _device()  # its listening socket serves all later groups and does not belong to this one
+            _device()  # made first: its listening socket serves all groups, so it must not belong to this one
             try:
                 with self.noting_sockets():
                     self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world)
@@ -62,11 +62,11 @@ class Group:
                 self.abandon()
                 raise
             except RuntimeError as problem:
-                raise GroupBroken(f"the group could not be made: {problem}") from None
+                raise GroupBroken(f"the process group could not be made: {problem}") from None
 
     @contextmanager
     def noting_sockets(self) -> Iterator[None]:
-        """Take note of sockets that are opened inside the block: they belong to this group, and `shut` reaches them."""
+        """Add the sockets that are opened inside the block to this group, so that `shut` reaches them."""
         before = sockets.open_sockets()
         yield
         new = {n: what for n, what in sockets.open_sockets().items() if before.get(n) != what}
@@ -74,7 +74,7 @@ class Group:
         self._sockets |= new
         if others := strangers(new):
             self.shut()
-            raise GroupBroken(f"a process of another user ({min(others)}) took the place of a worker")
+            raise GroupBroken(f"a process of another user (id {min(others)}) has connected in place of a worker")
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum the tensor over all workers, in place."""
@@ -90,7 +90,7 @@ class Group:
             self._wait(lambda: self._for(tensor).broadcast([tensor], options))
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Return the tensors of all workers, which have one shape, in order of rank."""
+        """Return the tensors of all workers, which must have the same shape, in order of rank."""
         found = [torch.empty_like(tensor) for _ in range(self.world)]
         if self.world == 1:
             return [tensor.clone()]
@@ -100,7 +100,7 @@ class Group:
         return found
 
     def all_to_all(self, received: Tensor, given: Tensor, receive: Sequence[int], give: Sequence[int]) -> None:
-        """Send the r-th part of every worker's flat tensor to rank r; `receive` and `give` are the parts' lengths."""
+        """Send the r-th part of each worker's flat tensor to rank r; `receive` and `give` are lengths of parts."""
         if self.world == 1:
             received.copy_(given)
             return
@@ -125,18 +125,18 @@ class Group:
         return bytes(content.numpy())
 
     def store_for(self, purpose: str) -> Store:
-        """Return a part of the run's store that was not used before."""
-        self._corners += 1
-        return dist.PrefixStore(f"{purpose}-{self._corners}", self._store)
+        """Return a part of the run's store that is not in use yet."""
+        self._store_parts += 1
+        return dist.PrefixStore(f"{purpose}-{self._store_parts}", self._store)
 
     def shut(self) -> None:
-        """Make all calls that wait in this group fail, here and on other workers. Any thread may call it."""
+        """Make all pending calls in this group fail, here and on other workers. Any thread may call this."""
         sockets.shut_down(self._sockets)
         if self._nccl is not None:
             self._nccl.abort()
 
     def close(self) -> None:
-        """Close a group that is whole and in which no call waits any more."""
+        """Close a group that is intact and has no pending calls."""
         sockets.forget(self._sockets)
         self._sockets = {}
         self._gloo = self._nccl = None
@@ -158,7 +158,7 @@ class Group:
 
     def _wait(self, start: Any) -> None:
         if self._gloo is None:
-            raise GroupBroken("the group was closed")
+            raise GroupBroken("the process group is closed")
         try:
             start().wait()
         except RuntimeError as problem:
@@ -176,9 +176,9 @@ def keep_forever(*broken: Any) -> None:
 
 
 def store_at(path: str) -> Store:
-    """Open the store for a plan's rendezvous: a file that only the workers' user can open."""
-    if not os.path.isdir(os.path.dirname(path)):  # opening it would wait for minutes
-        raise GroupBroken(f"{path} is gone, and with it the supervisor")
+    """Open the store for the rendezvous of a plan: a file in a folder that only the run's user can enter."""
+    if not os.path.isdir(os.path.dirname(path)):  # otherwise opening it would wait for minutes
+        raise GroupBroken(f"the folder of {path} is gone, so the supervisor has ended")
     store = dist.FileStore(path, -1)
     store.set_timeout(STORE)
     return store

@@ -1,8 +1,8 @@
-"""The rendezvous of a plan's members, through the run's store, before any of them connects to another.
+"""The rendezvous of the members of a plan, through the run's store, before they connect to each other.
 
-Every member counts itself in; the last one writes `go`. A member that sees a newer plan first writes `void`. The first
-word counts for all, so a group is made by all of its members or by none. A worker that leaves writes `out`, and stays
-until the others have gone on, so that its last messages are not lost.
+Every member increments a counter, and the last one writes `go`. A member that sees a newer plan before that writes
+`void`. The first word counts for all, so a group is made by all of its members or by none. A worker that leaves writes
+`out`, and stays until the others have gone on, so that its last messages are not lost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class PlanVoid(GroupBroken):
 
 
 def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
-    """Meet the other members and make the plan's group. Raises `PlanVoid` if a newer plan came first."""
+    """Wait for the other members and make the group of the plan. Raises `PlanVoid` if a newer plan comes first."""
     rank, world = plan.members.index(worker), len(plan.members)
     if not plan.store:
         if world > 1:
-            raise GroupBroken(f"plan {plan.version} has {world} members and names no store")
+            raise GroupBroken(f"plan {plan.version} has {world} members, but no store for their rendezvous")
         return Group(None, 0, 1)
     store = _store(plan)
     try:
@@ -36,24 +36,24 @@ def form_group(plan: Plan, worker: int, outdated: Callable[[], bool]) -> Group:
             word = store.compare_set("word", "", "go")
         else:
             word = _first_word(store, outdated)
-    except RuntimeError as problem:  # the store raises several kinds of errors
-        raise GroupBroken(f"the store of the run does not answer: {problem}") from None
+    except RuntimeError as problem:  # the store raises errors of several kinds
+        raise GroupBroken(f"the store for the rendezvous cannot be used: {problem}") from None
     if word != b"go":
-        raise PlanVoid(f"plan {plan.version} was replaced before it was in force")
+        raise PlanVoid(f"plan {plan.version} was replaced by a newer plan before it came into force")
     return Group(store, rank, world)
 
 
 def announce_leaving(plan: Plan, worker: int) -> None:
-    """Tell the members of a plan that this worker, which leaves, has done its last step; wait until they go on."""
+    """Tell the members of a plan that this leaving worker has done its last step, and wait until they go on."""
     if plan.store:
-        with suppress(RuntimeError, GroupBroken):  # the store is gone, and so are all who could wait for us
+        with suppress(RuntimeError, GroupBroken):  # the store is gone, so no member waits for us
             store = _store(plan)
             store.set(f"out/{worker}", "1")
             _until(lambda: bool(store.check(["word"])), FAREWELL_S)
 
 
 def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
-    """Wait until the leavers have done their last step: they may still receive data through the old group."""
+    """Wait until the leaving workers have done their last step: they may still receive data through the old group."""
     if plan.store and leavers:
         keys = [f"out/{worker}" for worker in leavers]
         with suppress(RuntimeError, GroupBroken):  # the store is gone; the next rendezvous will show it
@@ -62,7 +62,7 @@ def wait_for_leavers(plan: Plan, leavers: Sequence[int]) -> None:
 
 
 def wait_for_others(plan: Plan, rank: int) -> None:
-    """Wait a little, after the job is done here, for workers that may still read what we sent."""
+    """Wait a few seconds, after training is complete here, for workers that may still read what we sent."""
     if plan.store and len(plan.members) > 1:
         keys = [f"bye/{other}" for other in range(len(plan.members))]
         with suppress(RuntimeError, GroupBroken):

@@ -1,7 +1,7 @@
 """Finds sockets that other code opened in this process, and shuts them down so that blocked calls return.
 
-Children that the script forks (a data loader's processes) close their copies. Otherwise a killed worker's connections
-would stay open in its children, and the survivors would wait for a dead process.
+Processes that the script forks, such as those of a data loader, close their copies of the sockets. Otherwise the
+connections of a killed worker would stay open in its children, and the other workers would wait for a dead process.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 import socket
 from collections.abc import Iterable
 
-_closed_in_children: dict[int, str] = {}  # descriptor → what it is
+_closed_in_children: dict[int, str] = {}  # by descriptor: the identity of the socket
 
 
 def open_sockets() -> dict[int, str]:
-    """Return the identity of every socket of this process by descriptor; a reused number has another identity."""
+    """Return all sockets of this process: by descriptor an identity, which differs when a number is reused."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         identity = _identity(int(name))
@@ -24,17 +24,17 @@ def open_sockets() -> dict[int, str]:
 
 
 def shut_down(sockets: dict[int, str]) -> None:
-    """Make calls that wait on these sockets fail. The descriptors stay open: they belong to other code."""
+    """Make calls that wait on these sockets fail. The descriptors stay open, because they belong to other code."""
     for descriptor, identity in sockets.items():
         if _identity(descriptor) != identity:
             continue
         try:
             with socket.socket(fileno=os.dup(descriptor)) as copy:
-                # not listening sockets: gloo would end the process if one of them failed
+                # listening sockets are left alone: gloo would end the process if one of them failed
                 if not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     copy.shutdown(socket.SHUT_RDWR)
         except OSError:
-            continue  # not connected, or closed by the other side in the meantime
+            continue  # it is not connected, or the other end has closed it
 
 
 def keep_from_children(sockets: dict[int, str]) -> None:

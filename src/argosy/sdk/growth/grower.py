@@ -1,6 +1,6 @@
-"""Grows a script's network as the growth agent decides, and shrinks it again; reports in words what was done.
+"""Grows a script's network as the growth agent decides, shrinks it again, and describes in words what was done.
 
-Rank 0 does it. Every worker has the record of what was done, and builds the same network from it.
+Rank 0 does this. Every worker gets the record of the surgeries, and builds the same network from it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from argosy.sdk.data.seeds import untouched
 from argosy.sdk.growth.in_place_model import InPlaceModel
 from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
 
-DISTIL_SHARE = 0.005  # share of the time left that goes into distillation,
-DISTIL_S = 1.0, 10.0  # within these bounds
-EXAMPLE = 64  # samples that show the network to the agent, and calibrate what it adds
-KEPT = 2  # of these samples are kept in the record: enough to build the same network again
+DISTIL_SHARE = 0.005  # the share of the time left that is used for distillation
+DISTIL_S = 1.0, 10.0  # the shortest and the longest time for it
+EXAMPLE = 64  # samples with which options are found and new layers are calibrated
+KEPT = 2  # how many of these samples the record keeps, enough to build the same network again
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times in seconds; the epoch's is None if unknown."""
+    """The time left, the whole budget and the time of one epoch, in seconds; the last is None if unknown."""
 
     left: float
     budget: float
@@ -44,7 +44,7 @@ class Grower:
         self._recent = RecentInputs()
         self._recent.watch(model)
         self._agent: Agent | None = None
-        self._left: list[float] = []  # seconds that were left at each surgery
+        self._left: list[float] = []  # how many seconds were left at each surgery
         self._example: Tensor | None = None
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Grower:
         return {"surgeries": done, "example": self._example}
 
     def load(self, state: Mapping[str, Any]) -> bool:
-        """Build the network that this record describes. Returns False if it is built already."""
+        """Build the network that this record describes. Returns False if the network is already like that."""
         example = state["example"]
         if example is not None:
             example = example.to(next(self._network.model.parameters()).device)
@@ -69,7 +69,7 @@ class Grower:
         return changed
 
     def grow(self, times: Times, gained: int) -> tuple[bool, str]:
-        """Ask the agent and do what it decides; return whether the network was changed, and a report."""
+        """Ask the agent and carry out its decision; return whether the network was changed, and a report."""
         network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
             chosen, why = self._ask(example, times, gained)
@@ -86,14 +86,14 @@ class Grower:
         return True, f"{what}, outputs kept {kept}: {why}"
 
     def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
-        """Distil what was learned into the original network, unless there is a hurry."""
+        """Distil what was learned into the original network, unless `hurry` says that the slots are about to change."""
         network, inputs, started = self._network, self._recent.inputs, time.monotonic()
         least, most = DISTIL_S
         with self._in_private():
             seconds = min(max(DISTIL_SHARE * times.left, least), most)
             found = learned(network.model, network.original, inputs, seconds, hurry)
             if hurry():
-                return False, "its slots are about to change, so it stays as it is until then"
+                return False, "its slots are about to change, so the network stays as it is for now"
             same, small = agreement(network.model, found, inputs), network.small(found)
             fewer = network.size - small.size
             network.become(small)
@@ -103,7 +103,7 @@ class Grower:
 
     def _ask(self, example: Tensor, times: Times, gained: int) -> tuple[tuple[Surgery, ...], str]:
         if not times.left > 0:
-            raise GrowError("no time is left of its budget")
+            raise GrowError("no time is left in its budget")
         self._agent = self._agent or agent_of("pretrained")
         assert self._agent is not None
         network, done = self._network, zip(self._left, self._network.surgeries, strict=True)
@@ -124,7 +124,7 @@ class Grower:
 
     @contextmanager
     def _in_private(self) -> Iterator[None]:
-        """Protect the script's random numbers, and do not record the inputs of passes made inside the block."""
+        """Keep the script's random state unchanged, and do not record inputs, inside the block."""
         self._recent.look_away()
         try:
             with untouched():
@@ -134,7 +134,7 @@ class Grower:
 
 
 def warm_up() -> None:
-    """Let torch import what surgery needs now: later, all workers would wait for it."""
+    """Make torch import what surgery needs now, because later all workers would wait for it."""
     with untouched():
         sites(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)), torch.zeros(2, 1))
 

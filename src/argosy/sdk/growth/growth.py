@@ -1,9 +1,9 @@
-"""Decides when a network grows with its job: deeper or wider while there are spare slots, small again when they go.
+"""Decides when a network grows and shrinks with its job: it is deeper or wider only while there are spare slots.
 
 Both the job file (`grow: {allowed: true}`) and the script (`argosy.job(grow=True)`) must allow it. When more workers
 train than the job began with, rank 0 asks the growth agent; when they are gone, it distils what was learned into the
-original network. It changes its own network and then hands its state to the others, in the same way as to newcomers:
-the state says how the network was grown, so that whoever loads it, from a worker or a checkpoint, builds the same.
+original network. It changes its own network and then sends its state to the others, in the same way as to new workers.
+The state says how the network was grown, so that a worker that loads it builds the same network.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from argosy.sdk.growth.grower import Grower, Times
     from argosy.sdk.session import Session
 
-GROW_AFTER = 5  # steps with more workers; by then rank 0 has seen inputs of the network
-SHRINK_AFTER = 20  # steps with fewer workers; by then it has seen enough inputs to distil with
-ASK_EVERY = 5  # steps between two questions to rank 0 whether it is time
-SETTLED_S = 1.0  # a job that moves has more workers only for a moment, and should not grow
+GROW_AFTER = 5  # steps with more workers before growing; by then rank 0 has recorded inputs
+SHRINK_AFTER = 20  # steps with fewer workers before shrinking; by then it has enough inputs to distil with
+ASK_EVERY = 5  # steps between two checks of whether it is time
+SETTLED_S = 1.0  # how long the group must be stable: a job that moves has more workers only for a moment
 
 Change = Callable[[], tuple[bool, str]]  # returns whether the network was changed, and what to report
 
@@ -44,11 +44,11 @@ class Done:
 
 def consent(script: bool, environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether both the script and the job file allow growth."""
-    return script and bool(_said(environment).get("allowed"))
+    return script and bool(_growth_options(environment).get("allowed"))
 
 
 class Growth:
-    """Decides when to grow and shrink, makes all workers do the same, and keeps the record in the job's state."""
+    """Decides when to grow and shrink, makes all workers do the same, and keeps a record in the job's state."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Growth:
     ) -> None:
         if session.settings.exact:
             raise InputError(
-                "exact=True and grow=True exclude each other: when a network grows depends on what happens to the job",
+                "exact=True and grow=True exclude each other, because growth depends on what happens to the job",
                 hint="leave one of them out",
             )
         from argosy.sdk.growth.grower import warm_up
@@ -67,12 +67,13 @@ class Growth:
         warm_up()
         self._session, self._watch, self._done = session, watch, done
         self._allowed = consent(True, environment)
-        self._budget_s: float | None = _said(environment).get("time_budget")
+        self._budget_s: float | None = _growth_options(environment).get("time_budget")
         self._grower: Grower | None = None
-        self._refusal = "nothing was handed to job.setup"
-        self._began = time.time()  # of the job, not of this process, so not a monotonic time
-        self._base = self._told = 0  # workers at the job's start, and the most that were decided on; 0: not begun
-        self._turns: int | None = None  # steps since the number of workers changed; None: already acted on
+        self._refusal = "no network was passed to job.setup"
+        self._began = time.time()  # when the job began, perhaps in another process, so it is not a monotonic time
+        self._base = 0  # workers at the start of the job; 0: not begun
+        self._considered = 0  # the most workers for which growth was considered
+        self._turns: int | None = None  # steps since the number of workers changed; None: the change was handled
         self._resized_at = 0.0
         self._seen = 0
         session.resized.append(self._resized)
@@ -87,7 +88,7 @@ class Growth:
         self._refusal = _refusal(training.modules, training.optimizers)
         if self._grower is not None:
             if not self._refusal:
-                return  # setup was called again, for other objects
+                return  # setup was called again with objects that do not matter here
             self._grower.close()
             self._grower = None
         elif not self._refusal:
@@ -96,54 +97,54 @@ class Growth:
             except GrowError as problem:
                 self._refusal = str(problem)
 
-    # -- part of the job's state
+    # -- the record in the job's state
 
     def state(self) -> dict[str, Any]:
         record = self._grower.state() if self._grower else {}
-        return {"began": self._began, "base": self._base, "told": self._told, **record}
+        return {"began": self._began, "base": self._base, "told": self._considered, **record}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Build the network that this state belongs to; its weights come afterwards."""
+        """Build the network that this state belongs to; its weights are loaded afterwards."""
         if not state:
             return
-        self._began, self._base, self._told = state["began"], state["base"], state["told"]
+        self._began, self._base, self._considered = state["began"], state["base"], state["told"]
         if self._grower is None:
             if state.get("surgeries"):
                 raise InputError(
-                    f"the saved network has grown, and this one cannot: {self._refusal}",
-                    hint="hand the same network and optimizer to job.setup as when it was saved",
+                    f"the saved network has grown, but this one cannot grow: {self._refusal}",
+                    hint="pass the same network and optimizer to job.setup as when it was saved",
                 )
         elif "surgeries" in state and self._grower.load(state):
-            self._train_what_is_there()
+            self._use_new_parameters()
 
-    # -- when
+    # -- when to grow and shrink
 
     def _resized(self) -> None:
         """Note that the group of workers has changed."""
         if not self._base:
-            self._base = self._told = self._session.group.world
+            self._base = self._considered = self._session.group.world
         self._turns, self._resized_at, self._seen = 0, time.monotonic(), self._session.training.step
 
     def _between(self) -> None:
-        """Grow or shrink if it is time. Called on all workers at the same steps, so all act at the same one."""
+        """Grow or shrink if it is time. All workers call this after the same steps, so all act after the same one."""
         step, world = self._session.training.step, self._session.group.world
-        if self._turns is None or step == self._seen:  # no change, or a step of several batches is incomplete
+        if self._turns is None or step == self._seen:  # the workers have not changed, or the step is not complete
             return
         self._seen, self._turns = step, self._turns + 1
         back = world <= self._base and self._grower is not None and self._grower.is_grown
         if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
             return
-        before, self._turns = max(self._told, self._base), None
+        before, self._turns = max(self._considered, self._base), None
         if back:
             if self._together(lambda: self._shrink(world)):
-                self._told = world
+                self._considered = world
             return
-        self._told = max(self._told, world) if world > self._base else world
+        self._considered = max(self._considered, world) if world > self._base else world
         if self._allowed and world > before:
             self._together(lambda: self._grow(before, world))
 
     def _settled(self) -> bool:
-        """Return whether the group has been stable for long enough, by rank 0's clock."""
+        """Return whether the group has been stable for long enough, according to the clock of rank 0."""
         settled = time.monotonic() - self._resized_at >= SETTLED_S
         return self._session.group.broadcast_bytes(b"yes" if settled else b"no", 0) == b"yes"
 
@@ -155,29 +156,29 @@ class Growth:
 
     def _shrink(self, world: int) -> tuple[bool, str]:
         workers = f"{world} worker{'s' if world > 1 else ''}"
-        self._tell(f"spare slots are gone: {workers}; what the network has learned is distilled into the small one")
+        self._tell(f"spare slots are gone: {workers}; the network is distilled into the original one")
         assert self._grower is not None
         return self._grower.shrink(self._times(), self._hurry)
 
     def _together(self, change: Change) -> bool:
-        """Let rank 0 change its network, and hand it to all workers. Returns False on all if it was not changed."""
+        """Let rank 0 change its network and send it to all workers. All return whether it was changed."""
         group, changed = self._session.group, False
         if group.rank == 0:
             try:
                 changed, story = change()
-            except Exception as problem:  # of any kind: the script's network runs in there, and can train on as it is
+            except Exception as problem:  # any error, as the script's code runs here; training can go on
                 reason = str(problem).strip().split("\n")[0][:300] or type(problem).__name__
                 story = f"the network stays as it is: {reason}"
             self._tell(story)
         if changed:
-            self._train_what_is_there()
+            self._use_new_parameters()
         changed = group.broadcast_bytes(b"changed" if changed else b"as before", 0) == b"changed"
         if group.world > 1 and changed:
             hand_over(group, 0, self._session.training)
         return changed
 
-    def _train_what_is_there(self) -> None:
-        """Tell hooks and combiner that the network has new parameters."""
+    def _use_new_parameters(self) -> None:
+        """Give the new parameters of the network to the hooks and the combiner."""
         training = self._session.training
         self._watch(training.parameters)
         training.combiner.bind(training.modules, training.parameters)
@@ -190,11 +191,11 @@ class Growth:
         epoch_s = spent / done.epochs if done.epochs else None
         budget = self._budget_s
         if budget is None:
-            budget = epoch_s * done.of if epoch_s and done.of else 2 * spent  # unknown: assume as long again
+            budget = epoch_s * done.of if epoch_s and done.of else 2 * spent  # unknown: assume that half is done
         return Times(max(budget - spent, 0.0), budget, epoch_s)
 
     def _hurry(self) -> bool:
-        """Return whether the job is about to leave or change its slots, and nobody should wait for a distillation."""
+        """Return whether the job is about to suspend or change its slots, and should not wait for a distillation."""
         control = self._session.control
         if control is None:
             return self._session.suspend_wish
@@ -205,18 +206,18 @@ class Growth:
         print(f"argosy: {text}", file=sys.stderr, flush=True)
 
 
-def _said(environment: Mapping[str, str]) -> dict[str, Any]:
+def _growth_options(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return what the job file says about growth."""
-    said = json.loads(environment.get("ARGOSY_GROW") or "{}")
-    return said if isinstance(said, dict) else {}
+    options = json.loads(environment.get("ARGOSY_GROW") or "{}")
+    return options if isinstance(options, dict) else {}
 
 
 def _refusal(modules: Sequence[Module], optimizers: Sequence[Optimizer]) -> str:
     """Return why this script's network cannot grow; empty if it can."""
     if len(modules) != 1 or len(optimizers) != 1:
-        return f"growth takes one network and one optimizer, job.setup was given {len(modules)} and {len(optimizers)}"
+        return f"growth needs one network and one optimizer, but job.setup got {len(modules)} and {len(optimizers)}"
     if hasattr(modules[0], "_orig_mod"):
-        return "the network is compiled"
+        return "a network compiled by torch.compile cannot grow"
     own = set(modules[0].parameters())
     if not any(parameter in own for group in optimizers[0].param_groups for parameter in group["params"]):
         return "the optimizer has none of the network's parameters"

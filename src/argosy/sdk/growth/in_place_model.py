@@ -1,7 +1,7 @@
 """Changes the script's network and optimizer in place: the objects stay the same, their contents change.
 
-A script keeps references to `model` and `optimizer`. So surgery is done on a copy; then the script's own network takes
-over the copy's layers, and its own optimizer their parameters. Nothing is changed before all of it has succeeded.
+A script keeps references to `model` and `optimizer`. So surgery is done on a copy; then the script's own network gets
+the layers of the copy, and its own optimizer their parameters. Nothing is changed before the surgery has succeeded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from argosy.grow.surgery.grown import duplicate
 from argosy.grow.surgery.history import origins_of
 from argosy.grow.surgery.with_optimizer import apply_and_carry
 
-CONTENT = ("_modules", "_parameters", "_buffers")  # of an nn.Module: all that surgery replaces
+CONTENT = ("_modules", "_parameters", "_buffers")  # the attributes of an nn.Module that surgery replaces
 
 
 @dataclass(frozen=True)
 class Next:
-    """The next content of the network, and of its optimizer."""
+    """The new content of a network and its optimizer."""
 
     model: nn.Module
     groups: list[list[Tensor]]
@@ -39,7 +39,7 @@ class InPlaceModel:
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
-        self.original = duplicate(model)  # as it was before it grew
+        self.original = duplicate(model)  # a copy from before it grew
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self._order: list[list[str | Tensor]] = [
             [names.get(parameter, parameter) for parameter in group["params"]] for group in optimizer.param_groups
@@ -54,12 +54,12 @@ class InPlaceModel:
         return size_of(self.model)
 
     def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
-        """Return the network after all these surgeries; it computes the same. Raises GrowError if one is refused."""
+        """Return the network after these surgeries, with the same outputs. Raises GrowError if a surgery is refused."""
         model, optimizer = apply_and_carry(self.model, self.optimizer, surgeries, example)
         return Next(model, [list(group["params"]) for group in optimizer.param_groups], dict(optimizer.state))
 
     def small(self, small: nn.Module) -> Next:
-        """Return a network built like the original with its parameter groups; the optimizer's state begins anew."""
+        """Return a network built like the original, with its parameter groups and new optimizer state."""
         small = duplicate(small)
         modes = {name: part.training for name, part in self.model.named_modules()}
         for name, part in small.named_modules():
@@ -79,7 +79,7 @@ class InPlaceModel:
         content["grow_surgeries"], content["grow_origins"] = surgeries_of(other.model), origins_of(other.model)
         names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         for group, parameters in zip(self.optimizer.param_groups, other.groups, strict=True):
-            if "param_names" in group:  # those of an optimizer that was given named parameters
+            if "param_names" in group:  # the optimizer was made with named parameters
                 names |= {one: name for one, name in zip(group["params"], group["param_names"]) if one not in names}
                 group["param_names"] = [names[one] for one in parameters]
             group["params"] = parameters
@@ -87,7 +87,7 @@ class InPlaceModel:
         self.optimizer.state.update(other.state)
 
     def rebuild(self, surgeries: Sequence[Surgery], example: Tensor | None) -> bool:
-        """Build the structure that these surgeries make; weights are loaded later. Returns False if it is there."""
+        """Build the structure after these surgeries; weights are loaded later. Returns False if it already exists."""
         wanted, done = tuple(surgeries), self.surgeries
         if wanted == done:
             return False

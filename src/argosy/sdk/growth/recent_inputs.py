@@ -1,7 +1,7 @@
 """Records the recent inputs of a network, and distils a grown network into a small one with them.
 
-Only the script knows how its network is called and what the targets are. So the inputs of the last training steps are
-recorded as they came, and the small network learns the grown one's outputs for them, whatever the script's loss.
+Only the script knows how it calls its network and what the targets are. So the inputs of the last training steps are
+recorded, and the small network learns the outputs of the grown one for them, whatever the script's loss is.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from argosy.grow import GrowError, RealClock, shrink
 from argosy.grow.training.passes import evaluating
 
-SAMPLES = 2000  # recorded at most
-RATES = 0.05, 0.005, 0.0005  # learning rates; the next one is tried when one is too high
-BATCH = 64  # samples of a distillation step
-BYTES = 64 << 20  # recorded at most, but always one batch
+SAMPLES = 2000  # the most samples that are recorded
+RATES = 0.05, 0.005, 0.0005  # learning rates; if training diverges, the next one is tried
+BATCH = 64  # samples in a distillation step
+BYTES = 64 << 20  # the most bytes that are recorded, but at least one batch
 
 
 class RecentInputs:
     """Records the inputs of training steps while it watches a network."""
 
     def __init__(self) -> None:
-        self.refusal = "it has not been called yet: the script may call its parts one by one"
+        self.refusal = "it has not been called yet; perhaps the script calls only its parts"
         self._inputs: deque[Tensor] = deque()
         self._watching: Any = None
 
@@ -40,21 +40,21 @@ class RecentInputs:
         self._watching = model.register_forward_pre_hook(note, with_kwargs=True)
 
     def look_away(self) -> None:
-        """Stop watching, before the network is copied or tried: a copy would be watched as well."""
+        """Stop watching, before the network is copied or tried, because a copy would be watched too."""
         if self._watching is not None:
             self._watching.remove()
             self._watching = None
 
     @property
     def inputs(self) -> list[Tensor]:
-        """Return the inputs, newest last. Raises GrowError if the network is called in a way that cannot be used."""
+        """Return the inputs, newest last. Raises GrowError if the script calls the network in an unsupported way."""
         if self.refusal:
             raise GrowError(self.refusal)
         return list(self._inputs)
 
     def _note(self, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         if named or len(given) != 1 or not isinstance(given[0], Tensor) or not given[0].dim():
-            self.refusal = "it is called with more than one tensor, and could not be shrunk again"
+            self.refusal = "it is called with something other than one tensor, so it could not be shrunk again"
             return
         self.refusal = ""
         self._inputs.append(given[0].detach())
@@ -69,10 +69,10 @@ class RecentInputs:
 def learned(
     bigger: nn.Module, small: nn.Module, inputs: Sequence[Tensor], seconds: float, hurry: Callable[[], bool]
 ) -> nn.Module:
-    """Return a network built like `small` that answers as `bigger` does, after `seconds` or earlier if in a hurry."""
+    """Train a copy of `small` to give the outputs of `bigger`, for `seconds` or until `hurry` is true; return it."""
     inputs = _whole_batches(inputs)
     answers = _answers(bigger, inputs)
-    # large answers are scaled to size 1; small ones stay as they are, or steps would be too wide
+    # large outputs are scaled to variance 1; small ones are not scaled, because steps would become too large
     spread = max(float(torch.cat([answer.flatten() for answer in answers]).double().var()), 1.0)
 
     def distance(mine: Tensor, theirs: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def learned(
     for rate in RATES:
         left = end - time.monotonic()
         if left < 0.1 * seconds or hurry():
-            break  # otherwise it diverged before its time was over: the rest goes to smaller steps
+            break  # if time is left, training has diverged: go on with a lower rate
         small = shrink(
             bigger, small, pairs, seconds=left, logit_weight=0.0, loss=distance, lr=rate, clock=_Watch(hurry)
         )
@@ -91,7 +91,7 @@ def learned(
 
 
 def agreement(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor]) -> float:
-    """Return how far two networks agree, up to 1: the share of equal choices, or of variance explained."""
+    """Return how well two networks agree, up to 1: the share of equal predictions, or of explained variance."""
     first, second = (torch.cat(_answers(model, inputs)) for model in (one, other))
     if first.dim() > 1 and first.shape[1] > 1:
         return float((first.argmax(1) == second.argmax(1)).float().mean())
@@ -100,19 +100,19 @@ def agreement(one: nn.Module, other: nn.Module, inputs: Sequence[Tensor]) -> flo
 
 
 def difference(one: nn.Module, other: nn.Module, example: Tensor) -> float:
-    """Return the largest difference of two networks' answers, in units of the largest answer."""
+    """Return the largest difference of the outputs of two networks, relative to the largest output."""
     first, second = (_answers(model, [example])[0].double() for model in (one, other))
     return float((first - second).abs().max()) / max(float(first.abs().max()), 1.0)
 
 
 def _whole_batches(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Regroup inputs into batches of one size: batch norm cannot learn from a worker's slice of one sample."""
+    """Regroup inputs into larger batches, because batch norm cannot train on a single sample."""
     by_shape: dict[tuple[int, ...], list[Tensor]] = {}
     for one in inputs:
         by_shape.setdefault(tuple(one.shape[1:]), []).append(one)
     found = [batch for alike in by_shape.values() for batch in torch.split(torch.cat(alike), BATCH) if len(batch) > 1]
     if not found:
-        raise GrowError("it has seen too little to learn from")
+        raise GrowError("too few inputs were recorded to distil from")
     return found
 
 
@@ -120,12 +120,12 @@ def _answers(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
     with evaluating(model):
         answers = [model(one) for one in inputs]
     if not all(isinstance(answer, Tensor) for answer in answers):
-        raise GrowError("it answers with more than one tensor, and could not be shrunk again")
+        raise GrowError("it returns something other than one tensor, so it could not be shrunk again")
     return answers
 
 
 class _Watch(RealClock):
-    """A real clock on which all time is over as soon as there is a hurry."""
+    """A real clock that jumps to the end of time as soon as `hurry` is true."""
 
     def __init__(self, hurry: Callable[[], bool]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Importers: one module per public trace format, found by its name.
+"""Importers of public trace formats: one module per format, found by its name.
 
 A module of this package whose name has no leading underscore is a format; it registers one function with
 `@importer`. Names are listed without importing the modules, so that help texts stay fast.
@@ -23,7 +23,7 @@ OnError = Literal["fail", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """A trace, the bad rows that were skipped (place, reason), and what a reader should know about it."""
+    """A trace, the bad rows that were skipped (place, reason), and notes for the reader."""
 
     trace: Trace
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One format: `run` reads files of it."""
+    """One trace format; `run` reads files of it."""
 
     name: str
     summary: str

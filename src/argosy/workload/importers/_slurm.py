@@ -1,4 +1,4 @@
-"""Read the logs of Slurm-like clusters: a job that started ran from `start` to `end`."""
+"""Read the logs of Slurm-like clusters, where a job ran from `start` to `end`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def read_cluster_log(
     what: str,
     renamed: Mapping[str, str],
 ) -> Table:
-    """Read one log of the kind that Helios began and Acme took over: a line for each job, with three times.
+    """Read one log in the format of Helios, which Acme also uses: a line for each job, with three times.
 
-    `optional` columns are converted where the file has them, and kept under their own names. `what` names the file in
-    the error about missing columns. `renamed` gives the names in a trace of columns that only this kind has.
+    `optional` columns are converted if the file has them, and keep their own names. `what` names the kind of file in
+    the error about missing columns. `renamed` maps columns that only this kind has to columns of a trace.
     """
     table = read_table(path, nulls=NULLS)
     need(table, columns, f"{what} begins with {','.join(columns)}")
@@ -61,7 +61,7 @@ def read_cluster_log(
 def ran(table: Table, start: str, end: str, notes: list[str], *, recorded: str | None = None) -> Table:
     """Keep the rows of jobs that ran, with `duration_s` = end − start, or as recorded where a time is missing.
 
-    The recorded duration comes second because some logs include the time in the queue.
+    The recorded duration is only the second choice, because some logs include the time in the queue.
     """
     table = table.without(pl.col(start).is_null(), NOT_STARTED, notes)
     length = pl.col(end) - pl.col(start)

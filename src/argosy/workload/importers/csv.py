@@ -1,4 +1,4 @@
-"""Import our own CSV or Parquet columns, or any table with a column for each of them.
+"""Import traces with our own columns, CSV or Parquet, or any table whose columns can be mapped to them.
 
 Times may be seconds or dates (`2024-01-31 08:00:00`); the first submission becomes 0.
 """
@@ -19,5 +19,5 @@ _KINDS = COLUMN_KINDS | {"submit_s": Kind.TIME, "deadline_s": Kind.TIME}
 def read(
     paths: Sequence[Path], *, on_error: OnError = "fail", mapping: Mapping[str, str] | None = None
 ) -> ImportReport:
-    """Read the files. With a mapping `{ours: theirs}` other columns are ignored; without one they are errors."""
+    """Read the files; with a mapping `{ours: theirs}` other columns are ignored, without one they are errors."""
     return finish([read_rows(path, mapping, _KINDS) for path in paths], on_error=on_error)

@@ -1,11 +1,11 @@
-"""Import Gavel's `.trace` files: one job a line, tab-separated, without header; Shockwave's have one more column.
+"""Import Gavel's `.trace` files: one job per line, tab-separated, without header; Shockwave's have one more column.
 
-The layout grew over the years; it is told by the number of columns. Also read is the short CSV
-job_id,model,batch_size,total_steps,arrival_s,scale_factor,priority,slo.
+The layout grew over the years; the number of columns identifies it. The short CSV form
+job_id,model,batch_size,total_steps,arrival_s,scale_factor,priority,slo is read, too.
 
 `ResNet-50 (batch size 64)` becomes model `resnet-50` and batch size 64, which Gavel counts per GPU. `work`
-is in steps of that batch, as in Gavel's throughput tables; the engine derives the run time from them. An
-SLO there is a multiple of a run time that the file does not give, so it sets no deadline.
+is in steps of that batch, as in Gavel's throughput tables; the engine derives the run time from them. An SLO is
+a multiple of a run time that the file does not give, so it sets no deadline.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _short(text: bytes, path: Path) -> Table:
 
 
 def _full(text: bytes, path: Path, count: int) -> Table:
-    """Read the files. Jobs are numbered from 0 in the order of the file, as Gavel does."""
+    """Read files in the full layout; jobs are numbered from 0 in the order of the file, as Gavel does."""
     columns = LAYOUTS.get(count)
     if columns is None:
         hint = f"Gavel's traces have {', '.join(map(str, LAYOUTS))}"

@@ -1,7 +1,7 @@
 """Import Helios' `cluster_log.csv`: Slurm jobs of SenseTime's clusters, April to September 2020.
 
-`queue` in that file is the time spent waiting; our queue is the virtual cluster `vc`. `jobname` is in some
-releases.
+`queue` in that file is the time spent waiting; our queue is the virtual cluster `vc`. Only some releases have
+`jobname`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Import Alibaba PAI 2020: `pai_task_table.csv`, with `pai_job_table.csv` and `pai_group_tag_table.csv` if given.
 
-The files have no header; they are told apart by their number of columns. A job is the sum of its tasks, and
-an instance asks for plan_gpu and plan_cpu hundredths and plan_mem GiB. It is submitted when the job table
-says, else when its first task starts, and runs from the first task's start to the last task's end. The job
+The files have no header; the number of columns tells which is which. A job is the sum of its tasks, and an
+instance asks for plan_gpu and plan_cpu hundredths and plan_mem GiB. A job is submitted when the job table says,
+else when its first task starts, and runs from the first task's start to the last task's end. The job
 table adds users and the ids that the tag table needs; the tags add recurring groups (our `name`), workloads
-(our `model`) and the GPU types that were required. The `gpu_type` of a task is what it happened to get, and
-is not kept.
+(our `model`) and the GPU types that were required. The `gpu_type` of a task is what it was given, not what it
+required, and is not kept.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _tables(paths: Sequence[Path]) -> dict[str, Table]:
 
 
 def _sum_tasks(tasks: Table, notes: list[str]) -> pl.DataFrame:
-    """Return one row a job: what its tasks ask for together, and when they ran."""
+    """Return one row per job: what its tasks ask for together, and when they ran."""
     instances = pl.col("inst_num").fill_null(1.0)
 
     def total(column: str, unit: float) -> pl.Expr:

@@ -1,9 +1,9 @@
 """Import Philly's `cluster_job_log`: a JSON array of Microsoft's jobs, August to December 2017.
 
-A job's run time is the sum of its attempts: what it held GPUs for. (The authors' notebook takes last end −
-first start, which counts the waiting between attempts as running; another scheduler would change that
-waiting.) Its size is that of the first attempt with GPUs on record. Jobs without a finished attempt are
-left out, and so are those whose last attempt has no end: they still ran when the log was written.
+A job's run time is the sum of its attempts, the time for which it held GPUs. (The authors' notebook takes last
+end − first start, which counts the waiting between attempts as running; another scheduler would change that
+waiting.) Its size is that of the first attempt with recorded GPUs. Jobs without a finished attempt are left out,
+and so are those whose last attempt has no end, because they still ran when the log was written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from argosy.workload.conversion import STATUS_WORDS, finish
 from argosy.workload.importers import ImportReport, OnError, importer
 from argosy.workload.text_table import LINE, MAX_JSON_BYTES, Bad, Table, load
 
-MAX_JOB_BYTES = 2**20  # how far to look for the next job's id
+MAX_JOB_BYTES = 2**20  # how far to search for the next job's id
 ABSENT = (None, "", "None")
 HINT = "a Philly log is a JSON array of jobs with jobid, status, vc, submitted_time and attempts"
 SCHEMA: dict[str, pl.DataType] = {
@@ -85,7 +85,7 @@ def _jobs(text: bytes, path: Path) -> list[Any]:
 
 
 class _Lines:
-    """The line of each job's id; jobs come in the order of the file, so one pass finds them all."""
+    """Finds the line of each job's id; jobs come in the order of the file, so one pass is enough."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._at, self._line = text, 0, 1

@@ -1,8 +1,8 @@
 """Import workload files of the Pollux and Sia simulators: name,time,application,num_replicas,batch_size.
 
-The files say what trains, not for how long. The work of an application is what its authors' simulator
-trains: the steps at the smallest validated batch size until the last epoch, times that batch size, so it is
-in samples of full statistical efficiency. The engine derives the run time from the performance model of
+The files name the application of a job, but not its duration. The work of an application is what its authors'
+simulator trains: the steps at the smallest validated batch size until the last epoch, times that batch size, so
+it is in samples of full statistical efficiency. The engine derives the run time from the performance model of
 that name. All jobs may be resized between 1 GPU and the authors' limit.
 """
 

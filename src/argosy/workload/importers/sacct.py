@@ -3,10 +3,9 @@
     sacct -aP -S 2024-01-01 -E 2024-02-01 \\
       -o JobID,User,Partition,JobName,Submit,Start,End,Elapsed,State,NCPUS,ReqTRES,AllocTRES,Timelimit
 
-Job steps (123.batch) and jobs that never started are left out. GPUs, CPUs and memory are what was
-allocated, else what was requested; the GPU type is only what was requested, since an allocation is no
-constraint. The run time is `Elapsed`, which does not count suspension; `Timelimit` is the user's own
-estimate.
+Job steps (123.batch) and jobs that never started are left out. GPUs, CPUs and memory are what was allocated,
+else what was requested; the GPU type is only what was requested, since an allocation is not a requirement. The
+run time is `Elapsed`, which does not count suspension; `Timelimit` is the user's own estimate.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def _rows(path: Path, notes: list[str]) -> Table:
 
 
 def _gpus(tres: str) -> pl.Expr:
-    """Read the GPUs in `gres/gpu=4`; where only typed counts are given (`gres/gpu:a100=4`), their sum."""
+    """Read the GPUs in `gres/gpu=4`; if only counts by type are given (`gres/gpu:a100=4`), their sum."""
     column = pl.col(tres)
     total = column.str.extract(r"gres/gpu=(\d+)", 1).cast(pl.Float64)
     by_type = column.str.extract_all(r"gres/gpu:[^=,]+=\d+").list.eval(
@@ -113,7 +112,7 @@ def _memory(tres: str) -> pl.Expr:
 
 
 def _requested_memory(cpus: pl.Expr) -> pl.Expr:
-    """Read `ReqMem`, which is for the job, or with a last letter c per CPU and n per node."""
+    """Read `ReqMem`, which is for the job, or per CPU or per node if it ends with c or n."""
     column = pl.col("ReqMem")
     per = (
         pl.when(column.str.ends_with("c"))
@@ -127,6 +126,6 @@ def _requested_memory(cpus: pl.Expr) -> pl.Expr:
 
 
 def _gib(text: pl.Expr) -> pl.Expr:
-    """Read `512M` in GiB; without a letter Slurm means MiB."""
+    """Read an amount such as `512M` in GiB; without a letter it is in MiB, as in Slurm."""
     unit = text.str.extract(r"([KMGTP])$", 1).fill_null("M").replace_strict(GIB, return_dtype=pl.Float64)
     return text.str.extract(r"^([\d.]+)", 1).cast(pl.Float64, strict=False) * unit

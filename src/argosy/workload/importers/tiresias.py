@@ -1,7 +1,7 @@
 """Import job files of the Tiresias simulator: job_id,num_gpu,submit_time,iterations,model_name,duration,interval.
 
-`iterations` becomes `work` (steps) beside the duration, where the file has it; `interval` repeats the
-submit times.
+`iterations`, if the file has it, becomes `work` (steps) in addition to the duration; `interval` repeats the
+submit times and is ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Synthetic traces calibrated to published statistics."""
+"""Generate synthetic traces that are calibrated to published statistics."""
 
 from argosy.workload.synth.generate import PROFILES, generate
 from argosy.workload.synth.profile import Profile

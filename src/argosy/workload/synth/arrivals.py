@@ -2,9 +2,9 @@
 
     rate(t) = hour shape × weekday shape × burst(hour of trace)
 
-`burst` is lognormal with mean 1 and remembers itself from hour to hour (an AR(1) in the logarithm): the
-doubly stochastic part that makes real submissions far more uneven than any daily rhythm. Given the number of
-jobs, such a process is that many independent draws from the normalised rate, which is how they are made. The
+`burst` is lognormal with mean 1 and correlated from hour to hour (an AR(1) in the logarithm): the doubly
+stochastic part that makes real submissions far more uneven than any daily rhythm. Given the number of jobs, such
+a process consists of that many independent draws from the normalised rate, and that is how they are drawn. The
 clock starts on a Monday at midnight.
 """
 
@@ -34,7 +34,7 @@ class Arrivals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Hourly rates with cycles and bursts. Empty shapes are flat; `hours` may have any period."""
+    """Arrivals with daily and weekly cycles and bursts; empty shapes are flat, `hours` may have any period."""
 
     jobs_per_day: float
     hours: tuple[float, ...] = ()
@@ -60,8 +60,8 @@ class Rhythm:
         return stretched(np.interp(draws * expected[-1], expected, edges_s), span_s)
 
     def _bursts(self, hours: int, seed: int) -> Floats:
-        """Draw bursts. Ranks of an AR(1) give the lognormal its exact spread even over a few days."""
-        from scipy.special import ndtri  # heavy: late
+        """Draw bursts from ranks of an AR(1), so that the lognormal has its exact spread even over a few days."""
+        from scipy.special import ndtri  # imported late, because it is slow to load
 
         rng = stream(seed, "synth.bursts")
         noise = rng.standard_normal(hours) * np.sqrt(1 - self.burst_memory**2)
@@ -75,7 +75,7 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """A list of jobs per time slot, cycled; all jobs of a slot arrive at its beginning."""
+    """A cycle of numbers of jobs per time slot; all jobs of a slot arrive at its beginning."""
 
     slot_s: float
     counts: tuple[int, ...]
@@ -94,6 +94,6 @@ class Slots:
 
 
 def stretched(times_s: Floats, span_s: float) -> Floats:
-    """Return first submit at 0 and last at span_s, so that a trace's span is exactly what was asked for."""
+    """Return the times stretched from 0 to span_s, so that a trace has exactly the requested span."""
     length_s = times_s[-1] - times_s[0]
     return (times_s - times_s[0]) * (span_s / length_s) if length_s > 0 else np.zeros_like(times_s)

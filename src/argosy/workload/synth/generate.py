@@ -1,4 +1,4 @@
-"""Generate synthetic traces on demand."""
+"""Generate a synthetic trace with a given number of jobs, span or load."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROFILES: dict[str, Profile] = {p.name: p for p in (PHILLY, HELIOS, PAI, ACME, G
 
 
 MAX_SPAN_DAYS = 36_525  # a hundred years; rates are drawn hour by hour
-BYTES_PER_JOB = 400  # at the peak, about
+BYTES_PER_JOB = 400  # approximate memory at the peak
 
 
 def _check_memory(jobs: int) -> None:
-    """Refuse what this machine cannot hold."""
+    """Raise InputError if the jobs do not fit this machine's memory."""
     need, have = jobs * BYTES_PER_JOB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         what = f"{jobs:,} jobs need about {need // 2**30:,} GiB of memory, this machine has {have / 2**30:.0f}"
@@ -38,7 +38,7 @@ def generate(
     gpus: float | None = None,
     load: float | None = None,
 ) -> Trace:
-    """Return a trace of that many jobs like the named workload; the same arguments always give the same trace.
+    """Return a trace with the statistics of the named workload; the same arguments always give the same trace.
 
     The span is the source's own pace, or `days`, or what makes the jobs offer `load` to `gpus` GPUs. With
     `gpus` no job asks for more than the cluster has. The clock starts on a Monday at midnight.

@@ -1,5 +1,4 @@
-"""Workloads that papers were evaluated on: Gavel, Pollux and DL2. Jobs of a catalogue, without users or
-outcomes."""
+"""The workloads that Gavel, Pollux and DL2 were evaluated on: jobs of a catalogue, without users or outcomes."""
 
 from __future__ import annotations
 
@@ -56,8 +55,11 @@ GAVEL_SCALE_SHARES = np.array([0.70, 0.10, 0.15, 0.05])
 
 @dataclass(frozen=True, slots=True)
 class Gavel:
-    """duration = 60·10^u seconds, u ~ U(1.5, 3) for four jobs in five, else U(3, 4); `work` is steps, from
-    the V100 throughput at the job's size. Types are uniform among those that can run at that size."""
+    """Draws the jobs of Gavel's trace generator.
+
+    The duration is 60·10^u seconds, u ~ U(1.5, 3) for four jobs in five, else U(3, 4); `work` is in steps, from the
+    V100 throughput at the job's size. Types are drawn evenly among those that can run at that size.
+    """
 
     def draw(self, jobs: int, seed: int, largest_gpus: float) -> pl.DataFrame:
         rng = stream(seed, "synth.gavel")
@@ -110,8 +112,10 @@ POLLUX_MAX_GPUS = 64.0
 
 @dataclass(frozen=True, slots=True)
 class Pollux:
-    """Applications with the authors' tuned sizes and batches, elastic from 1 GPU to 64. `work` is examples at
-    the reference batch M0 (iterations at M0 × M0): what goodput counts."""
+    """Draws the jobs of Pollux' workloads: applications with the authors' tuned sizes and batches, elastic 1..64 GPUs.
+
+    `work` is in examples at the reference batch M0 (iterations at M0 × M0), which is what goodput counts.
+    """
 
     def draw(self, jobs: int, seed: int, largest_gpus: float) -> pl.DataFrame:
         rows = [row for row in POLLUX_CONFIGURATIONS if row[1] <= max(1.0, largest_gpus)]
@@ -232,8 +236,10 @@ DL2_ARRIVALS = (
 
 @dataclass(frozen=True, slots=True)
 class DL2:
-    """Parameter-server jobs of eight types, uniform; length = the type's fraction of 30,000 epochs ± 10%.
-    `work` is samples; the duration is that at 3 workers and 3 parameter servers."""
+    """Draws DL2's jobs: parameter-server jobs of eight types; the length is a fraction of 30,000 epochs ± 10%.
+
+    `work` is in samples; the duration is that at 3 workers and 3 parameter servers.
+    """
 
     def draw(self, jobs: int, seed: int, largest_gpus: float) -> pl.DataFrame:
         rng = stream(seed, "synth.dl2")
@@ -247,7 +253,7 @@ class DL2:
                 "duration_s": samples / samples_per_s,
                 "gpus": np.full(jobs, float(DL2_UNITS)),
                 "model": model,
-                "cpus": np.full(jobs, DL2_UNITS * DL2_CPUS_PER_UNIT),  # of the workers; a server takes as much as one
+                "cpus": np.full(jobs, DL2_UNITS * DL2_CPUS_PER_UNIT),  # of the workers; a server takes as many as one
                 "memory_gib": np.zeros(jobs),  # not counted
                 "min_gpus": np.ones(jobs),
                 "max_gpus": np.full(jobs, max(DL2_UNITS, min(DL2_MAX_UNITS, np.floor(largest_gpus)))),

@@ -1,10 +1,9 @@
-"""Jobs of a production cluster: users with habits, who repeat their jobs in sessions.
+"""Generate the jobs of a production cluster, whose users have habits and repeat their jobs in sessions.
 
-A *template* is something a user runs again and again: name, model, size, typical length. Users submit in
-sessions (several runs of one template, close together); users and templates are used unevenly (Zipf,
-lognormal). Sizes follow the template and the user's taste, outcomes follow the template's reliability, and a
-job's length follows its template, its size and a little chance. Published distributions are met through ranks
-(see `draws`).
+A *template* is a job that a user runs repeatedly: name, model, size, typical length. Users submit in sessions
+(several runs of one template, close together); some users and templates are far more active than others (Zipf,
+lognormal). Sizes depend on the template and the user, outcomes on the template's reliability, and a job's length
+on its template, its size and some randomness. Ranks make the published distributions come out (see `draws`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from argosy.workload.trace import STATUSES
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Jobs that end one way: how many, how long, how large, and how strongly length grows with size."""
+    """The jobs with one outcome: how many, how long, how large, and how strongly length grows with size."""
 
     share: float
     durations: Mixture
@@ -37,7 +36,7 @@ class Population:
     failed: Outcome
     killed: Outcome
     queues: dict[str, float]  # name → share of the jobs
-    models: dict[str, float]  # from those run small to those run large → share of the jobs
+    models: dict[str, float]  # name, from those of small to those of large jobs → share of the jobs
     users: int
     runs_per_template: float = 12.0
     runs_per_session: float = 4.0
@@ -89,8 +88,7 @@ class Population:
         return self.completed, self.failed, self.killed
 
     def _joint(self, largest_gpus: float) -> tuple[Floats, Floats]:
-        """Return the sizes that occur, and the share of jobs with each (outcome, size); too large sizes are
-        cut down."""
+        """Return the sizes that occur, and the share of jobs with each (outcome, size); larger sizes are cut."""
         every = sorted({size for outcome in self._outcomes() for size in outcome.sizes})
         sizes = [size for size in every if size <= largest_gpus] or [every[0]]
         joint = np.zeros((len(STATUSES), len(sizes)))
@@ -118,7 +116,7 @@ class Population:
         return status
 
     def _durations(self, template: Ints, templates: int, gpus: Floats, status: Ints, seed: int) -> Floats:
-        from scipy.special import ndtri  # heavy: late
+        from scipy.special import ndtri  # imported late, because it is slow to load
 
         rng = stream(seed, "synth.durations")
         typical = np.sqrt(self.habit) * rng.standard_normal(templates)
@@ -127,7 +125,7 @@ class Population:
         for code, outcome in enumerate(self._outcomes()):
             here = np.flatnonzero(status == code)
             for size in np.unique(gpus[here]):
-                # Large jobs belong to few templates: without this their luck would decide the whole GPU-time.
+                # Large jobs belong to few templates, whose random lengths would otherwise decide the total GPU-time.
                 same = here[gpus[here] == size]
                 score[same] = ndtri(ranks(score[same], rng)) + outcome.size_pull * np.log2(size)
             duration_s[here] = outcome.durations.quantile(ranks(score[here], rng))
@@ -147,7 +145,7 @@ class Population:
 
 
 def pick(names: list[str], index: Ints) -> pl.Series:
-    """Return names[index] as strings, without touching Python once per job."""
+    """Return names[index] as strings, without a Python loop over the jobs."""
     return pl.Series(names, dtype=pl.String).gather(pl.Series(index))
 
 
@@ -161,7 +159,7 @@ def run_numbers(template: Ints) -> Ints:
 
 
 def letters(number: int) -> str:
-    """Return a label without digits (0 → a, 25 → z, 26 → ba …), since digits in a job's name say which run it is."""
+    """Return a label without digits (0 → a, 25 → z, 26 → ba …), since digits in a job's name number its runs."""
     text = ""
     while True:
         number, digit = divmod(number, 26)

@@ -8,8 +8,8 @@ Where the figures come from:
 - The Helios Venus series of submissions per 10 minutes, April–September 2020: hour and weekday shapes,
   unevenness.
 
-The lognormal parts and the size pulls were fitted to these. Nobody published sizes by outcome (except passed
-Philly jobs), users' habits or models by job; those are chosen so that the published means come out.
+The lognormal parts and the size pulls were fitted to these. Sizes by outcome (except for passed Philly jobs),
+users' habits and models by job were not published; they are chosen so that the published means come out.
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ HELIOS = Profile(
         Promise("mean GPUs", 3.716, 0.05, HELIOS_TABLE),
         Promise("median GPUs", 1, 0.0, HELIOS_TABLE),
         *shares(0.624, 0.155, 0.221, HELIOS_TABLE),
-        # Failed jobs have 9.3% of the GPU-time, in a few very large ones: fitted, too scattered to promise.
+        # Failed jobs have 9.3% of the GPU-time, most of it in a few very large jobs: it was fitted, but varies too much
+        # between seeds for a promise.
         Promise("GPU-time share completed", 0.513, 0.2, HELIOS_TABLE),
         Promise("GPU-time share killed", 0.394, 0.2, HELIOS_TABLE),
         Promise("busiest 1% of hours / mean hour", 4.43, 0.2, VENUS_SERIES),
@@ -248,12 +249,12 @@ HELIOS = Profile(
     ),
 )
 
-# The PAI summary has no outcomes; one mix of sizes serves all three.
+# The PAI summary has no outcomes; one mix of sizes is used for all three.
 PAI_SIZES = {0.25: 0.35, 0.5: 0.25, 1: 0.370, 2: 0.020, 4: 0.006, 8: 0.004}
 PAI = Profile(
     "pai",
     "Alibaba PAI, 2020: most jobs ask for a share of one GPU",
-    # 1,037,085 GPU jobs in about two months; Helios lends its day and week.
+    # 1,037,085 GPU jobs in about two months; the daily and weekly rhythm is that of Helios.
     Rhythm(jobs_per_day=17_000, hours=VENUS_HOURS, weekdays=VENUS_WEEKDAYS, burst_sigma=0.62),
     Population(
         completed=Outcome(0.70, Mixture(((0.62, 230, 1.2), (0.38, 4_212, 1.5)), 626_371), PAI_SIZES, size_pull=0.2),
@@ -275,7 +276,7 @@ PAI = Profile(
 ACME = Profile(
     "acme",
     "Acme's Seren cluster, 2023: large language models; a few huge killed jobs hold most of the GPU-time",
-    # 663,813 GPU jobs in 184 days; Helios lends its day and week.
+    # 663,813 GPU jobs in 184 days; the daily and weekly rhythm is that of Helios.
     Rhythm(jobs_per_day=3608, hours=VENUS_HOURS, weekdays=VENUS_WEEKDAYS, burst_sigma=0.62),
     Population(
         completed=Outcome(

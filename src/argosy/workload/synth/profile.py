@@ -1,4 +1,4 @@
-"""What a profile is: how jobs arrive, how they are drawn, and what is promised about them."""
+"""Define profiles of workloads: how jobs arrive, how they are drawn, and what is promised about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Drawing(Protocol):
     """Draws the jobs themselves, in order of submission, as trace columns without ids and times."""
 
     def draw(self, jobs: int, seed: int, largest_gpus: float) -> pl.DataFrame:
-        """Draw the jobs. No job asks for more than `largest_gpus`: the mix of sizes is cut off there."""
+        """Draw the jobs; the mix of sizes is cut off at `largest_gpus`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""What a profile promises about the traces it makes, and how that is measured.
+"""Define the statistics that profiles promise of their traces, and measure them.
 
-A promise has a source: a published figure, or one counted in published data. What a profile merely chose
-(because nobody published it) is not promised. Promises hold for 50,000 jobs or more over eight weeks or more;
-smaller traces scatter more.
+A promise has a source: a published figure, or one counted in published data. What a profile had to choose, because
+it was not published, is not promised. Promises hold for at least 50,000 jobs over at least eight weeks; smaller
+traces vary more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argosy.workload.trace import STATUSES
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """`statistic` (a key of STATISTICS) of a generated trace is `target`, within a relative `tolerance`."""
+    """A promise that `statistic` (a key of STATISTICS) of a generated trace is `target` ± a relative `tolerance`."""
 
     statistic: str
     target: float

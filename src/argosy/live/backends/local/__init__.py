@@ -1,1 +1,1 @@
-"""The local backend: nodes of this machine, one supervisor process for each run, and a pool of warm interpreters."""
+"""The local backend: it runs jobs on this machine, with one supervisor process for each run and a pool of zygotes."""

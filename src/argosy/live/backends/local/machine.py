@@ -1,4 +1,4 @@
-"""Finds out what this machine has: real GPUs, or virtual slots on its CPU cores if there are none."""
+"""Finds the nodes of this machine: one with its real GPUs or, without GPUs, some with virtual slots on CPU cores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def real_gpus() -> list[str]:
 
 
 def places(nodes: Sequence[Node], cuda: bool) -> dict[str, Place]:
-    """Return where each node's slots are on this machine."""
+    """Return for each node where its slots are on this machine."""
     found, first = {}, 0
     for node in nodes:
         found[node.name] = Place(first, node.gpus, cuda)

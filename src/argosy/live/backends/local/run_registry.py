@@ -1,4 +1,4 @@
-"""Keeps a list of the runs that are not forgotten, as links to their folders. It outlives the daemon."""
+"""Keeps the list of runs on the disk, as links to their folders, so that it outlives the daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunRegistry:
         self.path = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folders: dict[RunKey, RunFolder] = {}
-        self._strange: set[str] = set()  # names that are not of runs; each is logged once
+        self._ignored: set[str] = set()  # names of files that are not links to runs; each is logged once
 
     def add(self, key: RunKey, folder: RunFolder) -> None:
         with contextlib.suppress(FileExistsError):
@@ -31,15 +31,15 @@ class RunRegistry:
         self._folders.pop(key, None)
 
     def runs(self) -> list[RunKey]:
-        """Return all runs. Other files in the folder (of NFS, of an editor) are logged and left alone."""
+        """Return all runs. Other files in the folder, such as those of NFS or an editor, are logged and ignored."""
         found = []
         for name in os.listdir(self.path):
             parts = _NAME.fullmatch(name)
             if parts:
                 found.append(RunKey(int(parts[1]), int(parts[2])))
-            elif name not in self._strange:
-                self._strange.add(name)
-                note("a file that is not a link to a run is ignored", logging.WARNING, path=str(self.path / name))
+            elif name not in self._ignored:
+                self._ignored.add(name)
+                note("ignored a file that is not a link to a run", logging.WARNING, path=str(self.path / name))
         return sorted(found)
 
     def folder(self, key: RunKey) -> RunFolder | None:

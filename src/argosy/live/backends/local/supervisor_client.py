@@ -14,9 +14,9 @@ WAIT_S = 10.0
 
 
 def call(folder: RunFolder, message: Mapping[str, Any], wait_s: float | None = None) -> bool:
-    """Return whether the supervisor has received the message, or has already ended its run.
+    """Send the message; return whether the supervisor has received it, or has already ended its run.
 
-    A supervisor that has just been started gets `wait_s` to open its socket.
+    A supervisor that was just started has `wait_s` seconds to open its socket.
     """
     end = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
     while folder.supervised() and not folder.exit.exists():
@@ -29,4 +29,4 @@ def call(folder: RunFolder, message: Mapping[str, Any], wait_s: float | None = N
             if time.monotonic() > end:
                 return False
             time.sleep(0.05)
-    return True  # the run has ended by itself
+    return True  # the run has already ended

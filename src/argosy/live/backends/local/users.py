@@ -1,4 +1,4 @@
-"""Runs things as the Unix user who submitted the job, if the daemon runs as root."""
+"""Acts as the Unix user who submitted the job, if the daemon runs as root."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ LOOK_S = 10.0
 
 
 def must_switch(user: str | None) -> str | None:
-    """Return the user to become; None if it is our own user."""
+    """Return the user to switch to; None if the job runs as our own user."""
     if user is None:
         return None
     try:
         account = pwd.getpwnam(user)
     except KeyError:
-        raise LaunchError(f"this machine has no user {user!r}") from None
+        raise LaunchError(f"this machine has no user {user!r}; create the account, or submit as another user") from None
     if account.pw_uid == os.getuid():
         return None
     if os.getuid() != 0:
-        raise LaunchError(f"only a daemon of root can run jobs as {user!r}")
+        raise LaunchError(f"the daemon cannot run jobs as {user!r}, because it does not run as root")
     return user
 
 
 def environment_of(user: str | None) -> dict[str, str]:
-    """Return the basic environment of a job: ours for our own user, that of a login for others."""
+    """Return the basic environment of a job: the daemon's own, or for another user one like that of a login."""
     if user is None:
         return {name: value for name, value in os.environ.items() if not name.startswith("ARGOSY_")}
     account = pwd.getpwnam(user)
@@ -52,10 +52,10 @@ def environment_of(user: str | None) -> dict[str, str]:
 
 
 def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Call `look` with the rights of that user and return what it finds (plain JSON).
+    """Call `look` with the permissions of this user and return its result, which must be plain JSON.
 
-    No user may see more through us than by himself. It is done in a child process, so that a folder that does not
-    answer cannot hold us up for ever.
+    This keeps users from reading, through the daemon, files that they cannot read themselves. It is done in a child
+    process, which can be killed if a file system does not respond.
     """
     if user is None:
         return look()
@@ -72,7 +72,7 @@ def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, A
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if not data:
-        raise LaunchError(f"the files of {user!r} did not answer within {LOOK_S:g} s; is a network disk down?")
+        raise LaunchError(f"the files of {user!r} could not be read within {LOOK_S:g} s; is a network disk down?")
     answer: dict[str, Any] = json.loads(data)
     if "refused" in answer:
         raise LaunchError(answer["refused"])
@@ -81,9 +81,9 @@ def look_as(user: str | None, look: Callable[[], dict[str, Any]]) -> dict[str, A
 
 
 def _read_all(reader: int, until: float) -> bytes:
-    """Read until the other end is closed; return nothing if that takes too long, as when the user stops the child."""
+    """Read until the other end is closed; return b"" if that takes too long, as when the user stops the child."""
     data = b""
-    ready = select.poll()  # select() takes no descriptors above 1023
+    ready = select.poll()  # because select() does not support descriptors above 1023
     ready.register(reader, select.POLLIN)
     while ready.poll(max(0.0, until - time.monotonic()) * 1000):
         chunk = os.read(reader, 1 << 16)
@@ -94,7 +94,7 @@ def _read_all(reader: int, until: float) -> bytes:
 
 
 def _answer(writer: int, identity: Identity, look: Callable[[], dict[str, Any]]) -> None:
-    """In the child: become that user, look, write the answer, and exit."""
+    """Become this user, call `look`, write the answer, and exit. This runs in the child process."""
     try:
         identity.take_on()
         try:
@@ -108,9 +108,9 @@ def _answer(writer: int, identity: Identity, look: Callable[[], dict[str, Any]])
 
 
 def hand_over(run: Run, home: Path) -> None:
-    """Make the run's folder for checkpoints, which its user owns and can reach.
+    """Make the folder for the checkpoints of a run, which its user owns and can reach.
 
-    The folders above it stay ours, so that no user can replace one of them.
+    The folders above it stay ours, so that no user can replace them.
     """
     user = must_switch(run.user)
     account = pwd.getpwnam(user) if user is not None else None
@@ -127,21 +127,21 @@ def hand_over(run: Run, home: Path) -> None:
                 make_folder(name, checkpoints, owner)
     except OSError as problem:
         where, why = run.home / "checkpoints" / name, problem.strerror or problem
-        raise LaunchError(f"{where} cannot be made: {why}; remove what was put in its place") from None
+        raise LaunchError(f"{where} cannot be made: {why}; remove the file or link that is in its place") from None
     if account is not None:
-        _open_the_way(run.home, home)
+        _make_reachable(run.home, home)
 
 
-def _open_the_way(to: Path, home: Path) -> None:
-    """Let others pass through to this folder, without listing folders on the way or reading what is beside it."""
+def _make_reachable(to: Path, home: Path) -> None:
+    """Let other users reach this folder without allowing them to list its parents or to read other files in them."""
     path = to.resolve()
     while path.is_relative_to(home):
         with folder(path) as passed:
             os.fchmod(passed, (os.fstat(passed).st_mode & 0o7700) | 0o011)
         path = path.parent
     with folder(home) as top:
-        for name in os.listdir(top):  # job folders were made with private modes, and so was all in them
-            with contextlib.suppress(FileNotFoundError):  # a temporary file that has gone again
+        for name in os.listdir(top):  # job folders were private from the start, with all that is in them
+            with contextlib.suppress(FileNotFoundError):  # a temporary file that was removed meanwhile
                 about = os.stat(name, dir_fd=top, follow_symlinks=False)
                 closed = stat.S_IMODE(about.st_mode) & (0o7711 if stat.S_ISDIR(about.st_mode) else 0o7700)
                 if not stat.S_ISLNK(about.st_mode) and closed != stat.S_IMODE(about.st_mode):

@@ -1,9 +1,9 @@
 """Keeps the warm zygotes of this home: one for each user, interpreter, and set of variables read at start.
 
 A zygote listens on a socket that we opened for it, so that a client can connect while it is still importing, and two
-daemons cannot start the same one. It is a program of the user's choice, so nothing here ever waits for it: a connection
-is made at once or not at all. A zygote that does not answer in time is killed, and not started again for a while; its
-jobs start cold. No user can have more than a share of the pool. A zygote ends when it was not asked for a while.
+daemons cannot start the same one. The user chooses the interpreter, so nothing here ever waits for a zygote: connecting
+succeeds at once or fails. A zygote that does not answer in time is killed, and not started again for a while; its jobs
+start cold. Each user has a limited share of the pool. A zygote that gets no request for a while ends.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from argosy.live.supervisor.worker_spawner import WARM_LIMIT_S
 from argosy.live.unix_sockets import connect, short_path
 
 IDLE_S = 900.0
-AGAIN_S = 600.0  # an interpreter that did not get warm is not tried again before this
-KEPT_S = 4 * 3600.0  # a zygote that no job has used for so long may end
-MOST, MOST_EACH = 24, 4  # zygotes in all, and of one user; each holds some hundred megabytes
-_ZYGOTE = zygote.__file__  # it is run by its path, with the user's interpreter
-# unanswered questions by the zygote's socket: the connection, and until when to wait
+AGAIN_S = 600.0  # an interpreter that did not get warm is not tried again for this long
+KEPT_S = 4 * 3600.0  # a zygote that no job has used for this long may end
+MOST, MOST_EACH = 24, 4  # zygotes in all, and for one user; each takes several hundred megabytes
+_ZYGOTE = zygote.__file__  # the user's interpreter runs this file
+# by the zygote's socket, the requests it has not answered: the connection, and how long to wait
 Questions = dict[Path, tuple[socket.socket | None, float]]
 
 
 class ZygotePool:
-    """A folder of zygotes: each listens on `<key>.sock`; `<key>.json` names its process and says if it is warm."""
+    """The zygotes of one folder: each listens on `<key>.sock`; `<key>.json` has its process and whether it is warm."""
 
     def __init__(self, folder: Path, idle_s: float = IDLE_S, warm_limit_s: float = WARM_LIMIT_S) -> None:
         self.folder, self.idle_s, self.warm_limit_s = folder, idle_s, warm_limit_s
-        self._visited = float("-inf")
+        self._contacted = float("-inf")
         self._asked: Questions = {}
-        weakref.finalize(self, _hang_up, self._asked)  # also if nobody calls `end`
-        self._cold_until: dict[Path, float] = {}  # zygotes that did not get warm
+        weakref.finalize(self, _close_all, self._asked)  # closes the connections even if `end` is not called
+        self._cold_until: dict[Path, float] = {}  # zygotes that did not get warm, and until when not to try again
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def ensure(
         self, interpreter: str, distinct: Mapping[str, str], env: Mapping[str, str], user: str | None
     ) -> Path | None:
-        """Return the socket of a matching zygote, started if need be; None if the job has to start cold.
+        """Return the socket of a matching zygote, after starting one if necessary; None if the job must start cold.
 
-        `distinct` are the variables by which zygotes differ; `env` is what a new one is started with. A job starts cold
-        if its user may have no more zygotes, or if this one failed to get warm.
+        `distinct` are the variables whose values a zygote must match; a new one is started with `env` too. A job starts
+        cold if its user may have no more zygotes, or if this one failed to get warm.
         """
         key = hashlib.sha256(json.dumps([interpreter, sorted(distinct.items()), user]).encode()).hexdigest()[:16]
         path = self.folder / f"{key}.sock"
@@ -74,13 +74,13 @@ class ZygotePool:
         return path
 
     def tend(self) -> None:
-        """Kill zygotes that do not answer, and visit the others so that none in use ends. Never waits."""
+        """Kill zygotes that do not answer, and contact the others so that none in use ends. This never waits."""
         now = time.monotonic()
-        visit = now - self._visited > self.idle_s / 3
-        if not visit and not self._asked:
+        contact = now - self._contacted > self.idle_s / 3
+        if not contact and not self._asked:
             return
-        with self._locked(wait=False) as mine:
-            if not mine:
+        with self._locked(wait=False) as locked:
+            if not locked:
                 return
             for path, (connection, until) in list(self._asked.items()):
                 if connection is None:
@@ -90,14 +90,14 @@ class ZygotePool:
                     self._answered(path)
                 elif now > until:
                     self._give_up(path)
-            if visit:
-                self._visited = now
+            if contact:
+                self._contacted = now
                 for path in self._living():
                     if time.time() - _record(path).stat().st_mtime < KEPT_S:
                         self._ask(path)
 
     def recall(self) -> list[dict[str, Any]]:
-        """Return the records of zygotes that were in use when the former daemon ended, to be warmed again."""
+        """Return the records of zygotes that were in use when the last daemon ended, to be started again."""
         with self._locked():
             living = self._living(sweep=False)
             found = []
@@ -109,7 +109,7 @@ class ZygotePool:
         return found
 
     def end(self) -> None:
-        """Ask all zygotes to end, and kill those that are not warm; runs that they started go on."""
+        """Ask all zygotes to end, and kill those that are not warm yet. Runs that they started go on."""
         with self._locked():
             for path, record in self._living(sweep=False).items():
                 if not record.get("warm") and not self._is_warm(path):
@@ -117,10 +117,10 @@ class ZygotePool:
                     continue
                 with contextlib.suppress(OSError), connect(path) as connection:
                     connection.sendall(b"end\n")
-            _hang_up(self._asked)
+            _close_all(self._asked)
 
     def _has_room(self, user: str | None, living: Mapping[Path, Mapping[str, Any]]) -> bool:
-        """Return whether the user may have one more: one always, several only while there is room for all users."""
+        """Return whether the user may have one more: every user may have one, and more if the pool has room for all."""
         users = [record["user"] for record in living.values()]
         share = max(1, min(MOST_EACH, MOST // len({*users, user})))
         return users.count(user) < share
@@ -134,7 +134,7 @@ class ZygotePool:
                 listener.bind(short)
             listener.listen(64)
             words = [interpreter, _ZYGOTE, str(listener.fileno()), str(self.idle_s)]
-            # its output is dropped: with a file here a user could fill the disk
+            # its output is dropped, because with a log file a user could fill the disk
             pid, session = start_detached(words, {**env, **distinct}, listener.fileno(), None, user)
         found = process_table.process(pid)
         which = {"interpreter": interpreter, "distinct": dict(distinct), "user": user}
@@ -142,7 +142,7 @@ class ZygotePool:
         write_record(_record(path), record, durable=False)
 
     def _living(self, *, sweep: bool = True) -> dict[Path, dict[str, Any]]:
-        """Return the records of zygotes that are alive; with `sweep`, remove what dead ones have left."""
+        """Return the records of zygotes that are alive; with `sweep`, remove the files of dead ones."""
         found = {}
         names = {path.stem for suffix in ("sock", "json") for path in self.folder.glob(f"*.{suffix}")}
         for path in (self.folder / f"{name}.sock" for name in sorted(names)):
@@ -160,10 +160,10 @@ class ZygotePool:
         path.unlink(missing_ok=True)
         _record(path).unlink(missing_ok=True)
 
-    # -- is it warm?
+    # -- whether zygotes are warm
 
     def _ask(self, path: Path, until: float | None = None) -> None:
-        """Ask whether a zygote is warm; it answers by closing the connection. The question also counts as a visit."""
+        """Ask a zygote whether it is warm; it answers by closing the connection. This also keeps it from ending."""
         if path in self._asked:
             return
         connection = None
@@ -171,7 +171,7 @@ class ZygotePool:
             connection = connect(path)
             connection.sendall(b"warm?\n")
             connection.setblocking(False)
-        except BlockingIOError:  # too many connections wait already: try again later
+        except BlockingIOError:  # too many connections are waiting: try again later
             connection = None
         except OSError:  # it has just ended
             if connection is not None:
@@ -194,11 +194,11 @@ class ZygotePool:
         return connection is not None and _was_answered(connection)
 
     def _give_up(self, path: Path) -> None:
-        """Kill a zygote that hangs, or is not an interpreter at all."""
+        """Kill a zygote that did not answer in time: it hangs, or its interpreter is some other program."""
         record = read_record(_record(path))
         if record is not None:
             note(
-                "an interpreter did not answer in time and is killed",
+                "killed an interpreter that did not answer in time",
                 logging.WARNING,
                 interpreter=record["interpreter"],
                 user=record["user"],
@@ -210,7 +210,7 @@ class ZygotePool:
 
     @contextlib.contextmanager
     def _locked(self, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the pool's lock, for moments only. Without `wait`, yields False if another process holds it."""
+        """Hold the pool's lock, always for a short time. Without `wait`, yield False if another process holds it."""
         with (self.folder / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -224,7 +224,7 @@ def _record(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-def _hang_up(questions: Questions) -> None:
+def _close_all(questions: Questions) -> None:
     for connection, _ in questions.values():
         if connection is not None:
             connection.close()
@@ -242,7 +242,7 @@ def _was_answered(connection: socket.socket) -> bool:
 
 
 def _kill(record: Mapping[str, Any]) -> None:
-    """Kill a zygote and what it started itself, but not runs: their spawners have left its session."""
+    """Kill a zygote and other processes of its session, but not the runs, whose spawners have their own sessions."""
     uid = os.getuid() if record["user"] is None else pwd.getpwnam(record["user"]).pw_uid
-    found = process_table.in_sessions([(record["session"], -1)], uid)  # the session's leader ended long ago
+    found = process_table.in_sessions([(record["session"], -1)], uid)  # -1, because the session's leader ended long ago
     process_table.send(found, signal.SIGKILL, uid)

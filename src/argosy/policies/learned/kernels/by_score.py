@@ -1,4 +1,4 @@
-"""Grants by the score network: units go to the highest score, while one is above 0.
+"""Compiled grants by the score network: units go to the highest score, while one is above 0.
 
 A grant changes the score of one job only, so the jobs are kept in a heap.
 """
@@ -25,8 +25,8 @@ class Scorer(NamedTuple):
     b5: Any
     hidden: Any
     cap: Any
-    score: Any  # [job] of the best that it can still have
-    choice: Any  # [job] what that is
+    score: Any  # [job] score of the best unit that the job can still have
+    choice: Any  # [job] which unit that is
 
 
 @entry_point
@@ -138,7 +138,7 @@ def fill_by_score(
 
 @kernel
 def rate(division: Division, net: Scorer, j: int) -> None:
-    """Set the best unit that job j can still have, and its score; the unit that makes it run has a least score."""
+    """Set the best unit that job j can still have, and its score; the unit that makes the job run has a floor."""
     workers, servers, w3 = division.workers[j], division.servers[j], net.w3
     w, u = np.float32(workers / net.cap), np.float32(servers / net.cap)
     some_w, some_u = np.float32(workers > 0), np.float32(servers > 0)

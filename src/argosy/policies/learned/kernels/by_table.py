@@ -1,6 +1,6 @@
-"""Grants by DL2's network, which sees J jobs at once and grants one unit after the other until it stops.
+"""Compiled grants by DL2's network, which sees J jobs at once and grants one unit after the other until it stops.
 
-A grant changes three inputs, so the first layer is updated instead of computed anew.
+A grant changes three inputs, so the first layer is updated instead of computed again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def forward(h1: Any, w2: Any, b2: Any, w3: Any, b3: Any, h2: Any, logits: Any, f
 
 @kernel
 def add_positive(h: Any, w: Any, out: Any, found: Any) -> None:
-    """Compute out += max(h, 0) · w, for eight units at once: signs and reading `out` take most of the time."""
+    """Compute out += max(h, 0) · w for eight units at once, because testing signs and reading `out` cost most."""
     count, q = 0, 0
     for i in range(len(h)):
         found[count] = i

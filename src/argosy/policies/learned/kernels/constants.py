@@ -1,6 +1,6 @@
 """Numbers that the features, the networks and the compiled kernels share.
 
-They are in this folder because compiled code is kept on disk under a digest of the folder's sources.
+They are in this folder because compiled code is cached on disk under a digest of the folder's sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Grant workers and servers one by one: which units are possible, and what a grant changes.
+"""Compiled granting of workers and servers one by one: which units are possible, and what a grant changes.
 
 A unit is one more worker, one more server or one of both for a job; the first worker of a job is its smallest size.
 """
@@ -24,7 +24,7 @@ class Division(NamedTuple):
     used: Any  # [job, 3]
     workers: Any  # [job]
     servers: Any
-    order: Any  # how many were served before a job first was; the number of jobs: never
+    order: Any  # [job] how many jobs were served before its first grant; the number of jobs if it had none
 
 
 @kernel
@@ -66,13 +66,13 @@ def take(division: Division, j: int, what: int) -> None:
 
 @kernel
 def smallest(division: Division, j: int) -> int:
-    """Return the unit that makes a job run that has nothing."""
+    """Return the unit that makes a job run which holds nothing yet."""
     return BOTH if division.counts[j, MOST] > 0 else WORKER
 
 
 @kernel
 def serve(division: Division, first: Any) -> int:
-    """Grant the jobs that go first their smallest size, in the order of the rows; return how many got it."""
+    """Grant the jobs marked in `first` their smallest size, in the order of the rows; return how many got it."""
     turn, n = 0, len(division.order)
     for j in range(n):
         division.order[j] = n

@@ -1,4 +1,4 @@
-"""Where jobs should be, read from the engine in the daemon's terms; only what has changed is looked at again."""
+"""Reads from the engine where jobs should be, with the daemon's names; only what has changed is read again."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from argosy.cluster.view import WHOLE, JobState
-from argosy.live.backends.base import Part
+from argosy.live.backends.base import Part, Placement
 from argosy.live.planner.engine import LiveEngine
-from argosy.live.planner.messages import Share
 
 
-class Shares:
+class Placements:
     """`now` holds the jobs that should have a process: running ones, and paused ones that have run before."""
 
     def __init__(self, nodes: list[str], launched: Iterable[int] = ()) -> None:
         self._nodes = nodes
         self._seen = np.full(0, -1, np.int64)  # by index: version of the placement that was read
-        self.now: dict[int, Share] = {id: Share(()) for id in launched}
+        self.now: dict[int, Placement] = {id: Placement(()) for id in launched}
 
     def read(self, engine: LiveEngine, ids: Mapping[int, int]) -> None:
         more = len(engine.job_names) - len(self._seen)
@@ -31,15 +30,15 @@ class Shares:
         for row in np.flatnonzero(changed).tolist():
             id = ids[int(index[row])]
             if state[row] == JobState.RUNNING:
-                self._note(id, Share(self._parts(engine.parts_of(row))))
-            elif state[row] == JobState.PAUSED and id in self.now:  # one that has never run is not to be started yet
-                self._note(id, Share(self._parts(engine.planned_parts(int(index[row]))), paused=True))
+                self._note(id, Placement(self._parts(engine.parts_of(row))))
+            elif state[row] == JobState.PAUSED and id in self.now:  # one that has never run must not be started yet
+                self._note(id, Placement(self._parts(engine.planned_parts(int(index[row]))), paused=True))
             else:
                 self.now.pop(id, None)
 
-    def _note(self, id: int, share: Share) -> None:
-        if self.now.get(id) != share:  # the same object stays where nothing has changed
-            self.now[id] = share
+    def _note(self, id: int, placement: Placement) -> None:
+        if self.now.get(id) != placement:  # otherwise the old object stays: `worker` compares by identity
+            self.now[id] = placement
 
     def _parts(self, parts: Iterable[tuple[int, int, int, int]]) -> tuple[Part, ...]:
         return tuple(

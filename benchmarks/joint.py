@@ -1,0 +1,316 @@
+"""Joint scheduling: `joint` and `argonaut` against the best policies that see no future, on unseen seeds.
+
+How much shorter completion times are in `mixed`, and what each part contributes; how both do in every scenario of the
+league against the best policy without ★ there; at other loads and on clusters of other sizes; on windows of a real
+trace, where its file is found (`--data`); and what a decision costs. Training drew its jobs from seeds 1,000,000 on and
+was validated on 500,000 on; these seeds are small. It never saw a real trace.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from benchmarks.harness import Json, Options, Row
+
+SEEDS = tuple(range(20))
+FEW = 2
+BASELINE = "gavel-throughput"
+MIXED = {
+    BASELINE: BASELINE,
+    "joint": "joint",
+    "joint, sizes as asked for": "joint:resize=no",
+    "joint, fastest type only": "joint:retype=no",
+    "joint, all machines alike": "joint:machines=no",
+    "no learning: the rule that argonaut begins as": "joint:relative=0.6:elastic=0.4",
+    "argonaut": "argonaut",
+}
+OURS = ("joint", "argonaut")
+RIVALS = ("gavel-throughput", "las", "tiresias-gittins", "tiresias-las", "optimus", "frontier", "dl2+", "dual-agent")
+LOADS, SCALES = (0.6, 0.8, 1.0, 1.3), (0.25, 1.0, 4.0)  # relative to `mixed`
+DAY_S = 86400.0
+WINDOWS = {  # of real traces, each from an empty cluster: file, first and last day, nodes of eight GPUs
+    "Philly, days 66–80, 40 × 8": ("philly_pass_80d", 66.0, 80.0, 40),
+    "Philly, days 30–44, 40 × 8": ("philly_pass_80d", 30.0, 44.0, 40),
+    "virtual cluster 7f04ca, 16 × 8": ("philly_vc_7f04ca", 0.0, 1e4, 16),
+    "virtual cluster 2869ce, 7 × 8": ("philly_vc_2869ce", 0.0, 1e4, 7),
+}
+WINDOW_POLICIES = ("las", "tiresias-gittins", "joint", "argonaut")
+LEAGUE_SEEDS, LOAD_SEEDS = 10, 5
+SIZES = ((100, 96), (200, 256), (1_000, 1_000), (10_000, 10_000))  # jobs, GPUs
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Case(NamedTuple):
+    """One run: a scenario, a policy and a seed."""
+
+    scenario: str
+    policy: str
+    seed: int
+    quick: bool
+
+
+class LoadCase(NamedTuple):
+    """One run in `mixed` at another load, on a cluster of another size, with as many times as many jobs."""
+
+    load: float
+    scale: float
+    policy: str
+    seed: int
+
+
+Figures = dict[str, float]
+Found = dict[Case, Figures]
+
+
+def run(options: Options) -> Json:
+    from argosy.scenario import scenario_names
+
+    quick = options.quick
+    seeds = SEEDS[:FEW] if quick else SEEDS
+    names = scenario_names()[:2] if quick else scenario_names()
+    cases = [Case("mixed", policy, seed, quick) for policy in MIXED.values() for seed in seeds]
+    some = seeds[:LEAGUE_SEEDS]
+    cases += [Case(name, policy, seed, quick) for name in names for policy in (*RIVALS, *OURS) for seed in some]
+    cases = list(dict.fromkeys(cases))  # some stand in both lists
+    found = dict(zip(cases, in_processes(figures_of, cases)))
+    return {
+        "seeds": list(seeds),
+        "baseline": BASELINE,
+        "mixed": mixed(found, seeds, quick),
+        "league_seeds": list(some),
+        "league": [league_row(name, found, some, quick) for name in names],
+        "load_seeds": list(SEEDS[:LOAD_SEEDS]),
+        "loads": [] if quick else loads(),
+        "windows": [] if quick or options.data is None else windows(options.data),
+        "decision": [decision(*size) for size in (SIZES[:1] if quick else SIZES)],
+    }
+
+
+def in_processes(work: Callable[[T], U], cases: Sequence[T]) -> list[U]:
+    """Do the work for each case, on all cores."""
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, cases))
+
+
+def figures_of(case: Case) -> Figures:
+    """Run one case."""
+    from argosy.report.comparison import sees_future
+    from argosy.scenario import read_scenario
+    from argosy.sim.metrics import metrics
+    from argosy.sim.run import simulate
+
+    scenario = read_scenario(case.scenario, quick=case.quick)
+    trace = scenario.trace(case.seed)
+    settings = scenario.settings.with_seed(case.seed)
+    result = simulate(trace, scenario.cluster, scenario.spec(case.policy), settings)
+    figures = metrics(result, window=scenario.window(trace))
+    changes = sum(result.jobs[c].sum() for c in ("preemptions", "migrations", "resizes"))
+    return {
+        "jct_mean_s": figures["jct_mean_s"],
+        "jct_p99_s": figures["jct_p99_s"],
+        "changes_per_job": max(float(changes) / len(trace), 1e-9),
+        "star": float(sees_future(result)),
+    }
+
+
+def mixed(found: Found, seeds: Sequence[int], quick: bool) -> list[Json]:
+    """Every policy on the same jobs, relative to the baseline; the last also relative to the others."""
+    rows = []
+    for label, policy in MIXED.items():
+        row: Json = {"policy": label}
+        for metric in ("jct_mean_s", "jct_p99_s", "changes_per_job"):
+            columns = {
+                name: [found[Case("mixed", name, seed, quick)][metric] for seed in seeds]
+                for name in (policy, BASELINE, "argonaut")
+            }
+            row[metric] = float(np.mean(columns[policy]))
+            row[f"{metric}_ratio"] = interval_of(columns[policy], columns[BASELINE])
+            row[f"argonaut_{metric}_ratio"] = interval_of(columns["argonaut"], columns[policy])
+        rows.append(row)
+    return rows
+
+
+def league_row(name: str, found: Found, seeds: Sequence[int], quick: bool) -> Json:
+    """Mean completion times of joint and argonaut over those of the best rival without ★."""
+
+    def column(policy: str, metric: str) -> list[float]:
+        return [found[Case(name, policy, seed, quick)][metric] for seed in seeds]
+
+    fair = {policy: column(policy, "jct_mean_s") for policy in RIVALS if not any(column(policy, "star"))}
+    best = min(fair, key=lambda policy: float(np.mean(np.log(fair[policy]))))
+    row: Json = {"scenario": name, "best": best, "best_jct_s": float(np.mean(fair[best]))}
+    for policy in OURS:
+        row[policy] = interval_of(column(policy, "jct_mean_s"), fair[best])
+    row["argonaut over dl2+"] = interval_of(column("argonaut", "jct_mean_s"), column("dl2+", "jct_mean_s"))
+    return row
+
+
+def interval_of(mine: Sequence[float], theirs: Sequence[float]) -> Json:
+    """The ratio of paired figures with its interval."""
+    from argosy.report.stats import paired_ratio
+
+    ratio = paired_ratio(mine, theirs)
+    return {"mean": ratio.mean, "low": ratio.low, "high": ratio.high}
+
+
+def loads() -> list[Json]:
+    """Both in `mixed` at other loads and on clusters of other sizes."""
+    policies, seeds = (BASELINE, *OURS), SEEDS[:LOAD_SEEDS]
+    places = [(load, scale) for scale in SCALES for load in LOADS]
+    cases = [LoadCase(*place, policy, seed) for place in places for policy in policies for seed in seeds]
+    found = dict(zip(cases, in_processes(at_load, cases)))
+    rows = []
+    for place in places:
+        spent = {policy: [found[LoadCase(*place, policy, seed)] for seed in seeds] for policy in policies}
+        row: Json = {"load": place[0], "cluster": place[1], f"{BASELINE}_s": float(np.mean(spent[BASELINE]))}
+        rows.append(row | {policy: interval_of(spent[policy], spent[BASELINE]) for policy in OURS})
+    return rows
+
+
+def at_load(case: LoadCase) -> float:
+    """The mean completion time of one run."""
+    from argosy.learn.loads import Variant, scaled
+    from argosy.scenario import read_scenario
+    from argosy.sim.metrics import metrics
+    from argosy.sim.run import simulate
+
+    scenario = read_scenario("mixed", quick=True)
+    scenario = scenario.with_count(round(200 * max(case.scale, 0.5)))
+    variant = Variant(scenario, scaled(scenario.cluster, case.scale), case.load, "mixed")
+    result = simulate(variant.trace(case.seed), variant.cluster, case.policy, variant.settings.with_seed(case.seed))
+    return float(metrics(result)["jct_mean_s"])
+
+
+def windows(data: Path) -> list[Json]:
+    """Mean completion times in hours and restarts of each job, on windows of real traces."""
+    from argosy.cluster.cluster import Cluster
+    from argosy.sim.metrics import metrics
+    from argosy.sim.run import simulate
+    from argosy.sim.settings import Settings
+    from argosy.workload.trace import Trace
+
+    rows = []
+    for name, (file, first, last, nodes) in WINDOWS.items():
+        path = data / "traces" / f"{file}.csv.gz"
+        if not path.exists():
+            continue
+        trace, cluster = Trace.read(path).window(first * DAY_S, last * DAY_S), Cluster.uniform(nodes, gpus=8)
+        for spec in WINDOW_POLICIES:
+            figures = metrics(simulate(trace, cluster, spec, Settings(oversized="skip")))
+            rows.append(
+                {
+                    "window": name,
+                    "policy": spec,
+                    "jobs": len(trace),
+                    "jct_mean_h": figures["jct_mean_s"] / 3600.0,
+                    "jct_p99_h": figures["jct_p99_s"] / 3600.0,
+                    "restarts_per_job": figures["restarts_per_job"],
+                }
+            )
+    return rows
+
+
+def decision(jobs: int, gpus: int) -> Json:
+    """What a decision of argonaut costs when so many jobs are there, half of them elastic, on three GPU types."""
+    from argosy.cluster.cluster import Cluster, Node
+    from argosy.policies.base import create
+    from argosy.sim.engine import Engine
+    from argosy.sim.settings import Settings
+    from argosy.workload.trace import Job, Trace
+
+    nodes = tuple(Node(f"n{i}", ("a100", "v100", "t4")[i % 3], 8, 64.0) for i in range(max(gpus // 8, 3)))
+    models = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
+    many = [
+        Job(
+            f"j{i}",
+            0.0,
+            3600.0 * (1 + i % 7),
+            float((1, 1, 2, 4)[i % 4]),
+            model=models[i % 6],
+            min_gpus=1 if i % 2 else None,
+            max_gpus=8 if i % 2 else None,
+        )
+        for i in range(jobs)
+    ]
+    engine = Engine(Trace.of_jobs(many), Cluster(nodes), create("argonaut"), Settings(min_run_s=0.0))
+    assert engine.advance()
+    engine.ask()  # compiles, lists the candidates
+    engine.apply()
+    took = []
+    for _ in range(5):
+        engine.refresh_view()
+        began = time.perf_counter()
+        engine.ask()
+        took.append(time.perf_counter() - began)
+    choice = engine.choice
+    assert choice is not None
+    return {"jobs": jobs, "gpus": gpus, "ms": 1e3 * float(np.median(took)), "gap": choice.gap}
+
+
+def table(figures: Json) -> list[Row]:
+    """The table that is printed: all tables below each other."""
+    tables = (mixed_table, league_table, load_table, window_table, decision_table)
+    return [tuple([*row, "", "", ""][:5]) for part in tables for row in part(figures)]
+
+
+def mixed_table(figures: Json) -> list[Row]:
+    """Both in `mixed`, and what each part contributes."""
+    found: list[Row] = [("policy", f"mean JCT / {BASELINE}", "95 %", "p99 / its p99", "95 %")]
+    for row in figures["mixed"]:
+        mean, late = row["jct_mean_s_ratio"], row["jct_p99_s_ratio"]
+        found.append((row["policy"], show(mean), spread(mean), show(late), spread(late)))
+    return found
+
+
+def league_table(figures: Json) -> list[Row]:
+    """Both in every scenario, against the best of the rivals without ★."""
+    found: list[Row] = [("scenario", "best rival without ★", "joint / it", "argonaut / it", "95 %")]
+    for row in figures["league"]:
+        mine = row["argonaut"]
+        found.append((f"`{row['scenario']}`", row["best"], show(row["joint"]), show(mine), spread(mine)))
+    return found
+
+
+def load_table(figures: Json) -> list[Row]:
+    """Both in `mixed` at other loads and on clusters of other sizes."""
+    found: list[Row] = [("cluster", "load", f"joint / {BASELINE}", f"argonaut / {BASELINE}", "95 %")]
+    for row in figures["loads"]:
+        size, mine = f"× {row['cluster']:g}", row["argonaut"]
+        found.append((size, f"× {row['load']:g}", show(row["joint"]), show(mine), spread(mine)))
+    return found
+
+
+def window_table(figures: Json) -> list[Row]:
+    """Both on windows of real traces."""
+    found: list[Row] = [("window", "policy", "mean JCT, h", "p99, h", "restarts a job")]
+    for row in figures["windows"]:
+        hours = f"{row['jct_mean_h']:.2f}", f"{row['jct_p99_h']:.1f}"
+        found.append((row["window"], row["policy"], *hours, f"{row['restarts_per_job']:.2f}"))
+    return found
+
+
+def decision_table(figures: Json) -> list[Row]:
+    """What a decision of argonaut costs."""
+    found: list[Row] = [("jobs", "GPUs", "a decision, ms", "below the best choice by at most, %")]
+    for row in figures["decision"]:
+        found.append((f"{row['jobs']:,}", f"{row['gpus']:,}", f"{row['ms']:.1f}", f"{100 * row['gap']:.2f}"))
+    return found
+
+
+def show(ratio: Json) -> str:
+    return f"{ratio['mean']:.3f}"
+
+
+def spread(ratio: Json) -> str:
+    return f"{ratio['low']:.3f}–{ratio['high']:.3f}" if ratio["low"] is not None else "–"

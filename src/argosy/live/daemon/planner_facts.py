@@ -1,0 +1,52 @@
+"""Converts jobs, runs and measured overheads from the database into the planner's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from argosy.live.backends.base import Part
+from argosy.live.planner.messages import Ended, JobFacts
+from argosy.live.store import Job, RunRow, Store, codec
+
+TEACHING = 2000  # ended jobs from which a new planner learns durations
+NEWEST = "ORDER BY ended_s DESC, id DESC LIMIT ?"  # the order of the index `jobs_by_end`, so that nothing is sorted
+
+
+def facts(job: Job, store: Store) -> JobFacts:
+    """Return what the planner must know about a job; the deadline is converted to the daemon's own clock."""
+    spec = job.parsed
+    deadline = spec.deadline_at
+    if deadline is not None:  # it is given in wall time
+        deadline += store.clock.now() - store.clock.wall()
+    app = None if job.array_id is None else f"array-{job.array_id}"
+    said = JobFacts.of(spec, job.id, submitted_s=job.submitted_s, user=job.owner, deadline_s=deadline, app=app)
+    return replace(said, priority=job.priority)
+
+
+def overheads(store: Store) -> dict[str | None, dict[str, float]]:
+    """Return the means of recently measured overheads, by model and kind."""
+    found: dict[str | None, dict[str, float]] = {}
+    for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
+        found.setdefault(model or None, {})[kind] = seconds
+    return found
+
+
+def held_parts(run: RunRow) -> tuple[Part, ...]:
+    """Return where a run may still be; empty for a place that is shared with others."""
+    devices: dict[str, set[int]] = {}
+    parts = (() if run.paused else run.parts) + (run.former or ())
+    for part in parts:
+        devices.setdefault(part.node, set()).update(part.devices)
+    if any(part.milli != 1000 for part in parts) or not any(devices.values()):
+        return ()
+    return tuple(Part(node, tuple(sorted(found))) for node, found in devices.items() if found)
+
+
+def ended_jobs(store: Store) -> Iterable[Ended]:
+    """Yield the jobs that ended last, oldest first, and their work: a new planner learns durations from them."""
+    sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE ended_s IS NOT NULL AND generation > 0 {NEWEST}"
+    for row in reversed(store.query(sql, (TEACHING,))):
+        job = codec.job_of(row)
+        asked = job.parsed.resources.gpus.asked
+        yield Ended(facts(job, store), job.gpu_s / asked if asked else job.run_s, job.gpu_s)

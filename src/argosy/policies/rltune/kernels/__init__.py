@@ -1,0 +1,1 @@
+"""Compiled code of RLTune; importing a module here imports Numba, so it is imported late."""
