@@ -31,6 +31,17 @@ def message_of(problem: BaseException) -> str:
     return str(problem) or type(problem).__name__
 
 
+def caused_by_ctrl_c(problem: BaseException) -> bool:
+    """Return whether an exception goes back to Ctrl-C.
+
+    An extension module that is interrupted while it is imported raises ImportError, not KeyboardInterrupt.
+    """
+    origin: BaseException | None = problem
+    while origin is not None and not isinstance(origin, KeyboardInterrupt):
+        origin = origin.__cause__ or origin.__context__
+    return origin is not None
+
+
 class InputError(ArgosyError):
     """The user's input cannot be used.
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Generic, TypeVar
 
-from argosy.errors import InputError, PluginWarning, UnknownName
+from argosy.errors import InputError, PluginWarning, UnknownName, caused_by_ctrl_c
 
 T = TypeVar("T")
 
@@ -102,9 +102,9 @@ class Registry(Generic[T]):
             if self._things.get(point.name, thing) is not thing:
                 raise InputError(f"there is a {self.kind} named {point.name!r} already")
             self._things[point.name] = thing
-        except KeyboardInterrupt:
-            raise
         except BaseException as problem:  # also SystemExit, from a module that is written as a program
+            if caused_by_ctrl_c(problem):
+                raise KeyboardInterrupt from problem
             self._things, self._other_names = before
             self._leave_out(point, problem)
 

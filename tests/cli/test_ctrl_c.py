@@ -94,16 +94,33 @@ def test_while_the_command_itself_imports(tmp_path: Path, library: str) -> None:
     assert (code, out, err) == (130, "", "interrupted\n")
 
 
-def test_before_there_is_a_command() -> None:
-    program = """
+IN_EXEC = 'exec("raise KeyboardInterrupt")'  # as in the code that dataclasses and named tuples generate
+IN_EXTENSION = """
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as pressed:
+                raise ImportError("initialization failed") from pressed"""
+
+
+@pytest.mark.parametrize(
+    ("library", "moment"),
+    [
+        ("typer", "raise KeyboardInterrupt"),  # before there is a command
+        ("polars", "raise KeyboardInterrupt"),
+        ("polars", IN_EXEC),
+        ("polars", IN_EXTENSION),
+    ],
+)
+def test_while_a_library_is_imported(tmp_path: Path, library: str, moment: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""
 import sys
 class Pressed:
     def find_spec(self, name, path, target=None):
-        if name == "typer":
-            raise KeyboardInterrupt
+        if name == "{library}":
+            {moment}
 sys.meta_path.insert(0, Pressed())
-from argosy.cli.start import main
-main()
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+""")
+    command = [sys.executable, "-m", "argosy.cli.start", *COMPARE]
+    path = {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from argosy import __version__
-from argosy.errors import ArgosyError, PluginWarning
+from argosy.errors import ArgosyError, PluginWarning, caused_by_ctrl_c
 
 HOMES = {  # command → (module in argosy.cli, name there), in the order in which help lists them
     "simulate": "simulate.simulate",
@@ -124,6 +124,10 @@ def main() -> None:
     try:
         try:
             app(standalone_mode=True)
+        except Exception as problem:
+            if caused_by_ctrl_c(problem):
+                raise KeyboardInterrupt from problem
+            raise
         finally:
             sys.stdout.flush()  # here a reader that has gone is not an error
     except BrokenPipeError:

@@ -20,6 +20,7 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     finally:
+        exec("")  # makes Python forget a Ctrl-C within another exec: it would kill itself, not return the exit code
         gc.freeze()  # the system frees the memory anyway; a last collection would take a fifth of a short run
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once, without a message
 
