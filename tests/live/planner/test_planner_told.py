@@ -113,6 +113,16 @@ def test_a_job_that_reports_its_progress_declares_its_work() -> None:
     assert first == pytest.approx(100.0) and np.isnan(second)
 
 
+def test_a_users_estimate_is_declared_work_until_it_is_outlived() -> None:
+    made = planner("joint", Cluster.uniform(1, 1))
+    taken = made.update(Update(0.0, (job(1, expected_s=5000.0), job(2, expected_s=100.0), job(3))))
+    assert set(taken.running) == {2}
+    declared = made._engine.jobs.declared_s[[made._row(1), made._row(2), made._row(3)]]
+    assert declared[:2].tolist() == [5000.0, 100.0] and np.isnan(declared[2])
+    later = made.update(Update(9000.0))  # the second said 100 s: it no longer counts as nearly done
+    assert 2 not in later.running
+
+
 def test_where_estimates_come_from() -> None:
     made = planner("sjf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, name="net-1", user="ann"), job(2, name="net-2", user="ann", expected_s=7.0))))

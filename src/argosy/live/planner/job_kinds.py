@@ -22,7 +22,8 @@ from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
-RENAMED = {"submit_s": "submitted_s", "ps": "servers"}  # columns of a trace that have another name in `JobFacts`
+# columns of a trace that have another name in `JobFacts`; a user's estimate is the work that the user declares
+RENAMED = {"submit_s": "submitted_s", "ps": "servers", "work": "expected_s"}
 Kind = tuple[str | None, float | None, int | None, tuple[str, ...]]  # network, batch, servers, GPU types
 
 

@@ -48,7 +48,8 @@ class RemainingWork:
         beyond = np.maximum(jobs.done_s, LEAST_S)  # longer than any before it: as much again
         unknown = np.divide(1.0, index, out=beyond, where=index > 0)
         declared = jobs.declared_s - jobs.done_s
-        left: Floats = np.maximum(np.where(np.isnan(declared), unknown, declared), LEAST_S)
+        believed = declared > -LEAST_S  # a job that has done more than its user declared counts as undeclared
+        left: Floats = np.maximum(np.where(believed, declared, unknown), LEAST_S)
         return left
 
     def state(self) -> dict[str, Any]:
