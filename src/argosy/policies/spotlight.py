@@ -32,6 +32,7 @@ from argosy.errors import InputError
 from argosy.mechanism.compose import compose
 from argosy.mechanism.plan import Plan
 from argosy.policies.base import Event, Floats, Ints, Policy, create, decides, register
+from argosy.policies.common.scores import one_hidden_layer
 from argosy.zoo import Weights, find
 
 NETWORK = "gang-placer"
@@ -127,9 +128,8 @@ class GangPlacer:
                 raise InputError(f"the weights have no fitting array {name!r}", where=weights.source, hint=hint)
         return cls({name: weights.arrays[name] for name in SHAPES})
 
-    def scores(self, features: Matrix) -> Matrix:
-        a = self.arrays
-        return np.asarray(np.tanh(features @ a["v1"] + a["c1"]) @ a["v2"] + a["c2"], np.float32)
+    def scores(self, features: Matrix) -> Floats:
+        return one_hidden_layer(features, self.arrays)
 
     def place(self, gang: Gang) -> dict[int, int] | None:
         """Return GPUs by node, or None if no GPU type has room for the gang."""

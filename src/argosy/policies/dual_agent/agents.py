@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from argosy.errors import InputError
 from argosy.policies.base import Floats
+from argosy.policies.common.scores import comparable
 from argosy.seeding import stream
 
 KIND = "dual-agent"
@@ -96,13 +97,12 @@ class Agents:
             own = own * (2.0 / (1.0 + np.exp(-(inner @ a["W"]))))
             shared = cluster @ a["Q"]
         message = squash(own @ a["P"] + shared + a["p"])
-        return jobs @ a["t"] + message @ a["v"], message
+        return comparable(jobs @ a["t"] + message @ a["v"]), message
 
     def place(self, places: Floats, message: Floats) -> Floats:
         """Return the score of each place for one job; more is better."""
         a = self.arrays
-        scores: Floats = places @ a["s"] + squash(places @ a["E"] + message @ a["F"] + a["d"]) @ a["w"]
-        return scores
+        return comparable(places @ a["s"] + squash(places @ a["E"] + message @ a["F"] + a["d"]) @ a["w"])
 
 
 def squash(x: Floats) -> Floats:

@@ -33,6 +33,7 @@ from argosy.mechanism.compose import Walk
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.policies.base import Event, Floats, Policy, register
 from argosy.policies.common.remaining_work import RemainingWork
+from argosy.policies.common.scores import comparable
 from argosy.policies.dual_agent.agents import KIND, SQUEEZES, Agents, first_weights
 from argosy.policies.dual_agent.measurements import MachineBelief, nominal_rates
 from argosy.policies.dual_agent.placer import Placer
@@ -137,7 +138,7 @@ class DualAgent(Policy):
             self.believed.update(view)
             if self.agents != "ordering":
                 best = self.believed.best
-                mean, deviation = best.mean, best.deviation
+                mean, deviation = comparable(best.mean), comparable(best.deviation)
         return Machines(nodes.rack, nodes.type, nodes.gpus, mean, deviation)
 
     def _order(self, view: View, machines: Machines, left: Floats) -> tuple[Floats, Floats]:

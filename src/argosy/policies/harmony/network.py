@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from argosy.errors import InputError
 from argosy.policies.base import Floats, Ints
+from argosy.policies.common.scores import one_hidden_layer
 from argosy.zoo import Weights
 
 FEATURES = 10  # of a (job, place): the columns of `Harmony.features`
@@ -73,7 +74,7 @@ class HarmonyNetwork:
     def speeds(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the predicted speed of each row, relative to running alone; 1 where nobody is beside it."""
         a = self.arrays
-        hidden = np.maximum(inputs @ a["w1"] + a["b1"], 0.0)
+        hidden = np.maximum(inputs.astype(np.float64) @ a["w1"] + a["b1"], 0.0)
         slower = np.logaddexp(0.0, hidden @ a["w2"] + a["b2"])
         alone = inputs[:, len(self.types) :].sum(axis=1) == 0
         return np.where(alone, 1.0, np.exp(-slower)).astype(np.float32)
@@ -89,9 +90,8 @@ class HarmonyNetwork:
         known = (types[:, None] >= 0) & (types >= 0)
         return np.where(known, self.speeds(rows).reshape(n, n), 0.0).astype(np.float64)
 
-    def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        a = self.arrays
-        return np.asarray(np.tanh(features @ a["v1"] + a["c1"]) @ a["v2"] + a["c2"], np.float32)
+    def scores(self, features: NDArray[np.float32]) -> Floats:
+        return one_hidden_layer(features, self.arrays)
 
     def type_of(self, kind: str) -> int:
         """Return the number of a job's type, -1 if unknown; `kind` is its network's name, perhaps with a batch size."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
+from argosy.policies.common.scores import comparable
 from argosy.zoo import Weights, find
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -58,16 +59,16 @@ class Actor:
         """Return the network for a weights file or the name of shipped weights; a network is returned as it is."""
         return cls.of(find(weights)) if isinstance(weights, str) else weights
 
-    def scores(self, table: Matrix) -> Matrix:
+    def scores(self, table: Matrix) -> NDArray[np.float64]:
         """Return the score of each job, a row of seven features."""
-        x = table
+        x = table.astype(np.float64)
         for weight, bias in self._layers[:-1]:
             x = np.maximum(x @ weight + bias, 0)
         weight, bias = self._layers[-1]
-        return np.asarray((x @ weight + bias)[:, 0])
+        return comparable((x @ weight + bias)[:, 0])
 
 
-def softmax(scores: Matrix) -> NDArray[np.float64]:
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities with which jobs of these scores are picked."""
-    powers = np.exp(scores.astype(np.float64) - float(scores.max()))
+    powers = np.exp(scores - float(scores.max()))
     return np.asarray(powers / powers.sum())

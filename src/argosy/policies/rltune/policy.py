@@ -35,7 +35,7 @@ import numpy as np
 from argosy.cluster.view import WHOLE, Context, View
 from argosy.errors import InputError
 from argosy.mechanism.plan import Plan, Reason, Why
-from argosy.policies.base import Ints, Policy, register
+from argosy.policies.base import Floats, Ints, Policy, register
 from argosy.policies.rltune.features import observe
 from argosy.policies.rltune.heuristics import Heuristic, find_heuristic
 from argosy.policies.rltune.mapping import Program, Request, choose_way, first_by_number
@@ -212,7 +212,7 @@ class Queue:
             chosen = others[0]
         return float(self.room.pools.kinds.gpus[self.kinds[chosen]])
 
-    def start_together(self, position: int, shown: Ints, scores: Matrix) -> None:
+    def start_together(self, position: int, shown: Ints, scores: Floats) -> None:
         """Start those of the job and of the two next likeliest ones that the program for several jobs chooses."""
         table = self.room.pools.kinds
         value = softmax(scores)
