@@ -174,6 +174,77 @@ def test_impossible_bids_are_refused(bid: tuple[int, int, float], message: str) 
         decide_once([job], cluster, {0: [bid]})
 
 
+class Sharer(Policy):
+    """Every job bids for what it asks for, the first one most; the others also bid to share the GPU of the first."""
+
+    name = "sharer"
+    preemptive = True
+    uses = frozenset({"demand", "placement"})
+
+    def __init__(self, partner: int = 0) -> None:
+        self.partner = partner  # index of the job whose GPU the others would share
+
+    def bid(self, view: View) -> Bids:
+        index = view.jobs.index
+        host = np.flatnonzero(index == self.partner)
+        alone, guests = np.arange(len(index)), np.flatnonzero(index != self.partner) if len(host) else np.zeros(0, int)
+        job = np.concatenate([alone, guests])
+        value = np.concatenate([100.0 / (1.0 + index), 10.0 + index[guests]])
+        partner = np.concatenate([np.full(len(alone), -1), np.repeat(host, len(guests))])
+        workers = np.maximum(view.jobs.gpus[job], 1).astype(np.int64)
+        return Bids(job, 0 * workers, workers, value, partner=partner)
+
+
+def small(name: str, submit: float, gpus: float = 1.0) -> Job:
+    return Job(name, submit, 100, gpus, cpus=1.0, memory_gib=1.0)
+
+
+def shared(jobs: list[Job], gpus: int, policy: Policy | None = None) -> Engine:
+    """Return an engine in which the first job runs, and the others have come after it."""
+    made = Engine(Trace.of_jobs(jobs), Cluster.uniform(1, gpus), policy or Sharer(), Settings.ideal())
+    for _ in range(2):
+        assert made.advance()
+        made.ask()
+        made.apply()
+    made.refresh_view()
+    return made
+
+
+def test_a_job_that_wins_nothing_shares_the_gpus_of_its_partner() -> None:
+    engine = shared([small("host", 0), small("guest", 1)], gpus=1)
+    assert engine.jobs.peer.tolist() == [1, 0] and engine.jobs.held.tolist() == [0.5, 0.5]
+    assert engine.choice is not None and engine.choice.worth == 100 + 11
+    assert engine.run().jobs["status"].to_list() == ["completed"] * 2
+
+
+def test_a_job_that_finds_gpus_of_its_own_shares_none() -> None:
+    engine = shared([small("host", 0), small("guest", 1)], gpus=2)
+    assert engine.jobs.peer.tolist() == [-1, -1] and engine.jobs.held.tolist() == [1, 1]
+
+
+def test_the_pair_that_is_worth_most_is_made_and_a_host_has_one_guest() -> None:
+    engine = shared([small("host", 0), small("less", 1), small("most", 1)], gpus=1)
+    assert engine.jobs.peer.tolist() == [2, -1, 0]
+
+
+@pytest.mark.parametrize("gpus", [0.5, 2.0])
+def test_a_job_of_another_size_shares_nothing(gpus: float) -> None:
+    engine = shared([small("host", 0), small("filler", 0), small("guest", 1, gpus)], gpus=2)
+    assert engine.jobs.peer.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("partner", [-2, 2, 1])
+def test_an_impossible_partner_is_refused(partner: int) -> None:
+    class Wrong(Sharer):
+        def bid(self, view: View) -> Bids:
+            n = len(view.jobs)
+            ones = np.ones(n, np.int64)
+            return Bids(np.arange(n), 0 * ones, ones, 1.0 * ones, partner=np.array([-1, partner])[:n])
+
+    with pytest.raises(InvalidPlan, match="the partner must be the row of another job, or -1"):
+        shared([small("host", 0), small("guest", 1)], 1, Wrong())
+
+
 def test_a_bid_for_an_unknown_job_is_refused() -> None:
     class Stray(Bidder):
         def bid(self, view: View) -> Bids:

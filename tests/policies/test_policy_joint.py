@@ -12,6 +12,7 @@ from argosy.policies.common.remaining_work import RemainingWork
 from argosy.policies.joint import Joint
 from argosy.scenario import read_scenario
 from argosy.sim.engine import Engine
+from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Job, Trace
 
@@ -111,6 +112,27 @@ def test_the_parts_of_joint_are_worth_their_price() -> None:
 def test_impossible_parameters_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match="joint"):
         create(spec)
+
+
+def test_packing_pays_where_networks_leave_each_other_room() -> None:
+    """In `packed` jobs compete for few GPUs, and profiles know how fast pairs are."""
+    scenario = read_scenario("packed", quick=True)
+    hours = {}
+    for spec in ("joint", "joint:pack=yes", "argonaut:pack=no", "argonaut"):
+        runs = [simulate(scenario.trace(s), scenario.cluster, spec, scenario.settings.with_seed(s)) for s in range(3)]
+        hours[spec] = np.mean([float((run.jobs["finish_s"] - run.jobs["submit_s"]).mean()) for run in runs])  # type: ignore[arg-type]
+    assert hours["joint:pack=yes"] < 0.98 * hours["joint"] and hours["argonaut"] < 0.98 * hours["argonaut:pack=no"]
+
+
+@pytest.mark.parametrize(("model", "packed"), [("cifar10", True), (None, False)])
+def test_only_jobs_whose_network_is_known_are_packed(model: str | None, packed: bool) -> None:
+    jobs = [Job(name, at, 1000, 1, model=model, cpus=1.0, memory_gib=1.0) for name, at in (("a", 0), ("b", 10))]
+    engine = Engine(Trace.of_jobs(jobs), Cluster.uniform(1, 1, "v100"), create("joint:pack=yes"), NO_COSTS)
+    for _ in range(2):
+        assert engine.advance()
+        engine.ask()
+        engine.apply()
+    assert engine.jobs.peer.tolist() == ([1, 0] if packed else [-1, -1])
 
 
 def test_what_is_remembered_survives_a_restart() -> None:

@@ -16,6 +16,8 @@ def outbid(engine: Engine, bids: Bids, choice: Choice) -> dict[int, Reason]:
     each = bids.value / np.maximum(np.where(jobs.gpus[bids.job] >= 1, bids.workers, jobs.gpus[bids.job]), 1e-9)
     best = np.full(len(jobs), -1, np.int64)
     order = np.argsort(each, kind="stable")
+    if bids.partner is not None:  # of bids to share GPUs no price is known
+        order = order[bids.partner[order] < 0]
     best[bids.job[order]] = order
     for row in np.flatnonzero((jobs.state == JobState.WAITING) & (choice.taken < 0) & (best >= 0)).tolist():
         at = int(best[row])

@@ -30,6 +30,7 @@ class Bids:
     workers: Ints  # GPUs; 1 for a share of one, or for a job without GPUs
     value: Floats  # above 0; the value of a job's present row should count what it costs to leave it
     servers: Ints | None = None  # parameter servers
+    partner: Ints | None = None  # row of the running job whose GPUs it would share (packing), -1: GPUs of its own
     speed: Floats | None = None  # [nodes] how fast each machine is believed to be; jobs are placed on fast ones
     least_gain: Floats | None = None  # [jobs] a running job moves to machines that are faster by this factor
     because: Callable[[int], str] | None = None  # says what moved the value of a bid, for explanations
@@ -42,8 +43,8 @@ class Bids:
         if len(self.job) < 2 or bool((np.diff(self.job) >= 0).all()):
             return self
         order = np.argsort(self.job, kind="stable")
-        servers = None if self.servers is None else self.servers[order]
-        columns = (self.job[order], self.type[order], self.workers[order], self.value[order], servers)
+        servers, partner = (None if c is None else c[order] for c in (self.servers, self.partner))
+        columns = (self.job[order], self.type[order], self.workers[order], self.value[order], servers, partner)
         because = None if self.because is None else _of_sorted(self.because, order)
         return Bids(*columns, self.speed, self.least_gain, because)
 
@@ -70,7 +71,7 @@ class Choice:
 def check_bids(bids: Bids, jobs: int, types: int, nodes: int, policy: str) -> None:
     """Raise `InvalidPlan` for bids that no cluster could carry out; sizes are checked against the jobs elsewhere."""
     columns = {"type": bids.type, "workers": bids.workers, "value": bids.value}
-    columns |= {} if bids.servers is None else {"servers": bids.servers}
+    columns |= {name: c for name, c in (("servers", bids.servers), ("partner", bids.partner)) if c is not None}
     for name, column in columns.items():
         if np.shape(column) != np.shape(bids.job):
             raise InvalidPlan(f"policy {policy!r}: {np.shape(column)} of {name} in {np.shape(bids.job)} bids")
@@ -94,3 +95,6 @@ def check_bids(bids: Bids, jobs: int, types: int, nodes: int, policy: str) -> No
     refuse(~np.isfinite(bids.value), "the value must be a finite number", bids.value)
     if bids.servers is not None:
         refuse(bids.servers < 0, "servers must be 0 or more", bids.servers)
+    if bids.partner is not None:
+        outside = (bids.partner < -1) | (bids.partner >= jobs)
+        refuse(outside | (bids.partner == bids.job), "the partner must be the row of another job, or -1", bids.partner)

@@ -12,7 +12,7 @@ from argosy.mechanism.world import Floats, Ints
 
 SAVED_F = [L.PRIORITY, L.WORK, L.EXPECTED, *(r for r in range(L.STATIC_F, L.JF_ROWS) if r != L.HELD)]
 # follow from where a job is, or matter only while a decision is made
-PLACED = {L.ID, L.STATE, L.HEAD, L.GEN, L.PS_HELD, L.PEER, L.GROUP, L.SEEN, L.FORMER, L.FORMER_LOG}
+PLACED = {L.ID, L.STATE, L.HEAD, L.GEN, L.PS_HELD, L.PEER, L.GROUP, L.SEEN, L.FORMER, L.FORMER_LOG, L.WANT_PEER}
 SAVED_I = [L.WANT_PLACE, *(r for r in range(L.STATIC_I, L.JI_ROWS) if r not in PLACED)]
 
 

@@ -13,7 +13,7 @@ and by the time that it would need at its best, not at the size that it asked fo
 less if all jobs are elastic; `stay`, the factor for what a job has now, where changes cost time; `every_s`, how often
 it decides if nothing happens; `prior`, how many ended jobs the prior distribution of lengths counts as; `resize` and
 `retype`, whether jobs get other sizes than they ask for, and other GPU types than the fastest; `machines`, whether it
-believes that machines differ in speed.
+believes that machines differ in speed; `pack`, whether waiting jobs also bid to share the GPUs of running ones.
 Differences from the paper: there is no paper; this is the hand-written composition of what others do apart: sizes as in
 Optimus, GPU types as in Gavel, order as in Tiresias' Gittins index.
 References: Fox, Operations Research 1966 (marginal analysis); Narayanan et al., OSDI'20; Gu et al., NSDI'19.
@@ -36,6 +36,7 @@ from argosy.mechanism.bids import Bids
 from argosy.policies.base import Event, Policy, register
 from argosy.policies.common.candidates import CandidateTable
 from argosy.policies.common.machine_speeds import MachineSpeeds
+from argosy.policies.common.partners import PartnerTable
 from argosy.policies.common.remaining_work import ENDS, RemainingWork
 
 SEES = frozenset(
@@ -61,6 +62,7 @@ class Joint(Policy):
         machines: bool = True,
         relative: float = 0.0,
         elastic: float = 0.0,
+        pack: bool = False,
     ) -> None:
         powers = (("urgency", urgency, 0.0), ("relative", relative, 0.0), ("elastic", elastic, 0.0))
         for name, value, least in (*powers, ("stay", stay, 1.0), ("every_s", every_s, 1.0)):
@@ -70,13 +72,14 @@ class Joint(Policy):
             raise InputError(f"joint: prior must be 2..10000 jobs, is {prior}")
         self.urgency, self.stay, self.every_s, self.prior = urgency, stay, every_s, prior
         self.resize, self.retype, self.machines = resize, retype, machines
-        self.relative, self.elastic = relative, elastic
+        self.relative, self.elastic, self.pack = relative, elastic, pack
 
     def reset(self, context: Context) -> None:
         self._start_s = context.costs()[:, Overhead.START]  # a live cluster measures costs, and keeps this up to date
         self._candidates = CandidateTable(context, resize=self.resize, retype=self.retype)
         self._machines = MachineSpeeds(context, differ=self.machines)
         self._remaining = RemainingWork(self.prior)
+        self._partners = PartnerTable(context) if self.pack else None
 
     def bid(self, view: View) -> Bids:
         left_s = self._remaining.of(view)
@@ -89,7 +92,9 @@ class Joint(Policy):
             np.maximum.at(best, c.job, c.speed)
             value = value / np.maximum(best, LEAST_SPEED)[c.job] ** self.relative
         value = np.where(c.present, self.stay if self._start_s.any() else 1.0, 1.0) * value * view.jobs.weight[c.job]
-        return Bids(c.job, c.type, c.workers, value, c.servers, machines.speed, machines.least_gain)
+        speed, least_gain = machines.speed, machines.least_gain
+        bids = Bids(c.job, c.type, c.workers, value, c.servers, speed=speed, least_gain=least_gain)
+        return bids if self._partners is None else self._partners.added(view, c, bids)
 
     def on_event(self, event: Event) -> None:
         self._remaining.on_event(event)

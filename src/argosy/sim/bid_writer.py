@@ -30,16 +30,18 @@ def carry_out(engine: Engine, bids: Bids) -> Choice:
     if len(bids):
         _check_sizes(engine, bids)
     servers = np.zeros(len(bids), np.int64) if bids.servers is None else bids.servers
-    job, of_type, workers, servers = (_whole(c) for c in (bids.job, bids.type, bids.workers, servers))
+    partner = np.full(len(bids), -1, np.int64) if bids.partner is None else bids.partner
+    columns = (bids.job, bids.type, bids.workers, servers, partner)
+    job, of_type, workers, servers, partner = (_whole(c) for c in columns)
     taken, prices = np.full(n, -1, np.int64), np.zeros(types)
     value = np.ascontiguousarray(bids.value, np.float64)
     state = (w.jf, w.ji, w.nf, w.ni, w.sf, w.si, w.qu)
-    w.si[L.FASTER] = bids.speed is not None
+    w.si[L.FASTER], w.si[L.PACKS] = bids.speed is not None, bids.partner is not None
     if bids.speed is not None:
         w.nf[L.BELIEVED, :] = bids.speed
         w.jf[L.LEAST_GAIN, :n] = np.inf if bids.least_gain is None else bids.least_gain
     place = TOGETHER if engine.settings.placer == "policy" else -1
-    worth, bound = carry_out_bids(*state, job, of_type, workers, servers, value, taken, prices, place)
+    worth, bound = carry_out_bids(*state, job, of_type, workers, servers, value, partner, taken, prices, place)
     return Choice(taken, prices, float(worth), float(bound))
 
 

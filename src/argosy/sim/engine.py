@@ -217,7 +217,7 @@ class Engine(EngineState):
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])
-        w.si[L.FASTER] = 0
+        w.si[L.FASTER] = w.si[L.PACKS] = 0
         w.jf[L.KEY, :n] = decision
         if sizes is not None:
             check_sizes(self, sizes.workers)

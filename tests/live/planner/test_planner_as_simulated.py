@@ -24,6 +24,7 @@ JOBS = [
         user=f"u{i % 3}",
         model=(None, "resnet50", "vgg16")[i % 3],
         cpus=1.0,
+        work=60.0 + 41.0 * (i % 11),  # declared, as an expected duration is in the daemon
         min_gpus=1 if i % 2 else None,
         max_gpus=8 if i % 2 else None,
     )

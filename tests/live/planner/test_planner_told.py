@@ -123,6 +123,15 @@ def test_a_users_estimate_is_declared_work_until_it_is_outlived() -> None:
     assert 2 not in later.running
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_bids_do_not_pack_jobs_that_want_their_gpus_for_themselves(exclusive: bool) -> None:
+    made = planner("joint:pack=yes", Cluster.uniform(1, 1, "v100"), replace(FREE, perf="auto"))
+    small = {"model": "cifar10", "cpus": 1.0, "memory_gib": 1.0}
+    made.update(Update(0.0, (job(1, **small),)))
+    taken = made.update(Update(10.0, (job(2, at=10.0, exclusive=exclusive, **small),)))
+    assert set(taken.running) == ({1} if exclusive else {1, 2})
+
+
 def test_where_estimates_come_from() -> None:
     made = planner("sjf", Cluster.uniform(1, 1))
     made.update(Update(0.0, (job(1, name="net-1", user="ann"), job(2, name="net-2", user="ann", expected_s=7.0))))

@@ -153,8 +153,10 @@ class BidTable(ActionTable):
         if advised is None:
             raise InputError("there is no policy to follow", hint="name one that bids: under='joint'")
         servers = np.zeros(len(advised), np.int64) if advised.servers is None else advised.servers
-        bids = zip(*(column.tolist() for column in (advised.job, advised.type, advised.workers, servers)))
-        known = dict(zip(bids, advised.value.tolist()))
+        own = np.ones(len(advised), bool) if advised.partner is None else advised.partner < 0  # not to share GPUs
+        columns = (advised.job, advised.type, advised.workers, servers)
+        bids = zip(*(column[own].tolist() for column in columns))
+        known = dict(zip(bids, advised.value[own].tolist()))
         rows = list(zip(*(column.tolist() for column in (c.job, c.type, c.workers, c.servers))))
         values = np.array([known.get(row, 0.0) for row in rows])
         shown = self._row_of >= 0

@@ -38,8 +38,8 @@ class BidStudent:
     rule: Mapping[str, float] = field(default_factory=dict)  # parameters of `joint` that the first weights follow
 
     def policy(self, arrays: Mapping[str, NDArray[np.float32]]) -> Policy:
-        """Return the policy with these weights."""
-        return Argonaut(BidNetwork(arrays))
+        """Return the policy with these weights. It does not pack: what a pair is worth is not learned."""
+        return Argonaut(BidNetwork(arrays), pack=False)
 
     def actor(self, generator: torch.Generator) -> Actor:
         """Return a new network, which bids as `joint` does."""

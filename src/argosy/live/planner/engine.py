@@ -221,6 +221,8 @@ class LiveEngine(ExplainedEngine):
     def decide(self, decision: Floats | Plan | Bids, sizes: Sizes | None = None, wake_at: float | None = None) -> None:
         if isinstance(decision, Plan):
             decision = self._without_exclusive_packs(decision)
+        if isinstance(decision, Bids):
+            decision = self._without_exclusive_partners(decision)
         super().decide(decision, sizes, wake_at)
 
     def _without_exclusive_packs(self, plan: Plan) -> Plan:
@@ -230,6 +232,14 @@ class LiveEngine(ExplainedEngine):
         ids = self.jobs.index
         packs = {g: h for g, h in plan.packs.items() if not {int(ids[g]), int(ids[h])} & self.exclusive}
         return replace(plan, packs=packs)
+
+    def _without_exclusive_partners(self, bids: Bids) -> Bids:
+        """Return the bids, those to share GPUs withdrawn where a job shares its GPUs with no other."""
+        if not self.exclusive or bids.partner is None:
+            return bids
+        alone = np.isin(self.jobs.index, list(self.exclusive))
+        refused = (bids.partner >= 0) & (alone[bids.job] | alone[bids.partner])
+        return replace(bids, value=np.where(refused, 0.0, bids.value))
 
     def next_at(self) -> float:
         """Return when something next happens by itself or the policy wants to be asked; inf if never."""

@@ -15,6 +15,7 @@ from argosy.mechanism.kernels.faster import seek_faster
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import are_left, lowest, popcount
 from argosy.mechanism.kernels.order import cheapest_last, guarantee, refresh_order, smallest
+from argosy.mechanism.kernels.pack import pack_wanted
 from argosy.mechanism.kernels.place import choose, holds, is_open, is_strict, largest_node
 from argosy.mechanism.kernels.resize import grow, is_on_wanted_type, shrink_all
 from argosy.mechanism.kernels.taken import forget_void, log_taken, move, preempt, put_back, take_away
@@ -102,6 +103,8 @@ def admit(w: World) -> None:
             break
     if si[TAKEN]:
         conclude(w, logged)
+    if si[PACKS]:
+        pack_wanted(w)
     if si[FASTER]:
         seek_faster(w)
 

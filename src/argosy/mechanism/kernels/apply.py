@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.accounting import (
-    count_held,
-    expect_end,
     finish_move,
     hold_chosen,
-    log_placement,
     make_safe,
-    measure,
-    price,
-    settle,
     start,
     stop,
 )
 from argosy.mechanism.kernels.groups import pause, rotate
 from argosy.mechanism.kernels.layout import *
-from argosy.mechanism.kernels.nodes import are_left, give, popcount
+from argosy.mechanism.kernels.nodes import are_left
+from argosy.mechanism.kernels.pack import pack
 from argosy.mechanism.kernels.place import holds, propose_these
 from argosy.mechanism.kernels.resize import lay_down
 from argosy.slack import GPU_SLACK
@@ -110,38 +105,3 @@ def enter_group(w: World, s: int, group: int, parts: I1, first: int, n: int) -> 
         gp[row, G_GROUP], gp[row, G_JOB], gp[row, G_NODE] = group, ji[ID, s], p[PART_NODE]
         gp[row, G_WORD], gp[row, G_MASK], gp[row, G_PS], gp[row, G_TURN] = p[PART_WORD], p[PART_MASK], p[PART_PS], 0
         si[GROUP_ROWS] = row + 1
-
-
-@kernel
-def pack(w: World, s: int, host: int) -> bool:
-    """Run a waiting job on the same devices as a running one; each holds half of every device."""
-    jf, ji, en = w.jf, w.ji, w.en
-    whole = jf[GPUS, s] >= 1.0 and jf[GPUS, host] >= 1.0
-    if not whole or ji[STATE, host] != RUNNING or ji[PEER, host] >= 0 or jf[HELD, host] != jf[GPUS, s]:
-        return False
-    settle(jf, w.sf, host, w.sf[NOW])
-    parts, units = 0, 0
-    e = ji[HEAD, host]
-    while e >= 0:
-        node, gpus = en[e, E_NODE], popcount(en[e, E_MASK])
-        units = units + gpus if parts and w.wk[W_NODE, parts - 1] == node else gpus
-        if not holds(w.ni, w.nf, node, 0, units * jf[CPU_UNIT, s], units * jf[MEM_UNIT, s]):
-            return False
-        propose_these(w, parts, node, gpus, en[e, E_WORD], en[e, E_MASK], WHOLE // 2)
-        parts += 1
-        e = en[e, E_NEXT]
-    count_held(w, host, -1.0)
-    jf[HELD, host] /= 2
-    count_held(w, host, 1.0)
-    e = ji[HEAD, host]
-    while e >= 0:
-        give(w.ni, w.bk, w.si, en[e, E_NODE], en[e, E_WORD], en[e, E_MASK], WHOLE // 2)
-        en[e, E_MILLI] = WHOLE // 2
-        e = en[e, E_NEXT]
-    ji[PEER, s], ji[PEER, host] = ji[ID, host], ji[ID, s]
-    start(w, s, parts)
-    price(w, host)
-    expect_end(w, host)
-    measure(w, host, True)
-    log_placement(w, host, K_RESUME, 0.0)
-    return True

@@ -3,7 +3,7 @@
 Jobs that may not be taken now (they have just started, hold a lease, take turns or are packed) keep what they have, and
 the others bid for the rest. In the walk those come first that keep their place, then winners by value per GPU, then
 running jobs that won nothing: they give way before the walk, and go on if their place is still free. Waiting jobs that
-won nothing fill up what is left.
+won nothing fill up what is left; if they find nothing either, they may share GPUs with the partner that a bid names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from argosy._jit import entry_point, kernel
 from argosy.mechanism.kernels.layout import *
+from argosy.mechanism.kernels.sorting import sort_down
 from argosy.mechanism.kernels.winners import take_best
 from argosy.slack import TIME_SLACK_S
 
@@ -37,13 +38,15 @@ def carry_out_bids(
     workers: I1,
     servers: I1,
     value: F1,
+    partner: I1,
     taken: I1,
     prices: F1,
     place: int,
 ) -> tuple[float, float]:
     """Take the bids that are worth most together, and write what the walk needs; return the worth and its bound.
 
-    The bids of a job follow each other. `taken` gets each job's bid, -1 for none; `prices` those of a GPU of each type.
+    The bids of a job follow each other. `partner` has the row of the job whose GPUs a bid shares, -1 for own ones.
+    `taken` gets each job's bid, -1 for none; `prices` those of a GPU of each type.
     `place` says how jobs are placed, -1: as the run's settings say.
     """
     n, types, queues, rows = si[ACTIVE], si[TYPES_N], qu.shape[1], len(job)
@@ -55,7 +58,7 @@ def carry_out_bids(
     count = 0
     for r in range(rows):
         s, t = job[r], of_type[r]
-        if t < 0 or protected[s] or value[r] <= 0.0:
+        if t < 0 or protected[s] or value[r] <= 0.0 or partner[r] >= 0:
             continue
         units = float(workers[r] + servers[r]) if jf[GPUS, s] >= 1.0 else 1.0
         gpus = gpus_of(jf, s, workers[r])
@@ -81,7 +84,10 @@ def carry_out_bids(
             taken[s] = kept[taken[s]]
     for t in range(types):
         prices[t] = cost[3 * t] / max(room[3 * t], TINY)
-    write(jf, ji, si, job, of_type, workers, servers, value, taken, protected)
+    write(jf, ji, si, job, of_type, workers, servers, value, partner, taken, protected)
+    if si[PACKS]:
+        shared = take_partners(jf, ji, si, job, value, partner, taken)
+        found, bound = found + shared, bound + shared
     for s in range(n):
         ji[WANT_PLACE, s] = place
     si[PLACES] = place >= 0
@@ -135,6 +141,7 @@ def write(
     workers: I1,
     servers: I1,
     value: F1,
+    partner: I1,
     taken: I1,
     protected: Any,
 ) -> None:
@@ -145,6 +152,8 @@ def write(
         jf[KEY, s] = -1.0  # value per GPU of the best bid so far
     for r in range(rows):
         s = job[r]
+        if partner[r] >= 0:
+            continue
         each = value[r] / max(gpus_of(jf, s, workers[r]), TINY)
         if taken[s] == r or (taken[s] < 0 and each > jf[KEY, s]):
             jf[KEY, s] = each
@@ -173,3 +182,30 @@ def write(
         each = jf[KEY, s] / max(most, TINY)  # 0..1
         jf[KEY, s] = 2.0 * place - each
     si[APPLY] = 1
+
+
+@partial(kernel, allocates=True)
+def take_partners(jf: F1, ji: I1, si: I1, job: I1, value: F1, partner: I1, taken: I1) -> float:
+    """Let waiting jobs that won nothing share the GPUs of running ones that keep theirs; return what that is worth.
+
+    Pairs that are worth most come first, and a job is in one pair at most. Whoever finds GPUs of its own in the walk
+    does not share any.
+    """
+    rows = len(job)
+    order, paired, worth = np.empty(rows, np.int64), np.zeros(si[ACTIVE], np.bool_), 0.0
+    sort_down(value, order, rows)
+    for s in range(si[ACTIVE]):
+        ji[WANT_PEER, s] = -1
+    for i in range(rows):
+        r = order[i]
+        s, host = job[r], partner[r]
+        if host < 0 or value[r] <= 0.0 or taken[s] >= 0 or paired[s] or paired[host] or ji[STATE, s] != WAITING:
+            continue
+        keeps = ji[STATE, host] == RUNNING and jf[KEY, host] <= 2.0 * STAYS
+        on_type = ji[HELD_TYPE, host] >= 0 and ji[TYPES, s] >> ji[HELD_TYPE, host] & 1
+        if keeps and on_type and ji[PEER, host] < 0 and ji[GROUP, host] < 0 and jf[HELD, host] == jf[GPUS, s]:
+            paired[s] = paired[host] = True
+            ji[WANT_PEER, s] = ji[ID, host]
+            taken[s] = r
+            worth += value[r]
+    return worth

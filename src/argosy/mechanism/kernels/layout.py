@@ -82,8 +82,9 @@ STATIC_I = 9
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
  FORMER_LOG,  # the log row that says so
  YIELDS,  # whether it gives way before the walk, and goes on if its place is still free when its turn comes
- HELD_TYPE) = range(9, 31)  # the GPU type of its devices, -1 while it has none
-JI_ROWS = 31
+ HELD_TYPE,  # the GPU type of its devices, -1 while it has none
+ WANT_PEER) = range(9, 32)  # the job whose GPUs it is to share if it finds none, -1: nobody's; used where PACKS is set
+JI_ROWS = 32
 WAITING, RUNNING, PAUSED = range(3)  # outside the mechanism: argosy.cluster.view.JobState
 
 # names of these rows outside the kernels; policies see those that are in argosy.cluster.view.JOB_COLUMNS
@@ -149,7 +150,8 @@ SF_SIZE = 16
  TURN, TOTAL_GPUS, APPLY, OP, EVENTS, SHARES, KEY_ROW, PLACES, HOLES, BY_STAKE, TAKEN,
  WORDS,  # of the largest node
  BIDS,  # whether the policy bids: a job that finds no room for its bid stays as it was
- FASTER) = range(58)  # whether jobs are placed on machines that are believed to be fast (BELIEVED)
+ FASTER,  # whether jobs are placed on machines that are believed to be fast (BELIEVED)
+ PACKS) = range(59)  # whether jobs that find no GPUs may share those of others (WANT_PEER)
 SI_SIZE = 64
 
 # bits of DERIVE: which of the columns that change with time the policy reads

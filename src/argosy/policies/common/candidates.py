@@ -101,7 +101,7 @@ class CandidateTable:
             self._flat,
             jobs.state,
             jobs.held_type,
-            jobs.held,
+            np.where(jobs.peer >= 0, 2.0 * jobs.held, jobs.held),  # of GPUs that two jobs share each holds one half
             jobs.servers,
             jobs.gpus,
             jobs.reference_rate,

@@ -8,7 +8,8 @@ State used: as `joint`: demands, what jobs hold, throughput profiles, rates meas
 whole work where it is declared, and what became of the jobs that have ended. It sees no true durations and no estimates
 of them.
 Parameters: `weights`, a file or the name of shipped ones; `every_s`, how often it decides if nothing happens;
-`patience_h`, after so long a wait a job goes first, whatever the network says, unless the wait is short for its length.
+`patience_h`, after so long a wait a job goes first, whatever the network says, unless the wait is short for its length;
+`pack`, whether waiting jobs also bid to share the GPUs of running ones, where profiles know how fast both would be.
 Differences from the paper: there is no paper. The network begins as the hand-written rule `joint`; evolution strategies
 then change its weights for shorter completion times of whole runs, on jobs, loads and cluster sizes that vary. It is
 equivariant and none of its features depends on the number of jobs, nodes or types: one set of weights serves rigid
@@ -33,6 +34,7 @@ from argosy.mechanism.bids import Bids
 from argosy.policies.base import Event, Floats, Ints, Policy, register
 from argosy.policies.common.candidates import CandidateTable
 from argosy.policies.common.machine_speeds import MachineSpeeds
+from argosy.policies.common.partners import PartnerTable
 from argosy.policies.common.remaining_work import ENDS, RemainingWork
 from argosy.policies.joint import SEES
 from argosy.policies.learned.bid_features import BID, JOB, BidFeatureReader, BidFeatures
@@ -54,20 +56,25 @@ class Argonaut(Policy):
     preemptive = True
 
     def __init__(
-        self, weights: str | BidNetwork = "argonaut", every_s: float = 600.0, patience_h: float = 24.0
+        self,
+        weights: str | BidNetwork = "argonaut",
+        every_s: float = 600.0,
+        patience_h: float = 24.0,
+        pack: bool = True,
     ) -> None:
         if not 1 <= every_s < np.inf:
             raise InputError(f"argonaut: every_s must be at least 1, is {every_s}")
         if not patience_h > 0:
             raise InputError(f"argonaut: patience_h must be more than 0, is {patience_h}")
         self.network = weights if isinstance(weights, BidNetwork) else load(weights)
-        self.every_s, self.patience_h = every_s, patience_h
+        self.every_s, self.patience_h, self.pack = every_s, patience_h, pack
 
     def reset(self, context: Context) -> None:
         self._candidates = CandidateTable(context)
         self._features = BidFeatureReader(context)
         self._machines = MachineSpeeds(context)
         self._remaining = RemainingWork(PRIOR)
+        self._partners = PartnerTable(context)
 
     def bid(self, view: View) -> Bids:
         left = self._remaining.of(view)
@@ -80,7 +87,9 @@ class Argonaut(Policy):
             log_value[starved] += log_value.max() - log_value[starved].min() + FIRST_LOG
         value = np.exp(np.clip(log_value - log_value.max(initial=0.0), -LARGEST_LOG, 0.0)) * view.jobs.weight[c.job]
         because = partial(self._because, features, c.job)
-        return Bids(c.job, c.type, c.workers, value, c.servers, machines.speed, machines.least_gain, because)
+        columns = c.job, c.type, c.workers, value, c.servers
+        bids = Bids(*columns, speed=machines.speed, least_gain=machines.least_gain, because=because)
+        return self._partners.added(view, c, bids) if self.pack else bids
 
     def _starved(self, view: View, left: Floats) -> NDArray[np.bool_]:
         """Return which jobs have waited for too long: for `patience_h`, and many times as long as they would run.
