@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.cluster.view import View
@@ -172,6 +173,29 @@ def test_impossible_bids_are_refused(bid: tuple[int, int, float], message: str) 
     job = Job("picky", 0, 100, 2, min_gpus=1, max_gpus=8, gpu_type="a", cpus=1.0)
     with pytest.raises(InvalidPlan, match=message):
         decide_once([job], cluster, {0: [bid]})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_like_jobs_are_served_as_an_integer_program_would(seed: int) -> None:
+    """Like jobs pick the same rows at any prices, and what is left over must go to those that have nothing."""
+    rng = np.random.default_rng(seed)
+    cluster = Cluster((Node("x", "a", 32, 64.0), Node("y", "b", 32, 64.0)))
+    kinds = [
+        [(t, n, float(speed * n**power)) for t, speed in enumerate(rng.uniform(1, 3, 2)) for n in (1, 2, 4, 8)]
+        for power in rng.uniform(0.2, 0.9, 4)
+    ]
+    bids = {i: kinds[i % 4] for i in range(60)}
+    engine = decide_once([elastic(f"j{i}") for i in range(60)], cluster, bids)
+    assert engine.choice is not None and engine.choice.worth == pytest.approx(best_worth(bids, (32, 32)), rel=1e-2)
+
+
+def best_worth(bids: dict[int, list[tuple[int, int, float]]], gpus: tuple[int, ...]) -> float:
+    """Return the largest sum of values, at most one bid of each job, within the GPUs of each type."""
+    rows = [(job, *bid) for job, some in bids.items() for bid in some]
+    job, kind, workers = (np.array([row[i] for row in rows]) for i in range(3))
+    uses = [np.where(job == j, 1, 0) for j in bids] + [np.where(kind == t, workers, 0) for t in range(len(gpus))]
+    limits = LinearConstraint(np.array(uses), ub=[1] * len(bids) + list(gpus))
+    return -float(milp([-row[3] for row in rows], constraints=limits, integrality=1, bounds=Bounds(0, 1)).fun)
 
 
 class Sharer(Policy):

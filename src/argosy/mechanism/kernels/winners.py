@@ -3,9 +3,9 @@
 Maximise Σ value · x with at most one row of each job, and Σ use · x ≤ 1 of every resource (uses are shares of what
 there is). Prices of the resources are found by subgradient steps on the Lagrangian dual, whose value is an upper
 bound; from the rows that are best at the prices, a feasible choice is made by repairing and filling up. Where few jobs
-bid, a depth-first search with that bound then finds the best choice. Where very many bid, there are many like jobs that
-pick the same row and do not all fit: repairs then begin at the best prices so far, a job whose row does not fit takes
-its next best one at these prices, and the search for prices ends as soon as the choice is good enough.
+bid, a depth-first search with that bound then finds the best choice. Like jobs pick the same row and do not all fit: so a
+second repair begins at the best prices so far, and a job whose row does not fit takes its next best one at these
+prices. Then jobs get less where others that have nothing make more of it. Where very many bid, there is only this one, and the search for prices ends once the choice is good enough.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ ENOUGH = 1e-6  # a smaller gap is none
 MANY_JOBS = 2_000  # with more jobs than this, decisions would take too long without the following
 FEWER_STEPS = 30
 GOOD_ENOUGH = 1e-3  # the gap that ends the search for prices
+EXCHANGED_JOBS = 400  # with fewer jobs, a choice that is not good enough is improved by exchanges
+RECEIVERS = 8  # jobs without anything that are considered in an exchange
 NEARLY = 0.95  # of its cost at the prices must a row be worth to be the next best one
 
 
@@ -58,13 +60,14 @@ def take_best(
             if since >= 4:
                 theta, since = 0.5 * theta, 0
         due = step % REPAIR_EVERY == 0 or step == steps - 1
-        if due and many:
-            due = improved
-            if due:
-                best_rows(first, value, use, resource, best_prices, pick, repaired)
-        if due:
-            at = best_prices if many else prices
-            worth = repair(first, value, use, resource, at, pick, trial, repaired, density, order, many)
+        if due and not many:
+            worth = repair(first, value, use, resource, prices, pick, trial, repaired, density, order, False)
+            if worth > lower:
+                lower = worth
+                taken[:] = trial
+        if due and improved and upper - lower > enough * upper:
+            best_rows(first, value, use, resource, best_prices, pick, repaired)
+            worth = repair(first, value, use, resource, best_prices, pick, trial, repaired, density, order, True)
             improved = False
             if worth > lower:
                 lower = worth
@@ -82,6 +85,9 @@ def take_best(
         for k in range(resources):
             prices[k] = max(prices[k] + length * (load[k] - 1.0), 0.0)
     prices[:] = best_prices
+    if jobs <= EXCHANGED_JOBS and upper - lower > GOOD_ENOUGH * upper:
+        held = np.empty(jobs, np.int64)
+        lower += exchange(first, value, use, resource, prices, taken, trial, held, load, density, order)
     if jobs <= SEARCHED_JOBS and upper - lower > ENOUGH * upper:
         promised, held = np.zeros(jobs + 1), np.full(jobs, -1, np.int64)
         load[:] = 0.0
@@ -171,7 +177,8 @@ def repair(
 ) -> float:
     """Make a feasible choice from the picked rows, dearest per cost first; then let jobs have more where it fits.
 
-    With `next_best`, a job whose row does not fit takes the best one at the prices that does, before those behind it.
+    With `next_best`, a job whose row does not fit takes the best one at the prices that does, before those behind it;
+    and jobs that have nothing come before those that would have more.
     """
     jobs = len(first) - 1
     for j in range(jobs):
@@ -188,8 +195,14 @@ def repair(
         j = order[i]
         at = pick[j]
         if next_best and density[j] >= NEARLY and not (at >= 0 and fits(use, resource, load, at)):
-            at = best_that_fits(first, value, use, resource, prices, load, j)
+            at = best_that_fits(first, value, use, resource, prices, load, j, NEARLY)
         if at >= 0 and fits(use, resource, load, at):
+            trial[j] = at
+            add(use, resource, load, at, 1.0)
+    for i in range(jobs if next_best else 0):
+        j = order[i]
+        at = best_that_fits(first, value, use, resource, prices, load, j, 0.0) if trial[j] < 0 else -1
+        if at >= 0:
             trial[j] = at
             add(use, resource, load, at, 1.0)
     for _ in range(2):
@@ -217,12 +230,110 @@ def repair(
 
 
 @kernel
-def best_that_fits(first: Any, value: Any, use: Any, resource: Any, prices: Any, load: Any, j: int) -> int:
-    """Return the row of most value above its cost for which there is room, -1 if none is nearly worth its cost."""
+def exchange(
+    first: Any,
+    value: Any,
+    use: Any,
+    resource: Any,
+    prices: Any,
+    taken: Any,
+    without: Any,
+    given: Any,
+    load: Any,
+    density: Any,
+    order: Any,
+) -> float:
+    """Give jobs less where what that leaves is worth more to jobs that have nothing; return what is gained.
+
+    `without` and `given` are scratch: some jobs that have nothing, and the rows that they would get.
+    """
+    jobs, gained = len(first) - 1, 0.0
+    load[:] = 0.0
+    for j in range(jobs):
+        density[j] = 0.0
+        if taken[j] >= 0:
+            add(use, resource, load, taken[j], 1.0)
+        for r in range(first[j], first[j + 1]):
+            density[j] = max(density[j], value[r] / (cost_of(use, resource, prices, r) + 1e-12))
+    sort_down(density, order, jobs)
+    for j in range(jobs):
+        now = taken[j]
+        if now < 0:
+            continue
+        waiting = 0
+        for i in range(jobs):
+            if taken[order[i]] < 0 and waiting < RECEIVERS:
+                without[waiting] = order[i]
+                waiting += 1
+        if waiting == 0:
+            break
+        add(use, resource, load, now, -1.0)
+        best, most = now, value[now] * (1.0 + ENOUGH)
+        for r in range(first[j] - 1, first[j + 1]):  # the first of them stands for nothing
+            less = r < first[j] or (resource[r, 0] == resource[now, 0] and use[r, 0] < use[now, 0])
+            if less:
+                worth = trade(first, value, use, resource, prices, without, waiting, given, load, r, first[j])
+                if worth > most:
+                    best, most = r, worth
+                take_back(use, resource, waiting, given, load, r, first[j])
+        if best == now:
+            add(use, resource, load, now, 1.0)
+            continue
+        gained += trade(first, value, use, resource, prices, without, waiting, given, load, best, first[j]) - value[now]
+        taken[j] = best if best >= first[j] else -1
+        for i in range(waiting):
+            if given[i] >= 0:
+                taken[without[i]] = given[i]
+    return gained
+
+
+@kernel
+def trade(
+    first: Any,
+    value: Any,
+    use: Any,
+    resource: Any,
+    prices: Any,
+    without: Any,
+    waiting: int,
+    given: Any,
+    load: Any,
+    r: int,
+    least: int,
+) -> float:
+    """Load a row (none if it is below `least`), then what fits of jobs that have nothing; return what all is worth."""
+    worth = 0.0
+    if r >= least:
+        add(use, resource, load, r, 1.0)
+        worth = value[r]
+    for i in range(waiting):
+        at = best_that_fits(first, value, use, resource, prices, load, without[i], 0.0)
+        given[i] = at
+        if at >= 0:
+            add(use, resource, load, at, 1.0)
+            worth += value[at]
+    return worth
+
+
+@kernel
+def take_back(use: Any, resource: Any, waiting: int, given: Any, load: Any, r: int, least: int) -> None:
+    """Undo a trade."""
+    if r >= least:
+        add(use, resource, load, r, -1.0)
+    for i in range(waiting):
+        if given[i] >= 0:
+            add(use, resource, load, given[i], -1.0)
+
+
+@kernel
+def best_that_fits(
+    first: Any, value: Any, use: Any, resource: Any, prices: Any, load: Any, j: int, least: float
+) -> int:
+    """Return the row of most value above its cost for which there is room, -1 if none is worth `least` of its cost."""
     best, most = -1, -np.inf
     for r in range(first[j], first[j + 1]):
         cost = cost_of(use, resource, prices, r)
-        if value[r] - cost > most and value[r] >= NEARLY * cost and fits(use, resource, load, r):
+        if value[r] - cost > most and value[r] >= least * cost and fits(use, resource, load, r):
             best, most = r, value[r] - cost
     return best
 
