@@ -3,9 +3,10 @@
 Maximise Σ value · x with at most one row of each job, and Σ use · x ≤ 1 of every resource (uses are shares of what
 there is). Prices of the resources are found by subgradient steps on the Lagrangian dual, whose value is an upper
 bound; from the rows that are best at the prices, a feasible choice is made by repairing and filling up. Where few jobs
-bid, a depth-first search with that bound then finds the best choice. Like jobs pick the same row and do not all fit: so a
-second repair begins at the best prices so far, and a job whose row does not fit takes its next best one at these
-prices. Then jobs get less where others that have nothing make more of it. Where very many bid, there is only this one, and the search for prices ends once the choice is good enough.
+bid, a depth-first search with that bound then finds the best choice. Like jobs pick the same row and do not all fit:
+so a second repair begins at the best prices so far, and a job whose row does not fit takes its next best one at these
+prices; then jobs get less where others that have nothing make more of it. Where very many bid, there is only the second
+repair, and the search for prices ends once the choice is good enough.
 """
 
 from __future__ import annotations
