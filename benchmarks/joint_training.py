@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 SEEDS = (0, 1, 2)  # of training
 JUDGED = tuple(range(20))
 SCENARIO = "mixed"
-BUDGET: dict[str, Any] = {"updates": 24, "windows": 3, "every": 4, "patience": 0}
-NUMBERS = {"arrivals": 6.0, "lr": 0.06}
+BUDGET: dict[str, Any] = {"updates": 12, "windows": 3, "every": 3, "patience": 0}
+NUMBERS = {"arrivals": 4.0, "lr": 0.06}
 ARMS: dict[str, dict[str, float]] = {
     "together": {},
     "order only": {"size": 0.0},
@@ -95,4 +95,14 @@ def table(figures: Json) -> list[Row]:
     for row in figures["judged"]:
         spread = f"{row['low']:.3f}–{row['high']:.3f}" if row["low"] is not None else "–"
         rows.append((row["arm"], f"{row['mean']:.3f}", spread, ", ".join(f"{one:.3f}" for one in row["by_seed"])))
+    return rows
+
+
+def curve_table(figures: Json) -> list[Row]:
+    """Validation scores over the rule's after so many generations, by arm and training seed."""
+    updates = [update for update, _ in figures["curves"][0]["curve"]] if figures["curves"] else []
+    rows: list[Row] = [("arm", "seed", *(f"after {update}" for update in updates), "minutes")]
+    for one in figures["curves"]:
+        scores = [f"{score:.3f}" for _, score in one["curve"]]
+        rows.append((one["arm"], str(one["seed"]), *scores, f"{one['seconds'] / 60:.1f}"))
     return rows

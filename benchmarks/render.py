@@ -14,13 +14,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.errors import InputError
-from benchmarks import decision, environments, faithfulness, growth, joint, million, peers, philly, schedulers, startup
+from benchmarks import (
+    decision,
+    dual_agent,
+    environments,
+    faithfulness,
+    growth,
+    joint,
+    joint_training,
+    million,
+    online,
+    peers,
+    philly,
+    schedulers,
+    startup,
+)
 from benchmarks import learning_more_tables as learning_more
 from benchmarks import learning_tables as learning
 from benchmarks import live_tables as live
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-NAMES = ("performance", "faithfulness", "growth", "dl2", "live-figures", "learning", "joint-scheduling")
+NAMES = ("performance", "faithfulness", "growth", "dl2", "live-figures")
+NAMES += ("learning", "joint-scheduling", "dual-agent", "online-learning")
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
@@ -72,6 +87,10 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointloads": ("joint", joint.load_table),
     "jointwindows": ("joint", joint.window_table),
     "jointdecision": ("joint", joint.decision_table),
+    "jointtraining": ("joint-training", joint_training.table),
+    "jointcurves": ("joint-training", joint_training.curve_table),
+    "dualagent": ("dual-agent", dual_agent.table),
+    "online": ("online", online.table),
     "livetargets": ("live", live.target_table),
     "liveresizes": ("live", live.resize_table),
     "livedrift": ("live", live.drift_table),
@@ -86,7 +105,7 @@ PICTURES = {  # file in docs/images, and what it shows
     "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
-WHOLE_MACHINE = ("live", "joint")  # all other benchmarks use one core
+WHOLE_MACHINE = ("live", "joint", "joint-training")  # all other benchmarks use one core
 OWN_LOADS = ("live",)  # parts are measured at different times, and the tables have their load averages
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
