@@ -58,6 +58,36 @@ def test_not_verified(argosy: Argosy, folder: Path) -> None:
     assert "the score was not reached" in answer.err
 
 
+OWN = {
+    "spotlight": ("updates=2", "gangs=2", "validation=4"),
+    "dual-agent": ("updates=1", "jobs=12", "runs=2", "validation=1", "every=1"),
+    "rltune": (
+        "scenarios=overload",
+        "jobs=96",
+        "windows=2",
+        "epochs=1",
+        "episodes=2",
+        "steps=2",
+        "validation_windows=1",
+    ),
+}
+
+
+@pytest.mark.parametrize("system", OWN)
+def test_systems_with_a_trainer_of_their_own_are_verified(
+    argosy: Argosy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    options = [word for option in OWN[system] for word in ("--set", option)]
+    assert argosy("train", system, *options, "-o", "small.safetensors").code == 0
+    monkeypatch.setattr("argosy.zoo.weights.FOLDER", tmp_path)
+    answer = argosy("train", "--verify", "small")
+    assert answer.code == 0 and "the same weights, bit for bit" in answer.out, answer.err
+    found = read(tmp_path / "small.safetensors")
+    write(Weights(found.arrays, {**found.about, "recipe": {"seed": 0}}), tmp_path / "small.safetensors")
+    damaged = argosy("train", "--verify", "small")
+    assert damaged.code == 2 and "do not say how they were made" in damaged.err
+
+
 def test_weights_that_can_not_be_verified(argosy: Argosy, folder: Path) -> None:
     path = folder / "tiny.safetensors"
     write(Weights(read(path).arrays, {"network": "score"}), path)

@@ -5,24 +5,37 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from argosy.cli._shared import MOST_WORKERS, ProgressOption, check_writable, say, within
 from argosy.errors import InputError
 
+if TYPE_CHECKING:
+    from argosy.zoo import Weights
+
 HOW = "How it learns"
 VALIDATION = "How it is validated"
 RUNNING = "How it runs"
 ON_THE_JOB = "Learning on the job (argonaut)"
 
-OWN_TRAINERS = {  # system: module below argosy.learn, its recipe
-    "rltune": ("training.rltune", "RlTuneRecipe"),
-    "dual-agent": ("training.dual_agent", "DualAgentRecipe"),
-    "harmony": ("placement.harmony", "Recipe"),
-    "spotlight": ("placement.gangs", "Recipe"),
+
+class OwnTrainer(NamedTuple):
+    """A system with a trainer and a recipe of its own."""
+
+    module: str  # below argosy.learn
+    recipe: str  # name of the class there
+    score: str  # the figure of a weights file that counts: smaller is better
+
+
+OWN_TRAINERS = {
+    "rltune": OwnTrainer("training.rltune", "RlTuneRecipe", "over_base"),
+    "dual-agent": OwnTrainer("training.dual_agent", "DualAgentRecipe", "over_base"),
+    "harmony": OwnTrainer("placement.harmony", "Recipe", "mean JCT, h, on validation seeds"),
+    "spotlight": OwnTrainer("placement.gangs", "Recipe", "trained"),
 }
 
 
@@ -271,13 +284,10 @@ def train_by_own_recipe(system: str, output: Path, given: dict[str, Any], change
         raise InputError("weights are .safetensors files", where=str(output), hint=f"-o {output.stem}.safetensors")
     check_writable(output)
     need_torch()
-    from importlib import import_module
-
     from argosy.zoo import write
 
-    name, recipe = OWN_TRAINERS[system]
-    module = import_module(f"argosy.learn.{name}")
-    kind = getattr(module, recipe)
+    module = import_module(f"argosy.learn.{OWN_TRAINERS[system].module}")
+    kind = getattr(module, OWN_TRAINERS[system].recipe)
     default = kind()
     for change in changes:
         field, _, text = change.partition("=")
@@ -317,10 +327,40 @@ def make_again(
     from argosy.zoo import find
 
     weights = find(name)
+    if weights.about.get("system") in OWN_TRAINERS:
+        make_again_by_own_recipe(name, weights)
+        return
     recipe, _ = recipe_of(weights)
     with showing_progress(recipe, log, progress) as listener:
         found = verify(weights, data=data, workers=workers, ray=ray, progress=listener, say=say)
     present_verified(name, found)
+
+
+def make_again_by_own_recipe(name: str, weights: Weights) -> None:
+    """Train shipped weights of a system with a trainer of its own again; their score must be reached."""
+    import numpy as np
+
+    from argosy.learn.training.verify import TOLERANCE
+
+    about, own = weights.about, OWN_TRAINERS[weights.about["system"]]
+    module = import_module(f"argosy.learn.{own.module}")
+    kind = getattr(module, own.recipe)
+    try:
+        stored = {field.name: about["recipe"][field.name] for field in fields(kind)}
+        recipe = kind(**{n: tuple(x) if isinstance(x, list) else x for n, x in stored.items()})
+        shipped = float(about["score"][own.score])
+    except (KeyError, TypeError, ValueError) as bad:
+        raise InputError(
+            f"these weights do not say how they were made: {bad}", where=weights.source, hint="train them again"
+        ) from None
+    again = module.train(recipe, progress=tell)
+    same = all(np.array_equal(again.arrays[array], weights.arrays[array]) for array in weights.arrays)
+    score = float(again.about["score"][own.score])
+    bits = "the same weights, bit for bit" if same else "different weights (another machine or version?)"
+    typer.echo(f"{name}: {own.score} {score:.4f}, shipped {shipped:.4f}; {bits}")
+    if score > shipped * (1 + TOLERANCE):
+        say("the score was not reached")
+        raise typer.Exit(1)
 
 
 def need_torch() -> None:
