@@ -31,13 +31,16 @@ POLICIES = {
     "drf": "drf",
     "tiresias-las": "tiresias-las:limits=10,40",  # in slot-seconds; its own limits are for jobs of hours
     "argonaut": "argonaut",
+    "argonaut, lengths declared": "argonaut",
 }
+DECLARES = "argonaut, lengths declared"  # under it, jobs say how long they will take (`expected_duration`)
 QUICK_POLICIES = ("drf", "argonaut")
 SEEDS = (1, 2, 3)  # of the repetitions
 CLUSTER = ("--nodes", "2", "--slots", "2")
 SCRIPT = str(HERE / "live_train.py")
 STEPS = 16  # of an epoch
 SAMPLE_MS = 4.0  # so an epoch of 1024 samples takes 4.1 s on one slot
+EPOCH_S = 4.1
 MIX = {"1..4": (1, 1, 1, 2, 2, 3, 3, 10, 14), "1": (1, 2, 12), "2": (3, 10)}  # epochs of the jobs, by slots
 QUICK_MIX = {"1..4": (1, 1), "1": (1,), "2": (1,)}
 SPREAD_S, QUICK_SPREAD_S = 50.0, 2.0
@@ -66,7 +69,7 @@ def policies(options: Options) -> Json:
     for turn, (seed, jobs) in enumerate(workloads.items()):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            runs.append({"policy": name, "seed": seed} | measure(POLICIES[name], jobs))
+            runs.append({"policy": name, "seed": seed} | measure(POLICIES[name], jobs, declared=name == DECLARES))
             print(f"policies: {name}, seed {seed}: {runs[-1]['mean_jct_s']:.1f} s", file=sys.stderr, flush=True)
     return {
         "policies": {name: POLICIES[name] for name in names},
@@ -87,7 +90,7 @@ def workload(seed: int, *, quick: bool = False) -> list[Arrival]:
     return [Arrival(f"job-{i}", at, *kind) for i, (at, kind) in enumerate(zip(times, kinds), 1)]
 
 
-def measure(policy: str, jobs: Sequence[Arrival]) -> Json:
+def measure(policy: str, jobs: Sequence[Arrival], *, declared: bool = False) -> Json:
     """Run the jobs under a policy in a fresh home; raise if one of them does not succeed.
 
     A job of one epoch goes first and does not count: after it the interpreter is warm, as on a cluster in use.
@@ -101,7 +104,7 @@ def measure(policy: str, jobs: Sequence[Arrival]) -> Json:
         began, numbers = time.monotonic(), []
         for job in jobs:
             time.sleep(max(0.0, began + job.submit_s - time.monotonic()))
-            numbers.append(submit(client, Path(folder), job))
+            numbers.append(submit(client, Path(folder), job, declared=declared))
         await_end(client, numbers)
         history = {one["id"]: one for one in client.get("/v1/history")["jobs"]}
     ended = [history[number] for number in numbers]
@@ -111,7 +114,7 @@ def measure(policy: str, jobs: Sequence[Arrival]) -> Json:
     return summary(ended) | {"load_average_before": load, "load_average_after": os.getloadavg()[0]}
 
 
-def submit(client: Client, folder: Path, job: Arrival) -> int:
+def submit(client: Client, folder: Path, job: Arrival, *, declared: bool = False) -> int:
     """Submit a job that works in a folder of its own; return its number."""
     work = folder / job.name
     work.mkdir()
@@ -122,6 +125,8 @@ def submit(client: Client, folder: Path, job: Arrival) -> int:
         "resources": {"gpus": job.slots},
         "env": {"OMP_NUM_THREADS": "1"},
     }
+    if declared:
+        described["expected_duration"] = job.epochs * EPOCH_S / int(job.slots[0])
     return int(client.post("/v1/jobs", {"jobs": [described], "workdir": str(work)})["ids"][0])
 
 
