@@ -17,6 +17,7 @@ from argosy.errors import InputError
 from benchmarks import (
     decision,
     dual_agent,
+    dual_agent_training,
     environments,
     faithfulness,
     growth,
@@ -34,8 +35,17 @@ from benchmarks import learning_tables as learning
 from benchmarks import live_tables as live
 from benchmarks.harness import RESULTS, ROOT, Json, Row
 
-NAMES = ("performance", "faithfulness", "growth", "dl2", "live-figures")
-NAMES += ("learning", "joint-scheduling", "dual-agent", "online-learning")
+NAMES = (
+    "performance",
+    "faithfulness",
+    "growth",
+    "dl2",
+    "live-figures",
+    "learning",
+    "joint-scheduling",
+    "dual-agent",
+    "online-learning",
+)
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "philly": ("philly", philly.table),
@@ -90,6 +100,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointtraining": ("joint-training", joint_training.table),
     "jointcurves": ("joint-training", joint_training.curve_table),
     "dualagent": ("dual-agent", dual_agent.table),
+    "dualtraining": ("dual-agent-training", dual_agent_training.table),
     "online": ("online", online.table),
     "livetargets": ("live", live.target_table),
     "liveresizes": ("live", live.resize_table),
