@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,9 @@ def test_levels_can_be_trained_apart() -> None:
         units = shape_like(scale, weights)
         changed[order] = {name for name, unit in units.items() if unit.any()}
     assert changed == {1.0: {"t", "v"}, 0.0: {"s", "w"}}
+
+
+@pytest.mark.parametrize("given", [{"algo": "ppo"}, {"warm_up": 3}, {"dagger": 1}])
+def test_what_argonaut_is_not_trained_by_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="learns by evolution strategies alone"):
+        Recipe.of("argonaut", **given)

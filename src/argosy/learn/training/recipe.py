@@ -105,6 +105,9 @@ class Recipe:
                 raise InputError(f"{_option(name)} {getattr(self, name)} is too large", hint=f"give {most} or less")
         if self.curriculum and not self.loads:
             raise InputError("a curriculum varies the load, but this training has only one load", hint="add --loads")
+        if self.system == "argonaut" and (self.algo != "es" or self.warm_up or self.dagger):
+            what = "argonaut begins as the rule of its teacher, and learns by evolution strategies alone"
+            raise InputError(what, hint="leave out --algo, --warm-up and --dagger")
         if self.options.get("paired") and self.options["rollouts"] < 2:
             hint = "give --set rollouts=2 or more, or --set paired=0 to use a critic"
             raise InputError("a paired baseline compares rollouts, but there is only one", hint=hint)
