@@ -163,6 +163,7 @@ class TestRunning:
     def test_without_measurements_there_are_no_measured_speeds(self, tmp_path: Path) -> None:
         assert Study(Options(data=tmp_path, quick=True)).speeds == ("rough",)
 
+    @pytest.mark.slow(7)
     def test_a_small_study_meets_its_tables(self, weights: Path) -> None:
         figures = learning.run(QUICK, ("jct", "resize"), weights)
         assert [c["costs"] for c in figures["resize"]["cases"]] == ["none", "hot", "cold"]

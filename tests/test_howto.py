@@ -38,6 +38,7 @@ def names() -> Iterator[None]:
     POLICIES._things.update(before)
 
 
+@pytest.mark.slow(13)
 @pytest.mark.usefixtures("names")
 def test_the_page_runs_from_top_to_bottom() -> None:
     blocks = BLOCK.findall(PAGE)

@@ -35,5 +35,6 @@ def test_decisions_in_the_environment(policy: str) -> None:
     assert golden.environment(policy) == RECORDED["environment"][policy]
 
 
+@pytest.mark.slow(13)
 def test_decisions_of_the_planner() -> None:
     assert {policy: golden.planner(policy) for policy in POLICIES} == RECORDED["planner"]

@@ -276,6 +276,7 @@ def run(world: World, policy: Policy, *, watched: bool = False) -> Result:
     return result
 
 
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("name", list(POLICIES))
 @settings(thorough, max_examples=30)
 @given(world=worlds())
@@ -283,6 +284,7 @@ def test_registered_policies_keep_every_invariant(name: str, world: World) -> No
     run(world, create(name))
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("name", list(POLICIES))
 @settings(thorough, max_examples=12)
 @given(world=worlds())
@@ -290,12 +292,14 @@ def test_the_kernels_own_books_agree(name: str, world: World) -> None:
     run(world, create(name), watched=True)
 
 
+@pytest.mark.slow(18)
 @settings(thorough, max_examples=150)
 @given(world=worlds(until_s=6000.0))
 def test_random_sizes_keep_every_invariant(world: World) -> None:
     run(world, RandomSizes(), watched=True)
 
 
+@pytest.mark.slow(23)
 @settings(thorough, max_examples=200)
 @given(world=worlds(until_s=6000.0))
 def test_random_plans_keep_every_invariant(world: World) -> None:
@@ -303,6 +307,7 @@ def test_random_plans_keep_every_invariant(world: World) -> None:
     run(world, RandomPlan(limits), watched=True)
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("name", list(POLICIES))
 @settings(thorough, max_examples=25)
 @given(world=worlds())

@@ -83,6 +83,7 @@ def test_every_policy_on_a_node_of_128(policy: str) -> None:
     assert free_devices(engine.world) == [(1 << 128) - 1]
 
 
+@pytest.mark.slow(5)
 def test_count_only_nodes_of_any_size_are_quick() -> None:
     jobs = [Job(f"j{i}", float(i), 500.0, 1.0 + 997 * (i % 7), cpus=0.0, memory_gib=0.0) for i in range(60)]
     result = simulate(jobs, large(20_000), "srtf", IDEAL)

@@ -80,6 +80,7 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(tmp_path: Path, s
     assert same(read(output).arrays, arrays(straight))
 
 
+@pytest.mark.slow(6)
 @pytest.mark.parametrize(("system", "algo"), [("dl2+", "es"), pytest.param("dl2+", "ppo", marks=pytest.mark.slow)])
 def test_the_number_of_workers_changes_nothing(tmp_path: Path, system: str, algo: str) -> None:
     recipe = tiny_recipe(tmp_path, system, algo, updates=2, options={"lessons": 2})

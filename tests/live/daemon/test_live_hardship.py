@@ -50,6 +50,7 @@ def fill(folder: Path) -> Path:
     return filler
 
 
+@pytest.mark.slow(5)
 def test_a_full_disk(small_home: Path) -> None:
     """On a full disk new jobs are refused and running jobs go on; when there is room, everything continues."""
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from live_cluster import CLUSTER, LIMIT_S, Live, spec
 
 from argosy.live.backends.fake import FakeBackend
@@ -27,6 +28,7 @@ async def play(folder: Path, scene: Callable[[Live], Awaitable[None]], policy: s
     assert not backend.violations
 
 
+@pytest.mark.slow(7)
 def test_a_real_policy_drives_the_daemon(tmp_path: Path) -> None:
     async def scene(here: Live) -> None:
         first = here.submit(*[spec("fake seconds=6", resources={"gpus": 2}) for _ in range(2)])
@@ -42,6 +44,7 @@ def test_a_real_policy_drives_the_daemon(tmp_path: Path) -> None:
     asyncio.run(play(tmp_path, scene))
 
 
+@pytest.mark.slow(9)
 def test_an_emptied_node_is_left_at_once(tmp_path: Path) -> None:
     """On a drained node, jobs with the SDK move while they run, others restart elsewhere; without room they wait."""
 

@@ -51,6 +51,7 @@ def of(zygotes: ZygotePool) -> set[int]:
     return {found.pid for found in process_table.all_processes() if found.session in sessions}
 
 
+@pytest.mark.slow(5)
 def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: ZygotePool, hung: Path) -> None:
     paths = {warm.ensure(str(hung), {}, {}, None) for _ in range(100)}  # the first is still hung at the last call
     assert len(paths) == 1 and None not in paths
@@ -64,6 +65,7 @@ def test_nobody_waits_for_an_interpreter_that_hangs_and_it_is_killed(warm: Zygot
     wait_until(lambda: warm.tend() or '"warm": true' in other.with_suffix(".json").read_text())
 
 
+@pytest.mark.slow(5)
 def test_an_interpreter_that_stops_answering_later_is_killed_too(warm: ZygotePool) -> None:
     path = warm.ensure(PYTHON, {}, dict(os.environ), None)
     assert path is not None
@@ -172,6 +174,7 @@ def test_after_the_grace_all_are_killed(yard: Yard, stopped: bool) -> None:
     assert not alive(worker) and not alive(runaway)
 
 
+@pytest.mark.slow(10)
 def test_a_supervisor_that_hangs_is_killed_with_all_it_has(yard: Yard) -> None:
     key = yard.launch(STUBBORN)
     runaway = int(yard.wait_log(key, "ready").split()[0])
@@ -181,6 +184,7 @@ def test_a_supervisor_that_hangs_is_killed_with_all_it_has(yard: Yard) -> None:
     wait_until(lambda: not alive(runaway))
 
 
+@pytest.mark.slow(10)
 def test_a_run_ends_although_nobody_reports_the_ends_of_its_workers(yard: Yard) -> None:
     key = yard.launch(STUBBORN)
     runaway = int(yard.wait_log(key, "ready").split()[0])

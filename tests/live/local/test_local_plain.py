@@ -88,6 +88,7 @@ def test_what_can_never_start_is_refused_at_once(yard: Yard) -> None:
     yard.runs.clear()
 
 
+@pytest.mark.slow(4)
 def test_a_script_is_suspended_and_goes_on_in_the_next_generation(yard: Yard) -> None:
     command = yard.script(
         "import os, signal, sys, time\n"

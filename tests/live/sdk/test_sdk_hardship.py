@@ -64,6 +64,7 @@ def test_a_killed_workers_children_do_not_keep_its_connections(crew_of: Callable
         crew.wait(worker, "switched", version=version)
 
 
+@pytest.mark.slow(6)
 def test_suspended_while_newcomers_wait_for_the_others(crew_of: Callable[..., sdk_crew.Crew]) -> None:
     crew = crew_of(SCRIPT, PACE="3")
     crew.begin(0)
