@@ -122,8 +122,8 @@ def test_a_job_that_waited_too_long_goes_first() -> None:
     """Weights that hate long jobs let one wait, but not for longer than its patience."""
     weights = first_weights(0)
     weights["t"][JOB.index("log work left")] = -100.0
-    jobs = [Job("long", 0, 200, 1, work=1.0)]
-    jobs += [Job(f"short{i}", 0.0 if i == 0 else 90.0 * i, 100, 1, work=1.0) for i in range(200)]
+    jobs = [Job("long", 0, 60, 1, work=1.0)]
+    jobs += [Job(f"short{i}", 0.0 if i == 0 else 36.0 * i, 40, 1, work=1.0) for i in range(400)]
     assert first_start(jobs, weights, patience_h=1.0) < 2 * 3600 < first_start(jobs, weights, patience_h=1000.0)
 
 

@@ -138,7 +138,7 @@ def test_only_jobs_whose_network_is_known_are_packed(model: str | None, packed: 
 def test_what_is_remembered_survives_a_restart() -> None:
     remaining = RemainingWork(20)
     for seconds in (100.0, 200.0, 400.0):
-        remaining.on_event(Event(0.0, "finish", 0, -1, 0.0, seconds))
+        remaining.on_event(Event(0.0, "finish", 0, -1, 0.0, seconds, 2.0))
     remaining.on_event(Event(0.0, "start", 0, -1))
     engine = Engine(Trace.of_jobs([Job("a", 0, 50, 1)]), Cluster.uniform(1, 1), Joint(), NO_COSTS)
     assert engine.advance()
@@ -147,6 +147,32 @@ def test_what_is_remembered_survives_a_restart() -> None:
     again.restore(remaining.state())
     assert again.of(engine.view) == pytest.approx(before)
     assert again.state() == remaining.state()
+
+
+@pytest.mark.parametrize(("longest", "by_gpu_time"), [(1e4, False), (1e7, True)])
+def test_gpu_time_counts_where_lengths_differ_by_orders_of_magnitude(longest: float, by_gpu_time: bool) -> None:
+    """Of two new jobs the one that asks for four times as many GPUs is then thought to need a quarter of the time."""
+    remaining = RemainingWork(20)
+    lengths = np.geomspace(10.0, longest, 200)
+    remaining.learn(lengths.tolist(), [1.0 + i % 2 for i in range(len(lengths))])
+    jobs = [Job("narrow", 0, 2000, 1), Job("wide", 0, 2000, 4)]
+    engine = Engine(Trace.of_jobs(jobs), Cluster.uniform(1, 8), Joint(), NO_COSTS)
+    assert engine.advance()
+    narrow, wide = remaining.of(engine.view)
+    assert narrow / wide == pytest.approx(4.0 if by_gpu_time else 1.0)
+
+
+def test_the_log_says_what_ended_jobs_had_asked_for() -> None:
+    """The first hundred jobs that end decide whether GPU-time counts, so their events carry GPUs."""
+    heard: list[float] = []
+
+    class Listening(Joint):
+        def on_event(self, event: Event) -> None:
+            heard.append(event.gpus)
+
+    jobs = [Job("a", 0, 50, 2), Job("b", 0, 60, 0.5)]
+    Engine(Trace.of_jobs(jobs), Cluster.uniform(1, 4), Listening(), NO_COSTS).run()
+    assert heard == [2.0, 0.5]
 
 
 def test_jobs_that_ended_teach_what_is_left() -> None:

@@ -68,8 +68,8 @@ class Choice:
         return max(self.bound - self.worth, 0.0) / self.bound if self.bound > 0 else 0.0
 
 
-def check_bids(bids: Bids, jobs: int, types: int, nodes: int, policy: str) -> None:
-    """Raise `InvalidPlan` for bids that no cluster could carry out; sizes are checked against the jobs elsewhere."""
+def check_shapes(bids: Bids, jobs: int, nodes: int, policy: str) -> None:
+    """Raise `InvalidPlan` if columns differ in length, or if what is said of machines and moves cannot be."""
     columns = {"type": bids.type, "workers": bids.workers, "value": bids.value}
     columns |= {name: c for name, c in (("servers", bids.servers), ("partner", bids.partner)) if c is not None}
     for name, column in columns.items():
@@ -81,6 +81,10 @@ def check_bids(bids: Bids, jobs: int, types: int, nodes: int, policy: str) -> No
             raise InvalidPlan(f"policy {policy!r}: {name} must have {length} numbers, has {np.shape(given)}")
         if given is not None and not (np.asarray(given) > 0).all():
             raise InvalidPlan(f"policy {policy!r}: {name} must be above 0 everywhere")
+
+
+def check_bids(bids: Bids, jobs: int, types: int, policy: str) -> None:
+    """Raise `InvalidPlan` for bids that no cluster could carry out; sizes are checked against the jobs elsewhere."""
 
     def refuse(wrong: NDArray[np.bool_], what: str, column: NDArray[np.generic]) -> None:
         if wrong.any():

@@ -73,6 +73,7 @@ class Event:
     node: int  # -1 for job events
     info: float = 0.0  # seconds of overhead where a job is placed, GPU-seconds held in total where a job ends
     done_s: float = 0.0  # where a job ends: its work, in seconds at the requested size
+    gpus: float = 0.0  # where a job ends: what it asked for
 
 
 QUESTIONS = ("rank", "size", "place", "bid", "plan", "wake_at", "on_event")  # what a host may ask a policy

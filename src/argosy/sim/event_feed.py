@@ -32,8 +32,8 @@ class EventFeed:
             kind = NAMES[int(row[L.L_KIND])]
             time_s, info, job = float(row[L.L_TIME]), float(row[L.L_INFO]), int(row[L.L_JOB])
             ended = L.K_FINISH <= row[L.L_KIND] <= L.K_CANCEL
-            done_s = float(w.rs[L.R_DONE, job]) if ended else 0.0
-            policy.on_event(Event(time_s, kind, job, int(row[L.L_NODE]), info, done_s))
+            done_s, gpus = (float(w.rs[L.R_DONE, job]), float(w.tr[L.GPUS, job])) if ended else (0.0, 0.0)
+            policy.on_event(Event(time_s, kind, job, int(row[L.L_NODE]), info, done_s, gpus))
         self._told = n
 
     def untold(self, w: L.World) -> NDArray[np.float64]:

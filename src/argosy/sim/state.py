@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple, cast
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,10 @@ from argosy.mechanism.devices import free_devices
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.supply import Demand, Holdings, Supply
 from argosy.sim.jobs import JobTable
+from argosy.sim.views import job_rows
 
 if TYPE_CHECKING:
+    from argosy.cluster.view import Columns, View
     from argosy.sim.engine import Engine
 
 Floats = NDArray[np.float64]
@@ -46,13 +49,56 @@ class Requested(NamedTuple):
     work_s: float  # its run time on its own demand, undisturbed
 
 
+class FullColumns:
+    """The columns of a `JobTable` at full length, as read-only attributes; `len()` says how many entries count.
+
+    They are for compiled code: to slice a column at each decision takes longer than such code looks at it.
+    """
+
+    def __init__(self, world: L.World) -> None:
+        self._of, self._scalars = world.jf, world.si
+        for name, row in job_rows(world).items():
+            column = row.view()
+            column.flags.writeable = False
+            setattr(self, name, column)
+
+    def __len__(self) -> int:
+        return int(self._scalars[L.ACTIVE])
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        raise AttributeError(f"there is no column {name!r}")
+
+    def is_of(self, world: L.World) -> bool:
+        """Return whether they are those of this world; they move when more jobs are active than there is room for."""
+        return world.jf is self._of
+
+
 class EngineState:
     """The readable part of an engine; everything is as of now, and nothing may be written."""
 
     world: L.World
+    view: View
 
     def __init__(self) -> None:
         self.jobs = JobTable(cast("Engine", weakref.proxy(self)))
+        self._full_columns, self._full_view = FullColumns(self.world), cast("View | None", None)
+
+    @property
+    def full_columns(self) -> FullColumns:
+        """The columns of `jobs` at full length, for compiled code of a host."""
+        if not self._full_columns.is_of(self.world):
+            self._full_columns = FullColumns(self.world)
+        return self._full_columns
+
+    @property
+    def full_view(self) -> View:
+        """The view, with every column of the jobs at full length."""
+        jobs, view = cast("Columns", self.full_columns), self._full_view
+        if view is None or view.jobs is not jobs:
+            view = self._full_view = copy(self.view)
+            view.jobs = jobs
+        view.now = self.view.now
+        return view
 
     @property
     def now(self) -> float:
@@ -78,6 +124,18 @@ class EngineState:
     def finish_times(self) -> Floats:
         """When each job that has arrived ended, by index; NaN for those that have not."""
         return self.world.rs[L.R_FINISH, : self.world.si[L.NEXT_JOB]]
+
+    def ended_since(self, row: int) -> tuple[Floats, Floats, int]:
+        """Return work and requested GPUs of the jobs that finished, failed or were killed since this row of the log.
+
+        The third result is the row to ask for next time; the first is 0.
+        """
+        w = self.world
+        upto = int(w.si[L.LOG_N])
+        kind = w.lg[row:upto, L.L_KIND]
+        ended = (kind >= L.K_FINISH) & (kind <= L.K_KILL)
+        jobs = w.lg[row:upto, L.L_JOB][ended].astype(np.int64)
+        return w.rs[L.R_DONE, jobs], w.tr[L.GPUS, jobs], upto
 
     @property
     def queues(self) -> Queues:

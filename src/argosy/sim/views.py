@@ -53,8 +53,7 @@ def job_rows(w: L.World) -> dict[str, NDArray[Any]]:
 def refresh(view: View, w: L.World) -> None:
     """Update the view to the present instant."""
     active = int(w.si[L.ACTIVE])
-    view.jobs.refresh(active)
-    view.nodes.refresh(len(view.nodes))
+    view.jobs.refresh(active)  # the columns of the nodes stay: neither their number nor their arrays change
     view.now = float(w.sf[L.NOW])
     view.running = int(w.si[L.RUNNING_N])
     view.waiting = active - view.running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from plain_bids import PlainBidTable
 from plain_tables import PlainPickingTable, PlainPlacingTable
 
 from argosy.learn.envs.cluster import ClusterEnv
@@ -57,3 +58,23 @@ def test_placing(name: str, rows: int) -> None:
         if not plain.agents:
             break
     assert compiled.pair.result().jobs.equals(plain.pair.result().jobs)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("overload", 30), ("mixed", 256), ("faulty", 60), ("dl2-testbed", 128)])
+def test_bidding(name: str, rows: int) -> None:
+    scenario = read_scenario(name, quick=True)
+    compiled, plain = (ClusterEnv(scenario, "bid", bids=rows, metrics=False) for _ in range(2))
+    plain.action_table = PlainBidTable(rows)
+    rng = np.random.default_rng(2)
+    seen, expected = compiled.reset(seed=1)[0], plain.reset(seed=1)[0]
+    for _ in range(120):
+        assert np.array_equal(seen, expected)
+        assert np.array_equal(compiled.action_masks(), plain.action_masks())
+        action = 2 * rng.standard_normal(rows)
+        action[rng.random(rows) < 0.1] = -60
+        seen, *rest = compiled.step(action)
+        expected, *others = plain.step(action)
+        assert rest == others
+        if rest[1]:
+            break
+    assert compiled.result().jobs.equals(plain.result().jobs)

@@ -107,13 +107,11 @@ class BidPairEnv(ParallelEnv[str, Values, Values]):  # type: ignore[misc]
 
     def _observe(self) -> dict[str, Values]:
         """Take the rows of jobs from the first bid of each."""
-        table, seen, mask = self.action_table, self._of_jobs, self._job_mask
-        rows = np.flatnonzero(table.mask)
-        first = rows[np.diff(table.numbers[rows], prepend=-1) > 0]
-        n = len(first)
-        seen[:n], seen[n:] = table.observation[first, 1 + len(BID) :], 0.0
-        mask[:n], mask[n:] = True, False
-        return {JOBS: seen.copy(), SIZES: table.observation.copy()}
+        from argosy.learn.envs.kernels.bid_rows import show_jobs  # imports Numba
+
+        table = self.action_table
+        show_jobs(table.shown, table.numbers, 1 + len(BID), table.observation, self._of_jobs, self._job_mask)
+        return {JOBS: self._of_jobs.copy(), SIZES: table.observation.copy()}
 
     def _infos(self, news: dict[str, Any]) -> dict[str, dict[str, Any]]:
         masks = {JOBS: self._job_mask, SIZES: self.action_table.mask}

@@ -1,6 +1,6 @@
 """The policy that an environment gives to the engine in place of a learner that values bids.
 
-The engine asks it like any other policy that bids. Its own answer is that nobody bids; the learner's bids replace it
+The engine asks it like any other policy that bids. It makes no bids of its own; the learner's bids replace its answer
 before the clock moves. With a policy `under` it, which must bid too, timers are that policy's, and its bids are known
 for advice.
 """
@@ -13,19 +13,17 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.bids import Bids
 from argosy.policies.base import Event, Policy
-from argosy.policies.common.remaining_work import ENDS, RemainingWork
 from argosy.policies.joint import SEES
 
 EVERY_S = 600.0  # how often the learner is asked if nothing happens
-PRIOR = 20  # ended jobs that the prior distribution of lengths counts as
 NOBODY = Bids(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
 
 
 class BidEnvPolicy(Policy):
-    """Bids nothing, keeps the timers, and learns from jobs that end how much work others may have left."""
+    """Bids nothing, and keeps the timers."""
 
     name = "environment"
-    hears: frozenset[str] | None = ENDS
+    key = "submitted"  # an answer that costs nothing, and is always replaced
     preemptive = True
 
     def __init__(self, under: Policy | None) -> None:
@@ -38,23 +36,22 @@ class BidEnvPolicy(Policy):
         self.under = under
         self.uses = SEES | {"nodes"} | (under.uses if under is not None else frozenset())
         if under is not None:
-            self.placer, self.preemptive = under.placer, under.preemptive
-            self.hears = None if under.hears is None else ENDS | under.hears
+            self.placer, self.preemptive, self.hears = under.placer, under.preemptive, under.hears
+        if under is None or "on_event" not in under.answers:
+            self.answers -= {"on_event"}  # passing every event to a policy is costly
         self.advised: Bids | None = None  # the last bids of the policy under it
         self.wake: float | None = None
 
     def reset(self, context: Context) -> None:
-        self.remaining = RemainingWork(PRIOR)
         if self.under is not None:
             self.under.reset(context)
 
-    def bid(self, view: View) -> Bids:
-        advised = self.under.bid(view) if self.under is not None else None
-        self.advised = advised.by_job() if advised is not None else None
-        return NOBODY
+    def bid(self, view: View) -> None:
+        if self.under is not None:
+            advised = self.under.bid(view)
+            self.advised = advised.by_job() if advised is not None else None
 
     def on_event(self, event: Event) -> None:
-        self.remaining.on_event(event)
         if self.under is not None:
             self.under.on_event(event)
 

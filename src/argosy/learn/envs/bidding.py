@@ -21,17 +21,21 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from argosy.cluster.view import View
 from argosy.errors import InputError
 from argosy.learn.envs.action_table import ActionTable
+from argosy.learn.envs.bid_policy import NOBODY
 from argosy.learn.envs.host import Host
 from argosy.mechanism.bids import Bids
 from argosy.policies.base import Ints
 from argosy.policies.common.candidates import Candidates, CandidateTable
+from argosy.policies.common.remaining_work import RemainingWork
 from argosy.policies.learned.bid_features import BID, CLUSTER, JOB, BidFeatureReader
 from argosy.policies.learned.features import MOST, JobTypes
 
 LARGEST_LOG = 60.0  # the bounds of actions; at the lower one a bid is withdrawn
 GOES_ON = float(np.exp(LARGEST_LOG + 10))  # the value of what a running job has whose bids are not shown
+PRIOR = 20  # ended jobs that the prior distribution of lengths counts as
 BID_COLUMNS = 1 + len(BID) + len(JOB) + len(CLUSTER)
 
 
@@ -47,6 +51,10 @@ class BidTable(ActionTable):
         self._most_jobs = rows if jobs is None else jobs
         self.mask = np.zeros(rows, np.bool_)
         self.numbers = np.zeros(rows, np.int64)  # of each row's job among those that are shown
+        self.shown = 0  # rows that hold a bid
+        # columns of the bids that are shown
+        self._columns = np.zeros((4, rows), np.int64), np.zeros((3, rows)), np.zeros(rows, np.bool_)
+        self._log, self._worth = np.zeros((2, rows))  # of the last action
 
     def action_space(self) -> spaces.Space[Any]:
         return spaces.Box(-LARGEST_LOG, LARGEST_LOG, (self.rows,), np.float32)
@@ -55,42 +63,71 @@ class BidTable(ActionTable):
         self.observation.fill(0.0)
         self.mask.fill(False)
         self.numbers.fill(0)
-        self._shown = 0
+        self.shown = 0
 
     def reset(self, host: Host, types: JobTypes) -> None:
-        self.host, self.faithful = host, True
+        from argosy.learn.envs.kernels import bid_rows  # imports Numba
+
+        self.host, self.faithful, self._kernels = host, True, bid_rows
         self.clear()
         if host.bid_policy is not None:
             self._candidates = CandidateTable(host.engine.context)
             self._features = BidFeatureReader(host.engine.context)
+            self._remaining, self._finished, self._log_row = RemainingWork(PRIOR), 0, 0
 
     def begin(self) -> bool:
-        from argosy.learn.envs.kernels.bid_rows import show_bids  # imports Numba
-
-        view, policy = self.host.view, self.host.bid_policy
-        assert policy is not None
+        view = self.host.engine.full_view
+        self._learn_lengths()
         if not len(view.jobs):
+            self.host.bid(NOBODY)
             return False
-        self._bids = c = self._candidates.of(view)
-        features = self._features.read(view, c, policy.remaining.of(view))
-        jobs, self._row_of = view.jobs, np.empty(len(c.job), np.int64)
-        n = show_bids(
-            c.job,
+        self._bids = self._candidates.of(view)
+        left = self._remaining.of(view)
+        self._find_rows(view)
+        n = self.shown
+        if not n:
+            self.host.bid(NOBODY)
+            return False
+        counted, measured, present = self._columns
+        job, gpu_type, workers, servers = counted[:, :n]
+        gpus, speed, cost_s = measured[:, :n]
+        shown = Candidates(job, gpu_type, workers, servers, gpus, speed, cost_s, present[:n])
+        features = self._features.read(view, shown, left)
+        self._kernels.show_rows(n, job, self.numbers, features.bid, features.job, features.cluster, self.observation)
+        self._advice: NDArray[np.float32] | None = None
+        return True
+
+    def _learn_lengths(self) -> None:
+        """Learn from jobs that have ended how much work others may have left."""
+        engine = self.host.engine
+        if engine.finished != self._finished:
+            done_s, gpus, self._log_row = engine.ended_since(self._log_row)
+            self._remaining.learn(done_s.tolist(), gpus.tolist())
+            self._finished = engine.finished
+
+    def _find_rows(self, view: View) -> None:
+        """Find rows for the bids of as many jobs as possible."""
+        c, jobs, n = self._bids, view.jobs, len(view.jobs)
+        self._row_of = np.empty(len(c.job), np.int64)
+        self.shown = self._kernels.find_rows(
+            n,
             jobs.state,
-            np.argsort(jobs.index),
+            jobs.index[:n].argsort(),
             self._most_jobs,
-            features.bid,
-            features.job,
-            features.cluster,
-            np.empty(len(jobs) + 1, np.int64),
+            c.job,
+            c.type,
+            c.workers,
+            c.servers,
+            c.gpus,
+            c.speed,
+            c.overhead_s,
+            c.present,
+            np.empty(n + 1, np.int64),
             self._row_of,
             self.numbers,
-            self.observation,
             self.mask,
+            *self._columns,
         )
-        self._shown = int(n)
-        self._advice: NDArray[np.float32] | None = None
-        return n > 0
 
     @property
     def bids(self) -> Candidates:
@@ -111,9 +148,9 @@ class BidTable(ActionTable):
             raise InputError(
                 f"an action needs a number for each of the {self.rows} rows, but its shape is {logs.shape}"
             )
-        if np.isnan(logs[: self._shown]).any():
-            row = int(np.flatnonzero(np.isnan(logs))[0])
-            raise InputError(f"the value of the bid in row {row} is NaN", hint="an action has the logarithms of values")
+        nan = self._kernels.bounded(self.shown, logs, LARGEST_LOG, self._log)
+        if nan >= 0:
+            raise InputError(f"the value of the bid in row {nan} is NaN", hint="an action has the logarithms of values")
         self._answer(logs)
         return True, False
 
@@ -125,23 +162,30 @@ class BidTable(ActionTable):
             self.host.bid(policy.advised)
             return
         self.faithful &= policy.under is None
-        c, row_of = self._bids, self._row_of
-        log = np.clip(logs[row_of].astype(np.float64), -LARGEST_LOG, LARGEST_LOG)
-        value = np.exp(log) * self.host.view.jobs.weight[c.job]
-        shown = row_of >= 0
-        wanted = shown & (log > -LARGEST_LOG)
-        if not shown.all():
-            goes_on = ~shown & c.present
-            value[goes_on] = GOES_ON
-            wanted |= goes_on
-        if wanted.all():
-            self.host.bid(Bids(c.job, c.type, c.workers, value, c.servers))
-        else:
-            self.host.bid(Bids(c.job[wanted], c.type[wanted], c.workers[wanted], value[wanted], c.servers[wanted]))
+        c, n = self._bids, self.shown
+        np.exp(self._log[:n], out=self._worth[:n])
+        columns, value = np.empty((4, len(c.job)), np.int64), np.empty(len(c.job))
+        made = self._kernels.make_bids(
+            self._row_of,
+            self._log,
+            self._worth,
+            LARGEST_LOG,
+            GOES_ON,
+            self.host.engine.full_columns.weight,
+            c.job,
+            c.type,
+            c.workers,
+            c.servers,
+            c.present,
+            columns,
+            value,
+        )
+        job, gpu_type, workers, servers = columns[:, :made]
+        self.host.bid(Bids(job, gpu_type, workers, value[:made], servers))
 
     def _is_advice(self, logs: NDArray[np.float32]) -> bool:
         """Return whether an action is what the policy under the learner would do, and that can be expressed."""
-        advice, n = self.advice(), self._shown
+        advice, n = self.advice(), self.shown
         return self._expressible and bool((logs[:n] == advice[:n]).all())
 
     def advice(self) -> NDArray[np.float32]:

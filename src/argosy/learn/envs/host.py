@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.cluster.view import View
 from argosy.errors import InputError
@@ -13,9 +12,10 @@ from argosy.learn.envs.bid_policy import BidEnvPolicy
 from argosy.learn.envs.env_policy import EnvPolicy, as_driver
 from argosy.learn.envs.source import Source
 from argosy.mechanism.bids import Bids
-from argosy.policies.base import Floats, Policy, Sizes
+from argosy.policies.base import Floats, Ints, Policy, Sizes
 from argosy.policies.common.time_slots import slot_at
 from argosy.sim.engine import Engine
+from argosy.sim.gang_start import start_gang
 from argosy.sim.metrics import metrics
 from argosy.sim.result import Result
 from argosy.workload.trace import Trace
@@ -42,8 +42,11 @@ class Host:
         bidding: bool = False,
     ) -> None:
         """Set up a run. `bidding`: the learner's answers are bids; otherwise they are an order and sizes."""
+        from argosy.learn.envs.kernels import times  # imports Numba
+
         if autopilot and under is None:
             raise InputError("autopilot needs a policy that decides", hint="name one: under='drf'")
+        self._kernels, self._times = times, np.zeros(len(trace))  # scratch
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
@@ -96,38 +99,38 @@ class Host:
         """Carry out the last answer now, and let no time pass."""
         self.engine.apply()
 
+    def start(self, row: int, nodes: Ints, gpus: Ints) -> None:
+        """Start a waiting job on these nodes, which have room for it, unless its queue is at its limit."""
+        start_gang(self.engine, row, nodes, gpus)
+
     # -- rewards and results --------------------------------------------------------------------------------------
 
     def reward(self) -> float:
         """Return the reward since the last call."""
         if self.reward_kind == "jobs":
-            return -float(np.count_nonzero(self._present()))
+            return -float(len(self.engine.jobs))
         total = self._total()
         gained, self._before = total - self._before, total
         return gained
 
     def _total(self) -> float:
         """Return the normalised progress of all jobs, or minus the hours that all have spent in the system so far."""
-        engine, here = self.engine, self._present()
-        finish = engine.finish_times
-        ended = ~np.isnan(finish)
+        engine, jobs = self.engine, self.engine.full_columns
+        finish, here = engine.finish_times, len(engine.jobs)  # rows without gaps: environments are not static
         if self.reward_kind == "progress":
-            return float(np.count_nonzero(ended) + engine.jobs.progress[here].sum())
-        spent = (finish - engine.submit_times)[ended].sum()
-        return -float(spent + (engine.now - engine.jobs.submitted[here]).sum()) / 3600.0
+            return float(np.count_nonzero(finish == finish) + np.add.reduce(jobs.progress[:here]))
+        ended = self._kernels.times_in_system(finish, engine.submit_times, self._times)
+        spent = np.add.reduce(self._times[:ended])
+        return -float(spent + np.add.reduce(engine.now - jobs.submitted[:here])) / 3600.0
 
     def gained(self) -> Floats:
         """Return the progress of each job of the trace since the last call."""
-        jobs, finish, here = self.engine.jobs, self.engine.finish_times, self._present()
+        jobs, finish = self.engine.jobs, self.engine.finish_times
         now = np.zeros(len(self._progress))
         now[: len(finish)] = ~np.isnan(finish)
-        now[jobs.index[here]] = jobs.progress[here]
+        now[jobs.index] = jobs.progress
         gained, self._progress = now - self._progress, now
         return gained
-
-    def _present(self) -> NDArray[np.bool_]:
-        """Return which rows of the engine's table hold a job; one that has just ended may still have its row."""
-        return self.engine.jobs.present()
 
     def result(self) -> Result:
         return self.engine.result()

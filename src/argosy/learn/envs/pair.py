@@ -68,10 +68,11 @@ class Pair:
 
     def act(self, action: int) -> float:
         """Take the action of the agent that is to act; return the reward of the time that passes, if any does."""
-        table, mask = self.action_table, self.masks[self.acting]
+        table, acting = self.action_table, self.acting
+        mask = self.masks[acting]
         if not 0 <= action < len(mask):
-            raise InputError(f"the agent {self.acting!r} has no action {action}; its actions are 0..{len(mask) - 1}")
-        if self.acting == PLACE:
+            raise InputError(f"the agent {acting!r} has no action {action}; its actions are 0..{len(mask) - 1}")
+        if acting == PLACE:
             over = table.place(action if mask[action] else int(mask.argmax()))
         else:
             over = table.act(action if mask[action] else table.end)
@@ -131,10 +132,10 @@ class PairEnv(_TwoAgents, ParallelEnv[str, Observation, int]):  # type: ignore[m
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         if not self.agents:
             raise InputError("the episode is over, or has not begun", hint="call reset()")
-        pair = self.pair
-        if pair.acting not in actions:
-            raise InputError(f"the agent {pair.acting!r} must act now, but no action is given for it")
-        reward = pair.act(int(actions[pair.acting]))
+        pair, acting = self.pair, self.pair.acting
+        if acting not in actions:
+            raise InputError(f"the agent {acting!r} must act now, but no action is given for it")
+        reward = pair.act(int(actions[acting]))
         infos = {a: pair.info(a) for a in AGENTS}
         if pair.terminated or pair.truncated:
             self.agents = []

@@ -51,12 +51,12 @@ class PickingTable(ActionTable):
         self._there = (nodes.state, nodes.free, nodes.free_cpus, nodes.free_memory_gib)
         context, reader = host.engine.context, self.demand_reader
         self._gpus = max(1.0, float(reader.capacity[0]))
-        self._slack = GPU_SLACK * reader.capacity
+        self._slack, self._per_share = GPU_SLACK * reader.capacity, reader.per_share
         known = types.of_trace if types.of_trace is not None else np.full(len(host.trace), -1, np.int64)
         self._type_of = np.where(known >= 0, known, UNKNOWN)  # by the index of the job
         self._gang = np.zeros(len(context.gpu_types), np.int64)
         self._shapes, self._nodes = np.zeros((0, 5)), b""
-        self._count = 0
+        self._jobs, self._count = host.engine.full_columns, 0
 
     def _make_space(self, jobs: int) -> None:
         """Make the arrays that kernels write to: of all jobs of the view, and of those that wait ([size, job])."""
@@ -72,19 +72,31 @@ class PickingTable(ActionTable):
         self._table = np.zeros((space, self.types + COLUMNS), np.float32)
 
     def begin(self) -> bool:
-        view = self.host.view
-        jobs = view.jobs
-        if len(jobs) > self._space:
-            self._make_space(len(jobs))
-        least = jobs.min_gpus if self._joint else jobs.gpus
+        host, view = self.host, self.host.view
+        self._jobs = jobs = host.engine.full_columns
+        n = len(view.jobs)
+        if n > self._space:
+            self._make_space(n)
         self._count = self._kernels.find_waiting(
-            jobs.state, jobs.index, least, view.running, view.free_gpus, self._waiting
+            n,
+            jobs.state,
+            jobs.index,
+            jobs.min_gpus if self._joint else jobs.gpus,
+            jobs.held,
+            jobs.servers,
+            view.running,
+            view.free_gpus,
+            self._waiting,
+            self._counts,
+            self._helpers,
+            self._rank,
         )
         if not self._count:
             return False  # the environment policy has answered: running jobs go on, and no other can start
         self._started: tuple[int, float, int, int] | None = None  # the last pick, as it is held from the next one on
-        self._kernels.hold_all(jobs.state, jobs.held, jobs.servers, self._counts, self._helpers, self._rank)
         self._hold()
+        if self._joint:
+            self._look_at_nodes()
         if not self._offer():
             rows = self._waiting[: self._count]
             self._type_of[jobs.index[rows]] = self._types.of(view, rows)
@@ -93,20 +105,17 @@ class PickingTable(ActionTable):
 
     def _offer(self) -> bool:
         """Set the sizes of waiting jobs and what they show; return False if the type of a job is not known yet."""
-        view = self.host.view
-        jobs = view.jobs
-        if self._joint:
-            self._look_at_nodes()
+        jobs = self._jobs
         return bool(
             self._kernels.offer_sizes(
                 self._waiting,
                 self._count,
                 self._joint,
                 self.cap,
-                view.now,
+                self.host.view.now,
                 HOURS_UNIT_S,
                 MOST,
-                self.demand_reader.per_share,
+                self._per_share,
                 self._shapes,
                 self._gang,
                 jobs.index,
@@ -147,20 +156,23 @@ class PickingTable(ActionTable):
         self.host.amend(slice(n), self._rank[:n], self._counts[:n], self._helpers[:n], wake_at)
 
     def _show(self) -> bool:
-        """Show the jobs that wait now; return True if none of them can be started."""
-        free = self._room()
-        share = free / self._gpus
-        arrays = (self._window, self.observation, self.mask)
-        self._shown, valid = self._kernels.show_waiting(
-            self._count, self._here, self._fits, self._table, share, *arrays
+        """Show the jobs that wait now, and what might fit; return True if none of them can be started."""
+        self._shown, valid = self._kernels.show_fitting(
+            self._count,
+            *self._there,
+            self._slack,
+            self._need,
+            self._possible,
+            self._here,
+            self._free,
+            self._fits,
+            self._table,
+            self._gpus,
+            self._window,
+            self.observation,
+            self.mask,
         )
         return not valid and self._close()
-
-    def _room(self) -> float:
-        """Find out which sizes of which jobs might fit, judged by the cluster's totals; return the GPUs free."""
-        fits = (self._need, self._possible, self._here, self._free, self._fits)
-        self._kernels.fit_by_totals(self._count, *self._there, self._slack, *fits)
-        return float(self._free[0])
 
     def act(self, action: int) -> bool:
         if action == self.end:
@@ -176,7 +188,7 @@ class PickingTable(ActionTable):
             host.amend(*self._started)
         host.amend(row, CHOSEN, workers, servers)
         host.apply()
-        if host.view.jobs.state[row] == WAITING:
+        if self._jobs.state[row] == WAITING:
             self._possible[k:, job] = False
             host.amend(row, WAITS, 0, int(self._helpers[row]))
         else:

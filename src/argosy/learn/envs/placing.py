@@ -21,7 +21,6 @@ import numpy as np
 from argosy.errors import InputError
 from argosy.learn.envs.host import Host
 from argosy.learn.envs.picking import HOURS_UNIT_S, RUNS, PickingTable
-from argosy.mechanism.plan import Plan
 from argosy.policies.learned.features import MOST, JobTypes
 
 NODE_COLUMNS = 8  # apart from the one-hot type
@@ -41,7 +40,10 @@ class PlacingTable(PickingTable):
         if host.engine.context.ps_kinds:
             hint = "use argosy/Cluster-v0, or a scenario without them"
             raise InputError("jobs with parameter servers cannot be placed node by node", hint=hint)
+        from argosy.learn.envs.kernels import node_rows  # imports Numba
+
         super().reset(host, types)
+        self._node_kernels = node_rows
         context = host.engine.context
         self._widest = max(1, int(context.node_gpus.max(initial=0)))
         self._node_types = context.node_types
@@ -58,12 +60,10 @@ class PlacingTable(PickingTable):
         self.node_mask.fill(False)
         self.node_mask[-1] = True
 
-    def _room(self) -> float:
-        """Find out which jobs the free parts of nodes of one GPU type can hold completely; return the GPUs free."""
-        from argosy.learn.envs.kernels.node_rows import fit_on_nodes  # imports Numba
-
-        jobs, nodes = self.host.view.jobs, self.host.view.nodes
-        free = fit_on_nodes(
+    def _show(self) -> bool:
+        """Show the jobs that wait now, and which of them the free parts of nodes of one GPU type hold completely."""
+        jobs, nodes = self._jobs, self.host.view.nodes
+        free = self._node_kernels.fit_on_nodes(
             self._count,
             self.rows,
             self._waiting,
@@ -85,26 +85,28 @@ class PlacingTable(PickingTable):
             self._gives,
             self._fits,
         )
-        return float(free + self._slack[0])
+        share = float(free + self._slack[0]) / self._gpus
+        arrays = (self._window, self.observation, self.mask)
+        self._shown, valid = self._kernels.show_waiting(
+            self._count, self._here, self._fits, self._table, share, *arrays
+        )
+        return not valid and self._close()
 
     def _start(self, job: int, k: int) -> bool:
         """Let the placement agent name the nodes of this job before it starts."""
-        from argosy.learn.envs.kernels.node_rows import open_nodes  # imports Numba
-
         self.chosen, self._lacks = job, int(self._workers[0, job])
-        open_nodes(job, self._lacks, self._gives, self._node_types, self._gang, self._open, self._taken)
+        self._node_kernels.open_nodes(
+            job, self._lacks, self._gives, self._node_types, self._gang, self._open, self._taken
+        )
         self.clear()
         self._show_nodes()
         return False
 
     def _show_nodes(self) -> None:
-        from argosy.learn.envs.kernels.node_rows import show_nodes  # imports Numba
-
         assert self.chosen is not None
-        view = self.host.view
-        nodes = view.nodes
-        left = float(view.jobs.expected_left_s[self._waiting[self.chosen]]) / HOURS_UNIT_S
-        show_nodes(
+        nodes = self.host.view.nodes
+        left = float(self._jobs.expected_left_s[self._waiting[self.chosen]]) / HOURS_UNIT_S
+        self._node_kernels.show_nodes(
             self.chosen,
             self._lacks,
             min(left, MOST),
@@ -129,16 +131,15 @@ class PlacingTable(PickingTable):
         count = min(self._lacks, int(self._gives[job, node]))
         self._taken[node] = count
         self._lacks -= count
-        self._open &= self._node_types == self._node_types[node]
         if self._lacks:
+            self._open &= self._node_types == self._node_types[node]
             self._show_nodes()
             return False
-        engine, row = self.host.engine, int(self._waiting[job])
-        plan = Plan.keep(engine.view)
-        cpu_only = engine.view.jobs.gpus[row] == 0
-        plan.run(row, {int(n): 0 if cpu_only else int(self._taken[n]) for n in np.flatnonzero(self._taken)})
-        engine.decide(plan)
+        row = int(self._waiting[job])
+        nodes = self._taken.nonzero()[0]
+        gpus = self._taken[nodes] if self._jobs.gpus[row] > 0 else np.zeros(len(nodes), np.int64)
+        self.host.start(row, nodes, gpus)
         self._here[job], self._counts[row], self._rank[row] = False, self._workers[0, job], RUNS
-        self._hold()
+        self.host.amend(row, RUNS, self._counts[row], self._helpers[row])
         self.clear_nodes()
         return self._show()

@@ -73,11 +73,11 @@ def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
 
 def measure_pair(env: PairEnv, steps: int = 10_000, seed: int = 0) -> Speed:
     """Measure an environment of two agents."""
-    rng = np.random.default_rng(seed)
+    draws = np.random.default_rng(seed).random(steps)
     _, infos = env.reset(seed=seed)
     clock = _Clock()
-    for _ in range(steps):
-        *_, infos = env.step({agent: _any_valid(infos[agent]["action_mask"], rng.random()) for agent in AGENTS})
+    for draw in draws:
+        *_, infos = env.step({agent: _any_valid(infos[agent]["action_mask"], draw) for agent in AGENTS})
         if not env.agents:
             _, infos = clock.new_episode(env.pair.episodes.decisions, env.reset)
     return clock.stop(steps, env.pair.episodes.decisions)
@@ -117,5 +117,5 @@ def measure_many(scenario: str, processes: int, rounds: int, seed: int = 0) -> S
 
 
 def _any_valid(mask: NDArray[np.bool_], draw: float) -> int:
-    valid = np.flatnonzero(mask)
+    valid = mask.nonzero()[0]
     return int(valid[int(draw * len(valid))])

@@ -22,6 +22,7 @@ def write_rows(
     state: Any,
     held_type: Any,
     held: Any,
+    peer: Any,
     held_servers: Any,
     asked: Any,
     reference: Any,
@@ -45,7 +46,8 @@ def write_rows(
     for j in range(len(group)):
         share = asked[j] if 0.0 < asked[j] < 1.0 else 1.0
         runs = state[j] == RUNNING
-        has = int(np.round(held[j])) if asked[j] >= 1.0 else 1
+        gpus = 2.0 * held[j] if peer[j] >= 0 else held[j]  # of GPUs that two jobs share each holds one half
+        has = int(np.round(gpus)) if asked[j] >= 1.0 else 1
         costs = overheads[kind[j]]
         wait_s = costs[SUSPEND] + costs[RESUME] if executed_s[j] > 0.0 else costs[START]
         listed = False

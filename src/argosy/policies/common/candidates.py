@@ -83,8 +83,10 @@ class CandidateTable:
         self._total_gpus = max(context.total_gpus, 1)
         self._group: dict[tuple[float, ...], int] = {}  # demand → number of its group of candidates
         self._of_job: dict[int, int] = {}  # index of a job → the same
+        self._last_index, self._last_group = np.zeros((2, 0), np.int64)  # of the job that was last seen in each row
         self._first, self._count = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of each group
         self._flat = np.zeros((4, 0))  # type, workers, servers, rate
+        self._profile: Profile | None = None  # whose tables of rates were read last
 
     def of(self, view: View) -> Candidates:
         """Return the candidates of all jobs, the present size of each running job among them."""
@@ -92,7 +94,7 @@ class CandidateTable:
 
         jobs, profile = view.jobs, view.profile
         groups = self._groups(view)
-        most = int(self._count[groups].sum()) + len(jobs)
+        most = int(np.add.reduce(self._count[groups])) + len(jobs)
         counted, measured = np.empty((5, most), np.int64), np.empty((3, most))
         n = write_rows(
             groups,
@@ -101,7 +103,8 @@ class CandidateTable:
             self._flat,
             jobs.state,
             jobs.held_type,
-            np.where(jobs.peer >= 0, 2.0 * jobs.held, jobs.held),  # of GPUs that two jobs share each holds one half
+            jobs.held,
+            jobs.peer,
             jobs.servers,
             jobs.gpus,
             jobs.reference_rate,
@@ -109,9 +112,7 @@ class CandidateTable:
             jobs.kind,
             jobs.ps_kind,
             self._overheads,
-            profile.table(1),
-            profile.table(2),
-            profile.ps_table(),
+            *self._tables_of(profile),
             self._largest,
             counted,
             measured,
@@ -120,18 +121,32 @@ class CandidateTable:
         gpus, speed, cost_s = measured[:, :n]
         return Candidates(job, gpu_type, workers, servers, gpus, speed, cost_s, present.astype(bool))
 
+    def _tables_of(self, profile: Profile) -> tuple[Floats, Floats, Floats]:
+        """Return the rates in a node, in a rack and with parameter servers."""
+        if profile is not self._profile:
+            self._profile = profile
+            self._tables = profile.table(1), profile.table(2), profile.ps_table()
+        return self._tables
+
     def _groups(self, view: View) -> Ints:
-        jobs, of_job = view.jobs, self._of_job
-        index = jobs.index.tolist()
-        groups = [of_job.get(i, -1) for i in index]
-        if -1 in groups:
-            new = [row for row, group in enumerate(groups) if group < 0]
-            for row in new:
-                groups[row] = of_job[index[row]] = self._group_of(view, row)
-        if len(of_job) > 4 * len(index) + 1024:
-            here = set(index)
+        """Return the group of each job. Most rows hold the job that they held at the last decision."""
+        n, of_job = len(view.jobs), self._of_job
+        index = view.jobs.index[:n]
+        if n > len(self._last_index):
+            more = 2 * n - len(self._last_index)
+            self._last_index = np.append(self._last_index, np.full(more, -1))
+            self._last_group = np.append(self._last_group, np.zeros(more, np.int64))
+        changed = np.flatnonzero(self._last_index[:n] != index).tolist()
+        for row in changed:
+            job = int(index[row])
+            group = of_job.get(job)
+            if group is None:
+                group = of_job[job] = self._group_of(view, row)
+            self._last_index[row], self._last_group[row] = job, group
+        if len(of_job) > 4 * n + 1024:
+            here = set(index.tolist())
             self._of_job = {i: group for i, group in of_job.items() if i in here}
-        return np.array(groups, np.int64)
+        return self._last_group[:n]
 
     def _group_of(self, view: View, row: int) -> int:
         jobs = view.jobs

@@ -43,7 +43,7 @@ from argosy.policies.learned.bid_network import BidNetwork
 PRIOR = 20  # ended jobs that the prior distribution of lengths counts as
 LARGEST_LOG = 60.0  # no value is smaller than the largest by more than this factor, as a logarithm
 TOLD = 3  # features that an explanation names
-SLOWEST = 30.0  # a wait that is at most so many times as long as the job is not too long
+SLOWEST = 100.0  # a wait that is at most so many times as long as the job is not too long
 FIRST_LOG = 5.0  # how far a job that has waited for too long is above all others
 
 

@@ -85,7 +85,7 @@ class BidFeatureReader:
         bid_features(
             view.now,
             self._gpus,
-            float(self._start_s.mean()),
+            float(np.add.reduce(self._start_s)) / len(self._start_s),
             self._of_type,
             c.job,
             c.type,

@@ -1,7 +1,7 @@
 """Compiled tables of waiting jobs: who waits, which sizes are offered, what rows show, and what the mask allows.
 
 Arrays of sizes are [size, job], and jobs are numbered in order of arrival. All arrays may be longer than the number of
-jobs.
+jobs: columns of jobs come at full length (`EngineState.full_columns`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from argosy._jit import entry_point
+from argosy._jit import entry_point, kernel
 from argosy.slack import GPU_SLACK
 
 WAITING, RUNNING = 0, 1  # argosy.cluster.view.JobState
@@ -20,13 +20,27 @@ UNKNOWN = -2  # a job whose type has not been found yet
 
 
 @entry_point
-def find_waiting(state: Any, index: Any, least: Any, running: int, free_gpus: int, waiting: Any) -> int:
+def find_waiting(
+    jobs: int,
+    state: Any,
+    index: Any,
+    least: Any,
+    held: Any,
+    held_servers: Any,
+    running: int,
+    free_gpus: int,
+    waiting: Any,
+    counts: Any,
+    helpers: Any,
+    rank: Any,
+) -> int:
     """Write the rows of waiting jobs in order of arrival; return their number, 0 if none of them can start.
 
-    That is so if all need more whole devices (`least`) than are free while others run.
+    That is so if all need more whole devices (`least`) than are free while others run. If one can, `counts`, `helpers`
+    and `rank` get the sizes and ranks with which running jobs go on as they are, and no other job starts.
     """
     n, smallest = 0, np.inf
-    for s in range(len(state)):
+    for s in range(jobs):
         if state[s] == WAITING:
             waiting[n] = s
             smallest = min(smallest, least[s])
@@ -42,17 +56,12 @@ def find_waiting(state: Any, index: Any, least: Any, running: int, free_gpus: in
                 j -= gap
             waiting[j] = row
         gap //= 2
-    return n
-
-
-@entry_point
-def hold_all(state: Any, held: Any, held_servers: Any, counts: Any, helpers: Any, rank: Any) -> None:
-    """Write sizes and ranks with which running jobs go on as they are, and no other job starts."""
-    for s in range(len(state)):
+    for s in range(jobs):
         runs = state[s] == RUNNING
         counts[s] = max(int(np.ceil(held[s])), 1) if runs else 0
         helpers[s] = held_servers[s]
         rank[s] = RUNS if runs else WAITS
+    return n
 
 
 @entry_point
@@ -148,6 +157,33 @@ def offer_sizes(
 
 
 @entry_point
+def show_fitting(
+    n: int,
+    node_state: Any,
+    node_free: Any,
+    node_cpus: Any,
+    node_memory: Any,
+    slack: Any,
+    need: Any,
+    possible: Any,
+    here: Any,
+    free: Any,
+    fits: Any,
+    table: Any,
+    gpus: float,
+    window: Any,
+    observation: Any,
+    mask: Any,
+) -> tuple[int, int]:
+    """Show the jobs that have waited longest, with the sizes that the free parts of all nodes together would hold.
+
+    `gpus` are those of the cluster. The results are those of `show_waiting`.
+    """
+    fit_by_totals(n, node_state, node_free, node_cpus, node_memory, slack, need, possible, here, free, fits)
+    return show_waiting(n, here, fits, table, free[0] / gpus, window, observation, mask)
+
+
+@kernel
 def fit_by_totals(
     n: int,
     node_state: Any,
