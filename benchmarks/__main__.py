@@ -4,6 +4,7 @@ python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
+python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
 python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
@@ -32,6 +33,7 @@ from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, 
 SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
 LONG = (
     "growth",
+    "growth-safety",
     "faithfulness",
     "learning",
     "live",

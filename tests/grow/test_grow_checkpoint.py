@@ -77,9 +77,28 @@ def test_a_partly_grown_network_is_grown_further(tmp_path):
 def test_the_small_network_and_other_data_are_kept(tmp_path):
     run, small = trained(), small_net(seed=5, dropout=0.2)
     checkpoint.save(run, tmp_path / "a", more={"list": [1, None, "ü"]}, small=small)
-    more, back = checkpoint.resume(new(), tmp_path / "a")
-    assert more == {"list": [1, None, "ü"]}
-    assert same_weights(back, small)
+    saved = checkpoint.resume(new(), tmp_path / "a")
+    assert saved.more == {"list": [1, None, "ü"]}
+    assert same_weights(saved.small, small)
+    assert saved.kept is None
+
+
+def test_the_state_from_before_growth_is_kept(tmp_path):
+    run = new(Recipe(optimizer="adam"))
+    run.train_epoch()
+    before = run.fork()
+    run.grow(GROWTH[:2])
+    run.train_epoch()
+    checkpoint.save(run, tmp_path / "a", kept=before)
+    other = new(Recipe(optimizer="adam"))
+    kept = checkpoint.resume(other, tmp_path / "a").kept
+    assert other.surgeries == GROWTH[:2]
+    assert kept.surgeries == ()
+    for r, k in ((run, before), (other, kept)):
+        r.go_back(k)
+    assert run.clock.now() > 2.0, "the time stays spent"
+    assert [other.train_epoch() for _ in range(2)] == [run.train_epoch() for _ in range(2)]
+    assert same_weights(run.model, other.model)
 
 
 def test_the_file_holds_tensors_and_json_only(tmp_path):

@@ -19,7 +19,7 @@ from argosy.grow.surgery.history import surgeries_of
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.training.clock import RealClock, VirtualClock
 from argosy.grow.training.feed import Loaders
-from argosy.grow.training.recipe import Course, Recipe
+from argosy.grow.training.recipe import MOMENTA, STUDIED, Course, Recipe
 from argosy.grow.training.run import Run
 
 DEEPEN = Surgery("deepen", "0")
@@ -165,48 +165,95 @@ def test_cosine_by_time_goes_to_zero_at_the_end():
     assert Recipe(schedule="constant").lr_at(course, 9.0, 10.0) == 0.04
 
 
-def test_growth_sets_the_rate_back_and_the_cosine_starts_there():
-    run = new(Recipe(lr=0.05, reset_lr=0.01), budget=10.0)
-    for _ in range(8):
+def steps_of(run, epochs=1):
+    """The learning rate of every step of some epochs."""
+    rates = []
+    inner = run.set_rate
+    run.set_rate = lambda now: rates.append(inner(now)) or rates[-1]
+    for _ in range(epochs):
+        run.train_epoch()
+    del run.set_rate
+    return rates
+
+
+def test_growth_sets_the_rate_back_to_the_recipes_own_and_the_cosine_starts_there():
+    run = new(Recipe(lr=0.05, warm_up=0), budget=10.0)
+    for _ in range(6):
         run.train_epoch()
     low = run.lr
-    assert low == pytest.approx(0.05 * 0.5 * (1 + math.cos(0.8 * math.pi)))
+    assert low == pytest.approx(0.05 * 0.5 * (1 + math.cos(0.6 * math.pi)))
     run.grow([])
     assert run.lr == low, "nothing was decided, nothing changes"
     run.grow([DEEPEN])
-    assert run.lr == 0.01
+    assert run.lr == 0.05
     run.train_epoch()
-    assert run.lr == pytest.approx(0.005)
+    run.train_epoch()
+    assert run.lr == pytest.approx(0.025)
 
 
-def test_no_reset_with_less_than_an_epoch_left():
-    run = new(budget=2.5)
+@pytest.mark.parametrize(
+    ("recipe", "rate"),
+    [
+        (Recipe(optimizer="adam", lr=0.001), 0.001),
+        (Recipe(lr=0.05, reset=0.5), 0.025),
+        (Recipe(lr=0.05, reset_lr=0.01), 0.01),
+        (Recipe(lr=0.05, schedule="constant"), 0.05),
+        (Recipe(lr=0.05, schedule="decay", decay=0.5), 0.05),
+    ],
+)
+def test_the_rate_after_growth_is_relative_to_the_recipe(recipe, rate):
+    run = new(dataclasses.replace(recipe, warm_up=0))
+    for _ in range(5):
+        run.train_epoch()
+    run.grow([DEEPEN])
+    assert run.lr == pytest.approx(rate)
+
+
+def test_the_rate_climbs_in_some_steps_after_growth():
+    run = new(Recipe(lr=0.05, batch=20, warm_up=5, schedule="constant"))  # 10 steps in an epoch
+    run.train_epoch()
+    run.grow([DEEPEN])
+    assert steps_of(run) == pytest.approx([0.005, 0.014, 0.023, 0.032, 0.041, *[0.05] * 5])
+    late = new(Recipe(lr=0.05, batch=20, warm_up=100, schedule="decay", decay=0.5), budget=10.0)
+    for _ in range(5):
+        late.train_epoch()
+    low = late.lr
+    late.grow([DEEPEN])
+    rates = steps_of(late, 2)
+    assert rates[0] == low == 0.05 / 32, "it begins where it was"
+    assert rates[:10] == sorted(set(rates[:10])), "it climbs for an epoch at most"
+    assert rates[9] == pytest.approx(low + 0.9 * (0.05 - low))
+    assert rates[10:] == [0.025] * 10
+
+
+def test_no_reset_with_little_time_left():
+    run = new(Recipe(warm_up=0), budget=3.5)
     run.train_epoch()
     run.train_epoch()
     low = run.lr
     run.grow([DEEPEN])
     assert run.lr == low < 0.005
-    exactly_one = new(budget=2.0)
-    exactly_one.train_epoch()
-    exactly_one.grow([DEEPEN])
-    assert exactly_one.lr == 0.01
+    exactly_two = new(Recipe(warm_up=0), budget=3.0)
+    exactly_two.train_epoch()
+    exactly_two.grow([DEEPEN])
+    assert exactly_two.lr == 0.01
 
 
 def test_in_real_time_the_last_epoch_tells_how_long_one_takes():
     run = new(clock=RealClock(), budget=1000.0)
     run.train_epoch()
     assert 0 < run.last_epoch_s < 100
-    run.budget = run.clock.now() + run.last_epoch_s * 0.9
+    run.budget = run.clock.now() + run.last_epoch_s * 1.9
     before = run.course
     run.grow([DEEPEN])
-    assert run.course == before
+    assert (run.course.lr, run.course.since) == (before.lr, before.since)
     run.budget = 1000.0
     run.grow([DEEPEN])
     assert run.course.since > 0
 
 
 def test_resets_can_be_forced_and_forbidden():
-    run = new()
+    run = new(Recipe(warm_up=0))
     for _ in range(5):
         run.train_epoch()
     other, nothing = run.fork(), run.fork()
@@ -217,7 +264,7 @@ def test_resets_can_be_forced_and_forbidden():
     nothing.recipe = dataclasses.replace(nothing.recipe, reset_for_nothing=True)
     nothing.grow([])
     assert nothing.lr == 0.01
-    never = new(Recipe(reset_lr=None))
+    never = new(Recipe(reset=None, warm_up=0))
     never.train_epoch()
     before = never.lr
     never.grow([DEEPEN])
@@ -235,14 +282,47 @@ def test_the_published_quirk_everything_anew_each_epoch():
     assert run.optimizer is not before
 
 
-def test_momentum_is_carried_unless_told_otherwise():
-    momentum = {}
-    for carry in (True, False):
-        run = new(Recipe(carry_optimizer=carry))
+def momentum(run):
+    """How much momentum an optimizer has."""
+    return sum(float(s[name].abs().sum()) for s in run.optimizer.state.values() for name in MOMENTA if name in s)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_momentum_is_damped_at_growth_and_the_size_of_gradients_stays_known(optimizer):
+    left = {}
+    for keep in (1.0, 0.1, 0.0):
+        run = new(Recipe(optimizer=optimizer, keep_momentum=keep))
         run.train_epoch()
         run.grow([DEEPEN])
-        momentum[carry] = sum(float(s["momentum_buffer"].abs().sum()) for s in run.optimizer.state.values())
-    assert momentum[True] > 0 == momentum[False]
+        left[keep] = momentum(run)
+        squares = [s["exp_avg_sq"].sum() for s in run.optimizer.state.values() if "exp_avg_sq" in s]
+        assert all(float(s) > 0 for s in squares)
+    assert left[0.1] == pytest.approx(0.1 * left[1.0])
+    assert left[1.0] > 0 == left[0.0]
+    anew = new(Recipe(optimizer=optimizer, carry_optimizer=False))
+    anew.train_epoch()
+    anew.grow([DEEPEN])
+    assert not anew.optimizer.state
+
+
+def test_a_grown_network_survives_a_gradient_that_is_much_too_large():
+    runs = {}
+    for clip in (None, 3.0):
+        run = new(Recipe(lr=0.02, schedule="constant", batch=20, clip=clip), budget=20.0)
+        run.train_epoch()
+        run.grow([DEEPEN])
+        run.train_epoch()
+        inner = run.loss
+        run.loss = lambda x, y, inner=inner, run=run: inner(x, y) * (3000.0 if run.course.steps == 13 else 1.0)
+        run.train_epoch()
+        run.loss = inner
+        runs[clip] = run.evaluate("train")
+    assert runs[3.0] > runs[None] + 0.1
+
+
+def test_a_network_that_has_not_grown_is_never_clipped():
+    one, two = new(Recipe(clip=1e-6)), new(Recipe(clip=None))
+    assert [one.train_epoch() for _ in range(3)] == [two.train_epoch() for _ in range(3)]
 
 
 def test_all_surgeries_or_none():
@@ -399,6 +479,10 @@ def test_a_last_batch_of_one_is_left_out():
         (lambda: Recipe(batch=0), "batch = 0"),
         (lambda: Recipe(lr=0), "lr = 0"),
         (lambda: Recipe(lr=math.nan), "lr = nan"),
+        (lambda: Recipe(reset=-1.0), "reset = -1"),
+        (lambda: Recipe(keep_momentum=2.0), "keep_momentum = 2"),
+        (lambda: Recipe(warm_up=-1), "warm_up = -1"),
+        (lambda: Recipe(clip=0.0), "clip = 0"),
         (lambda: Recipe(schedule="steps"), "'steps'"),
         (lambda: Recipe(optimizer="lamb"), "'lamb'"),
         (lambda: Recipe.from_dict({"speed": 1}), "speed"),
@@ -417,7 +501,7 @@ def test_nonsense_is_refused(make, part):
 
 def test_the_published_small_setting_can_be_said():
     """The schedule has three successive epochs from 20 % of the budget, a reset at each, and ends at 0."""
-    run = new(Recipe(), budget=15.0)
+    run = new(STUDIED, budget=15.0)
     rates = []
     while run.time_left > 0:
         if 3.0 <= run.clock.now() < 6.0:

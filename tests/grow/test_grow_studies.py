@@ -24,7 +24,7 @@ from argosy.grow.study import branches, pays, shrinking, starts
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.training.clock import VirtualClock
 from argosy.grow.training.distill import Distillation, shrink
-from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.recipe import STUDIED, Recipe
 from argosy.grow.training.run import Run
 from argosy.seeding import stream
 
@@ -345,6 +345,6 @@ def test_bad_settings_of_the_others(ground: dict) -> None:
 def test_the_real_study_is_the_default() -> None:
     setting = pays.Setting(chosen={})
     assert (setting.data, setting.train, setting.size, setting.model) == ("fashion-mnist", 4000, 14, "cnn1")
-    assert setting.budget == 15.0 and setting.model_options == {"width": 8} and setting.recipe == Recipe()
+    assert setting.budget == 15.0 and setting.model_options == {"width": 8} and setting.recipe == STUDIED
     assert setting.time().growth == "free" and setting.scenarios == ("early", "middle", "late")
     assert branches.plain(VirtualClock(2.0, growth="flops"))["growth"] == "flops"

@@ -45,10 +45,40 @@ def train_in_real_time(rank: int) -> int:
     return sum(line.steps for line in trainer.fit().lines)
 
 
+def train_with_trouble(rank: int) -> dict[str, object]:
+    """A surgery that one worker cannot do, a step that one worker cannot make, and growth that does harm."""
+    found: dict[str, object] = {}
+    for trouble in ("surgery", "step", "harm"):
+        surgery = Surgery("deepen", "4", noise=1e38) if trouble == "harm" else Surgery("deepen", "4")
+        trainer = Trainer(
+            small_net(), drawn(), TimedScheduler(4, up_at=[1]), Chooses([surgery]), clock=VirtualClock(), progress=False
+        )
+        if trouble == "surgery" and rank == 1:
+            grow = trainer.run.grow
+            trainer.run.grow = lambda s, grow=grow, **more: grow([Surgery("deepen", "nowhere")], **more)  # type: ignore
+        if trouble == "step" and rank == 1:
+            trainer.run.loss = fails_when_grown(trainer)
+        history = trainer.fit()
+        weights = sum(float(t.double().sum()) for t in trainer.model.state_dict().values())
+        found[trouble] = {"history": history.to_dict(), "weights": weights}
+    return found
+
+
+def fails_when_grown(trainer: Trainer):
+    """A loss that cannot be computed for the grown network."""
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if trainer.run.surgeries:
+            raise torch.OutOfMemoryError("no memory")
+        return torch.nn.functional.cross_entropy(outputs, targets)
+
+    return loss
+
+
 def worker(rank: int, meeting: str, out: str) -> None:
     """One of two workers."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    result = train(rank) | {"steps in real time": train_in_real_time(rank)}
+    result = train(rank) | {"steps in real time": train_in_real_time(rank), "trouble": train_with_trouble(rank)}
     torch.distributed.destroy_process_group()
     Path(f"{out}.{rank}").write_text(json.dumps(result))
 
@@ -99,6 +129,16 @@ def test_all_workers_apply_the_same_surgery(tmp_path):
     first, second = (json.loads((tmp_path / f"out.{rank}").read_text()) for rank in (0, 1))
     assert first["surgeries"] == [s.to_dict() for answer in AGENT for s in answer]
     assert (first.pop("asked"), second.pop("asked")) == (2, 0)
+    trouble = first["trouble"]
+    decisions = {name: found["history"]["decisions"] for name, found in trouble.items()}
+    assert "no layer 'nowhere'" in decisions["surgery"][0]["refused"]
+    assert [d["outcome"] for d in decisions["step"]] == ["rolled back"] * 2
+    assert [d["outcome"] for d in decisions["harm"]] == ["rolled back"] * 2
+    for found in trouble.values():
+        assert found["history"]["lines"][-1]["time"] == 4.0
+        assert found["history"]["lines"][-1]["parameters"] == first["sizes"][0]
+    seconds = second["trouble"]["step"]["history"]["decisions"][1]
+    assert seconds["why"] == decisions["step"][1]["why"] == "no memory"
     assert first == second
     assert first["steps in real time"] >= 1
     alone = train(0)

@@ -9,6 +9,10 @@ from torch import nn
 
 from argosy.grow.data import Data, load
 from argosy.grow.models import cnn1
+from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.schedulers import TimedScheduler
+from argosy.grow.training.trainer import Trainer
 
 torch.set_num_threads(1)
 
@@ -62,3 +66,17 @@ class Chooses:
 
     def restore(self, state):
         self.answers = self.answers[len(self.answers) - state["left"] :]
+
+
+def plain_net(seed=0):
+    """A network without norms, in which large weights make large outputs."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def plain_trainer(agent, *, up_at=(3,), budget=9, net=None, **more):
+    """Train a plain network on digits for 9 epochs, in which GPUs come after the third."""
+    recipe = more.pop("recipe", None) or Recipe(lr=0.1)
+    scheduler = more.pop("scheduler", None) or TimedScheduler(budget, up_at=up_at, down_at=more.pop("down_at", ()))
+    options = {"clock": VirtualClock(), "progress": False, "recipe": recipe} | more
+    return Trainer(net or plain_net(), digits(), scheduler, agent, **options)

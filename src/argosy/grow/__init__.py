@@ -22,7 +22,7 @@ from argosy.grow.agents.q import QAgent
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.search import Search
 from argosy.grow.data import Data, load
-from argosy.grow.errors import GrowError, NoSuchSite, NotTraceable
+from argosy.grow.errors import Diverged, GrowError, NoSuchSite, NotTraceable
 from argosy.grow.surgery.apply import apply, rebuild
 from argosy.grow.surgery.deepen import deepen
 from argosy.grow.surgery.history import surgeries_of
@@ -35,7 +35,10 @@ from argosy.grow.surgery.widen import widen
 from argosy.grow.tables.growth_table import Table
 from argosy.grow.tables.make import make as make_table
 from argosy.grow.training.clock import RealClock, VirtualClock
-from argosy.grow.training.distill import shrink
+from argosy.grow.training.distill import Distillation, shrink
+from argosy.grow.training.feed import Loaders
+from argosy.grow.training.guard import Guard
+from argosy.grow.training.journal import Decision, History
 from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.run import Run
 from argosy.grow.training.schedulers import LiveScheduler, Scheduler, SimulatedScheduler, TimedScheduler
@@ -45,9 +48,15 @@ __all__ = [
     "Agent",
     "Block",
     "Data",
+    "Decision",
+    "Distillation",
+    "Diverged",
     "FixedSequence",
     "GrowError",
+    "Guard",
+    "History",
     "LiveScheduler",
+    "Loaders",
     "NoSuchSite",
     "NotTraceable",
     "Nothing",

@@ -45,6 +45,8 @@ class LayerGraph:
     features: NDArray[np.float64] = field(compare=False)  # one row per layer, columns as in FEATURES
     edges: tuple[tuple[int, int], ...] = ()
     parts: tuple[tuple[str, ...], ...] = ()  # for each layer, the modules that merely follow it, such as its norm
+    activations: tuple[str, ...] = ()  # for each layer, the name of the activation after it; "" if there is none
+    norms: tuple[str, ...] = ()  # the same for norms
 
     def index(self, site: str) -> int:
         """Return the row of the layer with this name."""
@@ -74,6 +76,8 @@ class _Reader:
         self.names: list[str] = []
         self.edges: list[tuple[int, int]] = []
         self.parts: list[list[str]] = []
+        self.activations: list[str] = []
+        self.norms: list[str] = []
         self.row_of: dict[fx.Node, int | None] = {}
 
     def read(self, region: Region) -> None:
@@ -86,7 +90,14 @@ class _Reader:
         """Return all layers that were read."""
         self._share()
         table = np.array([[row.get(name, 0.0) for name in FEATURES] for row in self.rows]).reshape(-1, len(FEATURES))
-        return LayerGraph(tuple(self.names), table, tuple(self.edges), tuple(map(tuple, self.parts)))
+        return LayerGraph(
+            tuple(self.names),
+            table,
+            tuple(self.edges),
+            tuple(map(tuple, self.parts)),
+            tuple(self.activations),
+            tuple(self.norms),
+        )
 
     def _read(self, node: fx.Node) -> None:
         sources = [row for row in (self.row_of.get(n) for n in node.all_input_nodes) if row is not None]
@@ -96,13 +107,15 @@ class _Reader:
             return
         single = len(set(sources)) == 1
         if single and (self.traced.activation(node) or "norm" in kind or not self._shapes(node, module, kind)):
-            self._fold(sources[0], kind, bool(self.traced.activation(node)))
+            self._fold(sources[0], kind, self.traced.activation(node) or "")
             self.row_of[node] = sources[0]
             if module is not None:
                 self.parts[sources[0]].append(self._name(node))
             return
         self.row_of[node] = len(self.rows)
         self.parts.append([])
+        self.activations.append("")
+        self.norms.append("")
         self.edges += [(source, len(self.rows)) for source in dict.fromkeys(sources)]
         self.names.append(self._name(node) if module is not None else f"{self.prefix}{node.name}")
         self.rows.append(self._features(node, module, kind))
@@ -122,11 +135,13 @@ class _Reader:
         """Return whether this operation changes values, and not only their arrangement."""
         return "pool" in kind or kind == "mean" or (module is not None and any(True for _ in module.parameters()))
 
-    def _fold(self, row: int, kind: str, activation: bool) -> None:
+    def _fold(self, row: int, kind: str, activation: str) -> None:
         if activation:
             self.rows[row]["activation"] = 1.0
+            self.activations[row] = activation
         elif "norm" in kind:
             self.rows[row]["norm"] = 1.0
+            self.norms[row] = kind
 
     def _features(self, node: fx.Node, module: nn.Module | None, kind: str) -> dict[str, float]:
         shape = self._shape(node) or (1,)

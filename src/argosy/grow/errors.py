@@ -15,3 +15,7 @@ class NotTraceable(GrowError):
 
 class NoSuchSite(GrowError):
     """A site does not exist in the network, or this operation is not possible there."""
+
+
+class Diverged(GrowError):
+    """The loss, the gradients or the weights are no longer finite."""

@@ -194,6 +194,8 @@ class Job:
         session = self._live
         if self.rank or session.failed or session.withheld:
             return
+        if self._growth is not None:
+            self._growth.note(metrics)
         position = session.training.position
         order = self._order
         if progress is None and order is not None and self._epochs:

@@ -1,4 +1,7 @@
-"""A training script whose network may grow. It classifies noisy pictures, and writes its final state."""
+"""A training script whose network may grow. It classifies noisy pictures, and writes its final state.
+
+With SPOIL its agent always deepens the first layer, and the losses that it reports are bad while the network is grown.
+"""
 
 import os
 import time
@@ -8,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import argosy
+from argosy.grow import FixedSequence, Surgery
 
 torch.set_num_threads(1)
 torch.manual_seed(1)
@@ -27,10 +31,13 @@ model = nn.Sequential(
     nn.Flatten(),
     nn.Linear(8, 10),
 )
+small = sum(one.numel() for one in model.parameters())
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=100, gamma=0.9)
 with argosy.job(seed=3, grow=True) as job:
     model, optimizer = job.setup(model, optimizer, scheduler=scheduler)
+    if spoil := bool(os.environ.get("SPOIL")):
+        job._growth._grower._agent = FixedSequence([Surgery("deepen", "0")] * 9)
     for image, label in job.batches(loader, epochs=int(os.environ.get("EPOCHS", "1000"))):
         loss = nn.functional.cross_entropy(model(image), label)
         optimizer.zero_grad()
@@ -39,7 +46,9 @@ with argosy.job(seed=3, grow=True) as job:
         scheduler.step()
         trained = {one for group in optimizer.param_groups for one in group["params"]}
         assert trained == set(model.parameters())
-        job.report(loss=loss.item(), parameters=sum(one.numel() for one in model.parameters()), world=job.world)
+        size = sum(one.numel() for one in model.parameters())
+        bad = 1000.0 if spoil and size > small else 0.0
+        job.report(loss=loss.item() + bad, parameters=size, world=job.world)
         time.sleep(float(os.environ.get("PACE", "0.005")))
     end = {"weights": model.state_dict(), "optimizer": optimizer.state_dict(), "step": job.step}
     torch.save(end, f"{os.environ['OUT']}/end-{os.environ.get('ARGOSY_WORKER', '0')}.pt")

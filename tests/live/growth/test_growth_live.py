@@ -122,6 +122,22 @@ def test_one_that_distils_lets_nobody_wait_for_its_slots(growing: GROW) -> None:
     _until_size(crew, lambda size: size == small)
 
 
+def test_growth_that_does_harm_is_rolled_back_on_all_workers(growing: GROW) -> None:
+    crew = growing(SPOIL="1")
+    crew.begin(0)
+    small = _parameters(crew)
+    _join(crew, 0, 1)
+    _story(crew, "the agent deepens at 0")
+    assert "the loss has risen" in _story(crew, "growth is rolled back: ")
+    _until_size(crew, lambda size: size == small)
+    _join(crew, 0, 1, 2)  # digests are compared, so all have gone back to the same network
+    _story(crew, "the network stays as it is, because growth was rolled back before")
+    assert crew.publish(0) and _parameters(crew) == small
+    crew.wait_step(0, _last(crew)["step"] + 40)
+    assert not _stories(crew, "spare slots are gone")  # there is nothing to distil
+    assert len(_stories(crew, "growth is rolled back: ")) == 1
+
+
 def test_without_the_job_files_consent_nothing_grows(growing: GROW) -> None:
     crew = growing(ARGOSY_GROW='{"allowed": false}', EPOCHS="15", PACE="0.02")
     _two_to_the_end(crew)

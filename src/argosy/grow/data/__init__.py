@@ -1,9 +1,10 @@
-"""Pictures in memory, split into training, validation and test data.
+"""Pictures, or rows of numbers, in memory: split into training, validation and test data.
 
     load("digits")                                    1,797 hand-written digits of 8x8, always available
     load("fashion-mnist", train=4000, size=14)        4,000 of the 60,000 clothes, at 14x14
     load("cifar10", train=5000, size=16)
     load("my/pictures", size=32)                      a folder per class
+    load("breast-cancer"), load("clusters")           rows of numbers; see tabular.py
 
 Validation data are taken from the training data, never from the test data.
 """
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from argosy.errors import UnknownName
-from argosy.grow.data import cifar
+from argosy.grow.data import cifar, tabular
 from argosy.grow.data import files as datafiles
 from argosy.grow.data.files import Numbers, Raw
 from argosy.grow.errors import GrowError
@@ -138,6 +139,8 @@ def read(name: str | Path, *, size: int | None = None, root: str | Path | None =
     """Return the whole collection as it is in its files."""
     if name == "digits":
         return datafiles.read_digits()
+    if name in tabular.NAMES:
+        return tabular.read(str(name))
     if name == "fashion-mnist":
         places = _places("fashion-mnist", root) + ([INSTALLED] if root is None else [])
         for folder in places:
@@ -159,9 +162,9 @@ def read(name: str | Path, *, size: int | None = None, root: str | Path | None =
         raise GrowError(
             "this is not a folder of pictures",
             where=str(folder),
-            hint=f"give a folder, or one of {', '.join(NAMES)}",
+            hint=f"give a folder, or one of {', '.join((*NAMES, *tabular.NAMES))}",
         )
-    raise UnknownName("data", str(name), NAMES)
+    raise UnknownName("data", str(name), (*NAMES, *tabular.NAMES))
 
 
 def cache_folder(root: str | Path | None = None) -> Path:

@@ -20,7 +20,7 @@ from argosy.grow.surgery.record import Surgery
 from argosy.grow.tables.make import Experiment
 from argosy.grow.training.clock import Price, VirtualClock
 from argosy.grow.training.passes import threads
-from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.recipe import STUDIED, Recipe
 from argosy.grow.training.run import Run
 from argosy.report.stats import Interval, interval, paired_difference
 from argosy.seeding import stream
@@ -45,7 +45,7 @@ class BaseSetting:
     model_options: Mapping[str, Any] = field(default_factory=lambda: {"width": 8})
     budget: float = 15.0  # in the clock's seconds; an epoch without growth takes one
     clock: Price | VirtualClock = "free"
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: Recipe = STUDIED
     seed: int = 0  # the seeds of all runs are drawn from it
 
     def pictures(self) -> Data:
@@ -86,16 +86,21 @@ class BaseSetting:
             self.recipe,
             (self.seed_of(number),),
         ).begin(0)
-        if run.time_left <= 0:
-            raise GrowError(
-                f"no time is left after training whole epochs to {share:.0%} of a budget of {self.budget:g}",
-                hint="give a longer budget",
-            )
+        need_time(run, share)
         return run
 
     def to_dict(self) -> Row:
         """Return this as plain data, for JSON."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+
+def need_time(run: Run, share: float) -> None:
+    """Raise an error if no time is left after training to this share of the budget."""
+    if run.time_left <= 0:
+        raise GrowError(
+            f"no time is left after training whole epochs to {share:.0%} of a budget of {run.budget:g}",
+            hint="give a longer budget",
+        )
 
 
 def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | None = None) -> Run:
@@ -105,6 +110,20 @@ def follow(trunk: Run, decisions: Iterable[Surgery | None], *, reset: bool | Non
         if arm.time_left > 0:
             arm.grow(() if decision is None else (decision,), reset=reset)
             arm.train_epoch()
+    return arm
+
+
+def priced(trunk: Run, price: Price) -> Run:
+    """Return a branch in which growth costs time from now on."""
+    arm, old = trunk.fork(), trunk.clock
+    if not isinstance(old, VirtualClock):
+        raise GrowError("a price needs a virtual clock")
+    clock = VirtualClock(
+        old.epoch_s, per_parameter=old.per_parameter, per_flop=old.per_flop, growth=price, replica_gain=old.replica_gain
+    )
+    clock.advance(old.now())
+    clock.size(arm.parameters, arm.flops() if clock.needs_flops else None, arm.surgeries)
+    arm.clock = clock
     return arm
 
 

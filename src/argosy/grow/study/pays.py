@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.errors import UnknownName
-from argosy.grow.agents.base import Agent, Situation
-from argosy.grow.describe import LayerGraph, describe
+from argosy.grow.agents.base import Agent
 from argosy.grow.errors import GrowError
 from argosy.grow.study.branches import (
     BaseSetting,
@@ -30,10 +29,13 @@ from argosy.grow.study.branches import (
     difference,
     finish,
     follow,
+    need_time,
     numbers,
+    priced,
     run_all,
     together,
 )
+from argosy.grow.study.history import History
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.tables.growth_table import SCENARIOS, Table
 from argosy.grow.training.choices import agent_of, options_of
@@ -110,7 +112,10 @@ class _Seed:
 
     def __call__(self, task: tuple[str, int]) -> Row:
         setting, (scenario, number) = self.setting, task
-        trunk = setting.trunk(number, SCENARIOS[scenario])
+        history = History(setting.trunk(number, 0.0))
+        history.train_until(SCENARIOS[scenario])
+        trunk = history.run
+        need_time(trunk, SCENARIOS[scenario])
         chosen, nothing = tuple(setting.chosen[scenario]), (None,) * setting.decisions
         options = setting.options if setting.options is not None else options_of(trunk.model, trunk.example, ["deepen"])
         grow = tuple(dict.fromkeys(option for option in options if option is not None))
@@ -130,11 +135,11 @@ class _Seed:
         row: Row = {"begin": trunk.clock.now(), "arms": arms, "random": random}
         agent = _agent(setting.agent)
         if agent is not None:
-            run, taken = _ask(agent, trunk, grow, setting.decisions)
+            run, taken = _ask(agent, history, grow, setting.decisions)
             arms["agent"] = finish(run)
             row["agent"] = taken
         for price in setting.prices:
-            run = follow(_priced(trunk, price), chosen)
+            run = follow(priced(trunk, price), chosen)
             arms[f"chosen, {price}"] = finish(run)
             row.setdefault("epochs", {})[price] = run.epochs
         return row
@@ -154,38 +159,17 @@ def _agent(agent: Agent | Path | str | None) -> Agent | None:
     return copy.deepcopy(agent_of(agent))
 
 
-def _ask(agent: Agent, trunk: Run, options: tuple[Surgery, ...], decisions: int) -> tuple[Run, list[list[str]]]:
+def _ask(agent: Agent, trunk: History, options: tuple[Surgery, ...], decisions: int) -> tuple[Run, list[list[str]]]:
     """Return a branch that does what an agent decides, asked as in training."""
     arm = trunk.fork()
-    graph: LayerGraph = describe(trunk.model, trunk.example)
-    done: list[tuple[float, Surgery]] = []
     taken: list[list[str]] = []
     for decision in range(decisions):
-        left = arm.time_left
-        if left <= 0:
+        if arm.run.time_left <= 0:
             break
-        answer = agent.decide(
-            Situation(graph, options, left, arm.budget, tuple(done), decisions - decision, arm.last_epoch_s)
-        )
-        arm.grow(answer)
+        answer = arm.ask(agent, options, decisions - decision)
         arm.train_epoch()
-        done += [(left, surgery) for surgery in answer]
         taken.append([str(surgery) for surgery in answer])
-    return arm, taken
-
-
-def _priced(trunk: Run, price: Price) -> Run:
-    """Return a branch in which growth costs time from now on."""
-    arm, old = trunk.fork(), trunk.clock
-    if not isinstance(old, VirtualClock):
-        raise GrowError("a price needs a virtual clock")
-    clock = VirtualClock(
-        old.epoch_s, per_parameter=old.per_parameter, per_flop=old.per_flop, growth=price, replica_gain=old.replica_gain
-    )
-    clock.advance(old.now())
-    clock.size(arm.parameters, arm.flops() if clock.needs_flops else None, arm.surgeries)
-    arm.clock = clock
-    return arm
+    return arm.run, taken
 
 
 def _names(sequence: Iterable[Surgery | None]) -> list[str]:

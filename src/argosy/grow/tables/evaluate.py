@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ def situation(table: Table, prefix: tuple[int, ...]) -> Situation:
         time_budget=table.budget,
         done=tuple(done),
         decisions_left=table.decisions - len(prefix),
+        most=1,
     )
 
 
@@ -75,6 +76,8 @@ def play(agent: Agent, table: Table) -> tuple[int, ...]:
     for _ in range(table.decisions):
         answer = agent.decide(situation(table, chosen))
         wanted = answer[0] if answer else None
+        if wanted is not None and wanted not in table.options:
+            wanted = replace(wanted, init="")  # an agent may choose how new weights start; tables have the default
         if len(answer) > 1 or wanted not in table.options:
             what = " and ".join(map(str, answer))
             raise GrowError(f"the agent decided to {what}, which is not an option of the table {table.key}")

@@ -29,7 +29,7 @@ from argosy.grow.surgery.sites import sites
 from argosy.grow.tables.growth_table import SCENARIOS, Table
 from argosy.grow.tables.partial import Partial
 from argosy.grow.training.clock import VirtualClock
-from argosy.grow.training.recipe import Recipe
+from argosy.grow.training.recipe import STUDIED, Recipe
 from argosy.grow.training.run import Run
 from argosy.seeding import stream
 from argosy.sim.pool import run_tasks
@@ -156,7 +156,7 @@ def make(
     """
     data = load(data) if isinstance(data, str) else data
     experiment = _experiment(
-        model, data, scenario, decisions, runs, options, budget, clock, recipe or Recipe(), model_options or {}, seed
+        model, data, scenario, decisions, runs, options, budget, clock, recipe or STUDIED, model_options or {}, seed
     )
     partial = Partial(output, _settings(experiment, scenario))
     tasks = [(run, first) for run in range(runs) for first in (_ARMS_TASK, *range(len(experiment.options)))]

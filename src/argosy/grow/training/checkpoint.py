@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,34 +25,46 @@ from argosy.grow.errors import GrowError
 from argosy.grow.surgery.apply import apply
 from argosy.grow.surgery.history import surgeries_of
 from argosy.grow.surgery.record import Surgery
+from argosy.grow.training.clipping import Clipping
+from argosy.grow.training.losses import Losses
 from argosy.grow.training.recipe import Course, Recipe
 
 if TYPE_CHECKING:
     from argosy.grow.training.run import Run
 
-FORMAT = 1
+FORMAT = 2
 Tensors = dict[str, torch.Tensor]
 
 
-def save(run: Run, path: str | Path, *, more: Mapping[str, Any] | None = None, small: nn.Module | None = None) -> None:
-    """Write a run. `more` is plain data to store with it; `small` is the network for when GPUs are taken back."""
-    tensors = {f"model/{name}": tensor for name, tensor in run.model.state_dict().items()}
-    tensors |= {f"small/{name}": tensor for name, tensor in (small.state_dict() if small is not None else {}).items()}
-    tensors |= {"random/order": run.generator.get_state(), "random/noise": run.noise}
-    optimizer = _pack_optimizer(run, tensors)
-    whole = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+class Saved(NamedTuple):
+    """What a checkpoint holds beside the run."""
+
+    more: dict[str, Any]  # plain data
+    small: nn.Module | None  # the network for when GPUs are taken back
+    kept: Run | None  # the run as it was before a growth that is still watched
+
+
+def save(
+    run: Run,
+    path: str | Path,
+    *,
+    more: Mapping[str, Any] | None = None,
+    small: nn.Module | None = None,
+    kept: Run | None = None,
+) -> None:
+    """Write a run, and what else its trainer needs to continue; see `Saved`."""
+    tensors: Tensors = {}
     about = {
         "format": FORMAT,
-        "surgeries": [s.to_dict() for s in run.surgeries],
-        "small": [s.to_dict() for s in surgeries_of(small)] if small is not None else None,
         "recipe": run.recipe.to_dict(),
         "clock": run.clock.state(),
-        "course": asdict(run.course),
-        "epochs": run.epochs,
-        "adapting": run.adapting,
-        "optimizer": optimizer,
+        "small": [s.to_dict() for s in surgeries_of(small)] if small is not None else None,
+        "kept": _pack(kept, tensors, "kept/") if kept is not None else None,
         "more": dict(more or {}),
+        **_pack(run, tensors),
     }
+    tensors |= {f"small/{name}": tensor for name, tensor in (small.state_dict() if small is not None else {}).items()}
+    whole = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     about = json.loads(json.dumps(about))
     about["sum"] = _sum(whole, about)
     target = Path(path)
@@ -69,8 +81,8 @@ def load(path: str | Path, model: nn.Module, example: torch.Tensor) -> nn.Module
     return _rebuild(path, model, about["surgeries"], _part(tensors, "model/"), example)
 
 
-def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None]:
-    """Restore a saved run into a new one, and return the data stored with it and the small network."""
+def resume(run: Run, path: str | Path) -> Saved:
+    """Restore a saved run into a new one, and return what was stored with it."""
     tensors, about = _read(path)
     recipe = Recipe.from_dict(about["recipe"])
     if recipe != run.recipe:
@@ -80,19 +92,31 @@ def resume(run: Run, path: str | Path) -> tuple[dict[str, Any], nn.Module | None
             where=str(path),
             hint="give the same recipe, or another checkpoint path to start again",
         )
-    base = run.model
-    model = _rebuild(path, base, about["surgeries"], _part(tensors, "model/"), run.example)
-    small = None
+    base, small, kept = run.model, None, None
     if about["small"] is not None:
         small = _rebuild(path, base, about["small"], _part(tensors, "small/"), run.example)
-    optimizer = _unpack_optimizer(path, recipe, model, about["optimizer"], tensors)
+    if about["kept"] is not None:
+        kept = _twin(run)
+        _unpack(kept, base, about["kept"], tensors, path, "kept/")
+    whole = _twin(run)
+    _unpack(whole, base, about, tensors, path)
     run.clock.restore(about["clock"])
-    run.model, run.optimizer = model, optimizer
-    run.surgeries = tuple(Surgery.from_dict(s) for s in about["surgeries"])
-    run.course, run.epochs, run.adapting = Course(**about["course"]), about["epochs"], about["adapting"]
-    run.generator.set_state(tensors["random/order"])
-    run.noise = tensors["random/noise"]
-    return about["more"], small
+    run.become(whole)
+    return Saved(about["more"], small, kept)
+
+
+def restored(run: Run, original: nn.Module, path: str | Path) -> Run:
+    """Return the run that was saved at `path`, as a twin of `run`; `original` is the network before all growth."""
+    tensors, about = _read(path)
+    twin = _twin(run)
+    _unpack(twin, original, about, tensors, path)
+    return twin
+
+
+def remove(path: str | Path) -> None:
+    """Delete a checkpoint and the previous one."""
+    for file in (Path(path), _previous(Path(path))):
+        file.unlink(missing_ok=True)
 
 
 def surgeries(path: str | Path) -> tuple[Surgery, ...]:
@@ -100,7 +124,45 @@ def surgeries(path: str | Path) -> tuple[Surgery, ...]:
     return tuple(Surgery.from_dict(s) for s in _read(path)[1]["surgeries"])
 
 
-def _pack_optimizer(run: Run, tensors: Tensors) -> dict[str, Any]:
+def _twin(run: Run) -> Run:
+    """Return a run with the same data and settings, whose content can be replaced."""
+    twin = copy.copy(run)
+    twin.clock, twin.generator, twin.losses = copy.deepcopy(run.clock), torch.Generator(), Losses()
+    return twin
+
+
+def _pack(run: Run, tensors: Tensors, prefix: str = "") -> dict[str, Any]:
+    """Return the content of a run as plain data; its tensors are added to `tensors`."""
+    tensors |= {f"{prefix}model/{name}": tensor for name, tensor in run.model.state_dict().items()}
+    tensors |= {f"{prefix}random/order": run.generator.get_state(), f"{prefix}random/noise": run.noise}
+    return {
+        "surgeries": [s.to_dict() for s in run.surgeries],
+        "course": asdict(run.course),
+        "epochs": run.epochs,
+        "last_epoch_s": run.last_epoch_s,
+        "adapting": run.adapting,
+        "losses": run.losses.state(),
+        "clipping": run.clipping.state(),
+        "optimizer": _pack_optimizer(run, tensors, prefix),
+    }
+
+
+def _unpack(
+    run: Run, base: nn.Module, about: Mapping[str, Any], tensors: Tensors, path: str | Path, prefix: str = ""
+) -> None:
+    """Give a run the content that `_pack` described."""
+    run.model = _rebuild(path, base, about["surgeries"], _part(tensors, f"{prefix}model/"), run.example)
+    run.optimizer = _unpack_optimizer(path, run.recipe, run.model, about["optimizer"], tensors, prefix)
+    run.surgeries = tuple(Surgery.from_dict(s) for s in about["surgeries"])
+    run.course, run.epochs, run.adapting = Course(**about["course"]), about["epochs"], about["adapting"]
+    run.last_epoch_s = about["last_epoch_s"]
+    run.generator.set_state(tensors[f"{prefix}random/order"])
+    run.noise = tensors[f"{prefix}random/noise"]
+    run.losses.restore(about["losses"])
+    run.clipping = Clipping(**about["clipping"])
+
+
+def _pack_optimizer(run: Run, tensors: Tensors, prefix: str) -> dict[str, Any]:
     """Return the optimizer's state by parameter name: tensors are added to `tensors`, the rest is returned."""
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in run.model.named_parameters()}
     plain: dict[str, dict[str, Any]] = {}
@@ -108,7 +170,7 @@ def _pack_optimizer(run: Run, tensors: Tensors) -> dict[str, Any]:
         name = names[parameter]
         for key, value in state.items():
             if torch.is_tensor(value):
-                tensors[f"optimizer/{name}/{key}"] = value
+                tensors[f"{prefix}optimizer/{name}/{key}"] = value
             else:
                 plain.setdefault(name, {})[key] = value
     groups = [
@@ -119,7 +181,7 @@ def _pack_optimizer(run: Run, tensors: Tensors) -> dict[str, Any]:
 
 
 def _unpack_optimizer(
-    path: str | Path, recipe: Recipe, model: nn.Module, packed: Mapping[str, Any], tensors: Tensors
+    path: str | Path, recipe: Recipe, model: nn.Module, packed: Mapping[str, Any], tensors: Tensors, prefix: str
 ) -> torch.optim.Optimizer:
     parameters = dict(model.named_parameters())
     optimizer = recipe.build(parameters.values())
@@ -131,7 +193,7 @@ def _unpack_optimizer(
         ]
         for name, state in packed["plain"].items():
             optimizer.state[parameters[name]].update(state)
-        for label, tensor in _part(tensors, "optimizer/").items():
+        for label, tensor in _part(tensors, f"{prefix}optimizer/").items():
             name, key = label.rsplit("/", 1)
             moved = tensor if tensor.dim() == 0 else tensor.to(parameters[name].device)  # step counts stay on the CPU
             optimizer.state[parameters[name]][key] = moved

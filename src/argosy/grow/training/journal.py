@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ SUFFIXES = (".png", ".svg", ".html", ".json")
 
 @dataclass(frozen=True)
 class Line:
-    """Holds one epoch, or a distillation (then without loss)."""
+    """Holds one epoch, or a distillation or a roll-back (then without loss)."""
 
     time: float  # at its end
     seconds: float
@@ -30,22 +30,41 @@ class Line:
     validation: float | None  # None: there are no validation data
     parameters: int
     steps: int
+    validation_loss: float | None = None
+    discarded: bool = False  # the network of this epoch was given up when growth was rolled back
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Holds what was done when GPUs came or were taken back, and why."""
+    """Holds what was done when GPUs came or were taken back, or when growth was rolled back, and why."""
 
     time: float
     time_left: float
-    allocation: str  # "up" or "down"
-    surgeries: tuple[Surgery, ...]
+    allocation: str  # "up" or "down"; "back": a growth was rolled back
+    surgeries: tuple[Surgery, ...]  # those that were done, or taken back
     why: str
     refused: str = ""  # why it could not be done; the network was not changed
+    reset: bool | None = None  # whether the learning rate was to be reset; None: as the recipe says
+    outcome: str = ""  # of a growth: "kept" after its probation, or "rolled back"; "": not known yet
+    forecasts: tuple[Mapping[str, Any], ...] = ()  # what the agent expected of its options, as plain data
 
     def __str__(self) -> str:
-        what = " + ".join(map(str, self.surgeries)) or ("nothing" if self.allocation == "up" else "give back")
+        nothing = "give back" if self.allocation == "down" else "reset" if self.reset else "nothing"
+        what = " + ".join(map(str, self.surgeries)) or nothing
+        if self.allocation == "back":
+            return f"roll back {what}"
         return f"{what} (refused)" if self.refused else what
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return this as plain data, for JSON."""
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        return named | {"surgeries": [s.to_dict() for s in self.surgeries], "forecasts": list(self.forecasts)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Return the decision that `to_dict` described."""
+        surgeries = tuple(Surgery.from_dict(s) for s in data["surgeries"])
+        return cls(**{**data, "surgeries": surgeries, "forecasts": tuple(data.get("forecasts", ()))})
 
 
 @dataclass
@@ -56,6 +75,7 @@ class History:
     lines: list[Line] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     test: float | None = None  # the final network's score on the test data
+    refusal: str = ""  # why this network cannot grow at all; then nothing is asked of the agent
 
     @property
     def validation(self) -> float | None:
@@ -64,12 +84,19 @@ class History:
 
     @property
     def surgeries(self) -> tuple[Surgery, ...]:
-        """Return all surgeries that were done, in order."""
-        return tuple(s for d in self.decisions if not d.refused for s in d.surgeries)
+        """Return all surgeries that were done and not rolled back, in order."""
+        done = (d for d in self.decisions if d.allocation == "up" and not d.refused and d.outcome != "rolled back")
+        return tuple(s for d in done for s in d.surgeries)
+
+    @property
+    def rolled_back(self) -> tuple[Decision, ...]:
+        """Return the decisions to take growth back, each with its reason."""
+        return tuple(d for d in self.decisions if d.allocation == "back")
 
     def __str__(self) -> str:
         epochs = sum(line.steps > 0 for line in self.lines)
         rows = [f"{epochs} epochs in {self.lines[-1].time if self.lines else 0:.4g} of {self.budget:.4g} s"]
+        rows += [f"  this network cannot grow: {self.refusal}"] if self.refusal else []
         rows += [f"  at {d.time:.4g} s: {d} - {d.refused or d.why}" for d in self.decisions]
         for name, value in (("validation", self.validation), ("test", self.test)):
             if value is not None:
@@ -77,7 +104,7 @@ class History:
         return "\n".join(rows)
 
     def to_frame(self) -> pl.DataFrame:
-        """Return one row per epoch; `grown` has the surgeries just before it."""
+        """Return one row per epoch; `grown` has the surgeries just before it; `discarded` epochs were rolled back."""
         import polars as pl
 
         began = [line.time - line.seconds for line in self.lines]
@@ -95,6 +122,7 @@ class History:
             "validation": pl.Series([line.validation for line in self.lines], dtype=pl.Float64),
             "parameters": pl.Series([line.parameters for line in self.lines], dtype=pl.Int64),
             "grown": pl.Series(grown, dtype=pl.String),
+            "discarded": pl.Series([line.discarded for line in self.lines], dtype=pl.Boolean),
         }
         return pl.DataFrame(columns)
 
@@ -145,22 +173,20 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """Return this as plain data, for JSON."""
-        decisions = [asdict(d) | {"surgeries": [s.to_dict() for s in d.surgeries]} for d in self.decisions]
         return {
             "budget": self.budget,
             "lines": [asdict(line) for line in self.lines],
-            "decisions": decisions,
+            "decisions": [decision.to_dict() for decision in self.decisions],
             "test": self.test,
+            "refusal": self.refusal,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> History:
         """Return the history that `to_dict` described."""
-        decisions = [
-            Decision(**(d | {"surgeries": tuple(Surgery.from_dict(s) for s in d["surgeries"])}))
-            for d in data["decisions"]
-        ]
-        return cls(data["budget"], [Line(**line) for line in data["lines"]], decisions, data["test"])
+        lines = [Line(**line) for line in data["lines"]]
+        decisions = [Decision.from_dict(decision) for decision in data["decisions"]]
+        return cls(data["budget"], lines, decisions, data["test"], data.get("refusal", ""))
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +18,23 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from argosy.grow.data import Data
-from argosy.grow.errors import GrowError
+from argosy.grow.errors import Diverged, GrowError
 from argosy.grow.surgery.history import surgeries_of
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.surgery.trace import run
 from argosy.grow.surgery.with_optimizer import apply_and_carry
 from argosy.grow.training import feed, workers
+from argosy.grow.training.clipping import Clipping
 from argosy.grow.training.clock import Clock, VirtualClock
+from argosy.grow.training.losses import Losses
+from argosy.grow.training.measure import Loss, Measured, measured
 from argosy.grow.training.passes import evaluating, first, forward, threads
-from argosy.grow.training.recipe import Course, Recipe
+from argosy.grow.training.recipe import Course, Recipe, damp_momentum
+from argosy.grow.training.steps import ROUNDING, Epoch, Watch, make_steps
 from argosy.slack import RELATIVE_SLACK
 
-Loss = Callable[[Any, Any], torch.Tensor]
-ROUNDING = 1e-6  # of a step: a step that lacks less time than this is a whole step
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """Holds the figures of one epoch: its end, its duration, the mean loss, the last learning rate."""
-
-    time: float
-    seconds: float
-    loss: float | None  # None: there was no time for even one step
-    lr: float
-    steps: int
-    whole: bool  # False: it ended early
+Content = tuple[nn.Module, torch.optim.Optimizer, tuple[Surgery, ...], Course, bool]
+WARM_UP_FROM = 0.1  # of the learning rate: where it begins to climb after growth, at most
 
 
 class Run:
@@ -88,6 +80,7 @@ class Run:
         self.course = Course(self.recipe.lr, self.clock.now())
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed + 1).get_state()  # for dropout and the like
+        self.losses, self.clipping = Losses(), Clipping()
         self._tell_size()
 
     def _check_outputs(self, *, classes: bool) -> None:
@@ -117,26 +110,28 @@ class Run:
             forward(self.model, first(self.example), next(self.model.parameters()).device)
         return float(counter.get_total_flops())
 
-    def train_epoch(self, stop: Callable[[float], bool] | None = None) -> Epoch:
+    def train_epoch(self, stop: Callable[[float], bool] | None = None, watch: Watch | None = None) -> Epoch:
         """Train an epoch, or as much of it as the time allows, and advance the clock.
 
-        `stop(time)` is asked after each step and may end the epoch there. If the loss is not finite, the weights are
-        restored to those before the epoch.
+        `stop(time)` is asked after each step and may end the epoch there. `watch(loss, parameters)` is told of each
+        step before the optimizer makes it, and may raise an error. If the loss is not finite, the weights are restored
+        to those before the epoch.
         """
         if self.time_left <= 0 and workers.size() == 1:  # several workers stop together, after a step
             raise GrowError(f"no time is left: the budget of {self.budget:g} s is used up")
         if self.recipe.reset_each_epoch and self.adapting:
-            self._reset(anew=True)
+            self.optimizer = self.recipe.build(self.model.parameters())
+            self._reset()
         good = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         was_training = self.model.training
         self.model.train()
         try:
             with threads(self.recipe.threads), torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(self.noise)
-                done = self._steps(stop)
+                done = make_steps(self, stop, watch)
                 self.noise = torch.get_rng_state()
             if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
-                raise self._diverged()
+                raise self.diverged()
         except GrowError:
             self.model.load_state_dict(good)
             self.optimizer.state.clear()
@@ -146,58 +141,20 @@ class Run:
         workers.same_statistics(self.model)
         self.epochs += 1
         self.last_epoch_s = done.seconds if done.whole else self.last_epoch_s
-        self.course = Course(self.course.lr, self.course.since, self.course.epochs + 1)
+        self.course = replace(self.course, epochs=self.course.epochs + 1)
         return done
 
-    def _steps(self, stop: Callable[[float], bool] | None) -> Epoch:
-        """Make the steps of an epoch."""
-        model, optimizer, recipe = self.model, self.optimizer, self.recipe
-        parameters = list(model.parameters())
-        device = parameters[0].device
-        together = workers.size() > 1
-        begin, left = self.clock.now(), self.time_left
-        planned, steps = self.clock.epoch_time(), feed.steps(self.data, recipe.batch)
-        step_s = planned / steps if planned is not None and steps else None
-        most: float = math.inf
-        if step_s is not None and steps is not None:
-            most = min(steps, math.floor(min(left / step_s, steps) + ROUNDING))
-        whole = step_s is None or most == steps
-        total, taken, lr, late = 0.0, 0, self.lr, False
-        batches: Iterator[tuple[Any, Any, float]] = feed.training(self.data, recipe.batch, self.generator)
-        for x, y, weight in batches if most else ():
-            now = begin + taken * step_s if step_s is not None else self.clock.now()
-            lr = recipe.lr_at(self.course, now, self.budget)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            optimizer.zero_grad()
-            loss = self.loss(forward(model, x, device), y.to(device))
-            if weight != 1.0:
-                loss = loss * weight
-            value = loss.item()
-            if not (together or math.isfinite(value)):
-                raise self._diverged()
-            loss.backward()  # type: ignore[no-untyped-call]
-            now = begin + (taken + 1) * step_s if step_s is not None else self.clock.now()
-            late = (planned is None and now >= self.budget) or (stop is not None and stop(now))
-            if together:
-                value, late = workers.average(parameters, value, late)
-                if not math.isfinite(value):
-                    raise self._diverged()
-            optimizer.step()
-            total += value
-            taken += 1
-            if late:
-                whole = steps == taken
-                break
-            if taken >= most:
-                break
-        if not taken and most:
-            raise GrowError("the training data have no batches", hint="an iterator may be exhausted; give a DataLoader")
-        seconds = self.clock.now() - begin if planned is None else min(planned, left)
-        if late and not whole and step_s is not None:
-            seconds = taken * step_s
-        self.clock.advance(seconds)
-        return Epoch(self.clock.now(), seconds, total / taken if taken else None, lr, taken, whole)
+    def set_rate(self, now: float) -> float:
+        """Give the optimizer the learning rate of this moment, and return it."""
+        rate = self.recipe.lr_at(self.course, now, self.budget)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def note_step(self, loss: float) -> None:
+        """Note that a step was made."""
+        self.losses.add(loss)
+        self.course = replace(self.course, steps=self.course.steps + 1)
 
     @property
     def lr(self) -> float:
@@ -216,13 +173,25 @@ class Run:
         else:
             model, _ = apply_and_carry(self.model, None, surgeries, self.example)
             optimizer = self.recipe.build(model.parameters())
-        self.model, self.optimizer = model, optimizer
-        self.surgeries += tuple(surgeries)
-        self.adapting = True
+        before = self._content
+        self._content = (model, optimizer, (*self.surgeries, *surgeries), self.course, True)
         if surgeries:
-            self._tell_size()
-        if reset if reset is not None else bool(surgeries) or self.recipe.reset_for_nothing:
-            self._reset()
+            try:
+                self._tell_size()
+            except Exception:
+                self._content = before
+                raise
+        wanted = reset if reset is not None else bool(surgeries) or self.recipe.reset_for_nothing
+        if surgeries or wanted:
+            self._start_anew(reset=wanted)
+
+    @property
+    def _content(self) -> Content:
+        return self.model, self.optimizer, self.surgeries, self.course, self.adapting
+
+    @_content.setter
+    def _content(self, content: Content) -> None:
+        self.model, self.optimizer, self.surgeries, self.course, self.adapting = content
 
     def replace(self, model: nn.Module) -> None:
         """Continue with another network (a shrunk one), with a new optimizer and the same learning rate schedule."""
@@ -231,49 +200,75 @@ class Run:
         self.optimizer = self.recipe.build(self.model.parameters())
         self._tell_size()
 
-    def _reset(self, *, anew: bool = False) -> None:
-        """Reset the learning rate, unless less than an epoch is left to reduce it again."""
-        if anew:
-            self.optimizer = self.recipe.build(self.model.parameters())
+    def _start_anew(self, *, reset: bool) -> None:
+        """Damp the momentum, and let the learning rate climb to where it is, or to where it is reset."""
+        recipe, before = self.recipe, self.lr
+        damp_momentum(self.optimizer, recipe.keep_momentum)
+        if reset:
+            self._reset()
+        steps = feed.steps(self.data, recipe.batch)
+        climb = min(recipe.warm_up, steps) if steps is not None else recipe.warm_up
+        start = min(before, WARM_UP_FROM * self.course.lr)
+        self.course = replace(self.course, climb=climb, start=start, steps=0)
+
+    def _reset(self) -> None:
+        """Reset the learning rate, unless too few epochs are left to reduce it again."""
+        rate = self.recipe.rate_after_growth
         planned = self.clock.epoch_time()
         epoch_s = planned if planned is not None else self.last_epoch_s
-        if self.recipe.reset_lr is None or (epoch_s is not None and self.time_left < epoch_s * (1 - ROUNDING)):
+        needed = self.recipe.reset_needs - ROUNDING
+        if rate is None or (epoch_s is not None and self.time_left < epoch_s * needed):
             return
-        self.course = Course(self.recipe.reset_lr, self.clock.now())
+        self.course = Course(rate, self.clock.now())
 
     def _tell_size(self) -> None:
         flops = self.flops() if self.clock.needs_flops else None
         self.clock.size(self.parameters, flops, self.surgeries)
 
-    def _diverged(self) -> GrowError:
-        return GrowError(
-            f"the loss is not finite in epoch {self.epochs + 1} (learning rate {self.lr:g}); the weights are "
-            "those before that epoch",
-            hint="train with a smaller learning rate (recipe.lr, recipe.reset_lr) or without noise on copies",
+    def diverged(self) -> Diverged:
+        """Return the error for a loss or weights that are not finite."""
+        return Diverged(
+            f"the loss is not finite in epoch {self.epochs + 1} (learning rate {self.lr:g})",
+            hint="the weights are those before that epoch; train with a smaller learning rate (recipe.lr, "
+            "recipe.reset) or without noise on copies",
         )
 
     def evaluate(self, part: feed.Part = "validation") -> float:
         """Return the mean score: by default the share of right answers."""
-        total, count = 0.0, 0
-        device = next(self.model.parameters()).device
+        return self.measure(part).score
+
+    def measure(self, part: feed.Part = "validation") -> Measured:
+        """Return the mean score with its standard error, and the mean loss."""
         with threads(self.recipe.threads), evaluating(self.model):
-            for x, y in feed.evaluation(self.data, part):
-                scores = self.score(forward(self.model, x, device), y.to(device))
-                total += float(scores.sum())
-                count += scores.numel()
-        if not count:
-            raise GrowError(f"there are no {part} data", hint="give data for this part")
-        return total / count
+            return measured(self.model, feed.evaluation(self.data, part), self.score, self.loss, part)
 
     def fork(self) -> Run:
-        """Return a copy that has the same future: weights, optimizer, clock and random numbers."""
+        """Return a copy with the same future, for an arm of an experiment: weights, optimizer, clock, random numbers.
+
+        The data are shared. To branch arms from a saved run, `load` it and fork it once for each arm.
+        """
         self.optimizer.zero_grad()
         other = copy.copy(self)
         other.model, other.optimizer = copy.deepcopy((self.model, self.optimizer))  # together: they share tensors
         other.clock = copy.deepcopy(self.clock)
         other.generator = self.generator.clone_state()
         other.noise = self.noise.clone()
+        other.losses, other.clipping = self.losses.copy(), Clipping(**self.clipping.state())
         return other
+
+    def go_back(self, before: Run) -> None:
+        """Continue from an earlier fork of this run, except that the time which has passed since then is spent."""
+        epochs, last = self.epochs, self.last_epoch_s
+        self.become(before)
+        self.epochs, self.last_epoch_s = epochs, last
+        self._tell_size()
+
+    def become(self, other: Run) -> None:
+        """Take over the content of another run of the same data and settings; the clock stays."""
+        self._content = other._content
+        self.epochs, self.last_epoch_s = other.epochs, other.last_epoch_s
+        self.generator, self.noise = other.generator, other.noise
+        self.losses, self.clipping = other.losses, other.clipping
 
     def save(self, path: str | Path) -> None:
         """Write everything that this run needs to continue; see `checkpoint.py`."""

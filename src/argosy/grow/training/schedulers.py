@@ -29,7 +29,8 @@ class Scheduler(Protocol):
 
     Optional: `gpus_gained()`, `utilisation()` and `decisions_left()` tell agents more; `wants_back(now)` says that a
     "down" is due, without consuming it, so that an epoch ends at once; `clock` is the scheduler's clock (None: the
-    trainer's); with `state()` and `restore(state)`, interrupted training can continue.
+    trainer's); with `state()` and `restore(state)`, interrupted training can continue; `settings()` is how it was
+    configured, as plain data, and training is continued only with the same settings.
     """
 
     def time_left(self) -> float:
@@ -93,6 +94,16 @@ class TimedScheduler(_Clocked):
         self._events = sorted(events, key=lambda e: (e[0], e[1] == "down"))
         self._decisions = decisions if decisions is not None else len(events)
         self._gpus = gpus
+        self._settings = {
+            "up_at": sorted(map(float, up_at)),
+            "down_at": sorted(map(float, down_at)),
+            "repeat": repeat,
+            "decisions": decisions,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return how it was configured. The budget is not part of it: training may be prolonged."""
+        return dict(self._settings)
 
     def allocation(self) -> Allocation:
         due = [i for i, (at, _) in enumerate(self._events) if at <= self.now() + TIME_SLACK_S]

@@ -2,43 +2,52 @@
 
 While time is left: when GPUs have come, the agent decides what to do with them; when they have to be given back, they
 are given back *first* (an unfinished epoch ends at once), and what was learned is then distilled into the network from
-before the growth; otherwise an epoch is trained. Decisions and rewards use validation data only; the test data are used
-once, at the end.
+before the growth; otherwise an epoch is trained. Growth that does harm is rolled back (`growing.py`, `guard.py`).
+Decisions and rewards use validation data only; the test data are used once, at the end.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import nn
 
+from argosy.errors import UnknownName
 from argosy.grow.agents.base import Agent, Situation
 from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
-from argosy.grow.surgery.history import surgeries_of
-from argosy.grow.surgery.record import Operation, Surgery
+from argosy.grow.surgery.record import OPERATIONS, Operation, Surgery
 from argosy.grow.training import checkpoint as checkpoints
 from argosy.grow.training import feed, workers
-from argosy.grow.training.choices import agent_of, ask, options_of, situation_of
-from argosy.grow.training.clock import Clock, RealClock
+from argosy.grow.training.choices import agent_of, options_of
+from argosy.grow.training.clock import Clock
+from argosy.grow.training.distill import Distillation
+from argosy.grow.training.growing import Growing
+from argosy.grow.training.guard import Guard
 from argosy.grow.training.journal import Decision, History, Line, progress_bar
-from argosy.grow.training.passes import threads
+from argosy.grow.training.measure import Loss
 from argosy.grow.training.recipe import Recipe
-from argosy.grow.training.run import Loss, Run
+from argosy.grow.training.run import Run
 from argosy.grow.training.schedulers import Scheduler
+from argosy.grow.training.scheduling import check_same_settings, one_clock, optional, transferred
+from argosy.grow.training.shrinking import shrunk
+from argosy.grow.training.situations import facts_of, situation_of
 
 SAME = 1e-6  # relative: two figures of the time that is left that mean the same
+DEFAULT_GUARD = Guard()
+Kind = Literal["epoch", "grow", "roll back", "release", "shrink", "end"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event for `on_event`: "epoch", "grow", "release", "shrink" or "end"."""
+    """An event for `on_event`: "epoch", "grow", "roll back", "release", "shrink" or "end"."""
 
-    kind: Literal["epoch", "grow", "release", "shrink", "end"]
+    kind: Kind
     time: float
     detail: Line | Decision | History | None = None
 
@@ -47,10 +56,12 @@ class Trainer:
     """Trains a network for as long as the scheduler gives it, and grows and shrinks it on the way.
 
     `agent` is "pretrained", an agent's file, an object with `decide`, or None, which never grows. `operations` and
-    `widen_by` say what an agent may choose from; with `added`, it may also grow layers that surgery added. `checkpoint`
-    is a file that is written after every epoch; if it exists, `fit` continues from there. `on_release()` gives the
-    slots back; it is called before anything else is done. `distil` is the share of the time left that may be spent on
-    distillation when GPUs are taken back. The given network is not changed; the result is `trainer.model`.
+    the `widen_` arguments say what an agent may choose from (`widen_by` may be several factors, `widen_init` is "copy"
+    or "fresh"); with `added`, it may also grow layers that surgery added. `guard` says how growth is watched and rolled
+    back; None trusts it. `checkpoint` is a file that is written after every epoch; if it exists, `fit` continues from
+    there. `on_release()` gives the slots back; it is called before anything else is done. `distil` is the share of the
+    time left that may be spent on distillation when GPUs are taken back, and `distillation` says how. The given network
+    is not changed; the result is `trainer.model`.
     """
 
     def __init__(
@@ -68,58 +79,95 @@ class Trainer:
         on_event: Callable[[Event], None] | None = None,
         on_release: Callable[[], None] | None = None,
         operations: Sequence[Operation] = ("deepen", "widen"),
-        widen_by: float = 1.5,
+        widen_by: float | Sequence[float] = 1.5,
+        widen_init: str = "",
+        widen_noise: float = 0.0,
         added: bool = False,
+        guard: Guard | None = DEFAULT_GUARD,
         distil: float = 1.0,
+        distillation: Distillation | None = None,
         loss: Loss | None = None,
         score: Loss | None = None,
         progress: bool | None = None,
     ) -> None:
         if not 0 < distil <= 1:
             raise GrowError(f"distil = {distil:g} is not a share of the time left", hint="give more than 0, at most 1")
+        for operation in operations:
+            if operation not in OPERATIONS:
+                raise UnknownName("operation", operation, OPERATIONS)
         self.scheduler = scheduler
-        self.agent = agent_of(agent)
         self.on_event, self.on_release = on_event, on_release
-        self.operations, self.widen_by, self.added, self.distil = tuple(operations), widen_by, added, distil
+        self.operations, self.widen_by, self.added = tuple(operations), widen_by, added
+        self.widen_init, self.widen_noise = widen_init, widen_noise
+        self.distil, self.distillation = distil, distillation
         self.seed, self.progress, self._loss = seed, progress, loss
-        self.checkpoint = Path(checkpoint) if checkpoint is not None else None
-        if self.checkpoint is not None and not self.checkpoint.parent.is_dir():
-            raise GrowError(
-                "the checkpoint's folder does not exist", where=str(checkpoint), hint="create the folder first"
-            )
-        clock = _one_clock(scheduler, clock)
+        self.checkpoint = _checked(checkpoint)
+        clock = one_clock(scheduler, clock)
+        agent = agent_of(agent)
         self.run = Run(model, data, recipe, clock, seed, example=example, loss=loss, score=score)
         self.history = History(scheduler.time_budget())
-        self._original = copy.deepcopy(self.run.model)
-        self._small: nn.Module | None = None  # the network to go back to while a grown one is trained
-        self._done: list[tuple[float, Surgery]] = []
+        self.growing = Growing(self.run, agent, self.history, guard)
 
     @property
     def model(self) -> nn.Module:
         """Return the present network."""
         return self.run.model
 
-    def fit(self) -> History:
-        """Train until the time is over; after an interruption, a second call continues from the checkpoint."""
+    @property
+    def agent(self) -> Agent | None:
+        """Return the agent that decides how the network grows."""
+        return self.growing.agent
+
+    def fit(self, until: float | None = None) -> History:
+        """Train until the time is over; after an interruption, a second call continues from the checkpoint.
+
+        With `until` training pauses after the epoch in which the clock reaches this time; see `fork`.
+        """
         if self.checkpoint is not None and self.checkpoint.is_file():
             self._resume(self.checkpoint)
+        self.growing.check()
         with progress_bar(self.progress if workers.rank() == 0 else False) as show:
             while self.history.test is None:
+                if until is not None and workers.agree(self.run.clock.now() >= until):
+                    return self.history
                 left, allocation = self._ask()
                 if left <= 0:
                     break
                 if allocation == "up":
-                    self._up(left)
+                    decision = self.growing.up(left, self._situation)
+                    self._tell("grow", decision)
                 elif allocation == "down":
                     self._down(left)
                     continue
                 self._epoch()
                 show(self.history)
-        if self.history.test is None and self._has("test"):
-            self.history.test = self.run.evaluate("test")
-            self._save()
-        self._tell("end", self.history)
+        self._end()
         return self.history
+
+    def fork(
+        self,
+        agent: Agent | str | Path | Literal["same"] | None = "same",
+        *,
+        scheduler: Scheduler | None = None,
+        checkpoint: str | Path | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Trainer:
+        """Return a trainer with the same past and, unless something is replaced, the same future.
+
+        Arms of an experiment branch from one point, for instance after `fit(until=...)`: they share nothing but the
+        data. `scheduler` replaces this trainer's; it is needed if that one cannot be copied.
+        """
+        other = copy.copy(self)
+        other.run = self.run.fork()
+        other.scheduler = transferred(self.scheduler, scheduler)
+        if hasattr(other.scheduler, "clock"):
+            other.scheduler.clock = other.run.clock
+        other.checkpoint, other.on_event = _checked(checkpoint), on_event
+        other.history = History.from_dict(self.history.to_dict())
+        other.growing = self.growing.fork(other.run, other.history)
+        if agent != "same":
+            other.growing.agent = agent_of(agent)
+        return other
 
     def _ask(self) -> tuple[float, str]:
         """Ask the scheduler of the first worker, which decides for all."""
@@ -139,103 +187,109 @@ class Trainer:
         return (left if self.run.time_left > 0 or workers.size() > 1 else 0.0), allocation
 
     def _epoch(self) -> None:
-        epoch = self.run.train_epoch(getattr(self.scheduler, "wants_back", None))
-        self._tell("epoch", self._note(epoch.seconds, epoch.loss, epoch.steps, epoch.lr))
-
-    def _note(self, seconds: float, loss: float | None = None, steps: int = 0, lr: float = 0.0) -> Line:
-        """Add a line with the network's validation score to the history, and save a checkpoint."""
-        score = self.run.evaluate("validation") if self._has("validation") else None
-        line = Line(self.run.clock.now(), seconds, loss, lr, score, self.run.parameters, steps)
-        self.history.lines.append(line)
-        self._save()
-        return line
-
-    def _up(self, left: float) -> None:
-        """Ask the agent on the first worker, and do on every worker what it says."""
-        answer: dict[str, Any] = {}
-        if workers.rank() == 0 and self.agent is not None:
-            chosen, why = ask(self.agent, self._situation(left))
-            answer = {"surgeries": [s.to_dict() for s in chosen], "why": why}
-        answer = workers.agree(answer)
-        surgeries = tuple(Surgery.from_dict(s) for s in answer.get("surgeries", ()))
-        before, refused = self.run.model, ""
+        """Train an epoch, and judge it if the network has grown; if growth has done harm, roll it back."""
+        line, harm = None, None
         try:
-            self.run.grow(surgeries)
+            epoch = self.run.train_epoch(getattr(self.scheduler, "wants_back", None), self.growing.watch)
+            line = self._line(epoch.seconds, epoch.loss, epoch.steps, epoch.lr)
+            self.growing.judge(line.validation)
+        except Exception as problem:
+            if self.growing.trial is None:
+                raise
+            harm = problem
+        if line is not None:
+            self.history.lines.append(line)
+        decision = self._back(harm) if harm is not None else None
+        self._save()
+        if line is not None:
+            self._tell("epoch", line)
+        if decision is not None:
+            self._tell("roll back", decision)
+
+    def _line(self, seconds: float, loss: float | None = None, steps: int = 0, lr: float = 0.0) -> Line:
+        """Return a line for the history, with the network's validation score."""
+        score, validation_loss = None, None
+        if self._has("validation"):
+            found = self.run.measure("validation")
+            score, validation_loss, self.growing.error = workers.agree([found.score, _finite(found.loss), found.error])
+        now, size = self.run.clock.now(), self.run.parameters
+        return Line(now, seconds, loss, lr, score, size, steps, validation_loss)
+
+    def _back(self, harm: Exception) -> Decision:
+        """Roll growth back. The time that it took stays spent."""
+        decision = self.growing.back(harm, self.run.time_left)
+        last = self.history.lines[-1].time if self.history.lines else 0.0
+        self.history.lines.append(self._line(max(self.run.clock.now() - last, 0.0)))
+        return decision
+
+    def _end(self) -> None:
+        """Choose the better network if growth is still undecided, and use the test data."""
+        if self.history.test is not None:
+            self._tell("end", self.history)
+            return
+        decision = None
+        try:
+            self.growing.end(self.history.validation)
         except GrowError as problem:
-            refused = str(problem)
-        else:
-            if surgeries and self._small is None:
-                self._small = copy.deepcopy(before)
-            self._done += [(left, s) for s in surgeries]
-        why = answer.get("why", "no agent")
-        decision = Decision(self.run.clock.now(), left, "up", surgeries, why, refused)
-        self.history.decisions.append(decision)
-        self._tell("grow", decision)
+            decision = self._back(problem)
+        self.growing.ended(self.history.validation)
+        if self._has("test"):
+            self.history.test = self.run.evaluate("test")
+        if decision is not None or self.history.test is not None:
+            self._save()
+        if decision is not None:
+            self._tell("roll back", decision)
+        self._tell("end", self.history)
 
     def _down(self, left: float) -> None:
         """Give the slots back at once, and only then distil into the small network."""
         if self.on_release is not None:
             self.on_release()
-        now = self.run.clock.now()
-        why = "GPUs were taken away" if self._small is not None else "GPUs were taken away; nothing had been grown"
+        now, small = self.run.clock.now(), self.growing.small
+        why = "GPUs were taken away" if small is not None else "GPUs were taken away; nothing had been grown"
         decision = Decision(now, left, "down", (), why)
         self.history.decisions.append(decision)
         self._tell("release", decision)
-        if self._small is None:
+        if small is None:
             return
-        self.run.replace(self._shrunk(self._small))
-        workers.same_start(self.run.model)
-        self._small, self._done = None, []
-        self._note(self.run.clock.now() - now)
+        problem = shrunk(self.run, small, self.distil, self.distillation, loss=self._loss, seed=self.seed)
+        if problem:
+            why = f"{why}; distillation failed, so the network is as it was before growth: {problem}"
+            decision = self.history.decisions[-1] = replace(decision, why=why)
+        line = self._line(self.run.clock.now() - now)
+        self.history.lines.append(line)
+        self.growing.shrunk(line.validation, self.run.time_left)
+        self._save()
         self._tell("shrink", decision)
-
-    def _shrunk(self, small: nn.Module) -> nn.Module:
-        """Return the small network after distillation from the grown one."""
-        from argosy.grow.training import distill
-
-        run, bigger = self.run, self.run.model
-        if all(s.op == "replicate" for s in run.surgeries[len(surgeries_of(small)) :]):  # the network is the same
-            small.load_state_dict(bigger.state_dict())
-            return small
-        run.replace(small)  # from now on the clock counts the small network's epochs
-        with threads(run.recipe.threads):
-            return distill.shrink(
-                bigger,
-                small,
-                run.data,
-                clock=run.clock,
-                batch=run.recipe.batch,
-                loss=self._loss,
-                seed=self.seed,
-                **self._distillation_time(),
-            )
-
-    def _distillation_time(self) -> dict[str, float]:
-        """Return the time for distillation: in seconds, or in epochs if the workers' own clocks would differ."""
-        seconds = self.distil * self.run.time_left
-        if workers.size() == 1 or self.run.clock.epoch_time() is not None:
-            return {"seconds": seconds}
-        return {"epochs": float(workers.agree(seconds / (self.run.last_epoch_s or seconds or 1.0)))}
 
     def _situation(self, left: float) -> Situation:
         scheduler, lines = self.scheduler, self.history.lines
-        more = _optional(scheduler, "decisions_left")
+        more = optional(scheduler, "decisions_left")
         return situation_of(
-            self._original,
+            self.growing.original,
             self.run.example,
             self.options(),
             left,
             float(scheduler.time_budget()),
-            self._done,
+            self.growing.done,
             decisions_left=1 + int(more) if more is not None else 1,
             epoch_s=lines[-1].seconds if lines else self.run.clock.epoch_time(),
-            gpus_gained=_optional(scheduler, "gpus_gained"),
-            utilisation=_optional(scheduler, "utilisation"),
+            gpus_gained=optional(scheduler, "gpus_gained"),
+            utilisation=optional(scheduler, "utilisation"),
+            **facts_of(self.run, lines),
         )
 
     def options(self) -> tuple[Surgery, ...]:
         """Return the surgeries from which an agent may choose now."""
-        return options_of(self.run.model, self.run.example, self.operations, self.widen_by, added=self.added)
+        return options_of(
+            self.run.model,
+            self.run.example,
+            self.operations,
+            self.widen_by,
+            added=self.added,
+            widen_init=self.widen_init,
+            widen_noise=self.widen_noise,
+        )
 
     def _has(self, part: Literal["validation", "test"]) -> bool:
         data = self.run.data
@@ -243,48 +297,45 @@ class Trainer:
             return len(data.val_y if part == "validation" else data.test_y) > 0
         return getattr(data, part) is not None
 
-    def _tell(self, kind: Literal["epoch", "grow", "release", "shrink", "end"], detail: Any) -> None:
+    def _tell(self, kind: Kind, detail: Any) -> None:
         if self.on_event is not None:
             self.on_event(Event(kind, self.run.clock.now(), detail))
 
     def _save(self) -> None:
-        if self.checkpoint is None or workers.rank() > 0:
-            return
-        more = {
-            "history": self.history.to_dict(),
-            "done": [[left, s.to_dict()] for left, s in self._done],
-            "scheduler": _optional(self.scheduler, "state"),
-            "agent": _optional(self.agent, "state"),
-        }
-        checkpoints.save(self.run, self.checkpoint, more=more, small=self._small)
+        growing = self.growing
+        if self.checkpoint is not None and workers.rank() == 0:
+            more = {
+                "history": self.history.to_dict(),
+                "growing": growing.state(),
+                "scheduler": optional(self.scheduler, "state"),
+                "scheduled": optional(self.scheduler, "settings"),
+                "agent": optional(self.agent, "state"),
+            }
+            kept = growing.trial.kept.in_memory if growing.trial is not None else None
+            checkpoints.save(self.run, self.checkpoint, more=more, small=growing.small, kept=kept)
+        growing.saved()
 
     def _resume(self, path: Path) -> None:
         run = self.run
         if run.epochs:  # fit() was called again on the same object: continue from what is in memory
             return
-        more, self._small = checkpoints.resume(run, path)
-        self.history = History.from_dict(more["history"])
-        self._done = [(left, Surgery.from_dict(s)) for left, s in more["done"]]
+        more, small, kept = checkpoints.resume(run, path)
+        check_same_settings(more["scheduled"], optional(self.scheduler, "settings"), path)
+        self.history = self.growing.history = History.from_dict(more["history"])
+        self.growing.restore(more["growing"], small, kept)
         for owner, state in ((self.scheduler, more["scheduler"]), (self.agent, more["agent"])):
             restore = getattr(owner, "restore", None)
             if state is not None and callable(restore):
                 restore(state)
 
 
-def _one_clock(scheduler: Scheduler, clock: Clock | None) -> Clock:
-    """Return the clock that the trainer and its scheduler share."""
-    theirs: Clock | None = getattr(scheduler, "clock", None)
-    if clock is not None and theirs is not None and clock is not theirs:
-        raise GrowError(
-            "the trainer and its scheduler have different clocks", hint="give the clock to only one of them"
-        )
-    one = clock or theirs or RealClock()
-    if hasattr(scheduler, "clock"):
-        scheduler.clock = one
-    return one
+def _checked(checkpoint: str | Path | None) -> Path | None:
+    """Return the path of a checkpoint, if its folder exists."""
+    path = Path(checkpoint) if checkpoint is not None else None
+    if path is not None and not path.parent.is_dir():
+        raise GrowError("the checkpoint's folder does not exist", where=str(path), hint="create the folder first")
+    return path
 
 
-def _optional(owner: object, method: str) -> Any:
-    """Return the result of an optional method of a user's object; None if it has no such method."""
-    found = getattr(owner, method, None)
-    return found() if callable(found) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -24,16 +24,25 @@ def rank() -> int:
     return dist.get_rank() if size() > 1 else 0
 
 
-def agree(value: Any) -> Any:
-    """Return the first worker's value, on every worker. It must be plain data."""
+def agree(value: Any, source: int = 0) -> Any:
+    """Return the first worker's value, or that of worker `source`, on every worker. It must be plain data."""
     if size() == 1:
         return value
-    text = json.dumps(value).encode() if rank() == 0 else b""
+    text = json.dumps(value).encode() if rank() == source else b""
     length = torch.tensor([len(text)])
-    dist.broadcast(length, 0)
+    dist.broadcast(length, source)
     payload = torch.tensor(list(text or bytes(int(length))), dtype=torch.uint8)
-    dist.broadcast(payload, 0)
+    dist.broadcast(payload, source)
     return json.loads(bytes(payload.tolist()))
+
+
+def any_problem(problem: str) -> str:
+    """Return a problem that some worker has, on every worker; empty if none has one."""
+    if size() == 1:
+        return problem
+    who = torch.tensor([rank() + 1 if problem else 0])
+    dist.all_reduce(who, dist.ReduceOp.MAX)
+    return str(agree(problem, int(who) - 1)) if int(who) else ""
 
 
 def same_start(model: nn.Module) -> None:

@@ -1,6 +1,7 @@
 """Grows a script's network as the growth agent decides, shrinks it again, and describes in words what was done.
 
-Rank 0 does this. Every worker gets the record of the surgeries, and builds the same network from it.
+Rank 0 does this. Every worker gets the record of the surgeries, and builds the same network from it. While a growth is
+on probation, the record also holds the state from before it, so that any worker can roll it back.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from argosy.grow import Agent, GrowError, Surgery, sites
-from argosy.grow.training.choices import agent_of, ask, options_of, situation_of
+from argosy.grow import Agent, GrowError, Recipe, Surgery, sites
+from argosy.grow.agents.base import Curve, Outcome, RecipeFacts
+from argosy.grow.describe import describe
+from argosy.grow.training import situations
+from argosy.grow.training.choices import Advice, agent_of, ask, one_line, options_of
+from argosy.grow.training.clipping import Clipping
+from argosy.grow.training.guard import Guard, Probation
+from argosy.grow.training.kept import GIB, size_of
+from argosy.grow.training.losses import Losses
+from argosy.grow.training.recipe import damp_momentum
 from argosy.sdk.data.seeds import untouched
 from argosy.sdk.growth.in_place_model import InPlaceModel
 from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
@@ -24,7 +33,9 @@ from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference,
 DISTIL_SHARE = 0.005  # the share of the time left that is used for distillation
 DISTIL_S = 1.0, 10.0  # the shortest and the longest time for it
 EXAMPLE = 64  # samples with which options are found and new layers are calibrated
+EPOCHS = 1000  # of which mean losses are kept
 KEPT = 2  # how many of these samples the record keeps, enough to build the same network again
+RECIPE = Recipe()  # what it says of momentum and clipping after growth holds for live jobs too
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +50,53 @@ class Times:
 class Grower:
     """Grows and shrinks one network with its optimizer. Raises GrowError if they cannot grow."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
-        self._network = InPlaceModel(model, optimizer)
+    def __init__(self, model: nn.Module, optimizer: Optimizer, guard: Guard | None = None) -> None:
+        self._network, self._guard = InPlaceModel(model, optimizer), guard or Guard()
         self._recent = RecentInputs()
         self._recent.watch(model)
         self._agent: Agent | None = None
         self._left: list[float] = []  # how many seconds were left at each surgery
         self._example: Tensor | None = None
+        self.losses = Losses()  # that the script has reported
+        self._curve: list[list[float]] = []  # of each epoch: its number, losses reported, their sum, seconds at its end
+        self.probation: Probation | None = None  # of the last growth
+        self._before: dict[str, Any] | None = None  # the state from before it
+        self._asked: dict[str, Any] | None = None  # the situation of the last decision
+        self._clipping = Clipping()
+        self._hook = optimizer.register_step_pre_hook(lambda *_: self._clip())
 
     def close(self) -> None:
         self._recent.look_away()
+        self._hook.remove()
 
     @property
     def is_grown(self) -> bool:
         return bool(self._network.surgeries)
 
+    def note(self, loss: float, epoch: int, time_s: float) -> None:
+        """Note a loss that the script has reported; raises GrowError if growth has done harm."""
+        self.losses.add(loss)
+        if not self._curve or self._curve[-1][0] != epoch:
+            self._curve = [*self._curve[1 - EPOCHS :], [epoch, 0, 0.0, time_s]]
+        row = self._curve[-1]
+        row[1:] = [row[1] + 1, row[2] + loss, time_s]
+        if self.probation is not None:
+            self.probation.step(loss)
+
+    @property
+    def is_finite(self) -> bool:
+        """Return whether all weights are finite."""
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self._network.model.parameters())
+
     def state(self) -> dict[str, Any]:
         done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, self._network.surgeries, strict=True)]
-        return {"surgeries": done, "example": self._example}
+        trial = {
+            "probation": self.probation.state() if self.probation else None,
+            "before": self._before,
+            "asked": self._asked,
+            "clipping": self._clipping.state(),
+        }
+        return {"surgeries": done, "example": self._example, "curve": self._curve, "trial": trial}
 
     def load(self, state: Mapping[str, Any]) -> bool:
         """Build the network that this record describes. Returns False if the network is already like that."""
@@ -66,24 +106,86 @@ class Grower:
         with self._in_private():
             changed = self._network.rebuild([Surgery.from_dict(surgery) for _, surgery in state["surgeries"]], example)
         self._left, self._example = [left for left, _ in state["surgeries"]], state["example"]
+        self._curve, trial = [list(row) for row in state["curve"]], state["trial"]
+        self.probation = Probation.restored(trial["probation"]) if trial["probation"] else None
+        self._before, self._asked = trial["before"], trial["asked"]
+        self._clipping = Clipping(**trial["clipping"])
         return changed
 
     def grow(self, times: Times, gained: int) -> tuple[bool, str]:
         """Ask the agent and carry out its decision; return whether the network was changed, and a report."""
         network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
-            chosen, why = self._ask(example, times, gained)
-            if not chosen:
-                return False, f"the agent leaves the network as it is: {why}"
-            bigger = network.grown(chosen, example)
+            advice = self._ask(example, times, gained)
+            if not advice.surgeries:
+                return False, f"the agent leaves the network as it is: {advice.why}"
+            self._keep()
+            bigger = network.grown(advice.surgeries, example)
             off, more = difference(network.model, bigger.model, example), bigger.size - network.size
             network.become(bigger)
-        self._left += [times.left] * len(chosen)
+            damp_momentum(network.optimizer, RECIPE.keep_momentum)
+        self._left += [times.left] * len(advice.surgeries)
         self._example = example[:KEPT].cpu().clone()
         kept = f"to {off:.0e}" if off else "exactly"
         seconds = time.monotonic() - started
-        what = f"the agent {_words(chosen)} in {seconds:.1f} s (+{_short(more)} parameters)"
-        return True, f"{what}, outputs kept {kept}: {why}"
+        what = f"the agent {_words(advice.surgeries)} in {seconds:.1f} s (+{_short(more)} parameters)"
+        return True, f"{what}, outputs kept {kept}: {advice.why}"
+
+    def roll_back(self, reason: str, times: Times) -> tuple[bool, str]:
+        """Go back to the network and optimizer state from before the last growth."""
+        before, network = self._before, self._network
+        if before is None:
+            return False, f"the last growth cannot be rolled back any more: {reason}"
+        with self._in_private():
+            example = before["example"]
+            if example is not None:
+                example = example.to(next(network.model.parameters()).device)
+            network.rebuild([Surgery.from_dict(surgery) for _, surgery in before["surgeries"]], example)
+            network.load(before["model"], before["optimizer"])
+        self._left, self._example = [left for left, _ in before["surgeries"]], before["example"]
+        self.passed()
+        return True, f"growth is rolled back: {reason}{self._teach(times)}"
+
+    def passed(self) -> None:
+        """Give up the state from before the last growth."""
+        self.probation = self._before = None
+
+    def _keep(self) -> None:
+        """Keep the present state, unless a growth is on probation already: then both are judged together."""
+        network, guard = self._network, self._guard
+        if self.probation is not None:
+            self.probation.prolong()
+            return
+        size = size_of(network.model, network.optimizer) / GIB
+        if size > guard.memory_gib:
+            raise GrowError(
+                f"its state of {size:.3g} GiB is too large to be kept until growth has proved harmless; at most "
+                f"{guard.memory_gib:g} GiB are kept"
+            )
+        done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, network.surgeries, strict=True)]
+        model, optimizer = network.content()
+        self._before = {"surgeries": done, "example": self._example, "model": model, "optimizer": optimizer}
+        self.probation = Probation(self.losses, (), guard.probation)
+
+    def _clip(self) -> None:
+        """Clip the gradients of a grown network, before each step of the optimizer."""
+        if RECIPE.clip is not None:
+            self._clipping.step(list(self._network.model.parameters()), RECIPE.clip, grown=self.is_grown)
+
+    def _teach(self, times: Times) -> str:
+        """Tell the agent that its last decision was rolled back, if it wants to know; return what went wrong."""
+        asked, self._asked = self._asked, None
+        try:
+            self._agent = self._agent or agent_of("pretrained")
+            learned = getattr(self._agent, "learned", None)
+            if asked is not None and callable(learned):
+                surgeries = tuple(Surgery.from_dict(surgery) for surgery in asked["surgeries"])
+                graph = describe(self._network.original, asked["example"])
+                share = times.left / times.budget if times.budget > 0 else 0.0
+                learned(situations.from_dict(asked["situation"], graph), surgeries, Outcome(None, share, True))
+        except Exception as problem:
+            return f"; the agent could not learn from it: {one_line(problem)}"
+        return ""
 
     def shrink(self, times: Times, hurry: Callable[[], bool]) -> tuple[bool, str]:
         """Distil what was learned into the original network, unless `hurry` says that the slots are about to change."""
@@ -97,30 +199,35 @@ class Grower:
             same, small = agreement(network.model, found, inputs), network.small(found)
             fewer = network.size - small.size
             network.become(small)
-        self._left, self._example = [], None
+        self._left, self._example, self._clipping = [], None, Clipping()
+        self.passed()
         seconds = time.monotonic() - started
         return True, f"distilled back in {seconds:.1f} s (−{_short(fewer)} parameters), agreement {same:.0%}"
 
-    def _ask(self, example: Tensor, times: Times, gained: int) -> tuple[tuple[Surgery, ...], str]:
+    def _ask(self, example: Tensor, times: Times, gained: int) -> Advice:
         if not times.left > 0:
             raise GrowError("no time is left in its budget")
         self._agent = self._agent or agent_of("pretrained")
         assert self._agent is not None
         network, done = self._network, zip(self._left, self._network.surgeries, strict=True)
-        options = options_of(network.model, example)
-        return ask(
-            self._agent,
-            situation_of(
-                network.original,
-                example,
-                options,
-                times.left,
-                times.budget,
-                done,
-                epoch_s=times.epoch,
-                gpus_gained=float(gained),
-            ),
+        situation = situations.situation_of(
+            network.original,
+            example,
+            options_of(network.model, example),
+            times.left,
+            times.budget,
+            done,
+            epoch_s=times.epoch,
+            gpus_gained=float(gained),
+            parameters=network.size,
+            curve=Curve(tuple(row[3] for row in self._curve), tuple(row[2] / row[1] for row in self._curve)),
+            recipe=RecipeFacts(type(network.optimizer).__name__.lower(), lr_now=network.lr),
         )
+        advice = ask(self._agent, situation)
+        surgeries = [surgery.to_dict() for surgery in advice.surgeries]
+        few = example[:KEPT].cpu().clone()
+        self._asked = {"situation": situations.to_dict(situation), "surgeries": surgeries, "example": few}
+        return advice
 
     @contextmanager
     def _in_private(self) -> Iterator[None]:

@@ -4,6 +4,9 @@ Both the job file (`grow: {allowed: true}`) and the script (`argosy.job(grow=Tru
 train than the job began with, rank 0 asks the growth agent; when they are gone, it distils what was learned into the
 original network. It changes its own network and then sends its state to the others, in the same way as to new workers.
 The state says how the network was grown, so that a worker that loads it builds the same network.
+
+For the first epochs after growth rank 0 watches the weights and the losses that the script reports, by the same rules
+as `argosy.grow.Trainer`. If growth has done harm, it is rolled back, and the job does not grow again.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ from argosy.errors import InputError
 from argosy.sdk.checkpoints.transfer import hand_over
 
 if TYPE_CHECKING:
+    from argosy.grow import Guard
     from argosy.sdk.growth.grower import Grower, Times
     from argosy.sdk.session import Session
 
 GROW_AFTER = 5  # steps with more workers before growing; by then rank 0 has recorded inputs
 SHRINK_AFTER = 20  # steps with fewer workers before shrinking; by then it has enough inputs to distil with
-ASK_EVERY = 5  # steps between two checks of whether it is time
+ASK_EVERY = 5  # steps between two checks of whether it is time, and of a growth on probation
 SETTLED_S = 1.0  # how long the group must be stable: a job that moves has more workers only for a moment
 
 Change = Callable[[], tuple[bool, str]]  # returns whether the network was changed, and what to report
@@ -69,13 +73,17 @@ class Growth:
         self._allowed = consent(True, environment)
         self._budget_s: float | None = _growth_options(environment).get("time_budget")
         self._grower: Grower | None = None
+        self._guard = _guard(environment)
+        self._rolled_back = ""  # why growth was rolled back
+        self._harm = ""  # what growth has done, as far as rank 0 knows
+        self._judged = 0.0  # epochs of training when growth was last judged
         self._refusal = "no network was passed to job.setup"
         self._began = time.time()  # when the job began, perhaps in another process, so it is not a monotonic time
         self._base = 0  # workers at the start of the job; 0: not begun
         self._considered = 0  # the most workers for which growth was considered
         self._turns: int | None = None  # steps since the number of workers changed; None: the change was handled
         self._resized_at = 0.0
-        self._seen = 0
+        self._seen = self._stepped = 0
         session.resized.append(self._resized)
         session.between.append(self._between)
 
@@ -93,7 +101,7 @@ class Growth:
             self._grower = None
         elif not self._refusal:
             try:
-                self._grower = Grower(training.modules[0], training.optimizers[0])
+                self._grower = Grower(training.modules[0], training.optimizers[0], self._guard)
             except GrowError as problem:
                 self._refusal = str(problem)
 
@@ -101,13 +109,15 @@ class Growth:
 
     def state(self) -> dict[str, Any]:
         record = self._grower.state() if self._grower else {}
-        return {"began": self._began, "base": self._base, "told": self._considered, **record}
+        about = {"began": self._began, "base": self._base, "told": self._considered, "rolled_back": self._rolled_back}
+        return about | {"judged": self._judged} | record
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Build the network that this state belongs to; its weights are loaded afterwards."""
         if not state:
             return
         self._began, self._base, self._considered = state["began"], state["base"], state["told"]
+        self._rolled_back, self._judged = state["rolled_back"], state["judged"]
         if self._grower is None:
             if state.get("surgeries"):
                 raise InputError(
@@ -117,17 +127,70 @@ class Growth:
         elif "surgeries" in state and self._grower.load(state):
             self._use_new_parameters()
 
+    # -- a growth on probation
+
+    def note(self, metrics: Mapping[str, Any]) -> None:
+        """Note what the script reports: its loss, if there is one by this name."""
+        loss, grower = metrics.get("loss"), self._grower
+        if grower is None or loss is None:
+            return
+        from argosy.grow import GrowError
+
+        try:
+            grower.note(float(loss), self._session.training.position.epoch, time.time() - self._began)
+        except GrowError as problem:
+            self._harm = str(problem).split("\n")[0]
+        except (TypeError, ValueError):
+            return  # not a number
+
+    def _judge(self) -> None:
+        """Let rank 0 judge a growth on probation, and do on all workers what follows from that."""
+        grower, group = self._grower, self._session.group
+        if grower is None or grower.probation is None or self._session.training.step % ASK_EVERY:
+            return
+        if group.rank == 0:
+            self._harm = self._harm or ("" if grower.is_finite else "a weight is not finite")
+            if not self._harm and self._done().epochs >= self._judged + 1:
+                self._judged = self._done().epochs
+                self._harm = self._epoch_passed(grower)
+        verdict = json.dumps([self._harm, grower.probation.over, self._judged]).encode() if group.rank == 0 else b""
+        harm, over, self._judged = json.loads(group.broadcast_bytes(verdict, 0))
+        if harm:
+            self._rolled_back = harm
+        if over or (harm and not self._together(lambda: self._roll_back(harm))):
+            grower.passed()
+
+    def _epoch_passed(self, grower: Grower) -> str:
+        """Judge the epoch that has passed; return the harm that was done."""
+        from argosy.grow import GrowError
+
+        assert grower.probation is not None
+        try:
+            grower.probation.epoch(None)
+        except GrowError as problem:
+            return str(problem).split("\n")[0]
+        return ""
+
+    def _roll_back(self, reason: str) -> tuple[bool, str]:
+        self._harm = ""
+        assert self._grower is not None
+        return self._grower.roll_back(reason, self._times())
+
     # -- when to grow and shrink
 
     def _resized(self) -> None:
         """Note that the group of workers has changed."""
         if not self._base:
             self._base = self._considered = self._session.group.world
-        self._turns, self._resized_at, self._seen = 0, time.monotonic(), self._session.training.step
+        self._turns, self._resized_at = 0, time.monotonic()
+        self._seen = self._stepped = self._session.training.step
 
     def _between(self) -> None:
         """Grow or shrink if it is time. All workers call this after the same steps, so all act after the same one."""
         step, world = self._session.training.step, self._session.group.world
+        if step != self._stepped:
+            self._stepped = step
+            self._judge()
         if self._turns is None or step == self._seen:  # the workers have not changed, or the step is not complete
             return
         self._seen, self._turns = step, self._turns + 1
@@ -152,6 +215,9 @@ class Growth:
         self._tell(f"spare slots: {before} → {world} workers; the growth agent is asked")
         if self._grower is None:
             return False, f"the network stays as it is: {self._refusal}"
+        if self._rolled_back and not self._guard.again:
+            return False, f"the network stays as it is, because growth was rolled back before: {self._rolled_back}"
+        self._harm, self._judged = "", self._done().epochs
         return self._grower.grow(self._times(), world - self._base)
 
     def _shrink(self, world: int) -> tuple[bool, str]:
@@ -210,6 +276,14 @@ def _growth_options(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return what the job file says about growth."""
     options = json.loads(environment.get("ARGOSY_GROW") or "{}")
     return options if isinstance(options, dict) else {}
+
+
+def _guard(environment: Mapping[str, str]) -> Guard:
+    """Return how growth is watched, as the job file says."""
+    from argosy.grow import Guard
+
+    options = _growth_options(environment)
+    return Guard(**{name: options[name] for name in ("probation", "memory_gib", "again") if name in options})
 
 
 def _refusal(modules: Sequence[Module], optimizers: Sequence[Optimizer]) -> str:

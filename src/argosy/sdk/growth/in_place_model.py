@@ -6,7 +6,8 @@ the layers of the copy, and its own optimizer their parameters. Nothing is chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,11 @@ class InPlaceModel:
     def size(self) -> int:
         return size_of(self.model)
 
+    @property
+    def lr(self) -> float:
+        """Return the present learning rate of the first group."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
     def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
         """Return the network after these surgeries, with the same outputs. Raises GrowError if a surgery is refused."""
         model, optimizer = apply_and_carry(self.model, self.optimizer, surgeries, example)
@@ -85,6 +91,17 @@ class InPlaceModel:
             group["params"] = parameters
         self.optimizer.state.clear()
         self.optimizer.state.update(other.state)
+
+    def content(self) -> tuple[dict[str, Tensor], dict[Any, Any]]:
+        """Return copies of the weights, and of the optimizer's state by the place of each parameter."""
+        model = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        return model, copy.deepcopy(self.optimizer.state_dict()["state"])
+
+    def load(self, model: Mapping[str, Tensor], optimizer: Mapping[Any, Any]) -> None:
+        """Load what `content` returned for the same structure; learning rates and the like stay as they are."""
+        self.model.load_state_dict(model)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": copy.deepcopy(dict(optimizer)), "param_groups": groups})
 
     def rebuild(self, surgeries: Sequence[Surgery], example: Tensor | None) -> bool:
         """Build the structure after these surgeries; weights are loaded later. Returns False if it already exists."""

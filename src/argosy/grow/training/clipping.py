@@ -1,0 +1,42 @@
+"""Clip gradients that are much larger than usual, so that a single step cannot destroy a grown network."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from torch import nn
+
+RECENT = 100  # norms whose median is the usual one
+ENOUGH = 10  # norms without which nothing is clipped
+EVERY = 5  # steps; before growth only some norms are noted, because a norm takes time
+
+
+class Clipping:
+    """Knows the norms of recent gradients."""
+
+    def __init__(self, norms: Iterable[float] = (), steps: int = 0) -> None:
+        self.norms: deque[float] = deque(norms, maxlen=RECENT)
+        self.steps = steps
+
+    def step(self, parameters: Sequence[nn.Parameter], times: float, *, grown: bool) -> bool:
+        """Note the norm of a step's gradients; in a grown network, scale them down to `times` the usual norm.
+
+        Norms are noted as they were before clipping: if they stay large, they become the usual ones. Returns whether
+        the gradients were scaled down.
+        """
+        self.steps += 1
+        if not grown and self.steps % EVERY:
+            return False
+        most = times * median(self.norms) if grown and len(self.norms) >= ENOUGH else math.inf
+        norm = float(nn.utils.clip_grad_norm_(parameters, most))
+        if math.isfinite(norm):
+            self.norms.append(norm)
+        return norm > most
+
+    def state(self) -> dict[str, Any]:
+        """Return everything as plain data, as the constructor takes it."""
+        return {"norms": list(self.norms), "steps": self.steps}
