@@ -1,15 +1,9 @@
-"""Steps a second in the learning environments, with agents that pick any valid action.
-
-Where a step is a whole decision of bids, a second run measures how much of it is compiled code, function by function:
-no change of the Python around it makes a step faster than that.
-"""
+"""Steps a second in the learning environments, with agents that pick any valid action."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from benchmarks.harness import Json, Options, Row, measure, warm
 
@@ -19,15 +13,6 @@ if TYPE_CHECKING:
 SEEDS = (0,)
 TARGET = 20_000  # in every mode, apart from resets
 PROCESSES = 2
-COMPILED = {  # the compiled code of a decision of bids: what it does, module and function
-    "choice": ("argosy.mechanism.kernels.bids", "carry_out_bids"),
-    "walk": ("argosy.mechanism.kernels.entry", "enter"),  # and what happens until the next decision
-    "candidates": ("argosy.policies.common.candidate_rows", "write_rows"),
-    "features": ("argosy.policies.learned.kernels.bid_values", "bid_features"),
-    "rows": ("argosy.learn.envs.kernels.bid_rows", "find_rows"),
-    "table": ("argosy.learn.envs.kernels.bid_rows", "show_rows"),
-    "bids": ("argosy.learn.envs.kernels.bid_rows", "make_bids"),
-}
 ALONE = (  # scenario, mode, steps
     ("dl2-500", "size", 100_000),
     ("dl2-100", "size", 100_000),
@@ -62,33 +47,7 @@ def alone(scenario: str, mode: str, steps: int) -> Json:
 
     warm()
     env = ClusterEnv(scenario, mode, metrics=False)
-    found = case(scenario, mode, 1, measured(env, steps, SEEDS[0]))
-    return {**found, "compiled_s": compiled_s(lambda: measured(env, steps, SEEDS[0]))} if mode == "bid" else found
-
-
-def compiled_s(run: Callable[[], Speed]) -> dict[str, float]:
-    """Return the CPU time of a step in each compiled function; `run` measures steps."""
-    spent_ns = dict.fromkeys(COMPILED, 0)
-
-    def timed(function: Any, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            began = time.process_time_ns()
-            found = function(*arguments)
-            spent_ns[name] += time.process_time_ns() - began
-            return found
-
-        return call
-
-    modules = {name: (import_module(module), function) for name, (module, function) in COMPILED.items()}
-    plain = {name: getattr(module, function) for name, (module, function) in modules.items()}
-    try:
-        for name, (module, function) in modules.items():
-            setattr(module, function, timed(plain[name], name))
-        steps = run().steps
-    finally:
-        for name, (module, function) in modules.items():
-            setattr(module, function, plain[name])
-    return {name: ns / 1e9 / steps for name, ns in spent_ns.items()}
+    return case(scenario, mode, 1, measured(env, steps, SEEDS[0]))
 
 
 def pair(scenario: str, steps: int) -> Json:
@@ -129,26 +88,19 @@ def case(scenario: str, mode: str, processes: int, speed: Speed) -> Json:
 
 
 def table(figures: Json) -> Sequence[Row]:
-    head = (
-        "mode", "scenario", "processes", "steps/s", "of `size`", "target", "with resets", "compiled µs", "steps",
-        "decisions", "episodes",
-    )  # fmt: skip
+    head = ("mode", "scenario", "processes", "steps/s", "target", "with resets", "steps", "decisions", "episodes")
     rows: list[Row] = [head]
-    size = next((c["steps_per_s"] for c in figures["cases"] if c["mode"] == "size"), None)
     for c in figures["cases"]:
         wanted = "vectorised" not in c["mode"]
         met = "yes" if c["steps_per_s"] >= TARGET else f"no, {c['steps_per_s'] / TARGET:.2g}×"
-        compiled = c.get("compiled_s", {})
         rows.append(
             (
                 c["mode"],
                 f"`{c['scenario']}`",
                 str(c["processes"]),
                 f"{c['steps_per_s']:,.0f}",
-                f"{c['steps_per_s'] / size:.2g}" if wanted and size else "",
                 f"≥ {TARGET:,}: {met}" if wanted else "",
                 f"{c.get('steps_per_s_with_resets', c['steps_per_s']):,.0f}",
-                f"{1e6 * sum(compiled.values()):.0f}, choice {1e6 * compiled['choice']:.0f}" if compiled else "",
                 f"{c['steps']:,}",
                 f"{c['decisions']:,}" if c["decisions"] else "",
                 f"{c['episodes']:,}",
