@@ -1,9 +1,15 @@
-"""Steps a second in the learning environments, with agents that pick any valid action."""
+"""Steps a second in the learning environments, with agents that pick any valid action.
+
+Where a step is a whole decision of bids, a second run measures how much of it is compiled code, function by function:
+no change of the Python around it makes a step faster than that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Json, Options, Row, measure, warm
 
@@ -13,6 +19,15 @@ if TYPE_CHECKING:
 SEEDS = (0,)
 TARGET = 20_000  # in every mode, apart from resets
 PROCESSES = 2
+COMPILED = {  # the compiled code of a decision of bids: what it does, module and function
+    "choice": ("argosy.mechanism.kernels.bids", "carry_out_bids"),
+    "walk": ("argosy.mechanism.kernels.entry", "enter"),  # and what happens until the next decision
+    "candidates": ("argosy.policies.common.candidate_rows", "write_rows"),
+    "features": ("argosy.policies.learned.kernels.bid_values", "bid_features"),
+    "rows": ("argosy.learn.envs.kernels.bid_rows", "find_rows"),
+    "table": ("argosy.learn.envs.kernels.bid_rows", "show_rows"),
+    "bids": ("argosy.learn.envs.kernels.bid_rows", "make_bids"),
+}
 ALONE = (  # scenario, mode, steps
     ("dl2-500", "size", 100_000),
     ("dl2-100", "size", 100_000),
@@ -47,7 +62,33 @@ def alone(scenario: str, mode: str, steps: int) -> Json:
 
     warm()
     env = ClusterEnv(scenario, mode, metrics=False)
-    return case(scenario, mode, 1, measured(env, steps, SEEDS[0]))
+    found = case(scenario, mode, 1, measured(env, steps, SEEDS[0]))
+    return {**found, "compiled_s": compiled_s(lambda: measured(env, steps, SEEDS[0]))} if mode == "bid" else found
+
+
+def compiled_s(run: Callable[[], Speed]) -> dict[str, float]:
+    """Return the CPU time of a step in each compiled function; `run` measures steps."""
+    spent_ns = dict.fromkeys(COMPILED, 0)
+
+    def timed(function: Any, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.process_time_ns()
+            found = function(*arguments)
+            spent_ns[name] += time.process_time_ns() - began
+            return found
+
+        return call
+
+    modules = {name: (import_module(module), function) for name, (module, function) in COMPILED.items()}
+    plain = {name: getattr(module, function) for name, (module, function) in modules.items()}
+    try:
+        for name, (module, function) in modules.items():
+            setattr(module, function, timed(plain[name], name))
+        steps = run().steps
+    finally:
+        for name, (module, function) in modules.items():
+            setattr(module, function, plain[name])
+    return {name: ns / 1e9 / steps for name, ns in spent_ns.items()}
 
 
 def pair(scenario: str, steps: int) -> Json:
@@ -55,7 +96,7 @@ def pair(scenario: str, steps: int) -> Json:
     from argosy.learn.envs.speed import measure_pair
 
     warm()
-    return case(scenario, "order and place", 1, measure_pair(PairEnv(scenario), steps, SEEDS[0]))
+    return case(scenario, "order and place", 1, measure_pair(PairEnv(scenario, metrics=False), steps, SEEDS[0]))
 
 
 def bid_pair(scenario: str, steps: int) -> Json:
@@ -63,7 +104,9 @@ def bid_pair(scenario: str, steps: int) -> Json:
     from argosy.learn.envs.speed import measure_bid_pair
 
     warm()
-    return case(scenario, "values of jobs and sizes", 1, measure_bid_pair(BidPairEnv(scenario), steps, SEEDS[0]))
+    return case(
+        scenario, "values of jobs and sizes", 1, measure_bid_pair(BidPairEnv(scenario, metrics=False), steps, SEEDS[0])
+    )
 
 
 def together(scenario: str, processes: int, rounds: int) -> Json:
@@ -88,19 +131,26 @@ def case(scenario: str, mode: str, processes: int, speed: Speed) -> Json:
 
 
 def table(figures: Json) -> Sequence[Row]:
-    head = ("mode", "scenario", "processes", "steps/s", "target", "with resets", "steps", "decisions", "episodes")
+    head = (
+        "mode", "scenario", "processes", "steps/s", "of `size`", "target", "with resets", "compiled µs", "steps",
+        "decisions", "episodes",
+    )  # fmt: skip
     rows: list[Row] = [head]
+    size = next((c["steps_per_s"] for c in figures["cases"] if c["mode"] == "size"), None)
     for c in figures["cases"]:
         wanted = "vectorised" not in c["mode"]
         met = "yes" if c["steps_per_s"] >= TARGET else f"no, {c['steps_per_s'] / TARGET:.2g}×"
+        compiled = c.get("compiled_s", {})
         rows.append(
             (
                 c["mode"],
                 f"`{c['scenario']}`",
                 str(c["processes"]),
                 f"{c['steps_per_s']:,.0f}",
+                f"{c['steps_per_s'] / size:.2g}" if wanted and size else "",
                 f"≥ {TARGET:,}: {met}" if wanted else "",
                 f"{c.get('steps_per_s_with_resets', c['steps_per_s']):,.0f}",
+                f"{1e6 * sum(compiled.values()):.0f}, choice {1e6 * compiled['choice']:.0f}" if compiled else "",
                 f"{c['steps']:,}",
                 f"{c['decisions']:,}" if c["decisions"] else "",
                 f"{c['episodes']:,}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from argosy.cluster.cluster import Cluster, Node, Queue
@@ -35,7 +34,7 @@ def begun(*jobs: Job, queues: tuple[Queue, ...] = ()) -> Engine:
 
 
 def start(engine: Engine, row: int, taken: dict[int, int]) -> bool:
-    return start_gang(engine, row, np.array(list(taken)), np.array(list(taken.values())))
+    return start_gang(engine, row, list(taken.items()))
 
 
 @pytest.mark.parametrize(

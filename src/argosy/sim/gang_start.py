@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argosy.errors import InvalidPlan
 from argosy.mechanism.kernels import layout as L
@@ -15,24 +15,21 @@ if TYPE_CHECKING:
     from argosy.sim.engine import Engine
 
 
-def start_gang(engine: Engine, row: int, nodes: NDArray[np.int64], gpus: NDArray[np.int64]) -> bool:
-    """Start the job in this row with so many GPUs on each of the nodes; return False if its queue is at its limit.
+def start_gang(engine: Engine, row: int, named: Sequence[tuple[int, int]]) -> bool:
+    """Start the job in this row with so many GPUs on each node named; return False if its queue is at its limit.
 
     As in a `Plan`, the number is 1 for a share of a device and 0 for a job without GPUs. No time passes.
     """
     w = engine.world
+    job, queue, asked = int(w.ji[L.ID, row]), w.ji[L.QUEUE, row], float(w.jf[L.GPUS, row])
     if w.ji[L.STATE, row] != L.WAITING:
-        raise InvalidPlan(f"job {engine.job_name(int(w.ji[L.ID, row]))!r} cannot be started: it does not wait")
-    asked, queue = float(w.jf[L.GPUS, row]), int(w.ji[L.QUEUE, row])
-    more = float(np.add.reduce(gpus)) if asked >= 1 else asked
+        raise InvalidPlan(f"job {engine.job_name(job)!r} cannot be started: it does not wait")
+    more = float(sum([gpus for _, gpus in named])) if asked >= 1 else asked
     if more > 0 and w.qu[L.Q_HELD, queue] + more > w.qu[L.Q_LIMIT, queue] + GPU_SLACK:
         return False
-    job = int(w.ji[L.ID, row])
-    ops = np.array([[L.DO_START, job, 0, len(nodes), 0]], np.int64)
-    parts = np.zeros((len(nodes), L.PART_FIELDS), np.int64)
-    parts[:, L.PART_NODE], parts[:, L.PART_GPUS] = nodes, gpus
-    parts[:, L.PART_MILLI] = round(asked * L.WHOLE) if 0 < asked < 1 else L.WHOLE
+    milli = round(asked * L.WHOLE) if 0 < asked < 1 else L.WHOLE
+    ops = np.array([(L.DO_START, job, 0, len(named), 0)], np.int64)
+    parts = np.array([(node, gpus, 0, 0, milli, 0) for node, gpus in sorted(named)], np.int64)
     if engine.kernel(L.OP_PLAN, ops, parts) >= 0:
-        taken = dict(zip(nodes.tolist(), gpus.tolist()))
-        raise InvalidPlan(f"job {engine.job_name(job)!r} does not fit on these nodes (GPUs by node): {taken}")
+        raise InvalidPlan(f"job {engine.job_name(job)!r} does not fit on these nodes (GPUs by node): {dict(named)}")
     return True

@@ -122,6 +122,15 @@ def test_pair() -> None:
     parallel_seed_test(lambda: BidPairEnv(two_jobs(), jobs=4, bids=16), num_cycles=10)
 
 
+def test_a_pair_leaves_metrics_out_if_told_to() -> None:
+    for wanted in (True, False):
+        env = BidPairEnv(two_jobs(), jobs=4, bids=16, metrics=wanted)
+        env.reset(seed=0)
+        while env.agents:
+            *_, infos = env.step({JOBS: np.zeros(4, np.float32), SIZES: np.zeros(16, np.float32)})
+        assert ("metrics" in infos[JOBS]) == wanted
+
+
 def test_a_pair_values_what_one_agent_would() -> None:
     """The value of a bid is the product of both agents' values."""
     scenario = read_scenario("mixed", quick=True)

@@ -118,6 +118,15 @@ def test_what_is_cut_off_still_shows_what_comes_next() -> None:
     assert seen["order"][0].any() and infos["order"]["action_mask"].tolist() == [1, 0, 1]
 
 
+def test_metrics_can_be_left_out() -> None:
+    for wanted in (True, False):
+        env = PairEnv(source(Job("a", 0, 100, gpus=1), nodes=1), jobs=2, metrics=wanted)
+        env.reset(seed=0)
+        env.step({"order": 0, "place": 1})
+        *_, infos = env.step({"order": 2, "place": 0})
+        assert not env.agents and ("metrics" in infos["order"]) == wanted
+
+
 def test_masked_and_impossible_actions() -> None:
     env = PairEnv(source(Job("a", 0, 100, gpus=1), nodes=2), jobs=2)
     env.reset(seed=0)

@@ -44,10 +44,12 @@ class BidPairEnv(ParallelEnv[str, Values, Values]):  # type: ignore[misc]
         reward: str = "jct",
         seeds: tuple[int, int] = TRAINING_SEEDS,
         max_decisions: int | None = None,
+        metrics: bool = True,
     ) -> None:
         """Make an environment with `jobs` rows for the first agent and `bids` rows for the second.
 
-        Of jobs that find no row for themselves or for all their bids none is shown.
+        Of jobs that find no row for themselves or for all their bids none is shown. `metrics`: the last infos of an
+        episode have all metrics of the run.
         """
         check_positive(jobs=jobs, bids=bids)
         self.episodes = Episodes(scenario, reward=reward, types=("any",), seeds=seeds, max_decisions=max_decisions)
@@ -59,7 +61,7 @@ class BidPairEnv(ParallelEnv[str, Values, Values]):  # type: ignore[misc]
         self._seen[SIZES] = self.action_table.observation_space(flat=False)
         rows = {JOBS: jobs, SIZES: bids}
         self._acts = {a: spaces.Box(-LARGEST_LOG, LARGEST_LOG, (rows[a],), np.float32) for a in AGENTS}
-        self._draws = np.random.default_rng()
+        self._draws, self._metrics = np.random.default_rng(), metrics
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         return self._seen[agent]
@@ -101,7 +103,8 @@ class BidPairEnv(ParallelEnv[str, Values, Values]):  # type: ignore[misc]
             table.clear()
         if terminated or truncated:
             self.agents = []
-            news["metrics"] = host.metrics()
+            if self._metrics:
+                news["metrics"] = host.metrics()
         over, cut = dict.fromkeys(AGENTS, terminated), dict.fromkeys(AGENTS, truncated)
         return self._observe(), dict.fromkeys(AGENTS, reward), over, cut, self._infos(news)
 

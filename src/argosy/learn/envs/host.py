@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from argosy.learn.envs.bid_policy import BidEnvPolicy
 from argosy.learn.envs.env_policy import EnvPolicy, as_driver
 from argosy.learn.envs.source import Source
 from argosy.mechanism.bids import Bids
-from argosy.policies.base import Floats, Ints, Policy, Sizes
+from argosy.policies.base import Floats, Policy, Sizes
 from argosy.policies.common.time_slots import slot_at
 from argosy.sim.engine import Engine
 from argosy.sim.gang_start import start_gang
@@ -42,11 +43,11 @@ class Host:
         bidding: bool = False,
     ) -> None:
         """Set up a run. `bidding`: the learner's answers are bids; otherwise they are an order and sizes."""
-        from argosy.learn.envs.kernels import times  # imports Numba
+        from argosy.learn.envs.kernels.times import times_in_system  # imports Numba
 
         if autopilot and under is None:
             raise InputError("autopilot needs a policy that decides", hint="name one: under='drf'")
-        self._kernels, self._times = times, np.zeros(len(trace))  # scratch
+        self._times_in_system, (self._times, self._ages) = times_in_system, np.zeros((2, len(trace)))  # scratch
         self.source, self.trace = source, trace
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
@@ -99,9 +100,9 @@ class Host:
         """Carry out the last answer now, and let no time pass."""
         self.engine.apply()
 
-    def start(self, row: int, nodes: Ints, gpus: Ints) -> None:
-        """Start a waiting job on these nodes, which have room for it, unless its queue is at its limit."""
-        start_gang(self.engine, row, nodes, gpus)
+    def start(self, row: int, named: Sequence[tuple[int, int]]) -> None:
+        """Start a waiting job with so many GPUs on each node named, unless its queue is at its limit."""
+        start_gang(self.engine, row, named)
 
     # -- rewards and results --------------------------------------------------------------------------------------
 
@@ -119,9 +120,9 @@ class Host:
         finish, here = engine.finish_times, len(engine.jobs)  # rows without gaps: environments are not static
         if self.reward_kind == "progress":
             return float(np.count_nonzero(finish == finish) + np.add.reduce(jobs.progress[:here]))
-        ended = self._kernels.times_in_system(finish, engine.submit_times, self._times)
-        spent = np.add.reduce(self._times[:ended])
-        return -float(spent + np.add.reduce(engine.now - jobs.submitted[:here])) / 3600.0
+        times, ages, jobs_here = self._times, self._ages, jobs.submitted[:here]
+        ended = self._times_in_system(finish, engine.submit_times, times, engine.now, jobs_here, ages)
+        return -float(np.add.reduce(times[:ended]) + np.add.reduce(ages[:here])) / 3600.0
 
     def gained(self) -> Floats:
         """Return the progress of each job of the trace since the last call."""

@@ -42,8 +42,11 @@ class Pair:
         types: Sequence[str] | None = None,
         seeds: tuple[int, int] = TRAINING_SEEDS,
         max_decisions: int | None = None,
+        metrics: bool = True,
     ) -> None:
+        """Make the run of an environment; `metrics`: the last infos of an episode have all metrics of the run."""
         check_positive(jobs=jobs)
+        self._metrics = metrics
         self.episodes = Episodes(scenario, reward=reward, types=types, seeds=seeds, max_decisions=max_decisions)
         nodes = self.episodes.source.cluster.nodes
         gpu_types = len(dict.fromkeys(node.gpu_type for node in nodes))
@@ -85,12 +88,13 @@ class Pair:
         if self.terminated:
             table.clear()
             table.clear_nodes()
-        if self.terminated or self.truncated:
+        if self._metrics and (self.terminated or self.truncated):
             self._news["metrics"] = host.metrics()
         return host.reward()
 
-    def info(self, agent: str) -> dict[str, Any]:
-        return {"action_mask": self.masks[agent].astype(np.int8), **self._news}
+    def infos(self) -> dict[str, dict[str, Any]]:
+        news = self._news
+        return {agent: {"action_mask": mask.astype(np.int8), **news} for agent, mask in self.masks.items()}
 
     def result(self) -> Result:
         """Return the result of the run so far."""
@@ -125,7 +129,7 @@ class PairEnv(_TwoAgents, ParallelEnv[str, Observation, int]):  # type: ignore[m
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
         self.pair.reset(seed, options)
         self.agents = list(AGENTS)
-        return self._observe(), {a: self.pair.info(a) for a in AGENTS}
+        return self._observe(), self.pair.infos()
 
     def step(
         self, actions: dict[str, int]
@@ -136,14 +140,14 @@ class PairEnv(_TwoAgents, ParallelEnv[str, Observation, int]):  # type: ignore[m
         if acting not in actions:
             raise InputError(f"the agent {acting!r} must act now, but no action is given for it")
         reward = pair.act(int(actions[acting]))
-        infos = {a: pair.info(a) for a in AGENTS}
+        infos = pair.infos()
         if pair.terminated or pair.truncated:
             self.agents = []
         over, cut = dict.fromkeys(AGENTS, pair.terminated), dict.fromkeys(AGENTS, pair.truncated)
         return self._observe(), dict.fromkeys(AGENTS, reward), over, cut, infos
 
     def _observe(self) -> dict[str, Observation]:
-        return {a: self.pair.tables[a].copy() for a in AGENTS}
+        return {agent: table.copy() for agent, table in self.pair.tables.items()}
 
 
 class PairAecEnv(_TwoAgents, AECEnv[str, Observation, int]):  # type: ignore[misc]
@@ -165,7 +169,7 @@ class PairAecEnv(_TwoAgents, AECEnv[str, Observation, int]):  # type: ignore[mis
         pair = self.pair
         self.terminations = dict.fromkeys(AGENTS, pair.terminated)
         self.truncations = dict.fromkeys(AGENTS, pair.truncated)
-        self.infos = {a: pair.info(a) for a in AGENTS}
+        self.infos = pair.infos()
 
     def step(self, action: int | None) -> None:
         agent = self.agent_selection

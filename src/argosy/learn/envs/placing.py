@@ -63,7 +63,7 @@ class PlacingTable(PickingTable):
     def _show(self) -> bool:
         """Show the jobs that wait now, and which of them the free parts of nodes of one GPU type hold completely."""
         jobs, nodes = self._jobs, self.host.view.nodes
-        free = self._node_kernels.fit_on_nodes(
+        self._shown, valid = self._node_kernels.show_placeable(
             self._count,
             self.rows,
             self._waiting,
@@ -84,29 +84,29 @@ class PlacingTable(PickingTable):
             self._gang,
             self._gives,
             self._fits,
-        )
-        share = float(free + self._slack[0]) / self._gpus
-        arrays = (self._window, self.observation, self.mask)
-        self._shown, valid = self._kernels.show_waiting(
-            self._count, self._here, self._fits, self._table, share, *arrays
+            self._table,
+            self._slack[0],
+            self._gpus,
+            self._window,
+            self.observation,
+            self.mask,
         )
         return not valid and self._close()
 
     def _start(self, job: int, k: int) -> bool:
         """Let the placement agent name the nodes of this job before it starts."""
         self.chosen, self._lacks = job, int(self._workers[0, job])
-        self._node_kernels.open_nodes(
-            job, self._lacks, self._gives, self._node_types, self._gang, self._open, self._taken
-        )
+        self._named = list[tuple[int, int]]()  # nodes, with the GPUs that they give
         self.clear()
-        self._show_nodes()
+        self._show_nodes(begins=True)
         return False
 
-    def _show_nodes(self) -> None:
+    def _show_nodes(self, *, begins: bool) -> None:
         assert self.chosen is not None
         nodes = self.host.view.nodes
         left = float(self._jobs.expected_left_s[self._waiting[self.chosen]]) / HOURS_UNIT_S
         self._node_kernels.show_nodes(
+            begins,
             self.chosen,
             self._lacks,
             min(left, MOST),
@@ -119,6 +119,7 @@ class PlacingTable(PickingTable):
             nodes.free,
             nodes.speed,
             self._node_types,
+            self._gang,
             NODE_COLUMNS,
             self.node_observation,
             self.node_mask,
@@ -130,15 +131,15 @@ class PlacingTable(PickingTable):
         assert job is not None
         count = min(self._lacks, int(self._gives[job, node]))
         self._taken[node] = count
+        self._named.append((node, count))
         self._lacks -= count
         if self._lacks:
             self._open &= self._node_types == self._node_types[node]
-            self._show_nodes()
+            self._show_nodes(begins=False)
             return False
         row = int(self._waiting[job])
-        nodes = self._taken.nonzero()[0]
-        gpus = self._taken[nodes] if self._jobs.gpus[row] > 0 else np.zeros(len(nodes), np.int64)
-        self.host.start(row, nodes, gpus)
+        cpu_only = self._jobs.gpus[row] == 0
+        self.host.start(row, [(n, 0) for n, _ in self._named] if cpu_only else self._named)
         self._here[job], self._counts[row], self._rank[row] = False, self._workers[0, job], RUNS
         self.host.amend(row, RUNS, self._counts[row], self._helpers[row])
         self.clear_nodes()

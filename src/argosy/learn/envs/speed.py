@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from argosy.learn.envs.bid_pair import BidPairEnv
 from argosy.learn.envs.cluster import ClusterEnv
-from argosy.learn.envs.pair import AGENTS, PairEnv
+from argosy.learn.envs.pair import PairEnv
 
 
 class Speed(NamedTuple):
@@ -57,7 +57,7 @@ class _Clock:
 def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
     """Measure one process in processor time, after a warm-up step that does not count."""
     rng = np.random.default_rng(seed)
-    draws = rng.random(steps)
+    draws = rng.random(steps).tolist()
     values = rng.standard_normal((64, *(env.action_space.shape or ()))) if env.mode == "bid" else None
     env.reset(seed=seed)
     env.step(env.action_table.idle())
@@ -73,11 +73,13 @@ def measure(env: ClusterEnv, steps: int = 100_000, seed: int = 0) -> Speed:
 
 def measure_pair(env: PairEnv, steps: int = 10_000, seed: int = 0) -> Speed:
     """Measure an environment of two agents."""
-    draws = np.random.default_rng(seed).random(steps)
+    draws = np.random.default_rng(seed).random(steps).tolist()
     _, infos = env.reset(seed=seed)
     clock = _Clock()
+    idle = {agent: len(mask) - 1 for agent, mask in env.pair.masks.items()}  # of the agent whose turn it is not
     for draw in draws:
-        *_, infos = env.step({agent: _any_valid(infos[agent]["action_mask"], draw) for agent in AGENTS})
+        acting = env.pair.acting
+        *_, infos = env.step({**idle, acting: _any_valid(infos[acting]["action_mask"], draw)})
         if not env.agents:
             _, infos = clock.new_episode(env.pair.episodes.decisions, env.reset)
     return clock.stop(steps, env.pair.episodes.decisions)

@@ -8,14 +8,16 @@ from argosy._jit import entry_point
 
 
 @entry_point
-def times_in_system(finish: Any, submit: Any, out: Any) -> int:
-    """Write how long each job that has ended was in the system, in order of arrival; return the number of jobs.
+def times_in_system(finish: Any, submit: Any, times: Any, now: float, submitted: Any, ages: Any) -> int:
+    """Write how long each job that has ended was in the system, and the ages of those that are; return how many ended.
 
     The caller adds them up: NumPy adds in another order than a loop, with other digits at the end.
     """
-    n = 0
+    ended = 0
     for i in range(len(finish)):
         if finish[i] == finish[i]:  # not NaN
-            out[n] = finish[i] - submit[i]
-            n += 1
-    return n
+            times[ended] = finish[i] - submit[i]
+            ended += 1
+    for s in range(len(submitted)):
+        ages[s] = now - submitted[s]
+    return ended
