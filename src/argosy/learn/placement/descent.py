@@ -1,10 +1,8 @@
-"""What the trainers of placement share: a checked step of an optimizer, and draws of actions."""
+"""What the trainers of placement share: a checked step of an optimizer."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from argosy.learn.errors import TrainingError
@@ -20,8 +18,3 @@ def descend(optimizer: torch.optim.Optimizer, loss: Tensor, max_norm: float) -> 
         hint = "the weights are those before this step; try a smaller learning rate"
         raise TrainingError(f"the loss is {float(loss.detach()):g} and its gradient's norm {float(norm):g}", hint=hint)
     optimizer.step()
-
-
-def draw(logits: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw one action per row, by the Gumbel-max rule: in NumPy, so that `argosy.seeding` seeds every draw."""
-    return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(axis=-1), np.int64)

@@ -2,16 +2,16 @@
 
 The tasks are a sequence. An encoder (LSTM) reads a description of each task: compute time, memory, and its traffic with
 every other task. A decoder (LSTM with attention over the encoder's states) names a device for each task in turn, and
-is told the device of the task before. The reward is minus the square root of the step time, a placement that fails
-counts as somewhat slower than the slowest one seen, and the baseline is a moving average of the rewards.
+is told the device of the task before. The better a measured placement ranks, the likelier its devices become:
 
-    ∇J = mean over sampled placements of (R(p) − b) Σ_t ∇ log π(p_t | p_1 … p_{t−1})        R = −√T,  b ← βb + (1 − β)R̄
+    ∇J = Σ_p w_p (R(p) − b) Σ_t ∇ log π(p_t | p_1 … p_{t−1})      w_p ∝ π(p),  R: rank of −√T,  b = Σ_p w_p R(p)
 
 Differences from the paper: tasks need no grouping, because a gang has few. A device is known by its speed, memory and
-distances instead of its number, so that a network can be trained on other problems first (`pretrain`); the paper
-learns anew for every network, from thousands of measurements. More placements are drawn than measured: those that are
-known cost nothing, and count again. Rewards are in units of their spread, and an entropy bonus, which adapts to how
-many draws are new, keeps it exploring. All constants are ours, chosen on seeds from 1,000,000 on.
+distances instead of its number, and by what the tasks before have left of it, so that a network can be trained on other
+problems first (`pretrain`); the paper learns anew for every network, from thousands of measurements. A table of numbers
+for (task, device) and pairs of them learns faster than the LSTMs can. Placements are drawn without replacement, and
+rewards are ranks (`search`, `decoding`). An entropy bonus keeps the policy exploring. All constants are ours; the
+documentation says on which seeds they were chosen.
 References: Mirhoseini et al., Device placement optimization with reinforcement learning, ICML'17.
 
     from argosy.learn.placement.mirhoseini import search
@@ -21,21 +21,23 @@ References: Mirhoseini et al., Device placement optimization with reinforcement 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from argosy.learn.placement.descent import descend, draw
-from argosy.learn.placement.problem import Ints, Meter, PlacementProblem, draw_problem
-from argosy.learn.placement.search import Gains, Rewards, new, search_with
+from argosy.errors import InputError
+from argosy.learn.placement.decoding import all_choices, chosen
+from argosy.learn.placement.descent import descend
+from argosy.learn.placement.problem import Ints, Meter, PlacementProblem
+from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_with
 from argosy.seeding import stream
 
-TRAINING_SEED = 1_000_000
+NOW = 3  # columns of `devices_now`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,72 +45,88 @@ class Settings:
     """The hyper-parameters of the search."""
 
     hidden: int = 32  # width of the LSTMs
-    draws: int = 64  # placements that are drawn for one update; those that are known cost nothing
-    samples: int = 8  # new placements that are measured for one update, at most
-    lr: float = 0.005  # of Adam
-    baseline: float = 0.0  # β: how much of the moving average stays at each update
-    entropy: float = 0.02  # initial weight of the bonus for exploring
-    novelty: float = 0.15  # the weight grows while fewer of the draws than this are new, and shrinks otherwise
-    failed: float = 1.2  # a placement that fails counts as this many times the slowest step time seen so far
+    samples: int = 8  # new placements that are measured for one update
+    from_trained: int = 2  # how many of them are drawn from the network that was trained before, if there is one
+    lr: float = 0.005  # of Adam, for the network
+    table_lr: float = 0.1  # of Adam, for the table
+    entropy: float = 0.5  # weight of the bonus for exploring
     max_norm: float = 1.0  # gradients are clipped to this norm
-    most_updates: int = 400  # the search ends even if the policy names only placements that are known
 
 
-class SequencePolicy(nn.Module):
+class State(NamedTuple):
+    """What the decoder carries from task to task."""
+
+    encoded: Tensor  # [1 or P, t, h] the encoder's states
+    devices: Tensor  # [1 or P, d, h] of the devices, as they always are
+    cell: tuple[Tensor, Tensor]  # [P, h] of the decoder
+    places: Tensor | None  # [P, d, h] of the devices, as they were for the task before
+
+
+class SequencePolicy(Learner):
     """The encoder and the decoder, for problems of one number of tasks and devices."""
 
     def __init__(self, tasks: int, devices: int, hidden: int = 32) -> None:
         super().__init__()
+        self.size = tasks, devices
         self.embed = nn.Linear(2 + tasks, hidden)
         self.encoder = nn.LSTM(hidden, hidden, batch_first=True)
         self.device = nn.Linear(2 + devices, hidden)
+        self.now = nn.Linear(NOW, hidden, bias=False)
         self.first = nn.Parameter(torch.zeros(hidden))  # stands for the device before the first task
         self.decoder = nn.LSTMCell(2 * hidden, hidden)
         self.attend = nn.Linear(hidden, hidden, bias=False)
         self.query = nn.Linear(2 * hidden, hidden)
+        self.table = Table(tasks, devices, pairs=True)
+
+    def copy_for(self, problem: PlacementProblem) -> Self:
+        """Return a copy with an empty table; the problem must have the size that the network was made for."""
+        if (problem.tasks, problem.devices) != self.size:
+            what = f"this network is for {self.size[0]} tasks on {self.size[1]} devices"
+            hint = f"train one with pretrain({problem.tasks}, {problem.devices})"
+            raise InputError(f"{what}, the problem has {problem.tasks} on {problem.devices}", hint=hint)
+        copy = deepcopy(self)
+        copy.table = Table(*self.size, pairs=True)
+        return copy
 
     def inputs(self, problem: PlacementProblem, placements: Ints) -> tuple[Tensor, ...]:
-        """Return what `forward` needs beside the placements: the tasks and the devices, for each of them."""
-        described = describe_tasks(problem), describe_devices(problem)
-        return tuple(torch.from_numpy(table).expand(len(placements), -1, -1) for table in described)
+        """Return what `forward` needs: tasks, devices, devices at each task, and which of them the task may get."""
+        tables = (torch.from_numpy(t).expand(len(placements), -1, -1) for t in describe(problem))
+        now = np.stack([devices_now(problem, placements[:, :task]) for task in range(problem.tasks)], axis=1)
+        return (*tables, torch.from_numpy(now), all_choices(problem, placements))
 
     def forward(self, placements: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and entropies [P, t] of the placements' devices."""
-        log_probs, entropies = [], []
-        for task, log_p in enumerate(self._decode(inputs, lambda task, _: placements[:, task])):
-            log_probs.append(log_p.gather(1, placements[:, task, None])[:, 0])
-            entropies.append(-(log_p.exp() * log_p).sum(-1))
-        return torch.stack(log_probs, 1), torch.stack(entropies, 1)
+        tasks, devices, now, allowed = inputs
+        state, rows, scores = self._encode(tasks, devices), torch.arange(len(placements)), []
+        for task in range(placements.shape[1]):
+            found, state = self._decode(placements[:, :task], now[:, task], rows, state)
+            scores.append(found)
+        return chosen(torch.stack(scores, 1), allowed, placements)
 
-    @torch.no_grad()
-    def sample(self, problem: PlacementProblem, count: int, rng: np.random.Generator) -> Ints:
-        """Draw placements [count, t]."""
-        placements = np.zeros((count, problem.tasks), np.int64)
+    def start(self, problem: PlacementProblem) -> State:
+        """Encode the tasks."""
+        tasks, devices = (torch.from_numpy(table)[None] for table in describe(problem))
+        return self._encode(tasks, devices)
 
-        def choose(task: int, log_p: Tensor) -> Tensor:
-            placements[:, task] = draw(log_p.numpy(), rng)
-            return torch.from_numpy(placements[:, task])
+    def scores(self, problem: PlacementProblem, before: Ints, parents: Ints, state: State) -> tuple[Tensor, State]:
+        """Score the devices of the next task."""
+        now = torch.from_numpy(devices_now(problem, before))
+        return self._decode(torch.from_numpy(before), now, torch.from_numpy(parents), state)
 
-        self._decode(self.inputs(problem, placements), choose)
-        return placements
-
-    def _decode(self, inputs: tuple[Tensor, ...], choose: Callable[[int, Tensor], Tensor]) -> list[Tensor]:
-        """Return the log-probabilities of all devices, task by task; `choose` says which one each task gets."""
-        tasks, devices = inputs
+    def _encode(self, tasks: Tensor, devices: Tensor) -> State:
         encoded, (h, c) = self.encoder(torch.tanh(self.embed(tasks)))
-        state = (h[0], c[0])
-        places = torch.tanh(self.device(devices))  # [P, d, h]
-        before = self.first.expand(len(tasks), -1)
-        found = []
-        for task in range(tasks.shape[1]):
-            state = self.decoder(torch.cat([encoded[:, task], before], 1), state)
-            weights = torch.einsum("ph,pth->pt", self.attend(state[0]), encoded).softmax(-1)
-            read = torch.einsum("pt,pth->ph", weights, encoded)
-            logits = torch.einsum("ph,pdh->pd", self.query(torch.cat([state[0], read], 1)), places)
-            found.append(logits.log_softmax(-1))
-            chosen = choose(task, found[-1])
-            before = places[torch.arange(len(chosen)), chosen]
-        return found
+        return State(encoded, self.device(devices), (h[0], c[0]), None)
+
+    def _decode(self, before: Tensor, now: Tensor, parents: Tensor, state: State) -> tuple[Tensor, State]:
+        task = before.shape[1]
+        last = self.first.expand(len(before), -1) if state.places is None else state.places[parents, before[:, -1]]
+        encoded = state.encoded.expand(len(before), -1, -1)
+        h, c = self.decoder(torch.cat([encoded[:, task], last], 1), (state.cell[0][parents], state.cell[1][parents]))
+        weights = torch.einsum("ph,pth->pt", self.attend(h), encoded).softmax(-1)
+        read = torch.einsum("pt,pth->ph", weights, encoded)
+        places = torch.tanh(state.devices + self.now(now))
+        scores = torch.einsum("ph,pdh->pd", self.query(torch.cat([h, read], 1)), places)
+        return scores + self.table(before), State(state.encoded, state.devices, (h, c), places)
 
 
 def search(
@@ -117,55 +135,57 @@ def search(
     *,
     seed: int = 0,
     budget: int = 200,
-    network: nn.Module | None = None,
+    network: Learner | None = None,
 ) -> Meter:
     """Measure placements until `budget` different ones are known, from a new network or a copy of a trained one."""
     settings = settings or Settings()
     rng = stream(seed, "placement.mirhoseini")
-    policy = deepcopy(network) if network is not None else new(lambda: _policy(problem, settings), rng)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lr)
+    first = network or new(lambda: SequencePolicy(problem.tasks, problem.devices, settings.hidden), rng)
+    policy, trained = first.copy_for(problem), network and network.copy_for(problem)
+    update = reinforce(policy, adam(policy, settings), settings.entropy, settings.max_norm)
+    return search_with(problem, policy, trained, settings, update, rng, budget)
 
-    def update(placements: Tensor, inputs: tuple[Tensor, ...], gains: Gains, explore: float) -> None:
+
+def reinforce(policy: Learner, optimizer: torch.optim.Optimizer, explore: float, max_norm: float) -> Update:
+    """Return an update by the policy gradient; `explore` is the weight of the entropy."""
+
+    def update(placements: Tensor, inputs: tuple[Tensor, ...], weights: Tensor, gains: Tensor) -> None:
         log_p, entropy = policy(placements, inputs)
-        loss = -(torch.from_numpy(gains) * log_p.sum(1)).mean()
-        descend(optimizer, loss - explore * entropy.mean(), settings.max_norm)
+        descend(optimizer, -(weights * (gains * log_p.sum(1) + explore * entropy.mean(1))).sum(), max_norm)
 
-    return search_with(problem, policy, settings, update, rng, budget)
+    return update
 
 
 def pretrain(
-    tasks: int = 6, devices: int = 4, *, updates: int = 400, problems: int = 8, samples: int = 8, seed: int = 0
+    tasks: int = 6, devices: int = 4, *, updates: int = 600, problems: int = 8, samples: int = 16, seed: int = 0
 ) -> SequencePolicy:
     """Train a network on random problems, so that a search begins with what they have in common."""
     rng = stream(seed, "placement.mirhoseini.pretrain")
     policy = new(lambda: SequencePolicy(tasks, devices), rng)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=0.003)
-    for update in range(updates):
-        drawn, inputs, advantages = [], [], []
-        for number in range(problems):
-            problem = draw_problem(TRAINING_SEED + update * problems + number, tasks, devices)
-            placements = policy.sample(problem, samples, rng)
-            drawn.append(torch.from_numpy(placements))
-            inputs.append(policy.inputs(problem, placements))
-            advantages.append(Rewards(1.2, 0.0).advantages(problem.step_times_s(placements)))
-        log_p, entropy = policy(torch.cat(drawn), tuple(torch.cat(parts) for parts in zip(*inputs)))
-        loss = -(torch.from_numpy(np.concatenate(advantages)) * log_p.sum(1)).mean()
-        descend(optimizer, loss - 0.02 * entropy.mean(), 1.0)
+    size = {"updates": updates, "problems": problems, "samples": samples}
+    pretrain_with(policy, lambda adam: reinforce(policy, adam, 0.02, 1.0), rng, tasks, devices, **size, lr=0.003)
     return policy
 
 
-def _policy(problem: PlacementProblem, settings: Settings) -> nn.Module:
-    return SequencePolicy(problem.tasks, problem.devices, settings.hidden)
+def describe(problem: PlacementProblem) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Describe tasks and devices in rows of numbers.
 
-
-def describe_tasks(problem: PlacementProblem) -> NDArray[np.float32]:
-    """Return a row of numbers for each task: compute time, memory, traffic with every task, relative to their means."""
+    Of a task: compute time, memory, traffic with every task, relative to their means. Of a device: speed, memory for
+    how much of all tasks, seconds to every device.
+    """
     columns = [problem.compute_s[:, None], problem.task_gib[:, None], problem.traffic]
-    return np.concatenate([c / max(float(c.mean()), 1e-12) for c in columns], axis=1).astype(np.float32)
-
-
-def describe_devices(problem: PlacementProblem) -> NDArray[np.float32]:
-    """Return a row of numbers for each device: speed, memory for how much of all tasks, seconds to every device."""
+    tasks = np.concatenate([c / max(float(c.mean()), 1e-12) for c in columns], axis=1)
     room = problem.device_gib / max(float(problem.task_gib.sum()), 1e-12)
     far = problem.unit_s * problem.traffic.mean() / max(float(problem.compute_s.mean()), 1e-12)
-    return np.concatenate([problem.speed[:, None], room[:, None], far], axis=1).astype(np.float32)
+    devices = np.concatenate([problem.speed[:, None], room[:, None], far], axis=1)
+    return tasks.astype(np.float32), devices.astype(np.float32)
+
+
+def devices_now(problem: PlacementProblem, before: Ints) -> NDArray[np.float32]:
+    """Describe devices [P, d, 3] for the next task: seconds they compute, memory left, seconds to placed tasks."""
+    task, scale = before.shape[1], max(float(problem.compute_s.sum() / problem.speed.sum()), 1e-12)
+    on = before[:, :, None] == np.arange(problem.devices)
+    busy = np.einsum("ptd,t->pd", on, problem.compute_s[:task]) / problem.speed / scale
+    left = 1.0 - np.einsum("ptd,t->pd", on, problem.task_gib[:task]) / np.maximum(problem.device_gib, 1e-12)
+    sent = np.einsum("ptd,t->pd", on, problem.traffic[task, :task]) @ problem.unit_s / scale
+    return np.asarray(np.clip(np.stack([busy, left, sent], axis=-1), -5.0, 5.0), np.float32)

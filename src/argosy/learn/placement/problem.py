@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ from argosy.seeding import stream
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_ENUMERATED = 1_000_000  # placements; more would take minutes
+MOST_SYMMETRIES = 720  # permutations of devices that are looked for; fewer than all only cost measurements
+MOST_ALIKE = 32  # devices; among more, nobody looks for symmetries, because that would take seconds
 
 
 class Gpu(NamedTuple):
@@ -79,6 +82,23 @@ class PlacementProblem:
     @property
     def devices(self) -> int:
         return len(self.speed)
+
+    @cached_property
+    def symmetries(self) -> Ints:
+        """Permutations [g, d] of devices that leave speeds, memory and distances as they are, the identity first."""
+        if self.devices > MOST_ALIKE:
+            return np.arange(self.devices)[None]
+        same = (self.speed[:, None] == self.speed) & (self.device_gib[:, None] == self.device_gib)
+        maps = np.zeros((1, 0), np.int64)  # of the devices before d
+        for d in range(self.devices):
+            fits = np.repeat(same[d][None], len(maps), axis=0)
+            for e in range(d):
+                to = maps[:, e]
+                fits &= (self.unit_s[to] == self.unit_s[e, d]) & (self.unit_s[d, e] == self.unit_s[:, to].T)
+                fits[np.arange(len(maps)), to] = False
+            row, device = np.nonzero(fits)
+            maps = np.concatenate([maps[row], device[:, None]], axis=1)[:MOST_SYMMETRIES]
+        return maps
 
     def step_times_s(self, placements: Ints) -> Floats:
         """Return the step time of each placement [P, t] of devices by task; infinite where memory does not suffice."""
@@ -134,16 +154,6 @@ class Meter:
                 self.best, self.best_s = placement, time_s
             self.curve.append(self.best_s)
         return times
-
-    def affordable(self, placements: Ints, new: int) -> Ints:
-        """Return the first of these placements, as many as bring `new` ones that have not been measured yet."""
-        seen: set[tuple[int, ...]] = set()
-        for row, placement in enumerate(map(tuple, placements.tolist())):
-            if placement not in self.known:
-                seen.add(placement)
-                if len(seen) > new:
-                    return placements[:row]
-        return placements
 
     def measured_until(self, time_s: float) -> int | None:
         """Return how many placements were measured until one was as fast as this, or None if none was."""

@@ -1,19 +1,26 @@
-"""The search that Mirhoseini's and Spotlight's learners share: draw placements, measure new ones, learn from them."""
+"""The search that Mirhoseini's and Spotlight's learners share: draw new placements, measure them, learn from all.
+
+A placement that is known costs nothing, so each update learns from every one that has been measured, each with the
+weight that the policy's draws would give it: the expected gradient over the known placements, not an estimate of it.
+Rewards are ranks. The advantage of a placement is its rank among those known, minus the rank that the policy's draws
+have on average, in units of the ranks' spread; so step times of any scale, and placements that fail, need no constants.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from argosy.learn.placement.problem import Floats, Meter, PlacementProblem
+from argosy.learn.placement.decoding import sample, unknown
+from argosy.learn.placement.problem import Floats, Ints, Meter, PlacementProblem, draw_problem
 
-SEEN = 64  # rewards over which their spread is taken
-Gains = NDArray[np.float32]
+TRAINING_SEED = 1_000_000
 N = TypeVar("N", bound=nn.Module)
 
 
@@ -21,48 +28,156 @@ class SearchSettings(Protocol):
     """The hyper-parameters of a search that do not depend on how its policy learns."""
 
     @property
-    def draws(self) -> int: ...
-    @property
     def samples(self) -> int: ...
     @property
-    def baseline(self) -> float: ...
+    def from_trained(self) -> int: ...
     @property
-    def entropy(self) -> float: ...
+    def lr(self) -> float: ...
     @property
-    def novelty(self) -> float: ...
-    @property
-    def failed(self) -> float: ...
-    @property
-    def most_updates(self) -> int: ...
+    def table_lr(self) -> float: ...
+
+
+class Learner(nn.Module, ABC):
+    """A network that scores devices task by task, and can be trained."""
+
+    table: Table
+
+    @abstractmethod
+    def inputs(self, problem: PlacementProblem, placements: Ints) -> tuple[Tensor, ...]:
+        """Return what `forward` needs beside the placements, a row for each of them."""
+
+    @abstractmethod
+    def forward(self, placements: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies [P, t] of the placements' devices."""
+
+    @abstractmethod
+    def start(self, problem: PlacementProblem) -> Any:
+        """Return the state before the first task, as `Policy` says."""
+
+    @abstractmethod
+    def scores(self, problem: PlacementProblem, before: Ints, parents: Ints, state: Any) -> tuple[Tensor, Any]:
+        """Score the devices of the next task, as `Policy` says."""
+
+    @abstractmethod
+    def copy_for(self, problem: PlacementProblem) -> Self:
+        """Return a copy with an empty table for this problem."""
 
 
 class Update(Protocol):
-    """Learns from placements and how much better than usual each was; `explore` is the weight of the entropy."""
+    """Learns from placements, how much each counts, and how much better than usual it is."""
 
-    def __call__(self, placements: Tensor, inputs: tuple[Tensor, ...], gains: Gains, explore: float) -> None: ...
+    def __call__(self, placements: Tensor, inputs: tuple[Tensor, ...], weights: Tensor, gains: Tensor) -> None: ...
+
+
+class Table(nn.Module):
+    """Remembers what one problem's measurements say about devices of tasks, beyond what a network knows.
+
+    It adds a number to the score of each (task, device), and if `pairs`, one for each device of every task before. All
+    are 0 at first.
+    """
+
+    def __init__(self, tasks: int, devices: int, pairs: bool) -> None:
+        super().__init__()
+        self.single = nn.Parameter(torch.zeros(tasks, devices))
+        self.pairs = nn.Parameter(torch.zeros(tasks, devices, tasks, devices)) if pairs else None
+
+    def forward(self, before: Tensor) -> Tensor:
+        """Return what is added to the scores [P, d] of the task after those of `before` [P, t]."""
+        task = before.shape[1]
+        added = self.single[task].expand(len(before), -1)
+        if self.pairs is None or not task:
+            return added
+        return added + self.pairs[task][:, torch.arange(task), before].sum(-1).T
 
 
 def search_with(
     problem: PlacementProblem,
-    policy: nn.Module,
+    policy: Learner,
+    trained: Learner | None,
     settings: SearchSettings,
     update: Update,
     rng: np.random.Generator,
     budget: int,
 ) -> Meter:
-    """Measure placements that the policy draws until `budget` different ones are known."""
+    """Measure placements until `budget` different ones are known, or all are.
+
+    The first are the policy's most probable ones. Later ones are drawn from it, and a few from the network that was
+    `trained` before, if there is one: so the search goes on where that network would, even if the policy errs.
+    """
     meter = Meter(problem)
-    rewards, explore = Rewards(settings.failed, settings.baseline), Exploration(settings.entropy, settings.novelty)
-    for _ in range(settings.most_updates):
-        known = meter.measured
-        drawn = policy.sample(problem, settings.draws, rng)  # type: ignore[operator]
-        placements = meter.affordable(drawn, min(settings.samples, budget - known))
-        gains = rewards.advantages(meter.measure(placements))
-        if meter.measured >= budget:
+    while meter.measured < budget:
+        count = min(settings.samples, budget - meter.measured)
+        known = set(meter.known)
+        others = min(settings.from_trained, count - 1) if trained is not None and known else 0
+        placements = unknown(policy, problem, count - others, known, rng if known else None)
+        if trained is not None and others:
+            known.update(map(tuple, placements.tolist()))
+            placements = np.concatenate([placements, unknown(trained, problem, others, known, rng)])
+        if not len(placements):
             break
-        update(torch.from_numpy(placements), policy.inputs(problem, placements), gains, explore.weight)  # type: ignore[operator]
-        explore.note((meter.measured - known) / len(placements))
+        meter.measure(placements)
+        if meter.measured < budget:
+            learn(policy, update, problem, meter)
     return meter
+
+
+def learn(policy: Learner, update: Update, problem: PlacementProblem, meter: Meter) -> None:
+    """Learn from all placements that were measured, each as probable as it is now."""
+    placements = np.array(list(meter.known), np.int64)
+    chosen, inputs = torch.from_numpy(placements), policy.inputs(problem, placements)
+    with torch.no_grad():
+        weights = policy(chosen, inputs)[0].sum(1).double().softmax(0).numpy()
+    gains = advantages(np.array(list(meter.known.values())), weights)
+    update(chosen, inputs, torch.from_numpy(weights.astype(np.float32)), torch.from_numpy(gains))
+
+
+def advantages(times_s: Floats, weights: Floats) -> NDArray[np.float32]:
+    """Return ranks of step times, the fastest highest, relative to their weighted mean and in units of their spread."""
+    _, inverse, count = np.unique(-times_s, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - 0.5 * count)[inverse]  # equal times have equal ranks
+    return np.asarray((rank - weights @ rank / weights.sum()) / (rank.std() + 1e-6), np.float32)
+
+
+def pretrain_with(
+    policy: Learner,
+    make_update: Callable[[torch.optim.Optimizer], Update],
+    rng: np.random.Generator,
+    tasks: int,
+    devices: int,
+    *,
+    updates: int,
+    problems: int,
+    samples: int,
+    lr: float,
+) -> None:
+    """Train a network on random problems, so that a search begins with what they have in common.
+
+    The table is left empty, because it is for the problem of a search. The learning rate falls to almost nothing.
+    """
+    table = set(policy.table.parameters())
+    optimizer = torch.optim.Adam([p for p in policy.parameters() if p not in table], lr=lr)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, total_iters=updates)
+    update = make_update(optimizer)
+    for number in range(updates):
+        drawn, inputs, gains = [], [], []
+        for index in range(problems):
+            problem = draw_problem(TRAINING_SEED + number * problems + index, tasks, devices)
+            placements = sample(policy, problem, samples, rng)
+            drawn.append(torch.from_numpy(placements))
+            inputs.append(policy.inputs(problem, placements))
+            gains.append(advantages(problem.step_times_s(placements), np.ones(samples)))
+        given = tuple(torch.cat(parts) for parts in zip(*inputs))
+        count = problems * samples
+        update(torch.cat(drawn), given, torch.full((count,), 1 / count), torch.from_numpy(np.concatenate(gains)))
+        schedule.step()
+
+
+def adam(policy: Learner, settings: SearchSettings) -> torch.optim.Optimizer:
+    """Return the optimizer of a search: the table, which begins empty, learns faster than the network."""
+    table = list(policy.table.parameters())
+    network = [p for p in policy.parameters() if p not in set(table)]
+    groups = [{"params": network, "lr": settings.lr}, {"params": table, "lr": settings.table_lr}]
+    return torch.optim.Adam(groups)
 
 
 def new(make: Callable[[], N], rng: np.random.Generator) -> N:
@@ -70,31 +185,3 @@ def new(make: Callable[[], N], rng: np.random.Generator) -> N:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**31)))
         return make()
-
-
-class Rewards:
-    """Turns step times into rewards −√T, and these into advantages over their moving average."""
-
-    def __init__(self, failed: float, keep: float) -> None:
-        self._failed, self._keep, self._slowest_s, self._seen = failed, keep, 0.0, np.zeros(0)
-        self._baseline: float | None = None
-
-    def advantages(self, times_s: Floats) -> Gains:
-        good = np.isfinite(times_s)
-        self._slowest_s = max([self._slowest_s, *times_s[good].tolist()])
-        reward = -np.sqrt(np.where(good, times_s, self._failed * (self._slowest_s or 1.0)))
-        self._seen = np.concatenate([self._seen, reward])[-SEEN:]
-        mean = float(reward.mean())
-        self._baseline = mean if self._baseline is None else self._keep * self._baseline + (1 - self._keep) * mean
-        return np.asarray((reward - self._baseline) / (self._seen.std() + 1e-6), np.float32)
-
-
-class Exploration:
-    """Adapts the weight of the entropy, so that some of the placements drawn remain new."""
-
-    def __init__(self, weight: float, novelty: float) -> None:
-        self.weight, self._novelty = weight, novelty
-
-    def note(self, new_share: float) -> None:
-        """Take note of the share of new placements in the last update."""
-        self.weight = float(np.clip(self.weight * (1.3 if new_share < self._novelty else 0.9), 0.001, 1.0))

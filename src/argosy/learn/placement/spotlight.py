@@ -1,18 +1,19 @@
 """Search a placement as a multi-stage decision process with proximal policy optimisation, after Spotlight.
 
 Stage t places task t. Its state is where the tasks before it are; its action is a device. A small network scores each
-device from what that state means for it: how busy it is, what the task's traffic with placed tasks would cost, what
-memory is left. The same weights score every device, and a table of one number for each (task, device), which starts at
-0, remembers what this problem's measurements say beyond that. One batch of measured placements serves several epochs
-of the clipped surrogate. On our problems the network makes most of the difference to `mirhoseini`, not the algorithm:
-docs/learned-placement.md has both algorithms on both networks.
+device from what that state means for it: how busy it is, what the task's traffic with placed tasks would cost, how busy
+the busiest device would be, what memory is left. The same weights score every device, and a table of one number for
+each (task, device), which starts at 0, remembers what this problem's measurements say beyond that. One batch of
+measured placements serves several epochs of the clipped surrogate.
 
-    L = mean over p, t of min(r A, clip(r, 1 − ε, 1 + ε) A) + η H,    r = π(p_t | s_t) / π_old(p_t | s_t),  A = R(p) − b
+    L = Σ_p w_p mean over t of min(r A, clip(r, 1 − ε, 1 + ε) A) + η H
+    r = π(p_t | s_t) / π_old(p_t | s_t),   w_p ∝ π_old(p),   A = R(p) − Σ_p w_p R(p),   R: rank of −T
 
-Differences from the paper: its network is a recurrent one over embedded operations, ours a score of a device's state;
-`search(…, network=SequencePolicy(…))` runs the same algorithm on the sequence network of `mirhoseini`, and so
-shows what the algorithm alone is worth. Rewards, baseline and the adaptive entropy are those of `mirhoseini`, and so is
-that a network may be trained on other problems first (`pretrain`). The constants are ours.
+Differences from the paper: its network is a recurrent one over embedded operations, ours a score of a device's state,
+computed with the terms of the cost model; `search(…, network=SequencePolicy(…))` runs the same algorithm on the
+sequence network of `mirhoseini`, and so shows what the algorithm alone is worth. What is drawn, measured and rewarded
+is as in `mirhoseini`, and so is that a network may be trained on other problems first (`pretrain`). The constants are
+ours.
 References: Gao et al., Spotlight: optimizing device placement for training deep neural networks, ICML'18; Schulman et
 al., Proximal policy optimization algorithms, 2017.
 
@@ -25,19 +26,20 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from argosy.learn.placement.descent import descend, draw
-from argosy.learn.placement.mirhoseini import TRAINING_SEED
-from argosy.learn.placement.problem import Floats, Ints, Meter, PlacementProblem, draw_problem
-from argosy.learn.placement.search import Gains, Rewards, new, search_with
+from argosy.learn.placement.decoding import all_choices, chosen
+from argosy.learn.placement.descent import descend
+from argosy.learn.placement.problem import Ints, Meter, PlacementProblem
+from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_with
 from argosy.seeding import stream
 
-FEATURES = 6
+FEATURES = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +47,48 @@ class Settings:
     """The hyper-parameters of the search."""
 
     hidden: int = 16  # width of the score network
-    draws: int = 64  # placements that are drawn for one update; those that are known cost nothing
-    samples: int = 4  # new placements that are measured for one update, at most
+    samples: int = 8  # new placements that are measured for one update
+    from_trained: int = 2  # how many of them are drawn from the network that was trained before, if there is one
     epochs: int = 4  # passes over the placements of one update
     clip: float = 0.2  # ε
-    lr: float = 0.03  # of Adam
-    baseline: float = 0.0  # how much of the moving average of rewards stays at each update
-    entropy: float = 0.05  # η at the beginning
-    novelty: float = 0.3  # η grows while fewer of the draws than this are new, and shrinks otherwise
-    failed: float = 1.2  # a placement that fails counts as this many times the slowest step time seen so far
+    lr: float = 0.03  # of Adam, for the network
+    table_lr: float = 0.03  # of Adam, for the table
+    entropy: float = 0.3  # η
     max_norm: float = 1.0  # gradients are clipped to this norm
-    most_updates: int = 400  # the search ends even if the policy names only placements that are known
 
 
-class StagePolicy(nn.Module):
-    """Scores devices stage by stage, for problems of one number of tasks and devices."""
+class StagePolicy(Learner):
+    """Scores devices stage by stage; the weights serve problems of any size, the table one of this size."""
 
     def __init__(self, tasks: int, devices: int, hidden: int = 16) -> None:
         super().__init__()
         self.score = nn.Sequential(nn.Linear(FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
-        self.memory = nn.Parameter(torch.zeros(tasks, devices))
+        self.table = Table(tasks, devices, pairs=False)
+
+    def copy_for(self, problem: PlacementProblem) -> Self:
+        """Return a copy with an empty table of the problem's size."""
+        copy = deepcopy(self)
+        copy.table = Table(problem.tasks, problem.devices, pairs=False)
+        return copy
 
     def inputs(self, problem: PlacementProblem, placements: Ints) -> tuple[Tensor, ...]:
-        """Return what `forward` needs beside the placements: the features of all stages [P, t, d, F]."""
-        stages = [stage_features(problem, placements, t) for t in range(problem.tasks)]
-        return (torch.from_numpy(np.stack(stages, axis=1)),)
+        """Return what `forward` needs: features [P, t, d, F] of all stages, and which devices each task may get."""
+        stages = [stage_features(problem, placements[:, :task]) for task in range(problem.tasks)]
+        return torch.from_numpy(np.stack(stages, axis=1)), all_choices(problem, placements)
 
     def forward(self, placements: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and entropies [P, t] of the placements' devices."""
-        log_p = (self.score(inputs[0])[..., 0] + self.memory).log_softmax(-1)
-        return log_p.gather(2, placements[:, :, None])[..., 0], -(log_p.exp() * log_p).sum(-1)
+        features, allowed = inputs
+        remembered = [self.table(placements[:, :task]) for task in range(placements.shape[1])]
+        return chosen(self.score(features)[..., 0] + torch.stack(remembered, 1), allowed, placements)
 
-    @torch.no_grad()
-    def sample(self, problem: PlacementProblem, count: int, rng: np.random.Generator) -> Ints:
-        """Draw placements [count, t]."""
-        placements = np.zeros((count, problem.tasks), np.int64)
-        for t in range(problem.tasks):
-            features = torch.from_numpy(stage_features(problem, placements, t))
-            placements[:, t] = draw((self.score(features)[..., 0] + self.memory[t]).numpy(), rng)
-        return placements
+    def start(self, problem: PlacementProblem) -> None:
+        """A stage depends on the devices before it only."""
+
+    def scores(self, problem: PlacementProblem, before: Ints, parents: Ints, state: None) -> tuple[Tensor, None]:
+        """Score the devices of the next task."""
+        features = torch.from_numpy(stage_features(problem, before))
+        return self.score(features)[..., 0] + self.table(torch.from_numpy(before)), None
 
 
 def search(
@@ -92,79 +97,62 @@ def search(
     *,
     seed: int = 0,
     budget: int = 200,
-    network: nn.Module | None = None,
+    network: Learner | None = None,
 ) -> Meter:
     """Measure placements until `budget` different ones are known, from a new network or a copy of a trained one."""
     settings = settings or Settings()
     rng = stream(seed, "placement.spotlight")
-    policy = deepcopy(network) if network is not None else new(lambda: _policy(problem, settings), rng)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lr)
-
-    def update(placements: Tensor, inputs: tuple[Tensor, ...], gains: Gains, explore: float) -> None:
-        epochs(policy, optimizer, placements, inputs, gains, settings, explore)
-
-    return search_with(problem, policy, settings, update, rng, budget)
+    first = network or new(lambda: StagePolicy(problem.tasks, problem.devices, settings.hidden), rng)
+    policy, trained = first.copy_for(problem), network and network.copy_for(problem)
+    return search_with(problem, policy, trained, settings, ppo(policy, adam(policy, settings), settings), rng, budget)
 
 
-def epochs(
-    policy: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    chosen: Tensor,
-    inputs: tuple[Tensor, ...],
-    gains: Gains,
-    settings: Settings,
-    entropy_weight: float,
-) -> None:
-    """Descend the clipped surrogate for several epochs over one batch of placements."""
-    advantage = torch.from_numpy(gains)[:, None]
-    with torch.no_grad():
-        before, _ = policy(chosen, inputs)
-    for _ in range(settings.epochs):
-        log_p, entropy = policy(chosen, inputs)
-        ratio = (log_p - before).exp()
-        clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-        surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
-        descend(optimizer, -surrogate - entropy_weight * entropy.mean(), settings.max_norm)
+def ppo(policy: Learner, optimizer: torch.optim.Optimizer, settings: Settings) -> Update:
+    """Return an update that descends the clipped surrogate for several epochs over one batch of placements."""
+
+    def update(placements: Tensor, inputs: tuple[Tensor, ...], weights: Tensor, gains: Tensor) -> None:
+        with torch.no_grad():
+            before, _ = policy(placements, inputs)
+        for _ in range(settings.epochs):
+            log_p, entropy = policy(placements, inputs)
+            ratio = (log_p - before).exp()
+            clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+            surrogate = torch.minimum(ratio * gains[:, None], clipped * gains[:, None])
+            objective = (weights * (surrogate + settings.entropy * entropy).mean(1)).sum()
+            descend(optimizer, -objective, settings.max_norm)
+
+    return update
 
 
 def pretrain(
-    tasks: int = 6, devices: int = 4, *, updates: int = 200, problems: int = 8, samples: int = 8, seed: int = 0
+    tasks: int = 6, devices: int = 4, *, updates: int = 200, problems: int = 8, samples: int = 16, seed: int = 0
 ) -> StagePolicy:
     """Train a network on random problems, so that a search begins with what they have in common."""
     rng = stream(seed, "placement.spotlight.pretrain")
-    policy, settings = new(lambda: StagePolicy(tasks, devices), rng), Settings()
-    optimizer = torch.optim.Adam(policy.score.parameters(), lr=0.01)  # the table is for the problem of a search
-    for update in range(updates):
-        drawn, inputs, advantages = [], [], []
-        for number in range(problems):
-            problem = draw_problem(TRAINING_SEED + update * problems + number, tasks, devices)
-            placements = policy.sample(problem, samples, rng)
-            drawn.append(torch.from_numpy(placements))
-            inputs.append(policy.inputs(problem, placements))
-            advantages.append(Rewards(1.2, 0.0).advantages(problem.step_times_s(placements)))
-        given = tuple(torch.cat(parts) for parts in zip(*inputs))
-        epochs(policy, optimizer, torch.cat(drawn), given, np.concatenate(advantages), settings, 0.02)
+    policy = new(lambda: StagePolicy(tasks, devices), rng)
+    size, settings = {"updates": updates, "problems": problems, "samples": samples}, Settings(entropy=0.02)
+    pretrain_with(policy, lambda adam: ppo(policy, adam, settings), rng, tasks, devices, **size, lr=0.01)
     return policy
 
 
-def _policy(problem: PlacementProblem, settings: Settings) -> nn.Module:
-    return StagePolicy(problem.tasks, problem.devices, settings.hidden)
-
-
-def stage_features(problem: PlacementProblem, placements: Ints, t: int) -> NDArray[np.float32]:
-    """Describe for each device [P, d, F] what it would mean to put task t there, given the tasks before it."""
-    count, devices = len(placements), problem.devices
-    before = placements[:, :t]
-    on = before[:, :, None] == np.arange(devices)  # [P, t, d]
-    busy = np.einsum("ptd,t->pd", on, problem.compute_s[:t]) / problem.speed
-    apart = problem.unit_s[before[:, :, None], before[:, None, :]] * problem.traffic[:t, :t]
+def stage_features(problem: PlacementProblem, before: Ints) -> NDArray[np.float32]:
+    """Describe for each device [P, d, F] what it would mean to put the next task there."""
+    task, devices = before.shape[1], np.arange(problem.devices)
+    on = (before[:, :, None] == devices).astype(np.float64)  # [P, t, d]
+    apart = problem.unit_s[before[:, :, None], before[:, None, :]] * problem.traffic[:task, :task]
+    busy = np.einsum("ptd,t->pd", on, problem.compute_s[:task]) / problem.speed
     busy += np.einsum("ptd,pt->pd", on, apart.sum(axis=2))
-    sent: Floats = np.einsum("ptd,t->pd", on, problem.traffic[t, :t]) @ problem.unit_s  # [P, d]
-    added = problem.compute_s[t] / problem.speed + sent
-    scale = problem.compute_s.sum() / problem.speed.sum()  # what a perfect division would take
-    left = problem.device_gib - np.einsum("ptd,t->pd", on, problem.task_gib[:t]) - problem.task_gib[t]
-    worst = np.maximum(busy.max(axis=1, keepdims=True), busy + added)
-    ahead = problem.traffic[t, t + 1 :].sum() * problem.unit_s.mean(axis=1)
-    columns = (busy / scale, added / scale, worst / scale, sent / scale, left / problem.device_gib, ahead / scale)
-    stacked = np.stack([np.broadcast_to(column, (count, devices)) for column in columns], axis=-1)
+    peers = np.einsum("ptd,t->pd", on, problem.traffic[task, :task])  # the task's traffic with each device
+    sent = peers @ problem.unit_s
+    added = problem.compute_s[task] / problem.speed + sent
+    after = busy[:, None, :] + peers[:, None, :] * problem.unit_s  # [P, d, e]: device e, if the task is on d
+    after[:, devices, devices] += added
+    rest = problem.compute_s[task + 1 :].sum()
+    shared = ((after * problem.speed).sum(axis=2) + rest) / problem.speed.sum()  # all work, divided perfectly
+    used = np.einsum("ptd,t->pd", on, problem.task_gib[:task]) + problem.task_gib[task]
+    left = 1.0 - used / np.maximum(problem.device_gib, 1e-12)
+    ahead = problem.traffic[task, task + 1 :].sum() * problem.unit_s.mean(axis=1)
+    scale = max(float(problem.compute_s.sum() / problem.speed.sum()), 1e-12)
+    columns = [column / scale for column in (busy, added, after.max(axis=2), sent, shared, ahead)]
+    stacked = np.stack([np.broadcast_to(column, busy.shape) for column in (*columns, left)], axis=-1)
     return np.asarray(np.clip(stacked, -5.0, 5.0), np.float32)
