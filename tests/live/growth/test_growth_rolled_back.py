@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import argosy
-from argosy.grow import GrowError, Guard, Surgery
+from argosy.grow import FixedSequence, GrowError, Guard, Surgery
 from argosy.sdk.growth.grower import Grower, Times
 from argosy.sdk.growth.growth import Growth
 from argosy.sdk.job import Job
@@ -194,6 +194,43 @@ def test_several_growths_on_probation_go_back_together() -> None:
     for network in (model, other):
         assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     assert grower.roll_back("once more", TIMES)[0] is False
+
+
+def test_only_the_last_growth_is_rolled_back_if_those_before_have_passed() -> None:
+    model, optimizer = _objects()
+    grower = Grower(model, optimizer)
+    grower._agent = Deepens()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(PICTURES).square().sum().backward()
+        optimizer.step()
+
+    step()
+    assert grower.grow(TIMES, 1)[0]
+    grower.passed()
+    step()
+    weights = {name: one.detach().clone() for name, one in model.named_parameters()}
+    moments = {name: optimizer.state[one]["exp_avg"].clone() for name, one in model.named_parameters()}
+    assert grower.grow(TIMES, 1)[0]
+    step()
+    assert grower.roll_back("a test", TIMES)[0]
+    assert grower.is_grown and len(grower.state()["surgeries"]) == 1
+    for name, one in model.named_parameters():
+        assert torch.equal(one, weights.pop(name))
+        assert torch.equal(optimizer.state[one]["exp_avg"], moments[name])
+    assert not weights
+
+
+def test_a_surgery_that_is_refused_begins_no_probation() -> None:
+    model, optimizer = _objects()
+    grower = Grower(model, optimizer)
+    grower._agent = FixedSequence([Surgery("deepen", "nowhere")])
+    model(PICTURES).sum().backward()
+    optimizer.step()
+    with pytest.raises(GrowError, match="nowhere"):
+        grower.grow(TIMES, 1)
+    assert grower.probation is None and grower.state()["trial"]["before"] is None
 
 
 def test_large_gradients_are_clipped_only_in_a_grown_network() -> None:

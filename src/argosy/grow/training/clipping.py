@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+import torch
 from torch import nn
 
 RECENT = 100  # norms whose median is the usual one
@@ -31,12 +32,25 @@ class Clipping:
         self.steps += 1
         if not grown and self.steps % EVERY:
             return False
-        most = times * median(self.norms) if grown and len(self.norms) >= ENOUGH else math.inf
-        norm = float(nn.utils.clip_grad_norm_(parameters, most))
+        dense = [p for p in parameters if p.grad is not None and p.grad.layout == torch.strided]
+        if not grown:
+            self._note(_norm(dense))
+            return False
+        most = times * median(self.norms) if len(self.norms) >= ENOUGH else math.inf
+        norm = float(nn.utils.clip_grad_norm_(dense, most))
+        self._note(norm)
+        return norm > most
+
+    def _note(self, norm: float) -> None:
         if math.isfinite(norm):
             self.norms.append(norm)
-        return norm > most
 
     def state(self) -> dict[str, Any]:
         """Return everything as plain data, as the constructor takes it."""
         return {"norms": list(self.norms), "steps": self.steps}
+
+
+def _norm(parameters: Sequence[nn.Parameter]) -> float:
+    """Return the norm of all gradients together, without changing them."""
+    norms = [float(torch.linalg.vector_norm(p.grad)) for p in parameters if p.grad is not None]
+    return math.hypot(*norms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,10 +119,11 @@ class Grower:
             advice = self._ask(example, times, gained)
             if not advice.surgeries:
                 return False, f"the agent leaves the network as it is: {advice.why}"
-            self._keep()
+            before = self._kept()
             bigger = network.grown(advice.surgeries, example)
             off, more = difference(network.model, bigger.model, example), bigger.size - network.size
             network.become(bigger)
+            self._begin_probation(before)
             damp_momentum(network.optimizer, RECIPE.keep_momentum)
         self._left += [times.left] * len(advice.surgeries)
         self._example = example[:KEPT].cpu().clone()
@@ -150,27 +151,32 @@ class Grower:
         """Give up the state from before the last growth."""
         self.probation = self._before = None
 
-    def _keep(self) -> None:
-        """Keep the present state, unless a growth is on probation already: then both are judged together."""
-        network, guard = self._network, self._guard
-        if self.probation is not None:
-            self.probation.prolong()
-            return
+    def _kept(self) -> dict[str, Any]:
+        """Return a copy of the present state; a growth on probation and another one are judged together."""
+        network, most = self._network, self._guard.memory_gib
+        if self.probation is not None and self._before is not None:
+            return self._before
         size = size_of(network.model, network.optimizer) / GIB
-        if size > guard.memory_gib:
+        if size > most:
             raise GrowError(
                 f"its state of {size:.3g} GiB is too large to be kept until growth has proved harmless; at most "
-                f"{guard.memory_gib:g} GiB are kept"
+                f"{most:g} GiB are kept"
             )
         done = [[left, surgery.to_dict()] for left, surgery in zip(self._left, network.surgeries, strict=True)]
         model, optimizer = network.content()
-        self._before = {"surgeries": done, "example": self._example, "model": model, "optimizer": optimizer}
-        self.probation = Probation(self.losses, (), guard.probation)
+        return {"surgeries": done, "example": self._example, "model": model, "optimizer": optimizer}
+
+    def _begin_probation(self, before: dict[str, Any]) -> None:
+        if self.probation is None:
+            self.probation = Probation(self.losses, (), self._guard.probation)
+        self.probation.prolong()
+        self._before = before
 
     def _clip(self) -> None:
         """Clip the gradients of a grown network, before each step of the optimizer."""
         if RECIPE.clip is not None:
-            self._clipping.step(list(self._network.model.parameters()), RECIPE.clip, grown=self.is_grown)
+            with suppress(Exception):  # gradients of a kind that torch cannot clip: the script's step goes on
+                self._clipping.step(list(self._network.model.parameters()), RECIPE.clip, grown=self.is_grown)
 
     def _teach(self, times: Times) -> str:
         """Tell the agent that its last decision was rolled back, if it wants to know; return what went wrong."""
