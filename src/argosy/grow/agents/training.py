@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from argosy.errors import UnknownName
 from argosy.grow.agents.base import Agent
 from argosy.grow.agents.baselines import Nothing, RandomGrowth
-from argosy.grow.agents.planning_agent import PlanningAgent, pretrained
+from argosy.grow.agents.forecasting_agent import ForecastingAgent, pretrained
+from argosy.grow.agents.planning_agent import PlanningAgent
 from argosy.grow.agents.q import QAgent, learn_q
 from argosy.grow.agents.reference import ReferenceAgent
 from argosy.grow.agents.reinforce import learn as reinforce
@@ -69,7 +70,7 @@ def load_agent(name: str) -> Agent:
         hint = "give pretrained, random, none, or a file that `argosy grow train` wrote"
         raise GrowError("there is no such file", where=name, hint=hint)
     problems = []
-    for kind in (PlanningAgent, QAgent, ReferenceAgent):
+    for kind in (ForecastingAgent, PlanningAgent, QAgent, ReferenceAgent):
         try:
             return kind.load(name)
         except GrowError as problem:

@@ -1,0 +1,187 @@
+"""Turn branch tables into rows for the forecaster's two linear models, and learn from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from argosy.grow.agents.base import Situation
+from argosy.grow.agents.forecast_features import (
+    GAIN,
+    RESET_NEEDS,
+    SMALLEST_ERROR,
+    Choice,
+    Floats,
+    epochs_left,
+    numbers_of,
+)
+from argosy.grow.agents.forecaster import (
+    LEAVE,
+    PECULIAR,
+    Forecaster,
+    Usual,
+    features_of,
+    leave_features,
+)
+from argosy.grow.agents.mixed_linear import Fitted
+from argosy.grow.agents.mixed_linear_fit import Effect, Rows, fit, numbered
+from argosy.grow.tables.branch_table import Arm, BranchTable, DecisionPoint
+
+LARGEST_GAIN = 1.0  # on the logarithmic scale: what is beyond is treated as this, so that no outlier rules
+ACROSS = ("family", "data")
+WATCHED = 1000  # examples behind each score of a curve
+SMALL = 0.3  # prior deviation of products, relative to that of what is done
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Holds one decision point with what it belongs to."""
+
+    table: BranchTable
+    member: str
+    run: int
+    point: DecisionPoint
+    situation: Situation
+    numbers: Floats
+
+    @property
+    def trunk(self) -> tuple[Any, ...]:
+        """Return what identifies the network that is left alone: first decisions of a run share it."""
+        again = self.point.scenario if self.point.done else ""
+        return self.member, self.run, again
+
+    def gain(self, arm: Arm) -> float:
+        """Return the gain of an arm in validation accuracy, on the logarithmic scale."""
+        found = log_error(self.point.nothing.validation) - log_error(arm.validation)
+        return min(max(found, -LARGEST_GAIN), LARGEST_GAIN)
+
+
+def lessons_of(tables: Sequence[BranchTable]) -> list[Lesson]:
+    """Return every decision point of these tables."""
+    found = []
+    for number, table in enumerate(tables):
+        for run, points in enumerate(table.runs):
+            for point in points:
+                situation = table.situation(point)
+                found.append(Lesson(table, f"{table.key} {number}", run, point, situation, numbers_of(situation)))
+    return found
+
+
+def choice_of(arm: Arm, situation: Situation) -> Choice:
+    """Return the choice that an arm made."""
+    left = epochs_left(situation)
+    possible = left is None or left >= RESET_NEEDS - 1e-6
+    wanted = arm.reset if arm.reset is not None else bool(arm.surgeries)
+    return Choice(arm.surgeries, bool(wanted and possible))
+
+
+def log_error(score: float) -> float:
+    """Return the logarithm of the share of wrong answers."""
+    return math.log(max(1 - score, 0.0) + SMALLEST_ERROR)
+
+
+def usual_of(lessons: Sequence[Lesson]) -> Usual:
+    """Return what the situations of these lessons are like."""
+    numbers = np.array([lesson.numbers for lesson in lessons])
+    mean, deviation = np.nanmean(numbers, axis=0), np.nanstd(numbers, axis=0)
+    deviation = np.where(deviation > 1e-6, deviation, 1.0)
+    standard = np.nan_to_num((numbers - mean) / deviation)
+    return Usual(mean, deviation, standard.T @ standard / len(standard))
+
+
+def leave_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
+    """Return a row for each decision point: how much the error falls if the network is left alone."""
+    features, results, amounts, situations = [], [], [], []
+    for lesson in lessons:
+        numbers, _ = usual.complete(lesson.numbers)
+        features.append(leave_features(numbers))
+        situations.append(numbers)
+        score, final = lesson.point.curve.score[-1], lesson.point.nothing.validation
+        results.append(log_error(score) - log_error(final))
+        counts = lesson.table.counts["validation"]
+        amounts.append(math.hypot(measured(score, min(counts, WATCHED)), measured(final, counts)))
+    one = np.ones(len(lessons))
+    effects = [
+        Effect("family", numbered([lesson.table.family for lesson in lessons]), one, across=True),
+        Effect("data", numbered([lesson.table.data for lesson in lessons]), one, across=True),
+        Effect("member", numbered([lesson.member for lesson in lessons]), one),
+        Effect("run", numbered([lesson.trunk for lesson in lessons]), one),
+        Effect("measured", np.arange(len(lessons)), np.array(amounts), scaled=False),
+    ]
+    prior = np.array([1.0 if name == "always" else SMALL for name in LEAVE])
+    blocks = numbered([lesson.member for lesson in lessons])
+    return Rows(np.array(features), np.array(results), blocks, tuple(effects), prior, np.array(situations))
+
+
+def gain_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
+    """Return a row for each arm that does something: its gain over leaving the network alone."""
+    features, owners, arms, situations = [], [], [], []
+    for lesson, arm in _arms(lessons):
+        numbers, _ = usual.complete(lesson.numbers)
+        situation = lesson.table.situation(lesson.point, arm.price)
+        features.append(features_of(situation, [choice_of(arm, situation)], numbers)[0])
+        situations.append(numbers)
+        owners.append(lesson)
+        arms.append(arm)
+    x = np.array(features)
+    results = np.array([lesson.gain(arm) for lesson, arm in zip(owners, arms, strict=True)])
+    groups = {
+        "family": numbered([lesson.table.family for lesson in owners]),
+        "data": numbered([lesson.table.data for lesson in owners]),
+        "member": numbered([lesson.member for lesson in owners]),
+        "scenario": numbered([(lesson.member, lesson.point.scenario) for lesson in owners]),
+    }
+    effects = []
+    for name, feature in PECULIAR.items():
+        kind = name.partition(" ")[0]
+        group = groups.get(kind, groups["member"])
+        effects.append(Effect(name, group, x[:, GAIN.index(feature)], across=kind in ACROSS))
+    grows = x[:, GAIN.index("grow always")]
+    named = [(lesson.member, arm.surgeries) for lesson, arm in zip(owners, arms, strict=True)]
+    rows = np.arange(len(x))
+    left = np.sqrt([lesson.situation.share_left for lesson in owners])
+    counts = [lesson.table.counts["validation"] for lesson in owners]
+    own = np.array([measured(arm.validation, n) for arm, n in zip(arms, counts, strict=True)])
+    nothing = np.array([measured(le.point.nothing.validation, n) for le, n in zip(owners, counts, strict=True)])
+    trunks = numbered([lesson.trunk for lesson in owners])
+    effects += [
+        Effect("option", numbered(named), grows),
+        Effect("noise, time left", rows, left),
+        Effect("measured", rows, own, scaled=False),
+        Effect("nothing", trunks, left),
+        Effect("nothing measured", trunks, nothing, scaled=False),
+    ]
+    prior = np.array([1.0 if name.endswith("always") else SMALL for name in GAIN])
+    return Rows(x, results, groups["member"], tuple(effects), prior, np.array(situations))
+
+
+def _arms(lessons: Sequence[Lesson]) -> Iterator[tuple[Lesson, Arm]]:
+    for lesson in lessons:
+        for arm in lesson.point.arms:
+            if not arm.is_nothing:
+                yield lesson, arm
+
+
+def measured(score: float, count: int) -> float:
+    """Return the deviation of the logarithm of an error that is measured on so many examples."""
+    error = max(1 - score, SMALLEST_ERROR)
+    return math.sqrt((1 - error) / (count * error))
+
+
+def teach(
+    tables: Sequence[BranchTable], *, start: Forecaster | None = None, steps: int = 80, spread: float = 1.0
+) -> Forecaster:
+    """Learn a forecaster from branch tables; `start` has variances from which learning them begins."""
+    lessons = lessons_of(tables)
+    usual = usual_of(lessons)
+    leave = _fit(leave_rows(lessons, usual), start.leave if start else None, steps)
+    gains = _fit(gain_rows(lessons, usual), start.gains if start else None, steps)
+    return Forecaster(usual, leave, gains, spread)
+
+
+def _fit(rows: Rows, start: Fitted | None, steps: int) -> Fitted:
+    return fit(rows, start.variances if start else None, steps)

@@ -1,0 +1,120 @@
+"""Judge the forecasting agent on networks and data that it was not taught: leave one family, or one data set, out.
+
+Every decision point of a branch table has arms that were really trained, so a decision is judged by the arm that it
+chose. Gains are those in test accuracy over leaving the network alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from argosy.grow.agents.forecast_features import Choice
+from argosy.grow.agents.forecast_lessons import Lesson, choice_of, lessons_of, teach
+from argosy.grow.agents.forecaster import Forecaster
+from argosy.grow.agents.forecasting_agent import ForecastingAgent
+from argosy.grow.tables.branch_table import Arm, BranchTable
+
+BY: dict[str, Callable[[BranchTable], str]] = {
+    "family": lambda table: table.family,
+    "data": lambda table: table.data,
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Holds a decision point, what was forecast of its arms, and what they led to.
+
+    The numbers are gains over leaving the network alone, in points of score: `real` in test accuracy.
+    """
+
+    left_out: str
+    lesson: Lesson
+    arms: tuple[Arm, ...]  # without doing nothing
+    gain: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    real: tuple[float, ...]
+    chosen: int | None = None  # None: leave it
+
+    @property
+    def grew(self) -> bool:
+        """Return whether the agent grew the network."""
+        return self.chosen is not None and grows(self.arms[self.chosen])
+
+
+def folds(tables: Sequence[BranchTable], by: str, start: Forecaster, steps: int) -> Iterator[tuple[str, Forecaster]]:
+    """Return what is left out, and a forecaster taught without it."""
+    name_of = BY[by]
+    for name in sorted({name_of(table) for table in tables}):
+        yield name, teach([t for t in tables if name_of(t) != name], start=start, steps=steps)
+
+
+def trials(tables: Sequence[BranchTable], agents: Mapping[str, ForecastingAgent], by: str) -> list[Trial]:
+    """Return every decision point, judged by the agent that was taught without its family or data.
+
+    Growth is free. The agent chooses among growths, the reset and doing nothing; replicas are only forecast.
+    """
+    found = []
+    for lesson in lessons_of(tables):
+        arms = [arm for arm in lesson.point.arms if not arm.is_nothing and arm.price == "free"]
+        if arms:
+            name = BY[by](lesson.table)
+            found.append(_trial(agents[name], name, lesson, arms))
+    return found
+
+
+def _trial(agent: ForecastingAgent, name: str, lesson: Lesson, arms: Sequence[Arm]) -> Trial:
+    situation = lesson.situation
+    arms = tuple(sorted(arms, key=lambda arm: any(s.op == "replicate" for s in arm.surgeries)))
+    choices = (Choice(), *(choice_of(arm, situation) for arm in arms))
+    expected = agent.forecaster.expect(situation, choices)
+    usable = sum(choice.kind != "replicate" for choice in choices)
+    chosen = agent.choose(situation, agent.forecaster.expect(situation, choices[:usable]))
+    points = tuple(expected.points(i)[0] for i in range(1, len(choices)))
+    low, high = zip(*(expected.interval(i) for i in range(1, len(choices))), strict=True)
+    real = tuple(arm.test - lesson.point.nothing.test for arm in arms)
+    return Trial(name, lesson, arms, points, low, high, real, chosen - 1 if chosen else None)
+
+
+def grows(arm: Arm) -> bool:
+    """Return whether an arm made the network larger."""
+    return any(s.op != "replicate" for s in arm.surgeries)
+
+
+def gains(trial: Trial) -> dict[str, float]:
+    """Return what the decision gained over the alternatives that were trained."""
+    got = trial.real[trial.chosen] if trial.chosen is not None else 0.0
+    growths = [real for arm, real in zip(trial.arms, trial.real, strict=True) if grows(arm)]
+    resets = [real for arm, real in zip(trial.arms, trial.real, strict=True) if arm.reset and not arm.surgeries]
+    found = {"none": got, "better": got - max(0.0, fmean(resets) if resets else 0.0)}
+    if resets:
+        found["none_reset"] = got - fmean(resets)
+    if growths:
+        found["random"] = got - fmean(growths)
+        if not trial.grew:
+            found["declined"] = fmean(growths) - got
+    return found
+
+
+def coverage(found: Sequence[Trial]) -> float:
+    """Return the share of arms whose gain was inside the 80 % interval."""
+    return fmean(a <= r <= b for t in found for a, b, r in zip(t.low, t.high, t.real, strict=True))
+
+
+def summary(found: Sequence[Trial]) -> dict[str, Any]:
+    """Return what the decisions gained over the alternatives on average; `declined` is what growth would have gained.
+
+    All gains over `better`, the better of doing nothing and a reset in each single run, are low by chance.
+    """
+    every = [gains(trial) for trial in found]
+    names = ("none", "none_reset", "better", "random", "declined")
+    means = {name: [g[name] for g in every if name in g] for name in names}
+    return {
+        "points": len(found),
+        "coverage": coverage(found),
+        "grew": fmean(t.grew for t in found),
+        **{name: fmean(values) if values else None for name, values in means.items()},
+    }
