@@ -26,8 +26,8 @@ from argosy.live.store import Store
 
 SPEED = 60.0
 EVERY_S = 0.5  # how often something happens, in real seconds
-LOAD = 1.6  # work that arrives, of what the cluster can do
-FIRST = 170  # jobs that are there when it begins
+LOAD = 1.0  # work that arrives, of what the cluster can do
+FIRST = 110  # jobs that are there when it begins
 MOST_WAITING = 90
 MOST_LOGS = 60  # jobs that write a log
 
@@ -48,12 +48,13 @@ class Demo:
     arrivals: bool = True
     clock: Clock = field(init=False)
 
+    _began: list[float] = field(default_factory=list, init=False)  # the moment from which on time passes
+
     def __post_init__(self) -> None:
-        began, speed = time.monotonic(), self.speed
-        wall = time.time()
+        began, speed, wall = self._began, self.speed, time.time()
 
         def passed() -> float:
-            return (time.monotonic() - began) * speed
+            return (time.monotonic() - began[0]) * speed if began else 0.0
 
         object.__setattr__(self, "clock", Clock(passed, lambda: wall + passed(), _offset=2 * yesterday.DAY_S))
 
@@ -89,14 +90,23 @@ class Demo:
         waiting.cancel()
         if not serving.done():
             daemon.service.health.pass_limit_s *= self.speed
-            ready(daemon)
-            day = asyncio.create_task(Day(self, daemon).run())
+            day = asyncio.create_task(self._day(daemon, ready))
             await asyncio.wait((serving, day), return_when=asyncio.FIRST_COMPLETED)
             daemon.stop()
             day.cancel()
             with suppress(asyncio.CancelledError):
                 await day
         await serving
+
+    async def _day(self, daemon: Daemon, ready: Callable[[Daemon], None]) -> None:
+        """Submit the first jobs, and let time pass once the policy, which has to be loaded first, has placed them."""
+        day = Day(self, daemon)
+        day.begin()
+        while self.first and daemon.service.health.decided_s is None:
+            await asyncio.sleep(0.05)
+        self._began.append(time.monotonic())
+        ready(daemon)
+        await day.run()
 
 
 class Day:
@@ -107,10 +117,13 @@ class Day:
         self._due_s = daemon.service.store.clock.now()
         self._down_s = self._due_s + 1500.0
 
-    async def run(self) -> None:
+    def begin(self) -> None:
         for _ in range(self._demo.first):
             self._submit()
-        self._sweep()
+        if self._demo.first:
+            self._sweep()
+
+    async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
             now = self._daemon.service.store.clock.now()

@@ -25,7 +25,7 @@ REPORT_EVERY_S = 2.0  # how often the planner is told of progress alone
 REMEMBER_EVERY_S = 10.0  # how often the policy's memory is saved
 EXPLAIN_EVERY_S = 2.0  # how often the reasons of waiting jobs are refreshed …
 EXPLAIN_AT_LAST_S = 10.0  # … and so often even if the planner is always busy with other questions …
-EXPLAINED = 50  # … and for how many jobs
+EXPLAINED, IN_TURN = 50, 20  # … and for how many jobs: those at the head of the queue, and some of the others in turn
 FIRST_WAIT_S, LAST_WAIT_S = 0.5, 30.0  # after a failure
 
 
@@ -58,6 +58,7 @@ class PlannerClient:
         self._asked_s = self._remembered_s = self._explained_s = store.clock.now()
         self._wake_at_s: float | None = self._asked_s  # the first question is due at once
         self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
+        self._turn = 0  # which of the jobs behind the head of the queue are explained next
 
     def step(self) -> None:
         """Take an answer that has arrived, and ask again if there is a reason to."""
@@ -136,10 +137,12 @@ class PlannerClient:
         return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + after_s
 
     async def _explain_queue(self) -> None:
-        """Refresh the reasons of the jobs at the head of the queue."""
+        """Refresh the reasons of the jobs at the head of the queue, and of some of those behind."""
         self._explained_s = self._store.clock.now()
         jobs = self._store.jobs
-        head = list(islice((n for n, job in jobs.items() if job.state is State.PENDING), EXPLAINED))
+        waits = [number for number, job in jobs.items() if job.state is State.PENDING]
+        self._turn = self._turn + IN_TURN if self._turn + EXPLAINED < len(waits) else 0
+        head = [*waits[: EXPLAINED - IN_TURN], *islice(waits, EXPLAINED - IN_TURN + self._turn, EXPLAINED + self._turn)]
         waiting = self._bookkeeper.health.waiting
         for number in [n for n in waiting if n not in jobs or jobs[n].state is not State.PENDING]:
             del waiting[number]

@@ -3,7 +3,7 @@
 import { session, signOut, whoAmI } from "./api.js";
 import { inform } from "./dialog.js";
 import { h, icon, put, renew, say, width } from "./dom.js";
-import { amount, several } from "./format.js";
+import { amount, clean, several } from "./format.js";
 import { cluster, keepUp, listen } from "./jobs.js";
 import { SCREENS, go, route } from "./router.js";
 
@@ -49,7 +49,7 @@ function frame() {
     if (state) {
       say(held, `${amount(state.held)} of ${several(state.gpus, "GPU")} held`);
       width(meter, state.held / Math.max(state.gpus, 1));
-      say(policy, `policy ${state.policy.slice(0, 40)}`);
+      say(policy, `policy ${clean(state.policy, 40)}${state.speed === 1 ? "" : ` · demonstration, ${state.speed}× as fast`}`);
       alarm.hidden = state.ok || cluster.link === "away";
       if (!state.ok) say(alarm, `Something is wrong: ${state.problems.filter(Boolean).join("; ") || "an operator can see what, on Health"}`);
     }

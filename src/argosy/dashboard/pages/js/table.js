@@ -14,9 +14,9 @@ export class Table {
     this.above = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
     this.below = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
     this.body = h("tbody", null, this.above, this.below);
-    this.heads = columns.map((column) => h("th", { scope: "col", class: column.className },
+    this.heads = columns.map((column) => h("th", { scope: "col", class: `${column.className ?? ""} c-${column.id}` },
       column.sort ? h("button", { onclick: () => sortBy(column.id), title: column.hint }, column.title, h("span", { "aria-hidden": "true" })) : h("span", { title: column.hint }, column.title)));
-    this.table = h("table", { role: "grid", "aria-label": label }, h("colgroup", null, columns.map(() => h("col"))), h("thead", null, h("tr", null, this.heads)), this.body);
+    this.table = h("table", { role: "grid", "aria-label": label }, h("colgroup", null, columns.map((column) => h("col", { class: `c-${column.id}` }))), h("thead", null, h("tr", null, this.heads)), this.body);
     [...this.table.querySelectorAll("col")].forEach((col, i) => { if (columns[i].width) col.style.width = `${columns[i].width}px`; });
     this.table.style.setProperty("--wide", `${columns.reduce((sum, column) => sum + (column.width ?? 240), 0)}px`);
     this.element = h("div", { class: "grid", onkeydown: (event) => this.key(event) }, this.table);

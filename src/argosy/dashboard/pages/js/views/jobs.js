@@ -12,7 +12,7 @@ const COLUMNS = [
   { id: "mark", title: "", width: 36 },
   { id: "id", title: "Job", width: 72, sort: (job) => job.id, className: "num" },
   { id: "name", title: "Name", width: 190, sort: (job) => job.name },
-  { id: "state", title: "State", width: 116, sort: (job) => STATES.indexOf(job.shown) },
+  { id: "state", title: "State", width: 128, sort: (job) => STATES.indexOf(job.shown) },
   { id: "gpus", title: "GPUs", width: 96, sort: (job) => job.gpus || job.low / 1e6, className: "num", hint: "GPUs that it holds, of those that it asks for" },
   { id: "progress", title: "Progress", width: 130, sort: (job) => job.progress ?? -1 },
   { id: "eta", title: "Done in", width: 104, sort: (job) => job.left?.[0] ?? Infinity, className: "num", hint: "at its present pace and at its mean pace so far; when a waiting job will start is not predicted" },

@@ -1,1 +1,69 @@
-import { h, put } from "../dom.js"; export function show(place) { put(place, h("h1", null, "…")); }
+// The policy that runs: what it decides and may see, what it costs, and what is not known about others yet.
+
+import { get } from "../api.js";
+import { h, put, renew } from "../dom.js";
+import { amount, clean, rough, speed } from "../format.js";
+import { cluster, jobs, listen } from "../jobs.js";
+
+export const MEANING = {
+  declared: "work that users declare", demand: "what jobs ask for", duration: "true durations (only in simulations)", estimate: "estimates of durations", history: "what has ended before", nodes: "nodes and what is free", overhead: "measured costs of starts and moves", placement: "where jobs are", profile: "measured speeds of models", progress: "progress that jobs report", rate: "present speeds", service: "time and GPU-time received",
+};
+
+/** The limit below which a share of all samples lies, from cumulative buckets. */
+export function quantile(buckets, share) {
+  const total = buckets?.at(-1)?.[1] ?? 0;
+  if (!total) return NaN;
+  return (buckets.find(([, count]) => count >= share * total)[0] ?? Infinity);
+}
+
+export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === Infinity ? "> 30 s" : seconds < 1 ? `≤ ${amount(seconds * 1000)} ms` : `≤ ${amount(seconds)} s`);
+export const figureList = (rows) => h("dl", { class: "figures" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+
+export function show(place) {
+  let stopped = false, asked = 0;
+  const body = h("div", { class: "stack" });
+  put(place, h("div", { class: "head" }, h("h1", null, "Policy lab")), body);
+  const card = (title, ...content) => h("section", { class: "card" }, h("h2", null, title), content);
+
+  async function load() {
+    asked = performance.now();
+    try {
+      const told = await get("/v1/policy");
+      if (!stopped) draw(told);
+    } catch { /* the bar says that there is no connection */ }
+  }
+
+  function draw(told) {
+    const { counts, times } = told.figures;
+    const all = [...jobs.values()], waiting = all.filter((job) => job.state === "pending"), over = all.filter((job) => job.over && job.runs);
+    const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : NaN);
+    const decided = counts.argosy_decision_seconds_count ?? 0;
+    renew(body,
+      told.problem ? h("p", { class: "notice bad" }, `It has failed: ${clean(told.problem)}. Running jobs go on; it is asked again.`) : null,
+      card("The policy that runs", h("p", { class: "sentence" }, h("b", null, clean(told.name, 120)), `: ${clean(told.summary)}.`),
+        h("dl", { class: "facts" }, h("dt", null, "decides"), h("dd", null, clean(told.decides ?? "–")), h("dt", null, "may see"), h("dd", null, (told.sees ?? []).map((name) => h("span", { class: "tag", title: MEANING[name] ?? "" }, MEANING[name] ?? name)).flatMap((tag) => [tag, " "])), h("dt", null, "preempts"), h("dd", null, told.preemptive ? "yes" : "no"), h("dt", null, "source"), h("dd", null, clean(told.reference ?? "–")))),
+      figureList([["Decisions", amount(decided)], ["Mean time of a decision", decided ? rough_(counts.argosy_decision_seconds_sum / decided / speed()) : "–"], ["99 of 100 decisions", below(quantile(times.argosy_decision_seconds, 0.99) / speed())], ["Starts", amount(counts.argosy_starts_total)], ["Preemptions", amount(counts.argosy_preemptions_total)], ["Resizes", amount(counts.argosy_resizes_total)], ["Failures of the policy", amount(counts.errors_planner ?? 0)]]),
+      h("div", { class: "cards" },
+        card("Measured on this cluster", h("dl", { class: "facts" }, h("dt", null, "GPUs held now"), h("dd", null, `${amount(cluster.state?.held)} of ${amount(cluster.state?.gpus)}`), h("dt", null, "mean wait of jobs that ended"), h("dd", null, rough(mean(over.map((job) => job.wait ?? 0))) || "–"), h("dt", null, "mean completion time"), h("dd", null, rough(mean(over.map((job) => job.ended - job.submitted))) || "–"), h("dt", null, "longest wait now"), h("dd", null, rough(Math.max(0, ...waiting.map((job) => job.waited)))), h("dt", null, "preemptions per ended job"), h("dd", null, amount(mean(over.map((job) => job.preemptions)))), h("dt", null, "resizes per ended job"), h("dd", null, amount(mean(over.map((job) => job.resizes)))))),
+        card("Why jobs wait now", reasons(waiting))),
+      card("Other policies", h("p", null, "This daemon does not run other policies beside this one, so there is nothing measured to compare with. Until it does, replay what happened here under others in the simulator:"),
+        h("pre", { class: "file" }, "argosy history -o csv > week.csv\nargosy history -o overheads > costs.csv\nargosy compare --trace week.csv --cluster cluster.yaml --policies drf,srtf,las \\\n  --overheads costs.csv --report out/report.html"), h("p", { class: "note" }, "Start the daemon with --studies out, and the report is listed under Studies.")));
+  }
+
+  const rough_ = (seconds) => (seconds < 1 ? `${amount(seconds * 1000)} ms` : rough(seconds));
+
+  function reasons(waiting) {
+    if (!waiting.length) return h("p", { class: "soft" }, "No job waits.");
+    const counts = new Map();
+    for (const job of waiting) counts.set(job.category || "new", (counts.get(job.category || "new") ?? 0) + 1);
+    return h("ul", { class: "stack" }, [...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => {
+      const fill = h("i");
+      fill.style.width = `${(100 * n) / waiting.length}%`;
+      return h("li", null, h("div", null, h("b", null, n), ` ${clean(name, 60).replaceAll("-", " ")}`), h("span", { class: "meter" }, fill));
+    }));
+  }
+
+  load();
+  const stop = listen(() => { if (performance.now() - asked > 5000) load(); });
+  return () => { stopped = true; stop(); };
+}
