@@ -26,8 +26,8 @@ from argosy.live.store import Store
 
 SPEED = 60.0
 EVERY_S = 0.5  # how often something happens, in real seconds
-LOAD = 1.0  # work that arrives, of what the cluster can do
-FIRST = 110  # jobs that are there when it begins
+LOAD = 0.75  # work that arrives, of what the cluster can do
+FIRST = 70  # jobs that are there when it begins
 MOST_WAITING = 90
 MOST_LOGS = 60  # jobs that write a log
 
