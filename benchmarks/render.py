@@ -29,6 +29,7 @@ from benchmarks import (
     philly,
     schedulers,
     startup,
+    windows,
 )
 from benchmarks import learning_more_tables as learning_more
 from benchmarks import learning_tables as learning
@@ -95,7 +96,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointmixed": ("joint", joint.mixed_table),
     "jointleague": ("joint", joint.league_table),
     "jointloads": ("joint", joint.load_table),
-    "jointwindows": ("joint", joint.window_table),
+    "windows": ("windows", windows.table),
     "jointdecision": ("joint", joint.decision_table),
     "jointtraining": ("joint-training", joint_training.table),
     "jointcurves": ("joint-training", joint_training.curve_table),
