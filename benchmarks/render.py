@@ -27,6 +27,7 @@ from benchmarks import (
     online,
     peers,
     philly,
+    placement,
     schedulers,
     startup,
     windows,
@@ -46,6 +47,7 @@ NAMES = (
     "joint-scheduling",
     "dual-agent",
     "online-learning",
+    "learned-placement",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -100,6 +102,8 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointdecision": ("joint", joint.decision_table),
     "jointtraining": ("joint-training", joint_training.table),
     "jointcurves": ("joint-training", joint_training.curve_table),
+    "placementsearch": ("placement", placement.search_table),
+    "harmony": ("placement", placement.harmony_table),
     "dualagent": ("dual-agent", dual_agent.table),
     "dualtraining": ("dual-agent-training", dual_agent_training.table),
     "online": ("online", online.table),
