@@ -137,7 +137,7 @@ def table(figures: Json) -> list[Row]:
     large = figures["gangs"]["large"]
     rows.append((f"{large['gpus']} GPUs on {large['nodes']} nodes", f"{large['median_ms']:.2f} ms", "",
                  f"{large['one_gpu_a_node_ms']:.2f} ms with one GPU free a node"))  # fmt: skip
-    return rows + [tuple([f"packed: {row[0]}", *row[1:], ""]) for row in harmony_table(figures)[1:]]
+    return rows + [(f"packed: {row[0]}", *row[1:], "") for row in harmony_table(figures)[1:]]
 
 
 def search_table(figures: Json) -> list[Row]:
