@@ -21,6 +21,7 @@ SHIPPED = [
     "faulty",
     "fluctuating",
     "hetero-108",
+    "loaned",
     "mixed",
     "overload",
     "packed",
