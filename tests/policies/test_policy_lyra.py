@@ -119,7 +119,7 @@ def test_elastic_jobs_shrink_when_nodes_go_back() -> None:
     assert result.jobs["preemptions"].to_list() == [0] and finish(result)[0] >= 300
 
 
-@pytest.mark.parametrize("spec", ["lyra:every_s=0", "lyra:reclaim=best", "aryl:every_s=-1"])
+@pytest.mark.parametrize("spec", ["lyra:every_s=0", "lyra:reclaim=best", "lyra:every_s=-1"])
 def test_impossible_parameters_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match=spec[:4]):
         create(spec)

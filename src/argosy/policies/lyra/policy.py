@@ -29,7 +29,7 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.compose import compose
 from argosy.mechanism.plan import Plan
-from argosy.policies.base import Floats, Ints, Policy, register
+from argosy.policies.base import POLICIES, Floats, Ints, Policy, register
 from argosy.policies.common.demands import Units, size_range
 from argosy.policies.common.estimates import longest_where_unknown
 from argosy.policies.common.node_shapes import NodeShapes, largest_node_gpus
@@ -193,6 +193,4 @@ class Lyra(Policy):
             self._random.bit_generator.state = state["random"]
 
 
-@register("aryl", "the same as lyra, by its first name", "Li et al., arXiv 2202.07896")
-class Aryl(Lyra):
-    pass
+POLICIES.also("aryl", "lyra")  # its first name
