@@ -92,6 +92,10 @@ def compare(
     argosy compare --like philly --load 1 -c small -p fifo,las:quantum_s=60 --seeds 5
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
     argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
+    argosy compare -t week.csv -c cluster.yaml -p actual,fifo,tiresias-las
+
+    The policy `actual` is the past: jobs start and end when the trace says that they did (start_s and end_s, which
+    argosy import keeps). Then it is also shown how well the simulated policies reproduce the past.
 
     With a trace, seeds change only what is random (faults, noise, random policies); with --like each seed
     also generates other jobs.
@@ -103,9 +107,12 @@ def compare(
     within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
         raise UnknownName("baseline", baseline, names)
-    for name in names:
-        create(name)
     from argosy.sim.compare import run_all, tasks
+    from argosy.sim.recorded import ACTUAL
+
+    for name in names:
+        if name != ACTUAL:
+            create(name)
 
     if scenario is None:
         experiment = own_experiment(cluster, trace, like, jobs, days, load, settings, span)
@@ -137,6 +144,8 @@ def compare(
         say(f"error: {outcome.task}: {outcome.error}")
         if outcome.details and os.environ.get("ARGOSY_DEBUG"):
             say(outcome.details)
+    for note in dict.fromkeys(note for o in outcomes if o.result is not None for note in o.result.notes):
+        say(f"warning: {note}")
     if any(outcome.result is not None for outcome in outcomes):
         present(outcomes, baseline, span, output, report, json_file)
     if failed:
@@ -177,6 +186,7 @@ def from_scenario(
     from argosy.policies.base import create
     from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
+    from argosy.sim.recorded import ACTUAL
 
     hint = "leave it out, or give jobs, cluster and settings without --scenario"
     changed = next((option for option, value in given.items() if value is not None), None)
@@ -186,6 +196,8 @@ def from_scenario(
     if changed is not None:
         raise InputError(f"the scenario {name} already fixes what {changed} sets", hint=hint)
     found = read_scenario(name)
+    if ACTUAL in policies:
+        raise InputError("a scenario has no past", hint=f"leave out {ACTUAL}, or give a trace instead of --scenario")
     specs = [found.spec(policy) for policy in policies]
     for spec in specs:
         create(spec)
@@ -237,12 +249,15 @@ def show(comparison: Comparison) -> None:
     """Print the tables for the terminal."""
     from rich.console import Console
 
+    from argosy.report.reproduction import reproduction_lines
     from argosy.report.tables import fitting_table, sweep_table
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(fitting_table(comparison, console.width))
     if comparison.sweep:
         console.print(sweep_table(comparison))
+    for line in reproduction_lines(comparison):
+        console.print(line, soft_wrap=True)
 
 
 def parse_policies(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from argosy.cluster.view import INFORMATION
 from argosy.report import maps, plots
 from argosy.report.comparison import Comparison, sees_future
 from argosy.report.page import Charts, footer, signed, text_table, whole_page, wide_table, with_small_spread
+from argosy.report.reproduction import reproduction_lines
 from argosy.report.tables import (
     FUTURE_NOTE,
     LONG,
@@ -49,6 +50,7 @@ def page(comparison: Comparison) -> str:
         _differences(comparison, charts),
         _distributions(comparison, charts),
         _sweep(comparison, charts),
+        _reproduction(comparison),
         _winners(comparison, charts),
         _maps(comparison, charts),
         _sight(comparison),
@@ -186,6 +188,14 @@ def _sweep(comparison: Comparison, charts: Charts) -> str:
     )
     chart = plots.load_sweep(comparison)
     return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
+
+
+def _reproduction(comparison: Comparison) -> str:
+    """Return how near the simulations are to what happened, if that is part of the comparison."""
+    title, *lines = reproduction_lines(comparison) or [""]
+    notes = dict.fromkeys(note for result in comparison.results for note in result.notes)
+    said = "".join(f"<p class=note>{escape(text)}</p>" for text in (*notes, *lines))
+    return f"<h2>{escape(title.rstrip(':'))}</h2>{said}" if title else said
 
 
 def _winners(comparison: Comparison, charts: Charts) -> str:
