@@ -78,6 +78,9 @@ def compare(
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all figures of all runs as JSON")] = None,
+    jobs_csv: Annotated[
+        Path | None, typer.Option("--jobs-csv", help="write start, wait, finish, GPU-hours and restarts of every job")
+    ] = None,
     window: WindowOption = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
@@ -120,7 +123,7 @@ def compare(
         given = {"--cluster": cluster, "--trace": trace, "--like": like, "--days": days, "--load": load}
         given |= {"--jobs": None if jobs == DEFAULT_JOBS else jobs}
         experiment, names, baseline = from_scenario(scenario, names, baseline, given, settings, span)
-    check_writable(report, json_file)
+    check_writable(report, json_file, jobs_csv)
     from argosy.sim.warm import warm_up
 
     warm_up(say)
@@ -147,7 +150,7 @@ def compare(
     for note in dict.fromkeys(note for o in outcomes if o.result is not None for note in o.result.notes):
         say(f"warning: {note}")
     if any(outcome.result is not None for outcome in outcomes):
-        present(outcomes, baseline, span, output, report, json_file)
+        present(outcomes, baseline, span, output, report, json_file, jobs_csv)
     if failed:
         say(f"{len(failed)} of {len(outcomes)} runs failed")
         raise typer.Exit(1)
@@ -212,6 +215,7 @@ def present(
     output: Output,
     report: Path | None,
     json_file: Path | None,
+    jobs_csv: Path | None = None,
 ) -> None:
     """Print the comparison and write its files."""
     from argosy.report.comparison import Comparison, SweepPoint
@@ -238,6 +242,11 @@ def present(
     if json_file is not None:
         to_json(found, json_file)
         say(f"figures: {json_file}")
+    if jobs_csv is not None:
+        from argosy.report.jobs_csv import write_jobs
+
+        write_jobs(found, jobs_csv)
+        say(f"jobs: {jobs_csv}")
     if report is not None:
         from argosy.report.html import write_report
 
@@ -249,10 +258,14 @@ def show(comparison: Comparison) -> None:
     """Print the tables for the terminal."""
     from rich.console import Console
 
+    from argosy.report.advice import advice, advice_lines
     from argosy.report.reproduction import reproduction_lines
     from argosy.report.tables import fitting_table, sweep_table
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    for line in advice_lines(advice(comparison)):
+        console.print(line, soft_wrap=True, markup=False)
+    console.print()
     console.print(fitting_table(comparison, console.width))
     if comparison.sweep:
         console.print(sweep_table(comparison))

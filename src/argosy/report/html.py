@@ -13,9 +13,11 @@ import numpy as np
 
 from argosy.atomic import writing
 from argosy.cluster.view import INFORMATION
+from argosy.explain.words import signed
 from argosy.report import maps, plots
+from argosy.report.advice import advice, advice_lines
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.page import Charts, footer, signed, text_table, whole_page, wide_table, with_small_spread
+from argosy.report.page import Charts, footer, text_table, whole_page, wide_table, with_small_spread
 from argosy.report.reproduction import reproduction_lines
 from argosy.report.tables import (
     FUTURE_NOTE,
@@ -45,6 +47,7 @@ def page(comparison: Comparison) -> str:
     body = [
         f"<h1>{escape(first.trace)} on {escape(first.cluster.name)}</h1>",
         f'<p class="lead">{verdict(comparison)}</p>',
+        _advice(comparison),
         _cards(comparison),
         _scores(comparison),
         _differences(comparison, charts),
@@ -59,6 +62,11 @@ def page(comparison: Comparison) -> str:
         footer("click a name in a legend to single out a policy"),
     ]
     return whole_page(f"{', '.join(comparison.policies)}: {first.trace}", body, charts)
+
+
+def _advice(comparison: Comparison) -> str:
+    """Return what to run, what it saves and who loses; the lead above it says how sure that is."""
+    return "".join(f"<p class=note>{escape(line.strip())}</p>" for line in advice_lines(advice(comparison)))
 
 
 def _cards(comparison: Comparison) -> str:
