@@ -26,6 +26,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "generate": "generate.generate",
     "demo": "demo.demo",
     "serve": "serve.serve",
+    "dashboard": "dashboard.dashboard",
     "submit": "submit.submit",
     "queue": "queue.queue",
     "status": "jobs.status",

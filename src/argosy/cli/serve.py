@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NETWORK, LOCAL = "Who may call it", "The nodes of --cluster local or fake"
 BOUNDS = "How much they may ask"
+PAGES = "The dashboard"
 
 
 def serve(
@@ -68,6 +69,14 @@ def serve(
             help="requests a second of one user, five times as many at once; 0: any", min=0, rich_help_panel=BOUNDS
         ),
     ] = 200.0,
+    dashboard: Annotated[
+        bool | None,
+        typer.Option(help="serve the dashboard; default: on the loopback address only", rich_help_panel=PAGES),
+    ] = None,
+    studies: Annotated[
+        Path | None,
+        typer.Option(help="a folder with reports, which operators see in the dashboard", rich_help_panel=PAGES),
+    ] = None,
     log: Annotated[Path | None, typer.Option(help="its log; default: daemon.log in its home; - is stderr")] = None,
     new_database: Annotated[
         bool,
@@ -93,12 +102,14 @@ def serve(
     Then, in another terminal:
       argosy submit --run 'python train.py' --gpus 1..2
       argosy queue -w
+      argosy dashboard
 
     Ctrl-C ends the daemon; jobs go on, and the next `argosy serve` finds them again.
     """
     needs_live("fastapi", "uvicorn", "httptools", "prometheus_client", *(["cryptography"] if tls else []))
     for option, value in (("--nodes", nodes), ("--slots", slots)):
         at_least(option, 1, value)
+    from argosy import dashboard as pages
     from argosy.config import parse_duration
     from argosy.live.api import create_app
     from argosy.live.api.rate_limits import Rate
@@ -121,7 +132,16 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    app = partial(create_app, hosts=names, origins=allow_origin or [], user_rate=Rate(user_rate, 5 * user_rate))
+    if studies is not None and not studies.is_dir():
+        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    app = partial(
+        create_app,
+        hosts=names,
+        origins=allow_origin or [],
+        user_rate=Rate(user_rate, 5 * user_rate),
+        pages=pages.PAGES if (allowed_host(host, ()) if dashboard is None else dashboard) else None,
+        study_folder=studies.absolute() if studies is not None else None,
+    )
     bounds = ConnectionLimits(max_connections, max_connections_per_address, head_timeout)
     daemon = Daemon(
         place,
@@ -229,5 +249,5 @@ def _greet(daemon: Daemon, log: Path) -> None:
     ca = home.folder / "tls" / "ca.pem"
     if daemon.address.startswith("https:") and ca.exists():
         say(f"  users need {ca} (no secret): they set ARGOSY_CA to their copy, ARGOSY_API to {daemon.address}")
-    say("  try:   argosy submit --run 'sleep 30' --gpus 1    argosy queue -w    argosy nodes")
+    say("  try:   argosy submit --run 'sleep 30' --gpus 1    argosy queue -w    argosy dashboard")
     say("  Ctrl-C ends the daemon; jobs go on")

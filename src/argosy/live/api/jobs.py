@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path as File
 from typing import Annotated, Any
@@ -130,6 +131,40 @@ async def cancel_many(request: Request, body: m.ToCancel, caller: Person) -> m.S
         visible(service, number, caller)
     service.cancel(numbers, actor(request.scope, caller), at_once=body.now)
     return m.States(jobs=[m.StateOut.model_validate(visible(service, n, caller)) for n in numbers])
+
+
+async def _act(request: Request, body: m.Several, caller: Caller, act: Callable[[list[int], Actor], None]) -> m.States:
+    """Do something to several jobs that the caller may see; if one does not exist, nothing is done."""
+    service, numbers = service_of(request), list(dict.fromkeys(body.ids))
+    for number in numbers:
+        visible(service, number, caller)
+    act(numbers, actor(request.scope, caller))
+    return m.States(jobs=[m.StateOut.model_validate(visible(service, n, caller)) for n in numbers])
+
+
+@router.post("/hold", name="hold")
+async def hold(request: Request, body: m.Several, caller: Person) -> m.States:
+    """Hold back waiting jobs: they do not start until they are released."""
+    return await _act(request, body, caller, service_of(request).control.hold)
+
+
+@router.post("/release", name="release")
+async def release(request: Request, body: m.Several, caller: Person) -> m.States:
+    """Let jobs start again that were held back."""
+    return await _act(request, body, caller, service_of(request).control.release)
+
+
+@router.post("/requeue", name="requeue")
+async def requeue(request: Request, body: m.Several, caller: Person) -> m.States:
+    """Let running jobs save their work and wait for their turn again; the policy may start them again at once."""
+    return await _act(request, body, caller, service_of(request).control.requeue)
+
+
+@router.post("/priority", name="priority")
+async def prioritise(request: Request, body: m.ToPrioritise, caller: Person) -> m.States:
+    """Change the priority of jobs that have not ended."""
+    control = service_of(request).control
+    return await _act(request, body, caller, lambda numbers, by: control.set_priority(numbers, body.priority, by))
 
 
 @router.get("/{number}")

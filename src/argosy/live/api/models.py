@@ -66,8 +66,15 @@ class Numbers(BaseModel):
     ids: list[int]
 
 
-class ToCancel(In):
+class Several(In):
     ids: list[Number] = Field(min_length=1, max_length=MAX_JOBS_IN_A_REQUEST)
+
+
+class ToPrioritise(Several):
+    priority: float = Field(ge=0, le=100, description="jobs with a higher priority come first")
+
+
+class ToCancel(Several):
     now: bool = Field(False, description="kill running jobs at once; they cannot save their work")
 
 

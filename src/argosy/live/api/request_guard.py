@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from argosy.live.api.callers import Caller
 from argosy.live.api.error_responses import problem
 from argosy.live.api.rate_limits import Buckets, Rate
+from argosy.live.api.sessions import KEY_HEADER, cookie_in, cookie_name
 from argosy.live.errors import TokenExpired
 
 MAX_BODY = 4 * 2**20
@@ -24,6 +25,8 @@ USER_RATE = Rate(200.0, 1000.0)  # for all tokens of one owner; operators have n
 JOB_RATE = Rate(20.0, 200.0)  # for the token of one job
 WRONG_TOKEN_RATE = Rate(5.0, 100.0)  # for requests without a valid token from one address
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+SIGN_IN = "/v1/session"  # a POST here needs no token yet: its body brings one
+OWN_PAGE = frozenset({"same-origin", "none"})  # what browsers say of requests by the daemon's own page
 _PORT = re.compile(r":\d{1,5}$")
 
 
@@ -37,11 +40,21 @@ class Limits:
     wrong_token_rate: Rate = WRONG_TOKEN_RATE
 
 
-class Guard:
-    """Checks Host, Origin, token, the rate of requests and the size of the body, in this order."""
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """What the guard needs to let the daemon's own pages in."""
 
-    def __init__(self, app: ASGIApp, *, find: Callable[[str], Caller | None], limits: Limits) -> None:
-        self.app, self.find, self.limits = app, find, limits
+    is_page: Callable[[str], bool]  # whether a path is a file of the pages, which have no secrets
+    find: Callable[[str, str], Caller | None]  # by the cookie and the key of a session
+
+
+class Guard:
+    """Checks Host, Origin, token or session, the rate of requests and the size of the body, in this order."""
+
+    def __init__(
+        self, app: ASGIApp, *, find: Callable[[str], Caller | None], limits: Limits, browser: Browser | None = None
+    ) -> None:
+        self.app, self.find, self.limits, self.browser = app, find, limits, browser
         self._users, self._jobs = Buckets(limits.user_rate), Buckets(limits.job_rate)
         self._strangers = Buckets(limits.wrong_token_rate)
 
@@ -71,13 +84,20 @@ class Guard:
         if len(hosts) != 1 or not allowed_host(hosts[0], self.limits.hosts):
             hint = "call it as 127.0.0.1 or localhost, or start the daemon with --allow-host NAME"
             return problem(421, "this daemon is not available under that host name", ", ".join(hosts), hint)
-        if any(origin not in self.limits.origins for origin in origins):
+        own = {f"{scheme}://{hosts[0]}" for scheme in ("http", "https")} if self.browser is not None else set()
+        if any(origin not in self.limits.origins | own for origin in origins):
             hint = "use the command line, or start the daemon with --allow-origin ORIGIN"
             return problem(403, "web pages of this origin may not call the daemon", ", ".join(origins), hint)
         if scope["path"] in OPEN_PATHS:
             return None
+        if self.browser is not None and self.browser.is_page(scope["path"]) and scope["method"] in ("GET", "HEAD"):
+            return None
+        if self.browser is not None and scope["path"] == SIGN_IN and scope["method"] == "POST":
+            wait_s = self._strangers.take((scope.get("client") or ("",))[0])
+            return _too_many("too many attempts to sign in", "wait a moment", wait_s) if wait_s else None
+        given = headers(scope, b"authorization")
         try:
-            caller = self._caller(headers(scope, b"authorization"))
+            caller = self._caller(given) or (self._of_session(scope, hosts[0]) if not given else None)
         except TokenExpired as over:
             return problem(401, over.what, hint=over.hint, headers={"www-authenticate": "Bearer"})
         if caller is None:
@@ -89,6 +109,20 @@ class Guard:
             return _too_many("too many requests", "send fewer requests, or submit many jobs in one request", wait_s)
         scope.setdefault("state", {})["caller"] = caller
         return None
+
+    def _of_session(self, scope: Scope, host: str) -> Caller | None:
+        """Return the caller whose session the request belongs to, if the daemon's own page has sent it."""
+        keys, cookies = headers(scope, KEY_HEADER), headers(scope, b"cookie")
+        if self.browser is None or len(keys) != 1 or len(keys[0]) > 200 or len(cookies) != 1:
+            return None
+        if any(site not in OWN_PAGE for site in headers(scope, b"sec-fetch-site")):
+            return None
+        cookie = cookie_in(cookies[0], cookie_name(host))
+        found = self.browser.find(cookie, keys[0]) if cookie else None
+        if found is not None:
+            find = self.browser.find
+            scope.setdefault("state", {})["still_valid"] = lambda: find(cookie, keys[0]) is not None
+        return found
 
     def _over_rate(self, caller: Caller) -> float:
         """Return the seconds until this caller may send a request; 0 if the rate allows this one."""

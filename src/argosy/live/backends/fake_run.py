@@ -33,6 +33,7 @@ class Script:
     change_s: float = 0.02  # how long a new version of its assignment takes to be in force
     stop_s: float = 0.02  # how long it takes to save and exit
     every: float = 5.0  # seconds between checkpoints
+    figures: bool = False  # it reports a loss and a speed
     fail_launch: str = ""  # the error of its launch; empty: it can be launched
 
     @classmethod
@@ -197,6 +198,8 @@ class FakeRun:
         report: dict[str, Any] = {"step": steps, "progress": round(self.done / max(self.script.seconds, 1e-9), 6)}
         if finished:
             report["done"] = True
+        if self.script.figures:
+            report["metrics"] = self._figures()
         saved = [int(work * STEPS_PER_S + 1e-6) for work in self.saved]
         return Status(
             self.key,
@@ -208,6 +211,15 @@ class FakeRun:
             report,
             tuple({"path": f"gen-{self.key.generation}/step-{step}", "step": step} for step in saved),
         )
+
+    def _figures(self) -> dict[str, float]:
+        """Return a loss that falls with the work done, and a speed that grows with the devices."""
+        share = self.done / max(self.script.seconds, 1e-9)
+        noise = math.sin(self.done * 12.9898 + self.key.job) * 0.5 * (1 - share) * 0.3
+        return {
+            "loss": round(0.35 + 2.2 * math.exp(-4 * share) + noise, 4),
+            "samples_per_s": round(180 * self._speed, 1),
+        }
 
     def dump(self) -> dict[str, Any]:
         """Return the run as plain values for JSON, so that it can outlive the process of its backend."""

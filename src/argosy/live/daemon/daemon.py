@@ -145,6 +145,7 @@ class Daemon:
             self.service.limits,
         )
         self._housekeeping = Housekeeping(self.service, self.bookkeeper.prunable, self._min_free_bytes)
+        self.service.pace = self.bookkeeper.feed.pace
         self.bookkeeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)

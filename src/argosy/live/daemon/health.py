@@ -35,12 +35,13 @@ class DaemonHealth:
     began_s: float | None = None  # when the daemon started, on its clock; None: there is no daemon
     last_pass_s: float | None = None
     decided_s: float | None = None
+    pass_limit_s: float = PASS_LIMIT_S
 
     def problems(self, now_s: float) -> list[str]:
         """Return what is wrong now, on the daemon's clock; an empty list means that jobs are being scheduled."""
         told = [self.planner_problem, self.backend_problem, self.disk_problem, self.fault]
         since_s = self.began_s if self.last_pass_s is None else self.last_pass_s
-        if since_s is not None and now_s - since_s > PASS_LIMIT_S:
+        if since_s is not None and now_s - since_s > self.pass_limit_s:
             told.append(f"no pass for {now_s - since_s:.0f} s: nothing is planned, started or stopped")
         elif self.began_s is not None and self.last_pass_s is None:
             told.append("no pass has been made yet")

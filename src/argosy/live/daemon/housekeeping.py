@@ -28,6 +28,7 @@ class Housekeeping:
             return
         self._flushed_s = now
         self._prune()
+        service.curves.note(store.reports)
         store.flush_reports()
         service.tokens.flush()
         store.mark_clock()

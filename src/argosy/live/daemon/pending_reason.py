@@ -23,6 +23,8 @@ STOPS = {
 
 def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
     """Return (category, text) of what keeps a job from being shown to the policy, or None."""
+    if job.held:
+        return "held", f"held back; release it: argosy release {job.id}"
     open_ones = [n for n in job.after if store.job_state(n) is not State.SUCCEEDED]
     if open_ones:
         return "dependency", f"waits for job {', '.join(map(str, open_ones))} to succeed"

@@ -24,6 +24,7 @@ LEAST_S = 0.05  # between two questions that only the planner itself asked for
 REPORT_EVERY_S = 2.0  # how often the planner is told of progress alone
 REMEMBER_EVERY_S = 10.0  # how often the policy's memory is saved
 EXPLAIN_EVERY_S = 2.0  # how often the reasons of waiting jobs are refreshed …
+EXPLAIN_AT_LAST_S = 10.0  # … and so often even if the planner is always busy with other questions …
 EXPLAINED = 50  # … and for how many jobs
 FIRST_WAIT_S, LAST_WAIT_S = 0.5, 30.0  # after a failure
 
@@ -70,9 +71,10 @@ class PlannerClient:
             return
         due = self.next_s is not None and now >= self.next_s
         quiet = bool(self._bookkeeper.feed.said) and now - self._asked_s >= REPORT_EVERY_S
-        if due or quiet or self._bookkeeper.feed.pressing:
+        asks = due or quiet or self._bookkeeper.feed.pressing
+        if asks:
             self._ask(now, due)
-        elif self._stale_reasons(now):
+        if self._stale_reasons(now, EXPLAIN_AT_LAST_S if asks else EXPLAIN_EVERY_S):
             self._explaining = asyncio.create_task(self._explain_queue())
 
     @property
@@ -128,10 +130,10 @@ class PlannerClient:
             for number, told in (await self._planner.why(known)).items():
                 self._bookkeeper.health.waiting[number] = told.as_dict()
 
-    def _stale_reasons(self, now: float) -> bool:
+    def _stale_reasons(self, now: float, after_s: float) -> bool:
         decided = self._bookkeeper.health.decided_s
         idle = self._explaining is None or self._explaining.done()
-        return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + EXPLAIN_EVERY_S
+        return idle and (decided or 0.0) > self._explained_s and now > self._explained_s + after_s
 
     async def _explain_queue(self) -> None:
         """Refresh the reasons of the jobs at the head of the queue."""

@@ -160,6 +160,12 @@ class PlannerFeed:
         elif now - pace.since_s >= RATE_SPAN_S:
             pace.rate = (share - pace.progress) / (now - pace.since_s)
 
+    def pace(self, number: int) -> float | None:
+        """Return the share of its work that a job does in a second at its present size, if it was measured."""
+        pace, run = self._pace.get(number), self.store.runs.get(number)
+        fits = pace is not None and run is not None and (pace.generation, pace.version) == (run.generation, run.version)
+        return pace.rate if pace is not None and fits else None
+
     def saved(self, number: int, now: float) -> None:
         self._saved[number] = now
         self.said.add(number)

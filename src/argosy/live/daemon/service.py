@@ -19,7 +19,9 @@ from argosy.live.daemon import history, job_queries, nodes
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.audit import DAEMON, Audit
+from argosy.live.daemon.curves import Curves
 from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
 from argosy.live.daemon.reconcile import HURRY_S
@@ -64,7 +66,9 @@ class Service:
         self._submissions = Submissions(
             store, cluster, self.health, self.metrics, self._tell, min_free_bytes, self.limits, max_grace_s
         )
-        self.tokens = Tokens(store, home.key())
+        self.tokens, self.control = Tokens(store, home.key()), JobControl(self)
+        self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
+        self.curves = Curves(store)
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
@@ -146,18 +150,7 @@ class Service:
         return [self.job(number) for number in numbers]
 
     def set_priority(self, number: int, priority: float, by: Actor = DAEMON) -> JobView:
-        if not 0 <= priority <= 100:
-            raise InputError(f"priority: {priority!r} is not in 0..100", hint="50 is the default, higher goes first")
-        job = self._job(number)
-        if job.state.ended:
-            raise Conflict(f"job {number} has ended", hint="submit it again with another priority")
-        if by.role == "user":  # an operator may exceed the owner's limit
-            self.limits.check_priority(job.owner, priority)
-        with self.store.transaction() as changes:
-            changes.save(replace(job, priority=priority))
-            changes.event(job, "priority", f"priority {job.priority:g} → {priority:g}")
-            changes.audit(by, "priority", jobs=[number], detail=f"{job.priority:g} → {priority:g}")
-        self.changed()
+        self.control.set_priority([number], priority, by)
         return self.job(number)
 
     def events(self, number: int, after: int = 0, limit: int = 1000, newest: bool = False) -> list[Event]:

@@ -88,7 +88,19 @@ class Tokens:
         job = _JOB.fullmatch(secret)
         if job:
             return self._job(int(job[1]), int(job[2]), job[3])
-        token = self._by_digest.get(_digest(secret))
+        return self.by_digest(_digest(secret))
+
+    def digest_of(self, number: int) -> str:
+        """Return the digest of a token's secret, for sessions that end with the token."""
+        return self._numbered(number)[0]
+
+    def digest_of_secret(self, secret: str) -> str:
+        """Return the digest of a secret, whether or not there is such a token."""
+        return _digest(secret)
+
+    def by_digest(self, digest: str) -> Token | None:
+        """Return the token whose secret has this digest; raise TokenExpired if it has expired."""
+        token = self._by_digest.get(digest)
         if token is None:
             return None
         now = self._store.clock.wall()

@@ -35,7 +35,7 @@ class WaitingJobs:
                 self._suspects |= waiting
             elif job.state is State.PENDING:
                 self.new.add(number)
-                if job.not_before_s > now:
+                if job.not_before_s > now and not job.held:
                     heapq.heappush(self._back_off, (job.not_before_s, number))
                 for other in job.after:
                     self._dependants.setdefault(other, set()).add(number)

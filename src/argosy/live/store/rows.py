@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,6 +14,8 @@ from pydantic import Field
 from argosy.live.backends.base import Assignment, Part, RunKey
 from argosy.live.spec import JobSpec
 from argosy.live.states import State, Stop
+
+HELD_S = math.inf  # `not_before_s` of a job that is held back until somebody releases it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Job:
     @property
     def key(self) -> RunKey:
         return RunKey(self.id, self.generation)
+
+    @property
+    def held(self) -> bool:
+        """Return whether somebody holds it back: it starts only after it is released."""
+        return self.not_before_s == HELD_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class Store:
         self.runs: dict[int, RunRow] = {}  # runs that have not ended, by job
         self.reports: dict[int, Mapping[str, Any]] = {}  # reports newer than in the rows, by job
         self.queued: Counter[str] = Counter()  # number of waiting jobs, by owner
-        self.touched: set[int] = set()  # jobs that changed since a reader last cleared the set
+        self.touched: set[int] = set()  # jobs that changed since the bookkeeper last took the set
+        self.watchers: list[set[int]] = []  # sets to which numbers of changed jobs are added, for other readers
         self._arriving: set[tuple[int, int]] = set()  # first and last numbers of jobs that are not all written yet
         try:
             self._load()
@@ -135,7 +136,7 @@ class Store:
             changes = Transaction(self, connection)
             yield changes
             changes.flush()
-        self.touched.update(changes.jobs)
+        self._note(changes.jobs.keys() | changes.runs.keys(), changes.jobs)
         for job in changes.jobs.values():
             before = self.jobs.get(job.id)
             waited = before is not None and before.state is State.PENDING
@@ -150,6 +151,12 @@ class Store:
                 self.runs[run.job] = run
             else:
                 self.runs.pop(run.job, None)
+
+    def _note(self, changed: Iterable[int], jobs: Iterable[int]) -> None:
+        """Tell readers which jobs have changed; those who watch also learn of changes of their runs alone."""
+        self.touched.update(jobs)
+        for watcher in self.watchers:
+            watcher.update(changed)
 
     # Many jobs of one request are written in pieces, between which the event loop continues. They are invisible until
     # `publish`; if that is never called, they are removed.
@@ -183,7 +190,7 @@ class Store:
         new = {job.id: job for job in jobs}
         self.jobs.update(new)
         self.queued.update(job.owner for job in new.values())
-        self.touched.update(new)
+        self._note(new, new)
 
     def withdraw(self, first: int, last: int) -> None:
         """Remove the jobs of a request that were written, because not all of them could be."""

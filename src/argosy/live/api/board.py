@@ -1,0 +1,178 @@
+"""The board: one line of JSON for each job, with the number of the change that made it, for pages that stay open.
+
+A page asks for what has changed since the number that it knows. So nothing is kept for a page, and one that has slept
+costs no more than one that is new. Lines are made once for all pages, and only while somebody looks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from argosy.live.api.display import clean_text
+from argosy.live.daemon.pending_reason import explanation, waits_outside
+from argosy.live.daemon.service import Service
+from argosy.live.daemon.views import held, place, progress
+from argosy.live.states import State
+from argosy.live.store import Job
+
+MOST_ROWS = 20_000  # active jobs first, then the newest that have ended
+LONGEST = 300  # characters of a text in a line
+PER_REFRESH = 200  # waiting jobs whose reasons are looked at again in each refresh
+NEAR_S = 0.4  # two refreshes are never closer
+COLUMNS = (
+    "id", "name", "owner", "queue", "state", "gpus", "low", "high", "progress", "priority", "submitted", "started",
+    "ended", "why", "category", "array", "index", "paused", "held", "retry", "behind", "pace", "mean", "runs",
+    "failures", "preemptions", "resizes", "places", "hot", "wait", "run", "gpuS", "settled",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Line:
+    number: int  # of the change that made it
+    owner: str
+    text: str
+    ended: bool
+
+
+class Board:
+    """The lines of all jobs, ordered by their last change."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.epoch = secrets.token_hex(4)  # of this process: after a restart all numbers begin again
+        self.number = 0
+        self._lines: OrderedDict[int, Line] = OrderedDict()
+        self._changed: set[int] | None = None  # None: nobody has looked yet
+        self._refreshed_s = -math.inf
+        self._turn = 0  # which waiting jobs are looked at again
+
+    def refresh(self) -> None:
+        """Bring the lines up to date."""
+        store = self._service.store
+        if store.clock.monotonic() - self._refreshed_s < NEAR_S:
+            return
+        self._refreshed_s = store.clock.monotonic()
+        if self._changed is None:
+            self._changed = set()
+            store.watchers.append(self._changed)
+            self._render(self._newest_ended())
+            self._render(store.jobs)
+            return
+        changed = set(self._changed)
+        self._changed.clear()
+        changed.update(store.runs, self._service.health.waiting, self._service.health.starts)
+        waiting = list(islice(store.jobs, self._turn, self._turn + PER_REFRESH))
+        self._turn = self._turn + PER_REFRESH if len(waiting) == PER_REFRESH else 0
+        self._render(sorted(changed.union(waiting)))
+        self._trim()
+
+    def rest(self) -> None:
+        """Forget everything, because nobody looks any more."""
+        if self._changed is not None:
+            self._service.store.watchers[:] = [
+                known for known in self._service.store.watchers if known is not self._changed
+            ]
+        self._lines.clear()
+        self._changed, self.number, self.epoch = None, 0, secrets.token_hex(4)
+
+    def since(self, number: int, owner: str | None) -> Iterator[str]:
+        """Yield lines that are newer than a change, newest first; of one owner or, with None, of all."""
+        for line in reversed(self._lines.values()):
+            if line.number <= number:
+                return
+            if owner in (None, line.owner):
+                yield line.text
+
+    def _newest_ended(self) -> Iterable[int]:
+        room = max(0, MOST_ROWS - len(self._service.store.jobs))
+        sql = "SELECT id FROM jobs WHERE ended_s IS NOT NULL ORDER BY ended_s DESC LIMIT ?"
+        return sorted(row[0] for row in self._service.store.query(sql, (room,)))
+
+    def _render(self, numbers: Iterable[int]) -> None:
+        wanted = list(numbers)
+        for number, job in self._service.store.some_jobs(wanted).items():
+            text = json.dumps(self._values(job), separators=(",", ":"), ensure_ascii=False)
+            before = self._lines.get(number)
+            if before is None or before.text != text:
+                self.number += 1
+                self._lines[number] = Line(self.number, job.owner, text, job.state.ended)
+                self._lines.move_to_end(number)
+
+    def _trim(self) -> None:
+        for number in [n for n, line in islice(self._lines.items(), 1000) if line.ended]:
+            if len(self._lines) <= MOST_ROWS:
+                return
+            del self._lines[number]
+
+    def _values(self, job: Job) -> list[Any]:
+        store, health = self._service.store, self._service.health
+        run = store.runs.get(job.id)
+        parts = run.parts if run is not None else ()
+        told = explanation(job, store, health) if job.state is not State.RUNNING or (run and run.paused) else {}
+        outside = waits_outside(job, store) if job.state is State.PENDING else None
+        backs_off = outside is not None and outside[0] == "back-off"
+        retry = store.clock.wall() + job.not_before_s - store.clock.now() if backs_off else None
+        if backs_off:  # its text has seconds in it, which the page counts by itself
+            told["text"] = job.message or "its last run ended early"
+        run_s = job.run_s + (run.run_s if run else 0.0)
+        pace = self._service.pace(job.id)
+        now_s = store.clock.now()
+        share = progress(store.reports.get(job.id, job.report))
+        ran_s = run_s + (now_s - run.settled_s if run and not run.paused else 0.0)
+        settled = store.clock.wall() - (now_s - run.settled_s) if run and not run.paused else None
+        return [
+            job.id,
+            job.name,
+            job.owner,
+            job.queue,
+            job.state.value,
+            round(held(parts), 3),
+            job.gpus_low,
+            job.gpus_high,
+            None if share is None else round(share, 3),
+            job.priority,
+            round(job.submitted_at, 1),
+            _rounded(job.started_at),
+            _rounded(job.ended_at),
+            _short(str(told.get("text", ""))),
+            told.get("category", ""),
+            job.array_id,
+            job.array_index,
+            int(bool(run and run.paused)),
+            int(job.held),
+            _rounded(retry),
+            len(told.get("evidence", {}).get("behind", ())) or None,
+            _significant(pace),
+            _significant(share / ran_s if share and ran_s > 0 else None),
+            job.generation,
+            job.failures,
+            job.preemptions,
+            job.resizes,
+            _short(" ".join(place(part) for part in parts)),
+            int(job.hot),
+            round(max(0.0, (job.ended_s or 0.0) - job.submitted_s - job.run_s), 1) if job.ended_s is not None else None,
+            round(run_s, 1),
+            round(job.gpu_s + (run.gpu_s if run else 0.0), 1),
+            _rounded(settled),
+        ]
+
+
+def _short(text: str) -> str:
+    text = clean_text(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 1)
+
+
+def _significant(value: float | None) -> float | None:
+    """Return a rate with two digits, so that a line does not change because the last digit of a rate did."""
+    return None if value is None or not value > 0 else float(f"{value:.2g}")
