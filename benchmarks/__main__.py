@@ -8,6 +8,7 @@ python -m benchmarks growth-safety            # growth that never hurts: collaps
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
 python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
+python -m benchmarks windows                  # joint scheduling on windows of real traces, some minutes
 python -m benchmarks joint-training           # argonaut's learning curves and ablations, half an hour
 python -m benchmarks placement                # learned placement: searches, gangs and Harmony, some minutes
 python -m benchmarks live                     # real jobs on this machine, some minutes
@@ -41,6 +42,7 @@ LONG = (
     "rltune",
     "placement",
     "joint",
+    "windows",
     "joint-training",
     "dual-agent",
     "online",

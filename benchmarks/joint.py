@@ -1,9 +1,8 @@
 """Joint scheduling: `joint` and `argonaut` against the best policies that see no future, on unseen seeds.
 
 How much shorter completion times are in `mixed`, and what each part contributes; how both do in every scenario of the
-league against the best policy without ★ there; at other loads and on clusters of other sizes; on windows of a real
-trace, where its file is found (`--data`); and what a decision costs. Training drew its jobs from seeds 1,000,000 on and
-was validated on 500,000 on; these seeds are small. It never saw a real trace.
+league against the best policy without ★ there; at other loads and on clusters of other sizes; and what a decision
+costs. Training drew its jobs from seeds 1,000,000 on and was validated on 500,000 on; these seeds are small.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -36,17 +34,6 @@ MIXED = {
 OURS = ("joint", "argonaut")
 RIVALS = ("gavel-throughput", "las", "tiresias-gittins", "tiresias-las", "optimus", "frontier", "dl2+", "dual-agent")
 LOADS, SCALES = (0.6, 0.8, 1.0, 1.3), (0.25, 1.0, 4.0)  # relative to `mixed`
-DAY_S = 86400.0
-WINDOWS = {  # of real traces, each from an empty cluster: file, first and last day, nodes of eight GPUs
-    "Philly, days 66–80, 40 × 8": ("philly_pass_80d", 66.0, 80.0, 40),
-    "Philly, days 30–44, 40 × 8": ("philly_pass_80d", 30.0, 44.0, 40),
-    "Philly, days 45–59, 40 × 8": ("philly_pass_80d", 45.0, 59.0, 40),
-    "virtual cluster 7f04ca, 16 × 8": ("philly_vc_7f04ca", 0.0, 1e4, 16),
-    "virtual cluster 7f04ca, 24 × 8": ("philly_vc_7f04ca", 0.0, 1e4, 24),
-    "virtual cluster 2869ce, 7 × 8": ("philly_vc_2869ce", 0.0, 1e4, 7),
-    "virtual cluster 2869ce, 12 × 8": ("philly_vc_2869ce", 0.0, 1e4, 12),
-}
-WINDOW_POLICIES = ("las", "tiresias-gittins", "joint", "argonaut")
 LOAD_SEEDS = 5
 SIZES = ((100, 96), (200, 256), (1_000, 1_000), (10_000, 10_000))  # jobs, GPUs
 
@@ -94,7 +81,6 @@ def run(options: Options) -> Json:
         "league": [league_row(name, found, seeds, quick) for name in names],
         "load_seeds": list(SEEDS[:LOAD_SEEDS]),
         "loads": [] if quick else loads(),
-        "windows": [] if quick or options.data is None else windows(options.data),
         "decision": [decision(*size) for size in (SIZES[:1] if quick else SIZES)],
     }
 
@@ -194,35 +180,6 @@ def at_load(case: LoadCase) -> float:
     return float(metrics(result)["jct_mean_s"])
 
 
-def windows(data: Path) -> list[Json]:
-    """Mean completion times in hours and restarts of each job, on windows of real traces."""
-    from argosy.cluster.cluster import Cluster
-    from argosy.sim.metrics import metrics
-    from argosy.sim.run import simulate
-    from argosy.sim.settings import Settings
-    from argosy.workload.trace import Trace
-
-    rows = []
-    for name, (file, first, last, nodes) in WINDOWS.items():
-        path = data / "traces" / f"{file}.csv.gz"
-        if not path.exists():
-            continue
-        trace, cluster = Trace.read(path).window(first * DAY_S, last * DAY_S), Cluster.uniform(nodes, gpus=8)
-        for spec in WINDOW_POLICIES:
-            figures = metrics(simulate(trace, cluster, spec, Settings(oversized="skip")))
-            rows.append(
-                {
-                    "window": name,
-                    "policy": spec,
-                    "jobs": len(trace),
-                    "jct_mean_h": figures["jct_mean_s"] / 3600.0,
-                    "jct_p99_h": figures["jct_p99_s"] / 3600.0,
-                    "restarts_per_job": figures["restarts_per_job"],
-                }
-            )
-    return rows
-
-
 def decision(jobs: int, gpus: int) -> Json:
     """What a decision of argonaut costs when so many jobs are there, half of them elastic, on three GPU types."""
     from argosy.cluster.cluster import Cluster, Node
@@ -262,7 +219,7 @@ def decision(jobs: int, gpus: int) -> Json:
 
 def table(figures: Json) -> list[Row]:
     """The table that is printed: all tables below each other."""
-    tables = (mixed_table, league_table, load_table, window_table, decision_table)
+    tables = (mixed_table, league_table, load_table, decision_table)
     return [tuple([*row, "", "", ""][:5]) for part in tables for row in part(figures)]
 
 
@@ -290,15 +247,6 @@ def load_table(figures: Json) -> list[Row]:
     for row in figures["loads"]:
         size, mine = f"× {row['cluster']:g}", row["argonaut"]
         found.append((size, f"× {row['load']:g}", show(row["joint"]), show(mine), spread(mine)))
-    return found
-
-
-def window_table(figures: Json) -> list[Row]:
-    """Both on windows of real traces."""
-    found: list[Row] = [("window", "policy", "mean JCT, h", "p99, h", "restarts a job")]
-    for row in figures["windows"]:
-        hours = f"{row['jct_mean_h']:.2f}", f"{row['jct_p99_h']:.1f}"
-        found.append((row["window"], row["policy"], *hours, f"{row['restarts_per_job']:.2f}"))
     return found
 
 

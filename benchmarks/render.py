@@ -27,8 +27,10 @@ from benchmarks import (
     online,
     peers,
     philly,
+    placement,
     schedulers,
     startup,
+    windows,
 )
 from benchmarks import learning_more_tables as learning_more
 from benchmarks import learning_tables as learning
@@ -45,6 +47,7 @@ NAMES = (
     "joint-scheduling",
     "dual-agent",
     "online-learning",
+    "learned-placement",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -95,10 +98,12 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointmixed": ("joint", joint.mixed_table),
     "jointleague": ("joint", joint.league_table),
     "jointloads": ("joint", joint.load_table),
-    "jointwindows": ("joint", joint.window_table),
+    "windows": ("windows", windows.table),
     "jointdecision": ("joint", joint.decision_table),
     "jointtraining": ("joint-training", joint_training.table),
     "jointcurves": ("joint-training", joint_training.curve_table),
+    "placementsearch": ("placement", placement.search_table),
+    "harmony": ("placement", placement.harmony_table),
     "dualagent": ("dual-agent", dual_agent.table),
     "dualtraining": ("dual-agent-training", dual_agent_training.table),
     "online": ("online", online.table),

@@ -135,3 +135,31 @@ def test_nothing_is_left_to_vary_when_all_jobs_arrive_at_once(argosy: Argosy, tm
     answer = argosy("compare", "-t", path, "-c", "small", "-p", "fifo", "--sweep", "load=0.5,1", "-j", "1")
     assert answer.code == 1
     assert "all jobs of 'burst' arrive at once" in answer.err
+
+
+PAST = "job_id,submit_s,duration_s,gpus,start_s,end_s\na,0,3600,8,60,3660\nb,10,3600,16,3700,7300\n"
+
+
+def test_the_past_beside_policies(argosy: Argosy, tmp_path: Path) -> None:
+    trace = tmp_path / "week.csv"
+    trace.write_text(PAST)
+    shown = argosy("compare", "-t", trace, "-c", "small", "-p", "actual,fifo", "--seeds", 2)
+    assert shown.code == 0, shown.err
+    assert "How well the simulation reproduces what happened" in shown.out
+    found = json.loads(argosy("compare", "-t", trace, "-c", "small", "-p", "actual,fifo", "-o", "json").out)
+    assert found["reproduction"][0]["policy"] == "fifo"
+    assert found["policies"][0]["aggregate"]["first_wait_mean_s"]["mean"] == (60 + 3690) / 2
+    swept = argosy("compare", "-t", trace, "-c", "small", "-p", "actual,fifo", "--sweep", "load=0.5,1")
+    assert swept.code == 0, swept.err
+
+
+def test_a_trace_without_a_past(argosy: Argosy, tmp_path: Path) -> None:
+    trace = tmp_path / "week.csv"
+    trace.write_text("job_id,submit_s,duration_s,gpus\na,0,3600,8\n")
+    alone = argosy("compare", "-t", trace, "-c", "small", "-p", "actual")
+    assert alone.code == 2
+    assert "does not say when jobs really started" in alone.err
+    assert argosy("simulate", "-t", trace, "-c", "small", "-p", "actual", "--why", "a").code == 2
+    scenario = argosy("compare", "--scenario", "philly-rigid", "-p", "actual,fifo")
+    assert scenario.code == 2
+    assert "a scenario has no past" in scenario.err

@@ -17,7 +17,7 @@ def test_the_code_of_the_page_runs(
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text("utf-8")
     code = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(code) == 4
+    assert len(code) == 3
     names: dict[str, object] = {}
     for block in code:
         exec(compile(block, str(PAGE), "exec"), names)

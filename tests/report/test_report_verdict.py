@@ -9,8 +9,8 @@ import pytest
 from results_by_hand import HandJob, Stint, by_hand
 
 from argosy.cluster.cluster import Cluster
+from argosy.explain.words import signed
 from argosy.report.comparison import Comparison
-from argosy.report.page import signed
 from argosy.report.verdict import verdict
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from argosy.config import load_yaml
+from argosy.errors import InputError
 from argosy.scenario.file import ScenarioFile
 from argosy.workload.synth import generate
 from argosy.workload.trace import Trace
@@ -39,3 +40,14 @@ def test_networks_and_searches() -> None:
     assert frame["batch_size"].null_count() == len(frame)
     assert 4 < len(frame) / frame["app"].n_unique() < 6
     assert frame["app"].is_sorted()
+
+
+def test_some_jobs_get_a_deadline() -> None:
+    """Deadlines are multiples of the duration."""
+    frame = changed("deadlines: {share: 0.6, min: 0.5, max: 1.5}").frame
+    jobs = frame.filter(frame["deadline_s"].is_not_null())
+    allowed = ((jobs["deadline_s"] - jobs["submit_s"]) / jobs["duration_s"]).to_numpy()
+    assert 0.55 < len(jobs) / len(frame) < 0.65
+    assert allowed.min() >= 0.5 - 1e-6 and allowed.max() <= 1.5 + 1e-6 and 0.95 < allowed.mean() < 1.05
+    with pytest.raises(InputError, match="swap them"):
+        changed("deadlines: {share: 0.6, min: 2, max: 1}")

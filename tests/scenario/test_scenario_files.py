@@ -12,6 +12,7 @@ from argosy.scenario import read_scenario, scenario_names
 from argosy.sim.compare import offered_load
 
 SHIPPED = [
+    "deadline",
     "dl2-100",
     "dl2-500",
     "dl2-heavy",
@@ -20,6 +21,7 @@ SHIPPED = [
     "faulty",
     "fluctuating",
     "hetero-108",
+    "loaned",
     "mixed",
     "overload",
     "packed",

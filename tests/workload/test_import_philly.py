@@ -55,6 +55,9 @@ def test_every_field(tmp_path: Path) -> None:
         "user": "ce2f4c",
         "queue": "ee9e8c",
         "status": "completed",
+        "start_s": 30.0,
+        "end_s": 193_293.0,
+        "attempts": "0-74 81-193263",
     }
     assert {k: v for k, v in second.items() if v is not None} == {
         "job_id": "application_2",
@@ -63,6 +66,8 @@ def test_every_field(tmp_path: Path) -> None:
         "gpus": 2.0,
         "queue": "b436b2",
         "status": "killed",
+        "start_s": 6_501.0,
+        "end_s": 6_511.0,
     }
 
 

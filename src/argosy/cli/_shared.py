@@ -105,13 +105,14 @@ def read_workload(
             if value is not None:
                 hint = "to change a trace's load: argosy compare --sweep load=0.6..1.4"
                 raise InputError(f"{option} {value:g} is for generated jobs (--like), not a trace", hint=hint)
-        return _read_trace(trace)
+        return read_trace(trace)
     from argosy.sim.compare import Recipe
 
     return Recipe(str(like), jobs, days, load, float(cluster.total_gpus))
 
 
-def _read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> Trace:
+    """Read a trace for a run; an error about bad rows says how to leave them out."""
     from argosy.workload.trace import Trace
 
     try:

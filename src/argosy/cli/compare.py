@@ -78,6 +78,9 @@ def compare(
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all figures of all runs as JSON")] = None,
+    jobs_csv: Annotated[
+        Path | None, typer.Option("--jobs-csv", help="write start, wait, finish, GPU-hours and restarts of every job")
+    ] = None,
     window: WindowOption = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
@@ -92,6 +95,10 @@ def compare(
     argosy compare --like philly --load 1 -c small -p fifo,las:quantum_s=60 --seeds 5
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
     argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
+    argosy compare -t week.csv -c cluster.yaml -p actual,fifo,tiresias-las
+
+    The policy `actual` is the past: jobs start and end when the trace says that they did (start_s and end_s, which
+    argosy import keeps). Then it is also shown how well the simulated policies reproduce the past.
 
     With a trace, seeds change only what is random (faults, noise, random policies); with --like each seed
     also generates other jobs.
@@ -103,9 +110,12 @@ def compare(
     within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
         raise UnknownName("baseline", baseline, names)
-    for name in names:
-        create(name)
     from argosy.sim.compare import run_all, tasks
+    from argosy.sim.recorded import ACTUAL
+
+    for name in names:
+        if name != ACTUAL:
+            create(name)
 
     if scenario is None:
         experiment = own_experiment(cluster, trace, like, jobs, days, load, settings, span)
@@ -113,7 +123,7 @@ def compare(
         given = {"--cluster": cluster, "--trace": trace, "--like": like, "--days": days, "--load": load}
         given |= {"--jobs": None if jobs == DEFAULT_JOBS else jobs}
         experiment, names, baseline = from_scenario(scenario, names, baseline, given, settings, span)
-    check_writable(report, json_file)
+    check_writable(report, json_file, jobs_csv)
     from argosy.sim.warm import warm_up
 
     warm_up(say)
@@ -137,8 +147,10 @@ def compare(
         say(f"error: {outcome.task}: {outcome.error}")
         if outcome.details and os.environ.get("ARGOSY_DEBUG"):
             say(outcome.details)
+    for note in dict.fromkeys(note for o in outcomes if o.result is not None for note in o.result.notes):
+        say(f"warning: {note}")
     if any(outcome.result is not None for outcome in outcomes):
-        present(outcomes, baseline, span, output, report, json_file)
+        present(outcomes, baseline, span, output, report, json_file, jobs_csv)
     if failed:
         say(f"{len(failed)} of {len(outcomes)} runs failed")
         raise typer.Exit(1)
@@ -177,6 +189,7 @@ def from_scenario(
     from argosy.policies.base import create
     from argosy.scenario import read_scenario
     from argosy.sim.compare import Experiment
+    from argosy.sim.recorded import ACTUAL
 
     hint = "leave it out, or give jobs, cluster and settings without --scenario"
     changed = next((option for option, value in given.items() if value is not None), None)
@@ -186,6 +199,8 @@ def from_scenario(
     if changed is not None:
         raise InputError(f"the scenario {name} already fixes what {changed} sets", hint=hint)
     found = read_scenario(name)
+    if ACTUAL in policies:
+        raise InputError("a scenario has no past", hint=f"leave out {ACTUAL}, or give a trace instead of --scenario")
     specs = [found.spec(policy) for policy in policies]
     for spec in specs:
         create(spec)
@@ -200,6 +215,7 @@ def present(
     output: Output,
     report: Path | None,
     json_file: Path | None,
+    jobs_csv: Path | None = None,
 ) -> None:
     """Print the comparison and write its files."""
     from argosy.report.comparison import Comparison, SweepPoint
@@ -226,6 +242,11 @@ def present(
     if json_file is not None:
         to_json(found, json_file)
         say(f"figures: {json_file}")
+    if jobs_csv is not None:
+        from argosy.report.jobs_csv import write_jobs
+
+        write_jobs(found, jobs_csv)
+        say(f"jobs: {jobs_csv}")
     if report is not None:
         from argosy.report.html import write_report
 
@@ -237,12 +258,19 @@ def show(comparison: Comparison) -> None:
     """Print the tables for the terminal."""
     from rich.console import Console
 
+    from argosy.report.advice import advice, advice_lines
+    from argosy.report.reproduction import reproduction_lines
     from argosy.report.tables import fitting_table, sweep_table
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    for line in advice_lines(advice(comparison)):
+        console.print(line, soft_wrap=True, markup=False)
+    console.print()
     console.print(fitting_table(comparison, console.width))
     if comparison.sweep:
         console.print(sweep_table(comparison))
+    for line in reproduction_lines(comparison):
+        console.print(line, soft_wrap=True)
 
 
 def parse_policies(text: str) -> list[str]:

@@ -31,6 +31,13 @@ def import_trace(
         list[str] | None,
         typer.Option("--map", help="For csv: OURS=THEIRS, e.g. gpus=num_gpu; then other columns are ignored."),
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="for csv: of times and durations that are plain numbers: ms, s, min, h or d")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option(help="for csv: of dates that are not as 2024-01-31 08:00, such as '%m/%d/%Y %H:%M'")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="for csv: what separates columns: , ; | or tab")] = None,
     on_error: Annotated[
         OnBadRow, typer.Option("--on-error", help="A bad row stops the import, or is left out and counted.")
     ] = OnBadRow.FAIL,
@@ -54,20 +61,25 @@ def import_trace(
     argosy import helios cluster_log.csv -o venus.csv.gz --on-error skip
     argosy import csv jobs.csv -o ours.csv \\
         --map job_id=id --map submit_s=created --map duration_s=secs --map gpus=n
+    argosy import csv log.csv -o ours.csv --delimiter ';' --time-format '%d/%m/%Y %H:%M' \\
+        --map submit_s=queued --map start_s=begun --map end_s=done --map gpus=n
     sacct -aP -o JobID,Submit,Start,Elapsed,State,AllocTRES > jobs.txt
     argosy import sacct jobs.txt -o ours.parquet
 
     Times become seconds since the first submission. At the end it prints what was left out, and why.
+    Where the log says when jobs started and ended, the trace keeps it: argosy compare -p actual,… shows it.
     """
     from argosy.workload.files import write_trace
     from argosy.workload.importers import get_importer
 
     importer = get_importer(format)
     mapping = _mapping(columns or [])
-    if mapping and importer.name != "csv":
+    own = {"mapping": mapping, "unit": unit, "time_format": time_format, "delimiter": delimiter}
+    more = {name: value for name, value in own.items() if value}
+    if more and importer.name != "csv":
+        option = "map" if mapping else next(iter(more)).replace("_", "-")
         hint = "leave it out, or use the format csv"
-        raise InputError(f"--map is for the format csv; the columns of {importer.name} are known", hint=hint)
-    more = {"mapping": mapping} if mapping else {}
+        raise InputError(f"--{option} is for the format csv; the columns of {importer.name} are known", hint=hint)
     report = importer.run(paths, on_error=on_error.value, **more)
     write_trace(report.trace, output)
     for line in summary(report, output):
@@ -90,6 +102,9 @@ def summary(report: ImportReport, output: Path) -> list[str]:
         f"  GPUs per job: {mean:.2f} on average, {largest:g} at most, none for {without:,} jobs",
         "  " + ", ".join(f"{count:,} {status}" for status, count in statuses),
     ]
+    if known := len(frame) - frame["start_s"].null_count():
+        all_of = "" if known == len(frame) else f" of {known:,} jobs"
+        lines.append(f"  with the times{all_of} at which they really started and ended: see the policy `actual`")
     lines += [f"  note: {note}" for note in report.notes]
     if report.skipped:
         lines.append(f"  {len(report.skipped):,} bad row{'' if len(report.skipped) == 1 else 's'} skipped:")

@@ -18,6 +18,7 @@ from argosy.errors import ArgosyError, PluginWarning, caused_by_ctrl_c
 HOMES = {  # command → (module in argosy.cli, name there), in the order in which help lists them
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
+    "advise": "advise.advise",
     "league": "league.league",
     "train": "train.train",
     "zoo": "zoo.zoo",

@@ -177,7 +177,7 @@ def _warm_up() -> None:
 def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> Cluster:
     """Return the cluster, by name or from a file."""
     from argosy.cluster.cluster import Cluster
-    from argosy.errors import UnknownName
+    from argosy.errors import ClusterError, UnknownName
 
     if backend not in ("local", "fake"):
         raise UnknownName("backend", backend, ("local", "fake"))
@@ -185,7 +185,10 @@ def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> C
         if nodes is not None or slots is not None:
             hint = "leave --nodes and --slots out, because the file describes the nodes"
             raise InputError(f"--nodes and --slots do not go with --cluster {name}", hint=hint)
-        return Cluster.read(name)
+        cluster = Cluster.read(name)
+        if cluster.loans:
+            raise ClusterError("a live cluster cannot borrow nodes", where=name, hint="leave out `loans`")
+        return cluster
     if name == "fake":
         return Cluster.uniform(nodes or 2, slots or 4, "gpu", name="fake")
     from argosy.live.backends.local.machine import default_nodes

@@ -29,6 +29,7 @@ from argosy.cli._shared import (
     read_workload,
     say,
 )
+from argosy.errors import InputError
 from argosy.sim.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ def simulate(
     from argosy.cluster.cluster import Cluster
     from argosy.policies.base import create
     from argosy.sim.compare import Recipe
+    from argosy.sim.recorded import ACTUAL
 
     span = parse_window(window)
-    made = create(policy)
+    made = None if policy == ACTUAL else create(policy)
     machines = Cluster.read(cluster)
     source = read_workload(trace, like, jobs, days, load, machines)
     work = source.trace(settings.seed) if isinstance(source, Recipe) else source
@@ -80,6 +82,9 @@ def simulate(
 
     warm_up(say)
     if why is not None:
+        if made is None:
+            hint = f"name a policy that decides, or leave out --why; what happened: {ACTUAL} with --log"
+            raise InputError("nothing says why jobs waited in the past", hint=hint)
         tell(work, machines, made, settings, why, output)
         if log is None and report is None:
             return
@@ -88,6 +93,8 @@ def simulate(
         from argosy.sim.run import write_log
 
         result = run(work, machines, policy, settings, progress=lambda finished, jobs, now: bar(finished))
+    for note in result.notes:
+        say(f"warning: {note}")
     if log is not None:
         write_log(result, log)
         say(f"event log: {log}")

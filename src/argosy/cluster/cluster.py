@@ -65,6 +65,16 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Loan:
+    """Nodes that another cluster lends: in each step of `step_s` as many as `counts` says, which then begins again."""
+
+    nodes: tuple[str, ...]
+    queue: str  # to which they belong while they are not lent
+    counts: tuple[int, ...]
+    step_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """Bandwidths by the widest boundary that a job crosses; `intra_island_gbps` None means the same as in a node."""
 
@@ -84,6 +94,7 @@ class Cluster:
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     drains: tuple[Drain, ...] = ()
+    loans: tuple[Loan, ...] = ()
     limits: tuple[UserLimits, ...] = ()  # for people who submit to a daemon; a simulation has none
 
     def __post_init__(self) -> None:
@@ -168,6 +179,7 @@ def check(cluster: Cluster) -> None:
         raise ClusterError(f"queue quotas add up to {quota:g} GPUs, the cluster has {cluster.total_gpus}")
     check_spans("reservation", cluster.reservations, names)
     check_spans("drain", cluster.drains, names)
+    check_loans(cluster, names)
 
 
 def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]) -> None:
@@ -185,3 +197,19 @@ def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]
                         f" and from {span.start_s:g} s",
                         hint="let one end before the other begins",
                     )
+
+
+def check_loans(cluster: Cluster, names: set[str]) -> None:
+    """Raise ClusterError for loans of unknown nodes, of nodes of two loans, and of more nodes than there are."""
+    seen = {name for reservation in cluster.reservations for name in reservation.nodes}
+    for loan in cluster.loans:
+        for name in loan.nodes:
+            if name not in names:
+                raise ClusterError(f"loan: no node is named {name!r}")
+            if name in seen:
+                raise ClusterError(f"loan: node {name!r} is reserved, or in two loans", hint="name it once")
+            seen.add(name)
+        if not loan.counts or not all(0 <= count <= len(loan.nodes) for count in loan.counts):
+            raise ClusterError(f"loan: counts must be 0..{len(loan.nodes)} nodes, are {list(loan.counts)}")
+        if not loan.step_s >= 1:
+            raise ClusterError(f"loan: a step must last at least 1 s, is {loan.step_s:g}")

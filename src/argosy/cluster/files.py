@@ -21,7 +21,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from argosy.atomic import writing
-from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Drain, Network, Node, Queue, Reservation
+from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Drain, Loan, Network, Node, Queue, Reservation
 from argosy.cluster.limits import EVERYBODY, UserLimits
 from argosy.config import Duration, FileModel, load_yaml, read_text
 from argosy.errors import ClusterError, UnknownName
@@ -132,6 +132,17 @@ class DrainSection(FileModel):
         return self
 
 
+class LoanSection(FileModel):
+    """Nodes that another cluster lends, by the hour or another step."""
+
+    nodes: list[_Name] = Field(description="node names or ranges, such as [n[16-31]]")
+    queue: _Name = Field("inference", description="the queue that has them while they are not lent")
+    lent: list[Annotated[int, Field(ge=0)]] = Field(
+        min_length=1, description="how many are lent in each step; after the last step the first follows"
+    )
+    step: Duration = Field(3600.0, description="how long a step is, such as 1h")
+
+
 class LimitSection(FileModel):
     """The limits of one user; a limit that is left out is the one for all users, and null removes it."""
 
@@ -160,6 +171,7 @@ class ClusterFile(FileModel):
     queues: list[QueueSection] = Field(default_factory=list)
     reservations: list[ReservationSection] = Field(default_factory=list)
     drains: list[DrainSection] = Field(default_factory=list)
+    loans: list[LoanSection] = Field(default_factory=list)
     limits: LimitsSection = LimitsSection.model_validate({})
 
 
@@ -205,6 +217,7 @@ def build_cluster(file: ClusterFile, name: str) -> Cluster:
         _queues(file, sum(node.gpus for node in nodes.values())),
         _reservations(file, nodes),
         _drains(file, nodes),
+        _loans(file, nodes),
         _limits(file),
     )
 
@@ -328,6 +341,20 @@ def _drains(file: ClusterFile, nodes: dict[str, Node]) -> tuple[Drain, ...]:
             made.append(Drain(_named(section.nodes, nodes), section.start, section.end))
         except ClusterError as bad:
             raise _at(file.where("drains", i, "nodes"), bad) from None
+    return tuple(made)
+
+
+def _loans(file: ClusterFile, nodes: dict[str, Node]) -> tuple[Loan, ...]:
+    made: list[Loan] = []
+    for i, section in enumerate(file.loans):
+        try:
+            names = _named(section.nodes, nodes)
+        except ClusterError as bad:
+            raise _at(file.where("loans", i, "nodes"), bad) from None
+        if max(section.lent) > len(names):
+            where = file.where("loans", i, "lent")
+            raise ClusterError(f"{max(section.lent)} nodes are to be lent, {len(names)} are named", where=where)
+        made.append(Loan(names, section.queue, tuple(section.lent), section.step))
     return tuple(made)
 
 

@@ -39,3 +39,14 @@ def listed(items: Sequence[str], most: int = 4) -> str:
 def named(indices: Sequence[int], name: Callable[[int], str]) -> str:
     """List jobs by their ids."""
     return listed([name(i) for i in indices])
+
+
+def signed(share: float) -> str:
+    """Return a relative change: +25 %, −25 %; tenfold and more as a factor."""
+    if math.isnan(share):
+        return "–"
+    if -1 < share < -0.995:
+        return "under\u00a0−99\u00a0%"  # rounding must not suggest −100 %
+    if share >= 9:
+        return f"×{1 + share:,.0f}" if share < 1e6 else "×∞"
+    return f"{share:+.0%}".replace("-", "−").replace("%", "\u00a0%")

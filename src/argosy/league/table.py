@@ -33,7 +33,7 @@ FIGURES = (
 )
 COMPARED = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "utilisation_useful")
 MAIN = "jct_mean_s"
-LOST = ("unfinished", "refused", "cancelled")  # jobs that means leave out; they are shown if there are any
+IF_ANY = ("deadlines_met", "unfinished", "refused", "cancelled")  # shown if any run has some; means leave out the jobs
 NAMES = LABELS | {"decision_p50_us": "decision p50"}
 CLOSE = 0.02  # a smaller difference counts as no difference
 
@@ -168,10 +168,10 @@ class League:
 
     def columns(self, scenario: str) -> list[Column]:
         """Return the figures of one scenario's table, each in the unit that suits it."""
-        lost = [name for name in LOST if any(mean > 0 for mean in self._means(scenario, name))]
+        more = [name for name in IF_ANY if any(mean > 0 for mean in self._means(scenario, name))]
         return [
             Column(name, NAMES.get(name, name), *fitting_unit(name, self._means(scenario, name)))
-            for name in (*FIGURES, *lost)
+            for name in (*FIGURES, *more)
         ]
 
     def _means(self, scenario: str, figure: str) -> list[float]:

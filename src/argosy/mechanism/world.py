@@ -99,7 +99,7 @@ def build(
         queues[L.Q_QUOTA, i] = q.quota_gpus
         queues[L.Q_LIMIT, i] = np.inf if q.limit_gpus is None else q.limit_gpus
     si[L.QUOTAS] = any(q.quota_gpus > 0 for q in cluster.queues)
-    si[L.RESERVED] = bool(cluster.reservations)
+    si[L.RESERVED] = bool(cluster.reservations or cluster.loans)
     costs = np.zeros((len(tables.class_names), L.OV_FIELDS))
     costs[:, : L.O_SLICE] = overheads.for_models([c.model for c in tables.classes])
     costs[:, L.O_SLICE] = costs[:, L.O_SUSPEND] * SLICE_SHARE
@@ -184,7 +184,8 @@ def trace_rows(
     """Return the trace as the matrix that arrivals are copied from, defaults filled in."""
     asked = {name: frame[name].cast(pl.Float64).to_numpy() for name in ASKED}
     rows = demand_rows(asked, type_sets(frame, types), cluster, tables, expected_s)
-    known = tuple(q.name for q in cluster.queues) + tuple(r.queue for r in cluster.reservations)
+    reserving = [r.queue for r in cluster.reservations] + [loan.queue for loan in cluster.loans]
+    known = (*(q.name for q in cluster.queues), *reserving)
     queue, queues = codes(frame["queue"], known, "default")
     user, users = codes(frame["user"])
     app, apps = codes(frame["app"])

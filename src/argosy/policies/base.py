@@ -76,7 +76,7 @@ class Event:
     gpus: float = 0.0  # where a job ends: what it asked for
 
 
-QUESTIONS = ("rank", "size", "place", "bid", "plan", "wake_at", "on_event")  # what a host may ask a policy
+QUESTIONS = ("rank", "size", "place", "bid", "plan", "reclaim", "wake_at", "on_event")  # what a host may ask a policy
 
 
 class Policy:
@@ -142,6 +142,10 @@ class Policy:
     def plan(self, view: View) -> Plan:
         """Decide order, sizes and placement at once, instead of `rank` and `size`."""
         raise PolicyError(f"policy {self.name!r} does not plan")
+
+    def reclaim(self, view: View, nodes: Ints, count: int) -> Ints:
+        """Return which `count` of these nodes, which another cluster has lent, go back to it now."""
+        raise PolicyError(f"policy {self.name!r} does not choose nodes to give back")
 
     def wake_at(self, view: View) -> float | None:
         """Return when to ask the policy again even if nothing happens; None means only when something happens."""

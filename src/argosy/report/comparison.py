@@ -156,7 +156,7 @@ class Comparison:
     def pairs(self, policy: str, other: str, seeds: list[int]) -> pl.DataFrame:
         """Return the jobs that finished under both policies with the same seed, in submit order.
 
-        The columns are `queue`, `gpus`, `jct_s` and `other_jct_s`.
+        The columns are `user`, `queue`, `gpus`, `jct_s` and `other_jct_s`.
         """
         found = []
         for seed in seeds:
@@ -229,4 +229,4 @@ def _finished(result: Result, window: Window | None) -> pl.DataFrame:
     if window is not None:
         jobs = jobs.filter((pl.col("submit_s") >= window[0]) & (pl.col("submit_s") < window[1]))
     queue = pl.col("queue").fill_null("no queue")
-    return jobs.select("job_id", queue, "gpus", (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"))
+    return jobs.select("job_id", "user", queue, "gpus", (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"))

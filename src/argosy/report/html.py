@@ -13,9 +13,12 @@ import numpy as np
 
 from argosy.atomic import writing
 from argosy.cluster.view import INFORMATION
+from argosy.explain.words import signed
 from argosy.report import maps, plots
+from argosy.report.advice import advice, advice_lines
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.page import Charts, footer, signed, text_table, whole_page, wide_table, with_small_spread
+from argosy.report.page import Charts, footer, text_table, whole_page, wide_table, with_small_spread
+from argosy.report.reproduction import reproduction_lines
 from argosy.report.tables import (
     FUTURE_NOTE,
     LONG,
@@ -44,11 +47,13 @@ def page(comparison: Comparison) -> str:
     body = [
         f"<h1>{escape(first.trace)} on {escape(first.cluster.name)}</h1>",
         f'<p class="lead">{verdict(comparison)}</p>',
+        _advice(comparison),
         _cards(comparison),
         _scores(comparison),
         _differences(comparison, charts),
         _distributions(comparison, charts),
         _sweep(comparison, charts),
+        _reproduction(comparison),
         _winners(comparison, charts),
         _maps(comparison, charts),
         _sight(comparison),
@@ -57,6 +62,11 @@ def page(comparison: Comparison) -> str:
         footer("click a name in a legend to single out a policy"),
     ]
     return whole_page(f"{', '.join(comparison.policies)}: {first.trace}", body, charts)
+
+
+def _advice(comparison: Comparison) -> str:
+    """Return what to run, what it saves and who loses; the lead above it says how sure that is."""
+    return "".join(f"<p class=note>{escape(line.strip())}</p>" for line in advice_lines(advice(comparison)))
 
 
 def _cards(comparison: Comparison) -> str:
@@ -186,6 +196,14 @@ def _sweep(comparison: Comparison, charts: Charts) -> str:
     )
     chart = plots.load_sweep(comparison)
     return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
+
+
+def _reproduction(comparison: Comparison) -> str:
+    """Return how near the simulations are to what happened, if that is part of the comparison."""
+    title, *lines = reproduction_lines(comparison) or [""]
+    notes = dict.fromkeys(note for result in comparison.results for note in result.notes)
+    said = "".join(f"<p class=note>{escape(text)}</p>" for text in (*notes, *lines))
+    return f"<h2>{escape(title.rstrip(':'))}</h2>{said}" if title else said
 
 
 def _winners(comparison: Comparison, charts: Charts) -> str:

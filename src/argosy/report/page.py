@@ -6,7 +6,6 @@ The charts' data are in script elements of type JSON, escaped so that no text ca
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -81,17 +80,6 @@ def text_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def wide_table(rows: str) -> str:
     """Return a table of these rows, which are HTML; on a narrow page it scrolls, with a note that it does."""
     return f'<div class="wide"><div class="scroll" tabindex="0"><table>{rows}</table></div></div>'
-
-
-def signed(share: float) -> str:
-    """Return a relative change: +25 %, −25 %; tenfold and more as a factor."""
-    if math.isnan(share):
-        return "–"
-    if -1 < share < -0.995:
-        return "under\u00a0−99\u00a0%"  # rounding must not suggest −100 %
-    if share >= 9:
-        return f"×{1 + share:,.0f}" if share < 1e6 else "×∞"
-    return f"{share:+.0%}".replace("-", "−").replace("%", "\u00a0%")
 
 
 def with_small_spread(text: str) -> str:

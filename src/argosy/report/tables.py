@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from argosy.atomic import writing
+from argosy.report.advice import advice
 from argosy.report.comparison import Comparison, sees_future
+from argosy.report.reproduction import reproductions
 from argosy.report.stats import Interval, interval
 from argosy.sim.metrics import DEFINITIONS
 
@@ -279,6 +281,9 @@ def document(comparison: Comparison) -> dict[str, Any]:
             {"load": point.load, "policy": point.policy, "seed": point.seed, "metrics": point.scores}
             for point in comparison.sweep
         ],
+        "advice": None if (found_advice := advice(comparison)) is None else found_advice.as_dict(),
+        "reproduction": [found._asdict() for found in reproductions(comparison)],
+        "notes": list(dict.fromkeys(note for result in comparison.results for note in result.notes)),
         "units": {name: definition.unit for name, definition in DEFINITIONS.items()},
     }
     return without_nan(found)  # type: ignore[no-any-return]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from html import escape
 
-from argosy.explain.words import listed
+from argosy.explain.words import listed, signed
 from argosy.report.comparison import Comparison, sees_future
-from argosy.report.page import signed
+from argosy.sim.recorded import ACTUAL
 from argosy.slack import RELATIVE_SLACK
 
 
@@ -22,9 +22,9 @@ def verdict(comparison: Comparison) -> str:
     if len(comparison.policies) == 1 or not known:
         return f"One policy, {escape(comparison.policies[0])}."
     told = {p for p in known if sees_future(next(iter(comparison.runs[p].values())))}
-    fair = {policy: mean for policy, mean in known.items() if policy not in told}
+    fair = {policy: mean for policy, mean in known.items() if policy not in told and policy != ACTUAL}
     texts = []
-    if fair:
+    if fair and (comparison.baseline in known or len(fair) > 1):
         texts.append(_leaders(comparison, fair, "Of the policies that see no true durations, " if told else ""))
     leader = min(fair.values(), default=math.inf)
     ahead = {policy: mean for policy, mean in known.items() if policy in told and mean < leader * (1 - RELATIVE_SLACK)}

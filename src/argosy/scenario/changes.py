@@ -57,6 +57,20 @@ class Apps(FileModel):
     size: float = Field(ge=1, description="jobs of a search on average")
 
 
+class Deadlines(FileModel):
+    """A change by which some jobs get a deadline, in multiples of their duration at the requested size."""
+
+    share: Share = Field(description="share of the jobs with GPUs")
+    min: float = Field(gt=0, description="shortest time allowed, as a multiple of the duration")
+    max: float = Field(gt=0, description="longest time allowed; drawn evenly between both")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Deadlines:
+        if self.min > self.max:
+            raise ValueError(f"min ({self.min:g}) is above max ({self.max:g}); swap them?")
+        return self
+
+
 class Changes(FileModel):
     """The changes of a scenario, in the order in which they are applied."""
 
@@ -75,6 +89,7 @@ class Changes(FileModel):
     shares: Shares | None = None
     elastic: Elastic | None = None
     apps: Apps | None = None
+    deadlines: Deadlines | None = None
 
     @model_validator(mode="after")
     def _known_models(self) -> Changes:
@@ -110,6 +125,8 @@ class Changes(FileModel):
             frame = _elastic(frame, self.elastic, stream(seed, "league.elastic"), total_gpus)
         if self.apps is not None:
             frame = _searching(frame, self.apps, stream(seed, "league.apps"))
+        if self.deadlines is not None:
+            frame = _due(frame, self.deadlines, stream(seed, "league.deadlines"))
         return Trace.of(frame, trace.name)
 
 
@@ -182,6 +199,14 @@ def _searching(frame: pl.DataFrame, apps: Apps, rng: np.random.Generator) -> pl.
     begins = rng.random(frame.height) < 1 / apps.size
     number = pl.Series(np.cumsum(begins)).cast(pl.String).str.zfill(4)
     return frame.with_columns((pl.lit("search") + number).alias("app"))
+
+
+def _due(frame: pl.DataFrame, deadlines: Deadlines, rng: np.random.Generator) -> pl.DataFrame:
+    """Give some jobs a deadline, and the others none."""
+    has = _chosen((frame["gpus"].to_numpy() > 0) & frame["duration_s"].is_not_null().to_numpy(), deadlines.share, rng)
+    allowed = pl.Series(rng.uniform(deadlines.min, deadlines.max, frame.height))
+    due = pl.col("submit_s") + allowed * pl.col("duration_s")
+    return frame.with_columns(pl.when(pl.Series(has)).then(due).alias("deadline_s"))
 
 
 def _chosen(eligible: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import create
 from argosy.sim.metrics import Window, metrics
 from argosy.sim.pool import run_tasks
+from argosy.sim.recorded import ACTUAL
 from argosy.sim.result import EventKind, Result
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
@@ -112,7 +113,7 @@ class Experiment:
         drawn = faults or s.drifting or s.storms or s.placer == "random" or s.estimator.startswith("noisy")
         if not isinstance(self.source, Trace) or drawn:
             return True
-        made = [create(spec) for spec in policies]
+        made = [create(spec) for spec in policies if spec != ACTUAL]
         if s.placer == "policy" and any(policy.placer == "random" for policy in made):
             return True
         return any(policy.seeded for policy in made)
@@ -120,7 +121,8 @@ class Experiment:
 
 def tasks(policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float] = ()) -> list[Task]:
     """Return every combination: first the trace at its own load, then the sweep."""
-    return [Task(policy, seed, load) for load in (None, *loads) for seed in seeds for policy in policies]
+    every = [Task(policy, seed, load) for load in (None, *loads) for seed in seeds for policy in policies]
+    return [task for task in every if task.load is None or task.policy != ACTUAL]  # the past had only one load
 
 
 def run_all(

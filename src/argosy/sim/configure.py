@@ -85,8 +85,14 @@ def make_context(
         kinds=tables.class_names,
         ps_kinds=tables.ps_names,
         gpu_prices=_gpu_prices(tables.gpu_types, cluster),
+        lent=_lent(cluster),
         overheads=_overheads(world, settings) if "overhead" in policy.uses else None,
     )
+
+
+def _lent(cluster: Cluster) -> NDArray[np.bool_] | None:
+    names = {name for loan in cluster.loans for name in loan.nodes}
+    return np.array([node.name in names for node in cluster.nodes]) if names else None
 
 
 def _overheads(world: L.World, settings: Settings) -> NDArray[np.float64]:

@@ -138,6 +138,12 @@ class Engine(EngineState):
     # -- what the host does for the kernels --------------------------------------------------------------------
 
     def _tick(self) -> None:
+        w = self.world
+        loan, count = (int(w.ex[field, w.si[L.EX_NEXT] - 1]) for field in (L.X_TARGET, L.X_VALUE))
+        if loan:  # otherwise the machines' speeds change
+            events = self.external.loans.change(self, loan - 1, count)
+            self.world = self.external.insert(self.world, events)
+            return
         self.external.tick()
         self.kernel(L.OP_REPRICE)
 

@@ -11,6 +11,7 @@ from argosy.errors import InputError
 from argosy.mechanism.kernels import layout as L
 from argosy.perf.fluctuation import MachineSpeeds, Storms
 from argosy.seeding import stream
+from argosy.sim.loans import Loans
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
 
@@ -48,7 +49,9 @@ class ExternalEvents:
         self._ticks = 0
         # whether running jobs may be sent back to waiting
         faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
-        self.disturbs = bool(cancels or faults or cluster.reservations)  # a drain stops no running job
+        self.loans = Loans(cluster, queues)
+        self.loans.take_back_all(world)
+        self.disturbs = bool(cancels or faults or cluster.reservations or cluster.loans)  # a drain stops no running job
         self._fixed = self._known(cluster, queues, trace, cancels)
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
@@ -99,14 +102,22 @@ class ExternalEvents:
             tick = self._speeds.tick_s
             k = np.arange(np.ceil(max(begin, tick) / tick), np.ceil(end / tick))
             self._fixed += [(float(i * tick), L.EXTERNAL_TICK, 0, 0.0) for i in k]
+        self._fixed += self.loans.steps(begin, end)
         now = sorted(e for e in self._fixed if e[0] < end)
         self._fixed = [e for e in self._fixed if e[0] >= end]
-        endless = self._speeds is not None or self._settings.node_mtbf_h is not None
+        endless = self._speeds is not None or self._settings.node_mtbf_h is not None or bool(self.loans)
         if endless or self._fixed:
             now.append((end, L.EXTERNAL_REFILL, 0, 0.0))
         events = np.array(now, np.float64).reshape(-1, 4).T.copy()
         world.si[L.EX_N], world.si[L.EX_NEXT] = events.shape[1], 0
         return world._replace(ex=events)
+
+    def insert(self, world: L.World, events: list[tuple[float, int, int, float]]) -> L.World:
+        """Return the world with events that happen next, before all others."""
+        i = int(world.si[L.EX_NEXT])
+        new = np.array(events, np.float64).reshape(-1, 4).T
+        world.si[L.EX_N] += len(events)
+        return world._replace(ex=np.concatenate([world.ex[:, :i], new, world.ex[:, i:]], axis=1))
 
     def tick(self) -> None:
         """Set the machine speeds of the next tick."""

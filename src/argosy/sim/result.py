@@ -100,3 +100,4 @@ class Result:
     settings: dict[str, Any] = field(default_factory=dict)
     cpu_s: float = 0.0
     work_declared: bool = False  # whether users declared the work of all jobs, as a number of steps or epochs
+    notes: tuple[str, ...] = ()  # warnings for whoever reads the figures

@@ -15,6 +15,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.mechanism.kernels.layout import WORD
 from argosy.policies.base import Policy, create
 from argosy.sim.engine import Engine, Progress
+from argosy.sim.recorded import ACTUAL, recorded_run
 from argosy.sim.result import OPENING, EventKind, Result
 from argosy.sim.settings import Settings
 from argosy.workload.trace import Trace
@@ -27,7 +28,12 @@ def simulate(
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Run a trace on a cluster under a policy, which is an object or a text `name:parameter=value:…`."""
+    """Run a trace on a cluster under a policy, which is an object or a text `name:parameter=value:…`.
+
+    The name `actual` stands for what really happened, as far as the trace says so.
+    """
+    if policy == ACTUAL:
+        return recorded_run(trace, cluster, settings or Settings())
     if isinstance(policy, Policy):
         return Engine(trace, cluster, policy, settings).run(progress)
     result = Engine(trace, cluster, create(policy), settings).run(progress)

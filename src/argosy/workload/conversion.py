@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import polars as pl
 from argosy.errors import TraceError
 from argosy.workload.importers import ImportReport, OnError
 from argosy.workload.text_table import LINE, Bad, Table
-from argosy.workload.trace import SCHEMA, Trace, conform, find_problems
+from argosy.workload.trace import SCHEMA, TIMES, Trace, conform, find_problems
 
 SHOWN = 5  # bad rows that an error lists; further ones are only counted
 
@@ -27,6 +28,20 @@ _WORDS = {
 STATUS_WORDS = {word: status for status, words in _WORDS.items() for word in words.split()}
 
 
+UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a file writes times: the unit of plain numbers, and the format of dates (None: the usual ones)."""
+
+    unit: str = "s"
+    time_format: str | None = None
+
+
+USUAL = Dialect()
+
+
 class Kind(Enum):
     """The kinds of values that a column can hold."""
 
@@ -35,6 +50,7 @@ class Kind(Enum):
     WHOLE = "a whole number"
     TIME = "a time"  # seconds, or a date and time: then seconds since 1970 (UTC where no zone is given)
     SPAN = "a span of time like 1-02:30:00"  # in seconds
+    LENGTH = "a number or a span of time like 1-02:30:00"
     STATUS = "a known status"
 
 
@@ -47,7 +63,7 @@ def normal_status(column: pl.Expr) -> pl.Expr:
     return word.replace_strict(STATUS_WORDS, default=None, return_dtype=pl.String)
 
 
-def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
+def typed(name: str, kind: Kind, dtype: pl.DataType, dialect: Dialect = USUAL) -> pl.Expr:
     """Return a column converted to its kind; null where a value is not of that kind."""
     column = pl.col(name)
     if kind is Kind.TEXT:
@@ -61,20 +77,38 @@ def typed(name: str, kind: Kind, dtype: pl.DataType) -> pl.Expr:
         return column.dt.epoch("us") / 1e6 if dated else pl.lit(None, dtype=pl.Float64)
     number = column.str.strip_chars() if dtype == pl.String else column
     number = number.cast(pl.Float64, strict=False)
+    if kind in (Kind.TIME, Kind.LENGTH) and dialect.unit != "s":
+        number = number * UNITS[dialect.unit]
+    if kind is Kind.LENGTH and dtype == pl.String:
+        return pl.coalesce(number, _span(column))
     if kind is Kind.WHOLE:
         return pl.when(number % 1 == 0).then(number).cast(pl.Int64, strict=False)
     if kind is Kind.TIME and dtype == pl.String:
-        return pl.coalesce(number, _moment(column))
+        return pl.coalesce(number, _moment(column, dialect.time_format))
     return number
 
 
-def _moment(column: pl.Expr) -> pl.Expr:
-    """Return seconds since 1970 for `2023-05-17 11:00:58`, with T or a blank, and optional fractions and zone."""
+MOMENTS = ("%Y-%m-%d %H:%M", "%Y-%m-%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M")
+
+
+def _moment(column: pl.Expr, time_format: str | None) -> pl.Expr:
+    """Return seconds since 1970 for `2023-05-17 11:00:58`, with T or a blank, and optional fractions and zone.
+
+    Dates in MOMENTS are understood too; what is ambiguous, such as 03/04/2024, needs a `time_format`.
+    """
+    if time_format is not None:
+        stamp = column.str.strip_chars()
+        if "%z" in time_format:
+            return (
+                stamp.str.to_datetime(time_format, strict=False, time_zone="UTC", time_unit="us").dt.epoch("us") / 1e6
+            )
+        return stamp.str.to_datetime(time_format, strict=False, time_unit="us").dt.epoch("us") / 1e6
     text = column.str.strip_chars().str.replace("T", " ", literal=True).str.replace("Z$", "+00:00")
     pattern = "%Y-%m-%d %H:%M:%S%.f"
     zoned = text.str.to_datetime(f"{pattern}%z", strict=False, time_zone="UTC", time_unit="us")
     plain = text.str.to_datetime(pattern, strict=False, time_unit="us")
-    return pl.coalesce(zoned.dt.epoch("us"), plain.dt.epoch("us")) / 1e6
+    others = (text.str.to_datetime(other, strict=False, time_unit="us").dt.epoch("us") for other in MOMENTS)
+    return pl.coalesce(zoned.dt.epoch("us"), plain.dt.epoch("us"), *others) / 1e6
 
 
 def _span(column: pl.Expr) -> pl.Expr:
@@ -84,10 +118,12 @@ def _span(column: pl.Expr) -> pl.Expr:
     return seconds[0].fill_null(0.0) + seconds[1].fill_null(0.0) + seconds[2] + seconds[3]
 
 
-def convert(table: Table, kinds: Mapping[str, Kind], *, required: Collection[str] = ()) -> Table:
+def convert(
+    table: Table, kinds: Mapping[str, Kind], *, required: Collection[str] = (), dialect: Dialect = USUAL
+) -> Table:
     """Return the columns of `kinds`, typed; rows with a value of another kind, or without a required one, are bad."""
     raw = table.frame
-    exprs = {name: typed(name, kind, raw.schema[name]).alias(name) for name, kind in kinds.items()}
+    exprs = {name: typed(name, kind, raw.schema[name], dialect).alias(name) for name, kind in kinds.items()}
     frame = raw.select(LINE, *exprs.values())
     checks: list[tuple[pl.Expr, pl.Expr]] = []
     for name, kind in kinds.items():
@@ -135,8 +171,7 @@ def finish(parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = 
     if frame.is_empty():
         raise _nothing(parts[0].path, skipped, notes)
     if shift:
-        start = pl.col("submit_s").min()
-        frame = frame.with_columns(pl.col("submit_s") - start, pl.col("deadline_s") - start)
+        frame = frame.with_columns(pl.col(time) - pl.col("submit_s").min() for time in TIMES)
     trace = Trace(frame.sort("submit_s", maintain_order=True), stem(parts[0].path))
     return ImportReport(trace, skipped, list(notes))
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from argosy.atomic import writing
 from argosy.errors import InputError, TraceError, UnknownName
-from argosy.workload.conversion import SHOWN, Kind, convert, finish
+from argosy.workload.conversion import SHOWN, USUAL, Dialect, Kind, convert, finish
 from argosy.workload.importers import ImportReport, OnError
 from argosy.workload.text_table import LINE, Table, open_binary, read_table
 from argosy.workload.trace import SCHEMA, Trace
@@ -39,12 +39,28 @@ def read_trace_report(
     return finish([read_rows(Path(path), mapping)], on_error=on_error, shift=False)
 
 
-def read_rows(path: Path, mapping: Mapping[str, str] | None = None, kinds: Mapping[str, Kind] = COLUMN_KINDS) -> Table:
-    """Return the rows of a file under our column names, typed."""
-    table = _read_parquet(path) if _is_parquet(path) else read_table(path)
-    source = _sources(table, mapping)
+def read_rows(
+    path: Path,
+    mapping: Mapping[str, str] | None = None,
+    kinds: Mapping[str, Kind] = COLUMN_KINDS,
+    *,
+    aliases: Mapping[str, Collection[str]] | None = None,
+    separator: str = ",",
+    dialect: Dialect = USUAL,
+) -> Table:
+    """Return the rows of a file under our column names, typed; a duration may follow from start and end.
+
+    `aliases` are names that columns of ours often have elsewhere, used where neither we nor the mapping name them.
+    """
+    table = _read_parquet(path) if _is_parquet(path) else read_table(path, separator=separator)
+    source = _sources(table, mapping, aliases or {})
     frame = table.frame.select(LINE, *(pl.col(theirs).alias(ours) for ours, theirs in source.items()))
-    return convert(table.with_frame(frame), {c: kinds[c] for c in source}, required=REQUIRED)
+    table = convert(table.with_frame(frame), {c: kinds[c] for c in source}, required=REQUIRED, dialect=dialect)
+    if not source.keys() >= {"start_s", "end_s"}:
+        return table
+    length = pl.col("end_s") - pl.col("start_s")
+    given = [pl.col("duration_s")] if "duration_s" in source else []
+    return table.with_frame(table.frame.with_columns(pl.coalesce(*given, length).alias("duration_s")))
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
@@ -70,27 +86,35 @@ def write_trace(trace: Trace, path: str | Path) -> None:
             zipped.write(table.write_csv().encode())
 
 
-def _sources(table: Table, mapping: Mapping[str, str] | None) -> dict[str, str]:
+def _sources(table: Table, mapping: Mapping[str, str] | None, aliases: Mapping[str, Collection[str]]) -> dict[str, str]:
     """Return which column of the file feeds each of ours."""
     present = [c for c in table.frame.columns if c != LINE]
+    also = {
+        ours: theirs
+        for ours, names in aliases.items()
+        if ours not in (mapping or {}) and ours not in present
+        for theirs in present
+        if theirs.strip().lower() in names and theirs not in (mapping or {}).values()
+    }
     where = f"{table.path}:1"
     for ours, theirs in (mapping or {}).items():
         if ours not in SCHEMA:
             raise UnknownName("trace column", ours, SCHEMA)
         if theirs not in present:
             raise TraceError(f"has no column {theirs!r}", where=where, hint=_nearest(theirs, present))
-    unknown = [c for c in present if c not in SCHEMA]
+    unknown = [c for c in present if c not in SCHEMA and c not in also.values()]
     if unknown and mapping is None:
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         what = f"unknown column{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown[:SHOWN]))}{more}"
         hint = f"{_nearest(unknown[0], SCHEMA)}; or name yours: argosy import csv --map gpus=num_gpu"
         raise TraceError(what, where=where, hint=hint)
-    source = {c: (mapping or {}).get(c, c) for c in SCHEMA if c in (mapping or {}) or c in present}
+    named = also | dict(mapping or {})
+    source = {c: named.get(c, c) for c in SCHEMA if c in named or c in present}
     for column in REQUIRED:
         if column not in source:
             raise TraceError(f"has no column {column!r}", where=where, hint=_nearest(column, present))
-    if "duration_s" not in source and "work" not in source:
-        what = "has neither a column 'duration_s' nor 'work'"
+    if not source.keys() & {"duration_s", "work"} and not source.keys() >= {"start_s", "end_s"}:
+        what = "has neither a column 'duration_s' nor 'work', nor both 'start_s' and 'end_s'"
         raise TraceError(what, where=where, hint=_nearest("duration_s", present))
     return source
 

@@ -8,7 +8,7 @@ a fixed size where no range is given, weight 1). All rows of a `Trace` have pass
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -39,11 +39,19 @@ SCHEMA: dict[str, pl.DataType] = {
     "priority": pl.Float64(),  # 0..100, higher first
     "expected_s": pl.Float64(),  # the user's own estimate of the duration
     "name": pl.String(),  # job name, for estimators that learn from habits
+    "saves": pl.String(),  # what survives a stop: none | step | interval; null = a checkpoint when asked to stop
+    # what really happened, where the source knows it; the policy `actual` shows it
+    "start_s": pl.Float64(),  # first start
+    "end_s": pl.Float64(),  # last end
+    "attempts": pl.String(),  # "0-600 900-4000": when it ran, in seconds after start_s; null = all the time
 }
 STATUSES = ("completed", "failed", "killed")
+SAVES = ("none", "step", "interval")
+ATTEMPTS = r"^\d+(\.\d+)?-\d+(\.\d+)?( \d+(\.\d+)?-\d+(\.\d+)?)*$"
+TIMES = ("submit_s", "deadline_s", "start_s", "end_s")  # columns on the trace's clock
 MAX_TIME_S = 1e12  # 31,700 years: larger times lose precision, and are mostly milliseconds since 1970
 LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # larger than any real value
-AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
+AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s", "start_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,10 @@ class Job:
     priority: float | None = None
     expected_s: float | None = None
     name: str | None = None
+    saves: str | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    attempts: str | None = None
 
 
 assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns
@@ -122,14 +134,15 @@ class Trace:
     def window(self, start_s: float, end_s: float) -> Trace:
         """Return jobs submitted in [start, end), with the clock starting at `start`."""
         part = self.frame.filter((pl.col("submit_s") >= start_s) & (pl.col("submit_s") < end_s))
-        shifted = part.with_columns(pl.col("submit_s") - start_s, pl.col("deadline_s") - start_s)
+        shifted = part.with_columns(pl.col(time) - start_s for time in TIMES)
         return Trace.of(shifted, f"{self.name}[{start_s:g}..{end_s:g}s]")
 
     def at_load(self, factor: float) -> Trace:
-        """Return the same jobs arriving `factor` times as fast."""
+        """Return the same jobs arriving `factor` times as fast; when they really ran says nothing about that."""
         scaled = self.frame.with_columns(
             (pl.col("submit_s") / factor + (pl.col("deadline_s") - pl.col("submit_s"))).alias("deadline_s"),
             (pl.col("submit_s") / factor).alias("submit_s"),
+            *(pl.lit(None, dtype=SCHEMA[name]).alias(name) for name in ("start_s", "end_s", "attempts")),
         )
         return Trace(scaled, f"{self.name}×{factor:g}")
 
@@ -139,6 +152,20 @@ class Trace:
         span = float(submit.max() - submit.min())
         asked = float((self.frame["gpus"] * self.frame["duration_s"].fill_null(0.0)).sum())
         return asked / (max(span, 1e-9) * gpus)
+
+
+def attempts_text(start_s: float, ran: Sequence[tuple[float, float]]) -> str | None:
+    """Return when a job ran as the column `attempts` has it; None if it ran once, or if the times make no sense."""
+    ends = [start_s, *(end for _, end in ran)]
+    if len(ran) < 2 or any(start < end for (start, _), end in zip(ran[1:], ends[1:])):
+        return None
+    return " ".join(f"{max(a - start_s, 0.0):.15g}-{max(b - start_s, 0.0):.15g}" for a, b in ran)
+
+
+def read_attempts(text: str) -> list[tuple[float, float]]:
+    """Return what `attempts_text` wrote, in seconds after the job's first start."""
+    pairs = [span.split("-") for span in text.split(" ")]
+    return [(float(start), float(end)) for start, end in pairs]
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
@@ -202,12 +229,28 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
         ),
         (bad("priority", -math.inf), pl.format("priority must be a number, is {}", shown("priority"))),
         ((pl.col("ps") < 0).fill_null(False), pl.format("ps must be ≥ 0, is {}", shown("ps"))),
+        (
+            ~pl.col("saves").is_in(SAVES),
+            pl.format("saves must be none, step or interval, is {}", shown("saves")),
+        ),
+        (
+            (pl.col("start_s") < pl.col("submit_s")).fill_null(False),
+            pl.format("start_s {} lies before submit_s {}", shown("start_s"), shown("submit_s")),
+        ),
+        (
+            pl.col("end_s").is_not_null() & ~(pl.col("end_s") >= pl.col("start_s")).fill_null(False),
+            pl.format("end_s {} needs a start_s that is not later, which is {}", shown("end_s"), shown("start_s")),
+        ),
+        (
+            ~pl.col("attempts").str.contains(ATTEMPTS),
+            pl.format("attempts must be like '0-600 900-4000', is {}", shown("attempts")),
+        ),
         *(
             (
                 (pl.col(c) > MAX_TIME_S).fill_null(False),
                 pl.format(f"{c} is beyond {MAX_TIME_S:g} s (in milliseconds?), is {{}}", shown(c)),
             )
-            for c in ("submit_s", "duration_s", "deadline_s", "expected_s")
+            for c in (*TIMES, "duration_s", "expected_s")
         ),
         *(
             ((pl.col(c) > most).fill_null(False), pl.format(f"{c} must be ≤ {most:g}, is {{}}", shown(c)))

@@ -19,7 +19,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
 from argosy.mechanism.world import ASKED, Floats, demand_rows, set_owners
 from argosy.perf.rate_tables import RateTables
-from argosy.workload.trace import SCHEMA, Trace
+from argosy.workload.trace import SCHEMA, Trace, conform
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
 # columns of a trace that have another name in `JobFacts`; a user's estimate is the work that the user declares
@@ -129,7 +129,6 @@ def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
         "memory_gib": [f.memory_gib for f in jobs],
         "min_gpus": [f.min_gpus for f in jobs],
         "max_gpus": [f.max_gpus for f in jobs],
-        "work": [None] * len(jobs),
         "batch_size": [f.batch_size for f in jobs],
         "ps": [f.servers for f in jobs],
         "app": [f.app for f in jobs],
@@ -139,4 +138,4 @@ def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
         "expected_s": [f.expected_s for f in jobs],
         "name": [f.name for f in jobs],
     }
-    return pl.DataFrame(columns, schema=SCHEMA)
+    return conform(pl.DataFrame(columns, schema={name: SCHEMA[name] for name in columns}))

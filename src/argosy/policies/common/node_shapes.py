@@ -27,6 +27,11 @@ class NodeShapes:
 
         `unit` has a column for each job: the GPUs, CPUs and memory of one unit.
         """
+        accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
+        return np.asarray((self.gangs_by_type(view, unit) * accepted).max(axis=0, initial=0))
+
+    def gangs_by_type(self, view: View, unit: Floats) -> Ints:
+        """Return how many units fit on the empty nodes of each GPU type: [type, column of `unit`]."""
         nodes = view.nodes
         state = nodes.state.tobytes()
         if state != self._known:  # shapes change only when nodes fail or come back
@@ -38,5 +43,4 @@ class NodeShapes:
             room = np.full(unit.shape, np.inf)
             np.divide(np.array(amounts)[:, None], unit, out=room, where=unit > 0)
             fit[int(gpu_type)] += count * np.floor(room.min(axis=0) + GPU_SLACK).astype(np.int64)
-        accepted = view.jobs.types >> np.arange(self._types)[:, None] & 1
-        return np.asarray((fit * accepted).max(axis=0, initial=0))
+        return fit

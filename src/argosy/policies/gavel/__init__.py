@@ -4,6 +4,6 @@
 the solvers; the modules imported here have the policies.
 """
 
-from argosy.policies.gavel import efficiency, fairness, hierarchical, queues
+from argosy.policies.gavel import efficiency, fairness, gandiva_fair, hierarchical, queues
 
-__all__ = ["efficiency", "fairness", "hierarchical", "queues"]
+__all__ = ["efficiency", "fairness", "gandiva_fair", "hierarchical", "queues"]

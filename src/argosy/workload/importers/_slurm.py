@@ -52,6 +52,7 @@ def read_cluster_log(
             pl.col("gpu_num").alias("gpus"),
             pl.col("cpu_num").alias("cpus"),
             pl.col("state").alias("status"),
+            *when_it_ran("submit_time", "start_time", "end_time"),
             *(pl.col(old).alias(new) for old, new in renamed.items()),
             *there,
         )
@@ -69,3 +70,12 @@ def ran(table: Table, start: str, end: str, notes: list[str], *, recorded: str |
         length = pl.coalesce(length, pl.col(recorded))
     table = table.with_frame(table.frame.with_columns(length.alias("duration_s")))
     return table.without(pl.col("duration_s").is_null(), NOT_ENDED, notes)
+
+
+def when_it_ran(submit: str, start: str, end: str, duration: str = "duration_s") -> list[pl.Expr]:
+    """Return `start_s` and `end_s`; clocks of several machines may put a start a little before the submission."""
+    begin = pl.max_horizontal(submit, start)
+    return [
+        begin.alias("start_s"),
+        pl.max_horizontal(begin, pl.coalesce(pl.col(end), pl.col(start) + pl.col(duration))).alias("end_s"),
+    ]

@@ -18,7 +18,7 @@ import polars as pl
 from argosy.errors import TraceError
 from argosy.workload.conversion import Kind, convert, finish
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._slurm import ran
+from argosy.workload.importers._slurm import ran, when_it_ran
 from argosy.workload.text_table import LINE, Table, load, parse_table
 
 TASKS = {
@@ -79,6 +79,7 @@ def read(paths: Sequence[Path], *, on_error: OnError = "fail") -> ImportReport:
             maintain_order="left",
         )
         frame = frame.rename({"gpu_type_spec": "gpu_type", "group": "name", "workload": "model"})
+    frame = frame.with_columns(when_it_ran("submit_s", "start_time", "end_time"))
     ours = Table(tasks.path, frame.rename({"job_name": "job_id"}), tasks.bad)
     others = [Table(t.path, ours.frame.clear(), t.bad) for t in (jobs, tags) if t is not None]
     return finish([ours, *others], on_error=on_error, notes=notes)

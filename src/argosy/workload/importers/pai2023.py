@@ -14,7 +14,7 @@ import polars as pl
 
 from argosy.workload.conversion import Kind, convert, finish, need
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._slurm import ran
+from argosy.workload.importers._slurm import ran, when_it_ran
 from argosy.workload.text_table import LINE, Table, read_table
 
 COLUMNS = {
@@ -59,5 +59,6 @@ def _rows(path: Path, notes: list[str]) -> Table:
             (pl.col("memory_mib") / 1024).alias("memory_gib"),
             pl.col("gpu_spec").alias("gpu_type"),
             pl.col("pod_phase").alias("status"),
+            *when_it_ran("creation_time", "scheduled_time", "deletion_time"),
         )
     )

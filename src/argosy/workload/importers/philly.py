@@ -21,6 +21,7 @@ from argosy.errors import TraceError
 from argosy.workload.conversion import STATUS_WORDS, finish
 from argosy.workload.importers import ImportReport, OnError, importer
 from argosy.workload.text_table import LINE, MAX_JSON_BYTES, Bad, Table, load
+from argosy.workload.trace import attempts_text
 
 MAX_JOB_BYTES = 2**20  # how far to search for the next job's id
 ABSENT = (None, "", "None")
@@ -34,6 +35,9 @@ SCHEMA: dict[str, pl.DataType] = {
     "user": pl.String(),
     "queue": pl.String(),
     "status": pl.String(),
+    "start_s": pl.Float64(),
+    "end_s": pl.Float64(),
+    "attempts": pl.String(),
 }
 
 
@@ -121,7 +125,8 @@ def _job(job: object) -> tuple[Any, ...] | str:
     times = [(_time(a.get("start_time"), "start_time"), _time(a.get("end_time"), "end_time")) for a in attempts]
     if times[-1][1] is None:
         return "it had not ended when the log was written"
-    spans = [end - start for start, end in times if start is not None and end is not None]
+    ran = sorted((start, end) for start, end in times if start is not None and end is not None)
+    spans = [end - start for start, end in ran]
     if not spans:
         return "no attempt has both a start and an end"
     if min(spans) < 0:
@@ -130,7 +135,10 @@ def _job(job: object) -> tuple[Any, ...] | str:
     if not gpus:
         return "no GPUs were recorded"
     user, queue = (None if job.get(key) in ABSENT else str(job[key]) for key in ("user", "vc"))
-    return job["jobid"], submitted, sum(spans), float(gpus), user, queue, status
+    begin = max(ran[0][0], submitted)
+    finish_s = max(begin, max(end for _, end in ran))
+    when = (begin, finish_s, attempts_text(begin, ran))
+    return job["jobid"], submitted, sum(spans), float(gpus), user, queue, status, *when
 
 
 def _time(value: object, field: str) -> float | None:

@@ -6,6 +6,9 @@
 Job steps (123.batch) and jobs that never started are left out. GPUs, CPUs and memory are what was allocated,
 else what was requested; the GPU type is only what was requested, since an allocation is not a requirement. The
 run time is `Elapsed`, which does not count suspension; `Timelimit` is the user's own estimate.
+
+A job that was requeued (after REQUEUED, PREEMPTED or NODE_FAIL) has a row for each time it ran if sacct was asked for
+duplicates (`-D`). They become one job: submitted first, ended as in the last row, with the sum of their run times.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import polars as pl
 from argosy.errors import TraceError
 from argosy.workload.conversion import Kind, convert, finish, need
 from argosy.workload.importers import ImportReport, OnError, importer
-from argosy.workload.importers._slurm import ran
+from argosy.workload.importers._slurm import ran, when_it_ran
 from argosy.workload.text_table import LINE, Table, read_table
+from argosy.workload.trace import attempts_text
 
 REQUIRED = ("JobID", "Submit", "Start", "State")
 COLUMNS = {
@@ -66,7 +70,8 @@ def _rows(path: Path, notes: list[str]) -> Table:
     absent = [pl.lit(None, dtype=pl.String if k is Kind.TEXT else pl.Float64).alias(c) for c, k in COLUMNS.items()]
     table = table.with_frame(table.frame.with_columns(e for e in absent if e.meta.output_name() not in present))
     end = pl.coalesce(pl.col("Start") + pl.coalesce("Elapsed", "ElapsedRaw"), "End")  # also of jobs that still run
-    table = ran(table.with_frame(table.frame.with_columns(end.alias("End"))), "Start", "End", notes)
+    frame = table.frame.with_columns(pl.coalesce(pl.col("End"), end).alias("left"), end.alias("End"))
+    table = _one_job_each(ran(table.with_frame(frame), "Start", "End", notes), notes)
     cpus = pl.coalesce("NCPUS", "AllocCPUS", *map(_cpus, TRES), "ReqCPUS")
     return table.with_frame(
         table.frame.select(
@@ -83,8 +88,37 @@ def _rows(path: Path, notes: list[str]) -> Table:
             cpus.alias("cpus"),
             pl.coalesce(*map(_memory, TRES), _requested_memory(cpus)).alias("memory_gib"),
             pl.col("Timelimit").alias("expected_s"),
+            *when_it_ran("Submit", "Start", "left"),
+            "attempts",
         )
     )
+
+
+def _one_job_each(table: Table, notes: list[str]) -> Table:
+    """Put the rows of a job that was requeued together; equal ids of other users or names are other jobs."""
+    key = ["JobID", "User", "JobName"]
+    frame = table.frame.with_columns(pl.lit(None, dtype=pl.String).alias("attempts"))
+    again = pl.struct(key).is_duplicated()
+    several = frame.filter(again).sort("Start", maintain_order=True)
+    if several.is_empty():
+        return table.with_frame(frame)
+    jobs = several.group_by(key, maintain_order=True).agg(
+        pl.col(LINE).first(),
+        pl.col("Submit", "Start").min(),
+        pl.col("left").max(),
+        pl.col("duration_s").sum(),
+        pl.struct(
+            pl.max_horizontal(pl.col("Start").min(), pl.col("Submit").min()).alias("from"),
+            pl.concat_list("Start", "left").implode().alias("ran"),
+        )
+        .first()
+        .map_elements(lambda job: attempts_text(job["from"], [tuple(one) for one in job["ran"]]), pl.String)
+        .alias("attempts"),
+        pl.exclude(*key, LINE, "Submit", "Start", "left", "duration_s", "attempts").last(),
+    )
+    notes.append(f"{several.height:,} rows are {jobs.height:,} jobs that were requeued; run times are added up")
+    whole = pl.concat([frame.filter(~again), jobs.select(frame.columns)]).sort(LINE)
+    return table.with_frame(whole)
 
 
 def _gpus(tres: str) -> pl.Expr:
