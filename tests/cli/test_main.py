@@ -46,7 +46,7 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     answer = argosy("--help")
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
-    simulation = ["simulate", "compare", "advise", "league", "train", "zoo", "import", "generate"]
+    simulation = ["simulate", "compare", "advise", "plan-capacity", "league", "train", "zoo", "import", "generate"]
     live = ["demo", "serve", "submit", "queue", "status", "logs", "explain", "cancel", "wait", "history", "backup"]
     more = ["restore", "audit", "policies", "doctor", "nodes", "token", "limits", "grow"]
     assert listed == [*simulation, *live, *more]

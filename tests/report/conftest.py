@@ -13,6 +13,7 @@ from results_by_hand import list_scheduled
 
 from argosy.report.comparison import Comparison, SweepPoint
 from argosy.sim.metrics import metrics
+from argosy.sim.variation import Variation
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def comparison() -> Comparison:
         for policy in ("fifo", "sjf")
     ]
     sweep = [
-        SweepPoint(load, policy, seed, metrics(list_scheduled(policy, seed, jobs=30, load=load)))
+        SweepPoint((Variation("load", load),), policy, seed, metrics(list_scheduled(policy, seed, jobs=30, load=load)))
         for load in (0.5, 1.0)
         for seed in (0, 1)
         for policy in ("fifo", "sjf")

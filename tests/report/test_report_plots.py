@@ -33,7 +33,7 @@ def test_every_chart_is_valid_and_becomes_a_picture(comparison: Comparison, tmp_
         "queues": plots.winners_and_losers(comparison, "queue"),
         "paired": plots.paired_differences(comparison),
         "losses": plots.losses(comparison),
-        "sweep": plots.load_sweep(comparison),
+        "sweep": plots.sweep(comparison),
         "gantt": maps.gantt(timeline, end_s=timeline.result.end_s),
         "heat": maps.heat_map(timeline, end_s=timeline.result.end_s),
     }

@@ -11,6 +11,7 @@ from argosy.sim.compare import Experiment, Outcome, Recipe, Task, compact, offer
 from argosy.sim.metrics import metrics
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
+from argosy.sim.variation import Variation
 from argosy.workload.trace import Job, Trace
 
 CLUSTER = Cluster.uniform(2, 4)
@@ -20,10 +21,10 @@ EXPERIMENT = Experiment(TRACE, CLUSTER, Settings())
 
 
 def test_tasks_are_every_combination() -> None:
-    todo = tasks(["fifo", "las"], [0, 1], [0.5])
+    todo = tasks(["fifo", "las"], [0, 1], [(Variation("load", 0.5),)])
     assert len(todo) == len(set(todo)) == 8
     assert todo[:3] == [Task("fifo", 0), Task("las", 0), Task("fifo", 1)]
-    assert str(todo[-1]) == "las (seed 1, load 0.5)"
+    assert str(todo[-1]) == "las (seed 1, load=0.5)"
 
 
 def test_outcomes_come_in_order_and_are_told_as_they_end() -> None:
@@ -50,7 +51,7 @@ def test_seeds_generate_other_traces_which_are_remembered() -> None:
 def test_a_load_is_reached() -> None:
     settings = Settings(perf="rigid")
     for source in (TRACE, RECIPE):
-        trace = Experiment(source, CLUSTER, settings).trace(Task("fifo", 0, load=1.7))
+        trace = Experiment(source, CLUSTER, settings).trace(Task("fifo", 0, (Variation("load", 1.7),)))
         assert offered_load(trace, CLUSTER, settings) == pytest.approx(1.7)
 
 
@@ -68,7 +69,7 @@ def test_no_load_to_vary() -> None:
 
 
 def test_a_sweep_brings_back_metrics_only() -> None:
-    outcome = EXPERIMENT.run(Task("fifo", 0, load=0.5))
+    outcome = EXPERIMENT.run(Task("fifo", 0, (Variation("load", 0.5),)))
     assert outcome.result is None and outcome.error is None
     assert outcome.scores is not None and outcome.scores["jobs"] == 20
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,10 +41,9 @@ from argosy.sim.settings import Settings
 if TYPE_CHECKING:
     from argosy.report.comparison import Comparison
     from argosy.sim.compare import Experiment, Outcome
+    from argosy.sim.variation import Value
 
 DEFAULT_JOBS = 5000
-SWEEP_STEPS = 5
-MOST_STEPS = 100
 
 
 @with_settings
@@ -69,8 +69,12 @@ def compare(
     load: LoadOption = None,
     seeds: Annotated[int, typer.Option(help="how many: SEED, SEED+1, …; with --like each has its own jobs")] = 1,
     sweep: Annotated[
-        str | None,
-        typer.Option(metavar="load=…", help="also run at other loads: load=0.6..1.4, load=0.6..1.4:9, load=0.6,1,1.4"),
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=…",
+            help="what if: load=0.6..1.4, nodes=4..16:4, v100=64..256:32, min_run_s=0,300, overheads=none,realistic,"
+            " quota.research=8..64, las.quantum_s=60..600:4; twice for a heat map",
+        ),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="the policy to measure the others against; default: the first")
@@ -94,6 +98,7 @@ def compare(
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf,las --report out/report.html
     argosy compare --like philly --load 1 -c small -p fifo,las:quantum_s=60 --seeds 5
     argosy compare -t week.csv -c cluster.yaml -p fifo,srtf --sweep load=0.6..1.4
+    argosy compare -t week.csv -c cluster.yaml -p fifo,las --sweep nodes=4..16:4 --sweep min_run_s=0,300,1200
     argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
     argosy compare -t week.csv -c cluster.yaml -p actual,fifo,tiresias-las
 
@@ -105,7 +110,7 @@ def compare(
     """
     from argosy.policies.base import create
 
-    names, loads, span = parse_policies(policies), parse_sweep(sweep), parse_window(window)
+    names, varied, span = parse_policies(policies), parse_sweep(sweep), parse_window(window)
     within("--seeds", 1, MOST_SEEDS, seeds)
     within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
@@ -123,6 +128,19 @@ def compare(
         given = {"--cluster": cluster, "--trace": trace, "--like": like, "--days": days, "--load": load}
         given |= {"--jobs": None if jobs == DEFAULT_JOBS else jobs}
         experiment, names, baseline = from_scenario(scenario, names, baseline, given, settings, span)
+    from argosy.sim.variation import Variation, changed, check_name
+
+    for name in varied:
+        check_name(name, experiment.cluster, names)
+    grid = [
+        tuple(Variation(name, value) for name, value in zip(varied, values)) for values in product(*varied.values())
+    ]
+    grid = grid if varied else []
+    for one in dict.fromkeys(one for at in grid for one in at):  # a wrong value is said now, not by every run
+        for name in names:
+            spec = changed(one, experiment.cluster, experiment.settings, name)[2]
+            if name != ACTUAL:
+                create(spec)
     check_writable(report, json_file, jobs_csv)
     from argosy.sim.warm import warm_up
 
@@ -131,7 +149,7 @@ def compare(
     if seeds > 1 and not experiment.chance(names):
         say(f"nothing is random in these runs, so every seed gives the same result; running only seed {chosen[0]}")
         chosen = chosen[:1]
-    todo = tasks(names, chosen, loads)
+    todo = tasks(names, chosen, grid)
     with progress_bar("runs", len(todo), progress) as bar:
         ended: list[Outcome] = []
 
@@ -223,9 +241,9 @@ def present(
 
     results = tuple(o.result for o in outcomes if o.result is not None)
     sweep = tuple(
-        SweepPoint(o.task.load, o.task.policy, o.task.seed, o.scores)
+        SweepPoint(o.task.at, o.task.policy, o.task.seed, o.scores)
         for o in outcomes
-        if o.task.load is not None and o.scores is not None
+        if o.task.at and o.scores is not None
     )
     ran = {result.policy for result in results}
     found = Comparison(
@@ -260,15 +278,15 @@ def show(comparison: Comparison) -> None:
 
     from argosy.report.advice import advice, advice_lines
     from argosy.report.reproduction import reproduction_lines
-    from argosy.report.tables import fitting_table, sweep_table
+    from argosy.report.tables import fitting_table, sweep_tables
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     for line in advice_lines(advice(comparison)):
         console.print(line, soft_wrap=True, markup=False)
     console.print()
     console.print(fitting_table(comparison, console.width))
-    if comparison.sweep:
-        console.print(sweep_table(comparison))
+    for table in sweep_tables(comparison) if comparison.sweep else ():
+        console.print(table)
     for line in reproduction_lines(comparison):
         console.print(line, soft_wrap=True)
 
@@ -294,27 +312,30 @@ def every_policy() -> list[str]:
     return sorted(POLICIES, key=lambda name: (name != "fifo", name))
 
 
-def parse_sweep(text: str | None) -> list[float]:
-    """Parse `load=0.6..1.4`, `load=0.6..1.4:9` or `load=0.6,1,1.4` into loads in rising order."""
-    if text is None:
-        return []
-    hint = "write load=0.6..1.4, load=0.6..1.4:9 (steps) or load=0.6,0.8,1"
-    name, equals, values = text.partition("=")
-    if not equals or name.strip() != "load":
-        raise InputError(f"cannot sweep {text!r}", hint=hint)
-    try:
-        low, dots, rest = values.partition("..")
-        if not dots:
-            loads = [float(value) for value in values.split(",")]
-        else:
-            high, colon, count = rest.partition(":")
-            steps = int(count) if colon else SWEEP_STEPS
-            if not 2 <= steps <= MOST_STEPS:
-                raise InputError(f"a sweep has 2 to {MOST_STEPS} steps, not {steps}", hint=hint)
-            first, last = float(low), float(high)
-            loads = [round(first + (last - first) * i / (steps - 1), 6) for i in range(steps)]
-    except ValueError:
-        raise InputError(f"cannot sweep {text!r}: not numbers", hint=hint) from None
-    if not all(0 < load < float("inf") for load in loads):
-        raise InputError(f"cannot sweep {text!r}: a load must be above 0", hint=hint)
-    return sorted(set(loads))
+def parse_sweep(texts: list[str] | None) -> dict[str, list[Value]]:
+    """Parse `load=0.6..1.4`, `nodes=4..16:4` or `overheads=none,realistic` into what is varied, and its values."""
+    from argosy.sim.variation import LOAD, parse_range
+
+    found: dict[str, list[Value]] = {}
+    hint = "write NAME=A..B, NAME=A..B:STEPS or NAME=A,B,C, such as load=0.6..1.4"
+    for text in texts or []:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name or name in found:
+            raise InputError(f"cannot sweep {text!r}", hint=hint)
+        try:
+            found[name] = parse_range(values, whole=is_whole(name))
+        except InputError as bad:
+            raise InputError(f"cannot sweep {text!r}: {bad.what}", hint=hint) from None
+        if name == LOAD and not all(isinstance(value, float) and value > 0 for value in found[name]):
+            raise InputError(f"cannot sweep {text!r}: a load must be a number above 0", hint=hint)
+    if len(found) > 2:
+        raise InputError(f"{len(found)} things are varied at once", hint="vary one, or two for a heat map")
+    return found
+
+
+def is_whole(name: str) -> bool:
+    """Return whether steps of what is varied are distances, as for nodes and GPUs, and not a number of steps."""
+    from argosy.sim.variation import LOAD, SETTINGS
+
+    return name != LOAD and "." not in name and name not in SETTINGS

@@ -19,6 +19,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
     "advise": "advise.advise",
+    "plan-capacity": "plan_capacity.plan_capacity",
     "league": "league.league",
     "train": "train.train",
     "zoo": "zoo.zoo",

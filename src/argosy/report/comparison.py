@@ -16,6 +16,7 @@ from argosy.report.stats import Interval, bootstrap_change, interval, paired_cha
 from argosy.sim.metrics import DEFINITIONS, Window, metrics
 from argosy.sim.result import Result
 from argosy.sim.timeline import FINISHED, Timeline
+from argosy.sim.variation import Value, Variation
 
 MOST_ENDED = 0.98
 SIZE_EDGES = (0.0, 1.0, 2.0, 5.0, 9.0, 17.0, 33.0)  # where each class of job sizes begins
@@ -35,9 +36,9 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One run of a sweep of the load; only its metrics are kept, because a sweep has many runs."""
+    """One run of a sweep; only its metrics are kept, because a sweep has many runs."""
 
-    load: float
+    at: tuple[Variation, ...]
     policy: str
     seed: int
     scores: dict[str, float]
@@ -47,7 +48,7 @@ class SweepPoint:
 class Comparison:
     """Runs of policies × seeds on the same workloads; the baseline is the first policy unless named.
 
-    `sweep` holds a sweep of the load, `command` the command line that made the comparison.
+    `sweep` holds a sweep of one or two things, `command` the command line that made the comparison.
     """
 
     results: tuple[Result, ...]
@@ -165,6 +166,15 @@ class Comparison:
             theirs = theirs.select("job_id", pl.col("jct_s").alias("other_jct_s"))
             found.append(mine.join(theirs, on="job_id", how="inner", maintain_order="left"))
         return pl.concat(found)
+
+    @cached_property
+    def swept(self) -> dict[str, list[Value]]:
+        """Return what is varied in the sweep, with its values in order."""
+        found: dict[str, dict[Value, None]] = {}
+        for point in self.sweep:
+            for one in point.at:
+                found.setdefault(one.name, {})[one.value] = None
+        return {name: list(values) for name, values in found.items()}
 
     @cached_property
     def winners(self) -> pl.DataFrame:

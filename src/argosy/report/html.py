@@ -189,13 +189,18 @@ def _distributions(comparison: Comparison, charts: Charts) -> str:
 def _sweep(comparison: Comparison, charts: Charts) -> str:
     if not comparison.sweep:
         return ""
-    reading = (
-        "The same jobs arriving faster or slower; at 1 they ask for as much GPU-time as there is. "
-        "A curve that stays low further to the right carries more. "
-        "Geometric mean over seeds; bands: its 95 % interval."
-    )
-    chart = plots.load_sweep(comparison)
-    return "<h2>Under more load</h2>" + charts.figure(chart, "Mean JCT against load", reading)
+    names = list(comparison.swept)
+    reading = "Geometric mean over seeds; bands: its 95 % interval."
+    if len(names) > 1:
+        reading = "Mean over seeds; the darker, the longer."
+    elif names == ["load"]:
+        reading = (
+            "The same jobs arriving faster or slower; at 1 they ask for as much GPU-time as there is. "
+            f"A curve that stays low further to the right carries more. {reading}"
+        )
+    title = "Under more load" if names == ["load"] else f"What if: {' and '.join(names)}"
+    against = " and ".join(names)
+    return f"<h2>{escape(title)}</h2>" + charts.figure(plots.sweep(comparison), f"Mean JCT against {against}", reading)
 
 
 def _reproduction(comparison: Comparison) -> str:

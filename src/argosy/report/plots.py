@@ -19,6 +19,7 @@ from argosy.atomic import writing
 from argosy.report.comparison import SIZE_NAMES, Comparison
 from argosy.report.stats import paired_ratio
 from argosy.sim.timeline import Steps, Timeline
+from argosy.sim.variation import Value, value_text
 
 Chart: TypeAlias = Any  # Altair gives single, layered and faceted charts types without a common name
 
@@ -255,29 +256,78 @@ def losses(comparison: Comparison) -> Chart:
     )
 
 
-def load_sweep(comparison: Comparison) -> Chart:
-    """Draw mean JCT against load, with the interval over seeds as a band; both in logarithms, as the axis is."""
-    values: dict[tuple[str, float], list[float]] = {}
+def sweep(comparison: Comparison) -> Chart:
+    """Draw mean JCT against what is varied; against two things, as a heat map for each policy."""
+    return _heat_maps(comparison) if len(comparison.swept) > 1 else _sweep_lines(comparison)
+
+
+def _sweep_lines(comparison: Comparison) -> Chart:
+    """Draw mean JCT with the interval over seeds as a band; both in logarithms, as the axis is."""
+    ((name, steps),) = comparison.swept.items()
+    values: dict[tuple[str, Value], list[float]] = {}
     for point in comparison.sweep:
-        values.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
-    found = [(*key, *paired_ratio(means, np.ones(len(means)))[:3]) for key, means in sorted(values.items())]
-    names = ["policy", "load", "mean", "low", "high"]
+        values.setdefault((point.policy, point.at[0].value), []).append(point.scores["jct_mean_s"])
+    found = [(*key, *paired_ratio(means, np.ones(len(means)))[:3]) for key, means in values.items()]
+    names = ["policy", "varied", "mean", "low", "high"]
     frame = pl.DataFrame(found, schema=names, orient="row").fill_nan(None)
     seen = np.array([value for row in found for value in row[2:]])
     low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
     axis = alt.Axis(labelExpr=DURATION, values=TICKS_S if high > 50 * low else FINE_TICKS_S)
     y = alt.Y("mean:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
-    loads = sorted({point.load for point in comparison.sweep})
-    steps = alt.Axis(values=loads)
-    x = alt.X("load:Q", title="offered load", scale=alt.Scale(zero=False), axis=steps)
+    numbers = [step for step in steps if isinstance(step, float)]
+    title = "offered load" if name == "load" else name
+    if len(numbers) == len(steps):
+        x = alt.X("varied:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(values=numbers))
+    else:
+        x = alt.X("varied:N", title=title, sort=[str(step) for step in steps])
     base = alt.Chart(rows(frame)).encode(x=x, color=colours(comparison))
     bottom = alt.Y("low:Q", title="mean JCT (log scale)", scale=scale, axis=axis)
     band = base.mark_area(opacity=0.12).encode(y=bottom, y2="high:Q")
-    tips = ["policy:N", "load:Q", _seconds("mean"), _seconds("low"), _seconds("high")]
+    tips = [
+        "policy:N",
+        alt.Tooltip("varied:Q" if len(numbers) == len(steps) else "varied:N", title=title),
+        _seconds("mean"),
+        _seconds("low"),
+        _seconds("high"),
+    ]
     line = base.mark_line(strokeWidth=2.2).encode(y=y, strokeDash=dashes(comparison))
     dots = base.mark_point(filled=True, size=45, opacity=1).encode(y=y, tooltip=tips)
     return alt.layer(band, line, dots).properties(width="container", height=HEIGHT)
+
+
+def _heat_maps(comparison: Comparison) -> Chart:
+    """Draw a square for each pair of values, darker for a longer mean JCT, on one scale for all policies."""
+    (across, columns), (down, lines) = list(comparison.swept.items())[:2]
+    values: dict[tuple[str, Value, Value], list[float]] = {}
+    for point in comparison.sweep:
+        key = (point.policy, point.at[0].value, point.at[1].value)
+        values.setdefault(key, []).append(point.scores["jct_mean_s"])
+    found = [(policy, value_text(a), value_text(b), float(np.mean(means))) for (policy, a, b), means in values.items()]
+    frame = pl.DataFrame(found, schema=["policy", "across", "down", "mean"], orient="row")
+    shown = frame.with_columns(text=pl.col("mean").map_elements(_short_time, pl.String))
+    base = alt.Chart(rows(shown)).encode(
+        x=alt.X("across:N", title=across, sort=[value_text(v) for v in columns], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("down:N", title=down, sort=[value_text(v) for v in reversed(lines)]),
+    )
+    scale = alt.Scale(type="log", scheme="blues")
+    fill = base.mark_rect().encode(color=alt.Color("mean:Q", scale=scale, legend=None), tooltip=[_seconds("mean")])
+    means = shown["mean"].to_numpy()
+    middle = float(np.sqrt(means.min() * means.max()))
+    ink = alt.condition(alt.datum.mean > middle, alt.value("white"), alt.value("black"))
+    text = base.mark_text().encode(text="text:N", color=ink)
+    return (
+        alt.layer(fill, text)
+        .properties(width=46 * len(columns), height=28 * len(lines))
+        .facet(alt.Facet("policy:N", title=None), columns=2)
+    )
+
+
+def _short_time(seconds: float) -> str:
+    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{seconds:.2g} s"
 
 
 def save_png(chart: Any, path: str | Path, *, width: int = 720, scale: float = 2.0) -> None:

@@ -17,6 +17,7 @@ from argosy.report.comparison import Comparison, sees_future
 from argosy.report.reproduction import reproductions
 from argosy.report.stats import Interval, interval
 from argosy.sim.metrics import DEFINITIONS
+from argosy.sim.variation import value_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -199,27 +200,54 @@ def _cell(text: str, best: bool) -> Text:
     return found.append(f"\n± {spread}", style="not bold dim") if plus_minus else found
 
 
-def sweep_table(comparison: Comparison) -> Table:
-    """Return mean JCT of each policy at each load of the sweep."""
+def sweep_tables(comparison: Comparison) -> list[Table]:
+    """Return mean JCT by what the sweep varies: of each policy in one table, or in one for each if two things vary."""
+    first, *second = comparison.swept.items()
+    means: dict[tuple[str, ...], list[float]] = {}
+    for point in comparison.sweep:
+        key = (point.policy, *(value_text(one.value) for one in point.at))
+        means.setdefault(key, []).append(point.scores["jct_mean_s"])
+    cells = {key: interval(values) for key, values in means.items()}
+    unit, divisor = fitting_unit("jct_mean_s", [cell.mean for cell in cells.values()])
+    policies = [policy for policy in comparison.policies if any(key[0] == policy for key in cells)]
+    columns_ = [value_text(value) for value in first[1]]
+    if not second:
+        title = f"JCT mean [{unit}] by {title_of(first[0])}"
+        rows = [(policy, [cells.get((policy, column)) for column in columns_]) for policy in policies]
+        return [_grid(title, "policy", columns_, rows, divisor)]
+    down = [value_text(value) for value in second[0][1]]
+    return [
+        _grid(
+            f"{policy}: JCT mean [{unit}] by {title_of(first[0])} (across) and {title_of(second[0][0])} (down)",
+            second[0][0],
+            columns_,
+            [(row, [cells.get((policy, column, row)) for column in columns_]) for row in down],
+            divisor,
+        )
+        for policy in policies
+    ]
+
+
+def title_of(name: str) -> str:
+    return "offered load" if name == "load" else name
+
+
+def _grid(
+    title: str, corner: str, heads: list[str], rows: list[tuple[str, list[Interval | None]]], divisor: float
+) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    loads = sorted({point.load for point in comparison.sweep})
-    means: dict[tuple[str, float], list[float]] = {}
-    for point in comparison.sweep:
-        means.setdefault((point.policy, point.load), []).append(point.scores["jct_mean_s"])
-    cells = {key: interval(values) for key, values in means.items()}
-    unit, divisor = fitting_unit("jct_mean_s", [cell.mean for cell in cells.values()])
-    title = Text(f"JCT mean [{unit}] by offered load", style="bold")
-    found = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    found.min_width = len(title)
-    found.add_column("policy", no_wrap=True)
-    for load in loads:
-        found.add_column(f"{load:g}", justify="right")
-    for policy in comparison.policies:
-        shown = (show(cells.get((policy, load), interval([])), divisor) for load in loads)
-        found.add_row(Text(policy), *(_cell(text, best=False) for text in shown))
+    shown = Text(title, style="bold")
+    found = Table(title=shown, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    found.min_width = len(shown)
+    found.add_column(corner, no_wrap=True)
+    for head in heads:
+        found.add_column(head, justify="right")
+    for name, cells in rows:
+        texts = (show(interval([]) if cell is None else cell, divisor) for cell in cells)
+        found.add_row(Text(name), *(_cell(text, best=False) for text in texts))
     return found
 
 
@@ -278,7 +306,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
             for p in comparison.paired.values()
         ],
         "sweep": [
-            {"load": point.load, "policy": point.policy, "seed": point.seed, "metrics": point.scores}
+            {one.name: one.value for one in point.at}
+            | {"policy": point.policy, "seed": point.seed, "metrics": point.scores}
             for point in comparison.sweep
         ],
         "advice": None if (found_advice := advice(comparison)) is None else found_advice.as_dict(),

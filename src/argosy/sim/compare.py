@@ -23,6 +23,7 @@ from argosy.sim.recorded import ACTUAL
 from argosy.sim.result import EventKind, Result
 from argosy.sim.run import simulate
 from argosy.sim.settings import Settings
+from argosy.sim.variation import LOAD, Variation, changed
 from argosy.workload.trace import Trace
 
 SMALL_JOBS = 2_000  # a run with at most this many jobs is expected to take less than a second
@@ -57,15 +58,14 @@ def _generated(recipe: Recipe, seed: int) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run: a policy's name with its parameters, a seed, and the offered load (None: the trace's own)."""
+    """One run: a policy's name with its parameters, a seed, and what is different (in a sweep)."""
 
     policy: str
     seed: int
-    load: float | None = None
+    at: tuple[Variation, ...] = ()
 
     def __str__(self) -> str:
-        load = "" if self.load is None else f", load {self.load:g}"
-        return f"{self.policy} (seed {self.seed}{load})"
+        return f"{self.policy} (seed {self.seed}{''.join(f', {one}' for one in self.at)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +90,19 @@ class Experiment:
 
     def trace(self, task: Task) -> Trace:
         trace = self.source if isinstance(self.source, Trace) else self.source.trace(task.seed)
-        if task.load is None:
-            return trace
-        return trace.at_load(task.load / offered_load(trace, self.cluster, self.settings))
+        for one in task.at:
+            if one.name == LOAD:
+                trace = trace.at_load(float(one.value) / offered_load(trace, self.cluster, self.settings))
+        return trace
 
     def run(self, task: Task) -> Outcome:
         """Carry out one run in this process."""
         try:
-            settings = self.settings.with_seed(task.seed)
-            result = simulate(self.trace(task), self.cluster, task.policy, settings)
-            if task.load is not None:
+            cluster, settings, policy = self.cluster, self.settings.with_seed(task.seed), task.policy
+            for one in task.at:
+                cluster, settings, policy = changed(one, cluster, settings, policy)
+            result = simulate(self.trace(task), cluster, policy, settings)
+            if task.at:
                 return Outcome(task, scores=metrics(result, window=self.window))
             return Outcome(task, compact(result))
         except Exception as problem:  # a policy may raise anything, which must not stop the other runs
@@ -119,10 +122,10 @@ class Experiment:
         return any(policy.seeded for policy in made)
 
 
-def tasks(policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float] = ()) -> list[Task]:
-    """Return every combination: first the trace at its own load, then the sweep."""
-    every = [Task(policy, seed, load) for load in (None, *loads) for seed in seeds for policy in policies]
-    return [task for task in every if task.load is None or task.policy != ACTUAL]  # the past had only one load
+def tasks(policies: Sequence[str], seeds: Sequence[int], sweep: Sequence[tuple[Variation, ...]] = ()) -> list[Task]:
+    """Return every combination: first the trace as it is, then the sweep."""
+    every = [Task(policy, seed, at) for at in ((), *sweep) for seed in seeds for policy in policies]
+    return [task for task in every if not task.at or task.policy != ACTUAL]  # nothing about the past can be varied
 
 
 def run_all(
