@@ -37,12 +37,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of jobs: it may always use `quota_gpus`, and borrow idle GPUs up to `limit_gpus` (None: all)."""
+    """A queue of jobs: it may always use `quota_gpus`, and borrow idle GPUs up to `limit_gpus` (None: all).
+
+    `parent` and `priority` are for policies that share the cluster between a tree of queues.
+    """
 
     name: str
     quota_gpus: float = 0.0
     limit_gpus: float | None = None
     weight: float = 1.0
+    parent: str | None = None
+    priority: float = 0.0  # higher first
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +179,29 @@ def check(cluster: Cluster) -> None:
     queue_names = [q.name for q in cluster.queues]
     if len(set(queue_names)) != len(queue_names):
         raise ClusterError(f"a queue is listed twice: {', '.join(queue_names)}")
-    quota = sum(q.quota_gpus for q in cluster.queues)
+    check_parents(cluster.queues)
+    quota = sum(q.quota_gpus for q in cluster.queues if q.parent is None)
     if quota > cluster.total_gpus:
         raise ClusterError(f"queue quotas add up to {quota:g} GPUs, the cluster has {cluster.total_gpus}")
     check_spans("reservation", cluster.reservations, names)
     check_spans("drain", cluster.drains, names)
     check_loans(cluster, names)
+
+
+def check_parents(queues: Sequence[Queue]) -> None:
+    """Raise ClusterError for a parent that does not exist, and for a queue that is below itself."""
+    parents = {queue.name: queue.parent for queue in queues}
+    for queue in queues:
+        above, seen = queue.parent, {queue.name}
+        while above is not None:
+            if above not in parents:
+                raise ClusterError(
+                    f"queue {queue.name!r}: there is no parent {above!r}", hint="list it under `queues:`"
+                )
+            if above in seen:
+                raise ClusterError(f"queue {queue.name!r} is below itself", hint="give one of its parents another one")
+            seen.add(above)
+            above = parents[above]
 
 
 def check_spans(what: str, spans: Sequence[Reservation | Drain], names: set[str]) -> None:

@@ -90,6 +90,8 @@ class QueueSection(FileModel):
     quota_gpus: float = Field(0.0, ge=0, description="GPUs the queue may always use")
     limit_gpus: float | None = Field(None, ge=0, description="GPUs it may use at most, with borrowed ones")
     weight: float = Field(1.0, gt=0, description="its share when queues compete")
+    parent: _Name | None = Field(None, description="the queue whose share it has a part of")
+    priority: float = Field(0.0, description="of queues that compete for more than their quota; higher first")
 
     @model_validator(mode="after")
     def _quota_within_limit(self) -> QueueSection:

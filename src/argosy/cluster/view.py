@@ -205,6 +205,9 @@ class Context:
     kinds: tuple[str, ...] = ()  # networks, by jobs.kind
     ps_kinds: tuple[str, ...] = ()  # networks, by jobs.ps_kind
     gpu_prices: tuple[float, ...] = ()  # per GPU and hour, by type; empty where the cluster file gives no prices
+    queue_quotas: NDArray[np.float64] | None = None  # GPUs a queue may always use
+    queue_parents: NDArray[np.int64] | None = None  # number of the queue above, -1: none
+    queue_priorities: NDArray[np.float64] | None = None
     lent: NDArray[np.bool_] | None = None  # nodes that another cluster lends now and then; None: none are
     overheads: NDArray[np.float64] | None = None  # seconds by [kind, `Overhead`]; None unless the policy declares them
 

@@ -161,6 +161,39 @@ class Walk:
         self._run(row, proposal)
         return True
 
+    def rearrange(self, places: Mapping[int, Mapping[int, int]]) -> bool:
+        """Give jobs these GPUs by node, all at once; return False, and change nothing, if they do not fit.
+
+        They must be waiting or running jobs on whole GPUs, without parameter servers and without a neighbour on their
+        GPUs, that the plan has not placed. A place must be open to its job.
+        """
+        gone = [claim for row in places if self.runs(row) for claim in self._held(row)]
+        new = {row: self._claims(row, gpus) for row, gpus in places.items()}
+        self.free.give(gone)
+        self.free.take([claim for claims in new.values() for claim in claims])
+        touched = {claim.node for claims in new.values() for claim in claims}
+        if any(self.free.lacks(Claim(node, 0, 0.0, 0.0)) for node in touched):
+            self.free.give([claim for claims in new.values() for claim in claims])
+            self.free.take(gone)
+            return False
+        for row, gpus in places.items():
+            self.free.give(new[row])
+            self._run(row, Proposal(dict(gpus), {}, {}, new[row]))
+        return True
+
+    def seat(self, guest: int, host: int) -> bool:
+        """Count the CPUs and memory of a job that is packed with a running one; return whether they suffice."""
+        gpus = {part.node: part.devices.bit_count() for part in self.view.placement(host)}
+        claims = [claim._replace(gpus=0) for claim in self._claims(guest, gpus)]
+        if any(self.free.lacks(claim) for claim in claims):
+            return False
+        self.free.take(claims)
+        return True
+
+    def _claims(self, row: int, gpus: Mapping[int, int]) -> list[Claim]:
+        """Return what a job without parameter servers takes with these GPUs."""
+        return [Claim(node, n, n * self._cpus[row], n * self._memory_gib[row]) for node, n in sorted(gpus.items())]
+
     def _is_whole(self, row: int) -> bool:
         return bool(self.view.jobs.gpus[row] >= 1)
 

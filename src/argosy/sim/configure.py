@@ -72,6 +72,8 @@ def make_context(
 ) -> Context:
     """Gather the context that a policy gets once, before the run."""
     weights = {q.name: q.weight for q in cluster.queues}
+    priorities = {q.name: q.priority for q in cluster.queues}
+    parents = {q.name: names.queues.index(q.parent) for q in cluster.queues if q.parent is not None}
     return Context(
         gpu_types=tables.gpu_types,
         queues=names.queues,
@@ -85,6 +87,9 @@ def make_context(
         kinds=tables.class_names,
         ps_kinds=tables.ps_names,
         gpu_prices=_gpu_prices(tables.gpu_types, cluster),
+        queue_quotas=world.qu[L.Q_QUOTA].copy(),
+        queue_parents=np.array([parents.get(q, -1) for q in names.queues], np.int64),
+        queue_priorities=np.array([priorities.get(q, 0.0) for q in names.queues]),
         lent=_lent(cluster),
         overheads=_overheads(world, settings) if "overhead" in policy.uses else None,
     )

@@ -36,7 +36,7 @@ BY = ("user", "job")
 def equal_time(gpus: Floats, weight: Floats, user: Ints, total: float) -> Floats:
     """Return each job's fraction of time: users' GPU time is equal, and equal for all jobs of a user."""
     names, member = np.unique(user, return_inverse=True)
-    demand = np.bincount(member, gpus, len(names))
+    demand = np.asarray(np.bincount(member, gpus, len(names)), np.float64)
     tickets = np.bincount(member, weight, len(names)) / np.bincount(member, minlength=len(names))
     budget = water_level(demand, tickets, total) * demand  # in GPUs
     share = np.zeros(len(gpus))
@@ -69,7 +69,7 @@ class GandivaFair(Gavel):
         can = problem.speed > 0
         if self.authors:
             share = np.where(can, problem.by_column(problem.capacity) / len(problem.gpus), 0.0)
-            return share / np.maximum(share.sum(axis=1), 1.0)[:, None]
+            return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
         part = np.where(can, problem.by_column(problem.capacity), 0.0)
         part = part / np.maximum(part.sum(axis=1), LEAST_SPEED)[:, None]
         holder = problem.columns["holder"].astype(np.int64)
@@ -80,6 +80,6 @@ class GandivaFair(Gavel):
         share = share * scarce[problem.column_type]
         speed = (share * problem.speed).sum(axis=1)
         if not self.trade or len(problem.capacity) < 2 or not (speed > 0).all():
-            return share
+            return np.asarray(share)
         traded = richest(problem, problem.speed / speed[:, None], speed * (1.0 - ROUNDING))
         return share if traded is None else traded
