@@ -39,11 +39,13 @@ SCHEMA: dict[str, pl.DataType] = {
     "priority": pl.Float64(),  # 0..100, higher first
     "expected_s": pl.Float64(),  # the user's own estimate of the duration
     "name": pl.String(),  # job name, for estimators that learn from habits
+    "max_batch": pl.Float64(),  # largest total batch that a policy may choose; null = the batch is fixed
+    "batches": pl.String(),  # batch sizes that the job itself takes by share of the work: 32|64@0.3|128@0.6
 }
 STATUSES = ("completed", "failed", "killed")
 MAX_TIME_S = 1e12  # 31,700 years: larger times lose precision, and are mostly milliseconds since 1970
 LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # larger than any real value
-AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s")
+AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s", "max_batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Job:
     priority: float | None = None
     expected_s: float | None = None
     name: str | None = None
+    max_batch: float | None = None
+    batches: str | None = None
 
 
 assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns
@@ -195,6 +199,14 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
         (
             ((pl.col("min_gpus") > gpus) | (pl.col("max_gpus") < gpus)).fill_null(False),
             pl.format("gpus = {} lies outside min_gpus..max_gpus", shown("gpus")),
+        ),
+        (
+            (pl.col("max_batch") < pl.coalesce("batch_size", pl.lit(1.0))).fill_null(False),
+            pl.format("max_batch = {} is below its batch_size", shown("max_batch")),
+        ),
+        (
+            pl.col("max_batch").is_not_null() & pl.col("batches").is_not_null(),
+            pl.lit("batches says that the job changes its batch itself, max_batch that a policy may: give one"),
         ),
         (
             bad("weight", 0.0) | (pl.col("weight") == 0).fill_null(False),
