@@ -195,6 +195,13 @@ class Losses(NamedTuple):
     seconds_per_epoch: float  # at the reference configuration
 
 
+class BatchMode(NamedTuple):
+    """One of the batch sizes that a job will have, as its user declares them."""
+
+    batch: float
+    kind: int  # its job class, whose speeds the profile knows
+
+
 class StepReport(NamedTuple):
     """What a job has reported of its last training steps."""
 
@@ -304,6 +311,7 @@ class View:
 
     __slots__ = (
         "_losses",
+        "_modes",
         "_parts",
         "_profile",
         "_steps",
@@ -324,10 +332,12 @@ class View:
         profile: Profile | None,
         parts: Callable[[int], list[Part]],
         losses: Callable[[int], Losses],
-        steps: Callable[[int], StepReport | None],
+        steps: Callable[[int], StepReport | None] = lambda row: None,
+        modes: Callable[[int], tuple[BatchMode, ...]] = lambda row: (),
     ) -> None:
         self.jobs, self.nodes = jobs, nodes
-        self._uses, self._profile, self._parts, self._losses, self._steps = uses, profile, parts, losses, steps
+        self._uses, self._profile, self._parts, self._losses = uses, profile, parts, losses
+        self._steps, self._modes = steps, modes
         self.now = 0.0
         self.waiting = 0  # jobs that hold nothing
         self.running = 0
@@ -356,3 +366,9 @@ class View:
         if "efficiency" not in self._uses:
             raise UndeclaredInformation("a policy read step times but does not declare 'efficiency' in `uses`")
         return self._steps(row)
+
+    def modes(self, row: int) -> tuple[BatchMode, ...]:
+        """Return the batch sizes that the job in this row takes by a rule of its own; when is not known."""
+        if "efficiency" not in self._uses:
+            raise UndeclaredInformation("a policy read batch sizes but does not declare 'efficiency' in `uses`")
+        return self._modes(row)

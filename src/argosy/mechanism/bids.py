@@ -33,8 +33,8 @@ class Bids:
     partner: Ints | None = None  # row of the running job whose GPUs it would share (packing), -1: GPUs of its own
     speed: Floats | None = None  # [nodes] how fast each machine is believed to be; jobs are placed on fast ones
     least_gain: Floats | None = None  # [jobs] a running job moves to machines that are faster by this factor
-    batch: Floats | None = None  # total batch that the bid is for, of jobs with `family` >= 0; NaN leaves it as it is
     because: Callable[[int], str] | None = None  # says what moved the value of a bid, for explanations
+    batch: Floats | None = None  # total batch that the bid is for, of jobs with `family` >= 0; NaN leaves it as it is
 
     def __len__(self) -> int:
         return len(self.job)
@@ -44,11 +44,11 @@ class Bids:
         if len(self.job) < 2 or bool((np.diff(self.job) >= 0).all()):
             return self
         order = np.argsort(self.job, kind="stable")
-        optional = (self.servers, self.partner, self.batch)
-        servers, partner, batch = (None if c is None else c[order] for c in optional)
+        servers, partner = (None if c is None else c[order] for c in (self.servers, self.partner))
         columns = (self.job[order], self.type[order], self.workers[order], self.value[order], servers, partner)
         because = None if self.because is None else _of_sorted(self.because, order)
-        return Bids(*columns, self.speed, self.least_gain, batch, because)
+        batch = None if self.batch is None else self.batch[order]
+        return Bids(*columns, self.speed, self.least_gain, because, batch)
 
 
 def _of_sorted(because: Callable[[int], str], order: Ints) -> Callable[[int], str]:

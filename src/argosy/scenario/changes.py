@@ -171,7 +171,8 @@ def _dynamic(frame: pl.DataFrame, dynamic: Dynamic, rng: np.random.Generator) ->
         texts.append("|".join(steps))
     column = pl.Series("batches", texts, dtype=pl.String)
     begin = column.str.split("|").list.first().cast(pl.Float64)
-    return frame.with_columns(column, pl.coalesce(begin, pl.col("batch_size")).alias("batch_size"))
+    declared = pl.coalesce("work", "duration_s")  # users say how long they train; beside durations the unit is free
+    return frame.with_columns(column, pl.coalesce(begin, pl.col("batch_size")).alias("batch_size"), work=declared)
 
 
 def _noise_scales(frame: pl.DataFrame) -> dict[str, NoiseScale]:

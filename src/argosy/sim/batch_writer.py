@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from argosy.cluster.view import JobState, StepReport
+from argosy.cluster.view import BatchMode, JobState, StepReport
 from argosy.errors import InvalidPlan
 from argosy.mechanism.kernels import layout as L
 from argosy.slack import COUNT_SLACK, RELATIVE_SLACK
@@ -93,3 +93,15 @@ def report(engine: Engine, row: int) -> StepReport | None:
     atomic = float(np.ceil(local / passes - COUNT_SLACK))
     step_s, pass_s = family.model.step_times(engine.tables.gpu_types[gpu_type], k, level, atomic)
     return StepReport(len({part.node for part in engine.parts_of(row)}), k, atomic, passes - 1, step_s, pass_s)
+
+
+def modes(engine: Engine, row: int) -> tuple[BatchMode, ...]:
+    """Return the batch sizes that the job in this row takes by a rule of its own; its only one if it has no rule."""
+    w = engine.world
+    part, found = int(w.ji[L.FIRST_PART, row]), {int(w.ji[L.BATCH_CLASS, row])}
+    if part >= 0 and w.pt[part, L.PT_CLASS] >= 0:
+        found = {int(w.pt[part, L.PT_CLASS])}
+        while w.pt[part, L.PT_UPTO] < 1.0:
+            part += 1
+            found.add(int(w.pt[part, L.PT_CLASS]))
+    return tuple(BatchMode(float(w.cb[kind]), kind) for kind in sorted(found))

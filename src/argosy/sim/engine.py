@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import Losses, Part, StepReport
+from argosy.cluster.view import BatchMode, Losses, Part, StepReport
 from argosy.errors import PolicyError
 from argosy.mechanism import capacity
 from argosy.mechanism.bids import Bids, Choice
@@ -327,6 +327,10 @@ class Engine(EngineState):
     def steps_of(self, row: int) -> StepReport | None:
         """Return what the job in this row reports of its steps; None if it does not run, or its batch is fixed."""
         return batch_writer.report(self, row)
+
+    def modes_of(self, row: int) -> tuple[BatchMode, ...]:
+        """Return the batch sizes that the job in this row takes by a rule of its own."""
+        return batch_writer.modes(self, row)
 
 
 HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask the host to do

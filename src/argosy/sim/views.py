@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from argosy.cluster.view import (
     JOB_COLUMNS,
     NODE_COLUMNS,
+    BatchMode,
     Columns,
     Footprint,
     Losses,
@@ -91,10 +92,23 @@ def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.i
 
 def _readers(
     engine: Engine,
-) -> tuple[Callable[[int], list[Part]], Callable[[int], Losses], Callable[[int], StepReport | None]]:
-    """Return functions that read placements, losses and step times, without reference cycles that keep the engine."""
+) -> tuple[
+    Callable[[int], list[Part]],
+    Callable[[int], Losses],
+    Callable[[int], StepReport | None],
+    Callable[[int], tuple[BatchMode, ...]],
+]:
+    """Return functions that read placements, losses, step times and batch sizes.
+
+    They have no reference cycles, which would keep the engine alive.
+    """
     itself = weakref.proxy(engine)
-    return lambda row: itself.parts_of(row), lambda row: itself.losses_of(row), lambda row: itself.steps_of(row)
+    return (
+        lambda row: itself.parts_of(row),
+        lambda row: itself.losses_of(row),
+        lambda row: itself.steps_of(row),
+        lambda row: itself.modes_of(row),
+    )
 
 
 def _profile(engine: Engine) -> Profile | None:
