@@ -42,6 +42,7 @@ POLLUX_MODELS = {  # name: (batch per GPU where a job names none, aliases)
     "ncf": (1024, ["neumf"]),
     "yolov3": (8, ["yolo"]),
 }
+NOISE_MODELS = (*POLLUX_MODELS, "gpt_pmp")  # whose gradient statistics were measured
 PIPELINE_UNITS = {"dgx-ext": 2, "rtx": 8}  # GPUs that hold one copy of GPT
 FOUNDATION_MODELS = {
     "vit": (64, ["vit-base"]),
@@ -357,21 +358,39 @@ def self_pairs(data: Path, name: str) -> Json:
 
 
 def noise_scales(data: Path) -> Json:
-    """Median φ of each third of the training, over the runs at all batch sizes; M0 is the smallest one."""
+    """φ of each tenth of the training and its dependence on the batch, by least squares of log φ over the runs at all
+    batch sizes; M0 is the smallest one. The error is that of the efficiency E, which is what φ is for."""
+    from argosy.perf.goodput import PARTS, NoiseScale, efficiency
+
     frame = pl.read_csv(data / "pollux_validation.csv.gz")
     models: Json = {}
-    for name in POLLUX_MODELS:
-        part = frame.filter(pl.col("application") == name)
+    for name in NOISE_MODELS:
+        part = frame.filter((pl.col("application") == name) & (pl.col("grad_sqr") > 0) & (pl.col("grad_var") > 0))
         m0, mmax = int(part["batch_size"].min()), int(part["batch_size"].max())  # type: ignore[arg-type]
-        share = pl.col("progress") / pl.col("progress").max().over("batch_size")
-        phi = part.select(
-            ((share * 3).ceil().clip(1, 3) - 1).cast(pl.Int64).alias("third"),
-            (m0 * pl.col("grad_var") / pl.col("grad_sqr")).alias("phi"),
-        )
-        medians: dict[int, float] = dict(phi.group_by("third").agg(pl.col("phi").median()).iter_rows())
-        second = medians[1]  # BERT ran for two epochs: none of them ends in the first third
-        thirds = [short(v) for v in (medians.get(0, second), second, medians[2])]
-        models[name] = {"m0": m0, "mmax": mmax, "phi_thirds": thirds}
+        share = (pl.col("progress") / pl.col("progress").max().over("batch_size")).alias("share")
+        rows = part.select("batch_size", share, (m0 * pl.col("grad_var") / pl.col("grad_sqr")).alias("phi"))
+        epochs = rows.group_by("batch_size").len()["len"].max()
+        middle = rows["share"].to_numpy() - 0.5 / float(epochs)  # type: ignore[arg-type]
+        batch, phi = rows["batch_size"].to_numpy() / m0, rows["phi"].to_numpy()
+        place = np.clip(middle * PARTS - 0.5, 0, PARTS - 1)  # on the line between the middles of two tenths
+        low = np.minimum(place.astype(int), PARTS - 2)
+        matrix = np.zeros((len(phi), PARTS + 1))
+        matrix[np.arange(len(phi)), low] = 1 - (place - low)
+        matrix[np.arange(len(phi)), low + 1] = place - low
+        matrix[:, PARTS] = np.log(batch)
+        smooth = 0.1 * (np.eye(PARTS - 1, PARTS + 1) - np.eye(PARTS - 1, PARTS + 1, k=1))  # for tenths without an epoch
+        x = np.linalg.lstsq(np.vstack([matrix, smooth]), np.append(np.log(phi), np.zeros(PARTS - 1)), rcond=None)[0]
+        tenths = [short(v) for v in np.exp(x[:PARTS])]
+        fit = NoiseScale(m0, mmax, tuple(tenths), short(float(x[PARTS])))
+        measured = efficiency(batch * m0, phi, m0)
+        error = np.abs(efficiency(batch * m0, fit.phi(middle, batch * m0), m0) / measured - 1)
+        models[name] = {
+            "m0": m0,
+            "mmax": mmax,
+            "phi_tenths": tenths,
+            "batch_power": fit.batch_power,
+            "efficiency_error": short(float(error.mean())),
+        }
     return {"source": POLLUX.replace("placements", "gradient statistics"), "models": models}
 
 
@@ -421,6 +440,7 @@ def summary(files: dict[str, Json]) -> Json:
         "speed_relative_error_parameter_servers": {
             n: e["error"] for n, e in files["parameter_server.json"]["models"].items()
         },
+        "efficiency_relative_error": {n: e["efficiency_error"] for n, e in files["noise_scale.json"]["models"].items()},
         "pair_factor_error": {t: e["error"] for t, e in files["interference.json"]["types"].items()},
     }
 

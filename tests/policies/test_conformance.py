@@ -150,7 +150,9 @@ LASTING = [
     for i in range(16)
 ]
 REMEMBERING = {"drf": "drf:slot_s=60"}  # it has a memory with this parameter only
-FORGETFUL = {"gavel-fifo"}  # it remembers what each job has received, and first come, first served does not ask
+# gavel-fifo remembers what each job has received, and first come, first served does not ask; sia remembers restarts,
+# which cost nothing here, and what jobs with changing batches have shown, of which there are none
+FORGETFUL = {"gavel-fifo", "sia"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import UndeclaredInformation
+from argosy.perf.batch_family import BatchFamily
 
 WHOLE = 1000  # thousandths of a device: `Part.milli` of a job that has the device alone
 
@@ -57,6 +58,7 @@ INFORMATION: dict[str, str] = {
     "duration": "the true duration: the future",
     "profile": "throughput by GPU type, size and locality",
     "nodes": "the nodes: free devices, types, racks, state",
+    "efficiency": "what jobs report of their steps: batch size, gradient noise scale, times",
     "loss": "the training losses that a job has reported so far",
     "history": "what became of the jobs that have ended",
     "overhead": "what starting, suspending, resuming, moving and resizing a job costs",
@@ -96,6 +98,10 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "declared_s": ("declared", "the whole work in the same unit, as its user declared it; NaN where nobody did"),
     "reference_rate": ("profile", "throughput as requested, on its reference type: there it does 1 s of work per s"),
     "measured_rate": ("rate", "seconds of reference work per second, as measured over some minutes"),
+    "family": ("demand", "its number in profile.families: a policy may choose its batch size; -1: it is fixed"),
+    "max_batch": ("demand", "largest total batch that a policy may choose, NaN where the batch is fixed"),
+    "batch": ("efficiency", "total batch size now, NaN where it is not known"),
+    "noise_scale": ("efficiency", "gradient noise scale in samples at this batch, NaN until it has been measured"),
     "expected_s": ("estimate", "expected duration at the requested size"),
     "expected_left_s": ("estimate", "what is left of it"),
     "duration_s": ("duration", "true duration at the requested size"),
@@ -189,6 +195,24 @@ class Losses(NamedTuple):
     seconds_per_epoch: float  # at the reference configuration
 
 
+class BatchMode(NamedTuple):
+    """One of the batch sizes that a job will have, as its user declares them."""
+
+    batch: float
+    kind: int  # its job class, whose speeds the profile knows
+
+
+class StepReport(NamedTuple):
+    """What a job has reported of its last training steps."""
+
+    nodes: int
+    gpus: int
+    local_batch: float  # samples of a GPU in one pass
+    accumulation: int  # passes before the one that synchronises
+    step_s: float  # a pass that synchronises, and the update
+    pass_s: float  # a pass that does not
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What does not change during a run; policies get it once, in `reset`."""
@@ -236,7 +260,7 @@ class Profile:
     Divided by `jobs.reference_rate` they are seconds of reference work per second. Arguments may be arrays.
     """
 
-    __slots__ = ("_pair", "_ps", "_rate", "footprint")
+    __slots__ = ("_pair", "_ps", "_rate", "families", "footprint")
 
     def __init__(
         self,
@@ -244,8 +268,10 @@ class Profile:
         ps: NDArray[np.float64],
         pair: NDArray[np.float64],
         footprint: Footprint,
+        families: tuple[BatchFamily, ...] = (),
     ) -> None:
         self._rate, self._ps, self._pair, self.footprint = rate, ps, pair, footprint
+        self.families = families  # networks whose batch size a policy may choose, by jobs.family
 
     @property
     def largest(self) -> int:
@@ -287,7 +313,20 @@ class Profile:
 class View:
     """The state of the cluster at `now`, as far as a policy may see it."""
 
-    __slots__ = ("_losses", "_parts", "_profile", "_uses", "free_gpus", "jobs", "nodes", "now", "running", "waiting")
+    __slots__ = (
+        "_losses",
+        "_modes",
+        "_parts",
+        "_profile",
+        "_steps",
+        "_uses",
+        "free_gpus",
+        "jobs",
+        "nodes",
+        "now",
+        "running",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -297,9 +336,12 @@ class View:
         profile: Profile | None,
         parts: Callable[[int], list[Part]],
         losses: Callable[[int], Losses],
+        steps: Callable[[int], StepReport | None] = lambda row: None,
+        modes: Callable[[int], tuple[BatchMode, ...]] = lambda row: (),
     ) -> None:
         self.jobs, self.nodes = jobs, nodes
         self._uses, self._profile, self._parts, self._losses = uses, profile, parts, losses
+        self._steps, self._modes = steps, modes
         self.now = 0.0
         self.waiting = 0  # jobs that hold nothing
         self.running = 0
@@ -322,3 +364,15 @@ class View:
         if "loss" not in self._uses:
             raise UndeclaredInformation("a policy read losses but does not declare 'loss' in `uses`")
         return self._losses(row)
+
+    def steps(self, row: int) -> StepReport | None:
+        """Return what the job in this row reports of its steps; None if it does not run, or its batch is fixed."""
+        if "efficiency" not in self._uses:
+            raise UndeclaredInformation("a policy read step times but does not declare 'efficiency' in `uses`")
+        return self._steps(row)
+
+    def modes(self, row: int) -> tuple[BatchMode, ...]:
+        """Return the batch sizes that the job in this row takes by a rule of its own; when is not known."""
+        if "efficiency" not in self._uses:
+            raise UndeclaredInformation("a policy read batch sizes but does not declare 'efficiency' in `uses`")
+        return self._modes(row)

@@ -34,6 +34,7 @@ class Bids:
     speed: Floats | None = None  # [nodes] how fast each machine is believed to be; jobs are placed on fast ones
     least_gain: Floats | None = None  # [jobs] a running job moves to machines that are faster by this factor
     because: Callable[[int], str] | None = None  # says what moved the value of a bid, for explanations
+    batch: Floats | None = None  # total batch that the bid is for, of jobs with `family` >= 0; NaN leaves it as it is
 
     def __len__(self) -> int:
         return len(self.job)
@@ -46,7 +47,8 @@ class Bids:
         servers, partner = (None if c is None else c[order] for c in (self.servers, self.partner))
         columns = (self.job[order], self.type[order], self.workers[order], self.value[order], servers, partner)
         because = None if self.because is None else _of_sorted(self.because, order)
-        return Bids(*columns, self.speed, self.least_gain, because)
+        batch = None if self.batch is None else self.batch[order]
+        return Bids(*columns, self.speed, self.least_gain, because, batch)
 
 
 def _of_sorted(because: Callable[[int], str], order: Ints) -> Callable[[int], str]:
@@ -68,10 +70,14 @@ class Choice:
         return max(self.bound - self.worth, 0.0) / self.bound if self.bound > 0 else 0.0
 
 
+def _optional(bids: Bids) -> tuple[tuple[str, Floats | Ints | None], ...]:
+    return ("servers", bids.servers), ("partner", bids.partner), ("batch", bids.batch)
+
+
 def check_shapes(bids: Bids, jobs: int, nodes: int, policy: str) -> None:
     """Raise `InvalidPlan` if columns differ in length, or if what is said of machines and moves cannot be."""
     columns = {"type": bids.type, "workers": bids.workers, "value": bids.value}
-    columns |= {name: c for name, c in (("servers", bids.servers), ("partner", bids.partner)) if c is not None}
+    columns |= {name: c for name, c in _optional(bids) if c is not None}
     for name, column in columns.items():
         if np.shape(column) != np.shape(bids.job):
             raise InvalidPlan(f"policy {policy!r}: {np.shape(column)} of {name} in {np.shape(bids.job)} bids")

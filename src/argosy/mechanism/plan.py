@@ -65,6 +65,7 @@ class Plan:
     leases: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, Reason] = field(default_factory=dict)
     wake_at: float | None = None
+    batches: dict[int, float] = field(default_factory=dict)  # total batch of jobs with `family` >= 0
 
     @classmethod
     def keep(cls, view: View) -> Plan:

@@ -121,6 +121,8 @@ def build(
         ps=np.ascontiguousarray(tables.ps_rate),
         pr=np.ascontiguousarray(tables.pair),
         ov=costs,
+        cb=np.array([np.nan if c.batch is None else c.batch for c in tables.classes]),
+        pt=np.zeros((0, L.PT_FACTORS)) if tables.parts is None else np.ascontiguousarray(tables.parts),
         wk=np.zeros((L.WK_ROWS, max(slots, devices, most_parts) + 2), np.int64),
         sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
         ex=np.zeros((4, 0)),
@@ -232,6 +234,8 @@ def demand_rows(
     static[L.TYPES] = accepted
     static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
     static[L.WANT_PLACE] = -1
+    static[L.FAMILY] = -1 if tables.job_family is None else tables.job_family
+    static[L.FIRST_PART] = -1 if tables.first_part is None else tables.first_part
     drop_useless_types(rows, tables)
     return rows
 

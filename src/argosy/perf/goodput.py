@@ -4,6 +4,9 @@
 E(M) = (φ + M0)/(φ + M)   progress per sample relative to batch M0
 gain = E·M/M0             progress per step; AdaScale multiplies the learning rate by it
 goodput = throughput · E
+
+φ grows as training goes on, so large batches waste much at the beginning and little at the end. `NoiseScale` has the
+published φ of a network by progress, fitted to measurements at several batch sizes.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from argosy.perf.iteration import IterationModel
 from argosy.slack import COUNT_SLACK, RELATIVE_SLACK
 
 GRID = 50  # batch sizes tried between M0 and Mmax
+PARTS = 10  # equal parts of a training for which φ is given
 
 
 def noise_scale(m0: float, grad_var: ArrayLike, grad_sqr: ArrayLike) -> Floats:
@@ -77,15 +81,27 @@ def best_batch(
 
 @dataclass(frozen=True, slots=True)
 class NoiseScale:
-    """A network's φ in each third of its training, and the batch M0 to which it refers."""
+    """A network's φ in each tenth of its training, and the batch M0 to which it refers.
+
+    Gradients are measured a little noisier at some batch sizes than at others: φ is proportional to
+    (M / M0)^`batch_power`. `error` is the mean relative error of the efficiency over all measured epochs and batches.
+    """
 
     m0: float
     mmax: float
-    thirds: tuple[float, float, float]
+    tenths: tuple[float, ...]
+    batch_power: float = 0.0
+    error: float = 0.0
 
-    def phi(self, progress: ArrayLike) -> Floats:
-        """Return φ at a share of the training done, interpolated in logarithms between the middles of the thirds."""
-        return np.asarray(np.exp(np.interp(np.asarray(progress, np.float64), (1 / 6, 0.5, 5 / 6), np.log(self.thirds))))
+    def phi(self, progress: ArrayLike, batch: ArrayLike | None = None) -> Floats:
+        """Return φ at a share of the training done, interpolated in logarithms between the middles of the tenths.
+
+        Without a `batch`, at batch M0.
+        """
+        middles = (np.arange(PARTS) + 0.5) / PARTS
+        at_m0 = np.exp(np.interp(np.asarray(progress, np.float64), middles, np.log(self.tenths)))
+        relative = 1.0 if batch is None else np.asarray(batch, np.float64) / self.m0
+        return np.asarray(at_m0 * relative**self.batch_power)
 
 
 @cache
@@ -100,5 +116,6 @@ def known_noise_scale(model: str) -> NoiseScale | None:
     entry = _facts().get(key_of(model))
     if entry is None:
         return None
-    first, second, third = (float(v) for v in entry["phi_thirds"])
-    return NoiseScale(float(entry["m0"]), float(entry["mmax"]), (first, second, third))
+    tenths = tuple(float(v) for v in entry["phi_tenths"])
+    error = float(entry["efficiency_error"])
+    return NoiseScale(float(entry["m0"]), float(entry["mmax"]), tenths, float(entry["batch_power"]), error)

@@ -131,3 +131,9 @@ class IterationModel:
         step = step_time_s(self.params_for(gpu_type), k, level, local / passes, passes - 1, self.links)
         per_step = k if self.unit == "steps" else k * local
         return np.where(k > 0, per_step / step, 0.0)
+
+    def step_times(self, gpu_type: str, workers: int, level: int, local_batch: float) -> tuple[float, float]:
+        """Return the seconds of a step that synchronises, and of a pass that does not."""
+        params = self.params_for(gpu_type)
+        step = step_time_s(params, workers, level, local_batch, 0, self.links)
+        return float(step), float(grad_time_s(params, local_batch))

@@ -16,8 +16,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from argosy.errors import TraceError, UnknownName
+from argosy.perf import batch_family as bf
 from argosy.perf import catalogue
 from argosy.perf.base import Floats, Level, Links, PerfModel
+from argosy.perf.batch_family import BatchFamily
+from argosy.perf.goodput_source import GoodputSource, source_of
 from argosy.perf.interference import pair_matrix
 from argosy.perf.iteration import IterationModel
 from argosy.perf.parameter_server import ServerModel
@@ -39,10 +42,13 @@ class PerfClass:
 
     model: str | None = None
     batch: float | None = None
+    counts_efficiency: bool = False  # a row of a family: a sample counts as much as one at the smallest batch
 
     @property
     def name(self) -> str:
-        return "rigid" if self.model is None else self.model if self.batch is None else f"{self.model}@{self.batch:g}"
+        if self.model is None or self.batch is None:
+            return self.model or "rigid"
+        return f"{self.model}@{self.batch:g}{' effective' if self.counts_efficiency else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,10 @@ class RateTables:
     pair_type: str  # the GPU type that `pair` was computed for
     links: Links
     ps_names: tuple[str, ...] = ()  # networks of ps_rate's first axis
+    families: tuple[BatchFamily, ...] = ()  # networks whose batch size policies may choose
+    job_family: Ints | None = None  # per trace row: the number of its family, -1: its batch is fixed; None: all are
+    parts: Floats | None = None  # see argosy.perf.batch_family: rows of all families and schedules
+    first_part: Ints | None = None  # per trace row: its first row in `parts`, -1: its speed does not change
 
 
 def compile_tables(
@@ -73,6 +83,7 @@ def compile_tables(
     kmax: int = 256,
     locality: bool = True,
     ps_speeds: str = "fitted",
+    goodput: str = "fitted",
 ) -> RateTables:
     """Compile a validated trace frame for a cluster.
 
@@ -80,24 +91,32 @@ def compile_tables(
     models of that kind; "rigid" takes none; "ps" treats every job as a parameter-server job (one server per worker if
     the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic ranges are covered.
     Without `locality` every placement is as fast as a consolidated one. `ps_speeds`: see
-    argosy.perf.server_speeds.
+    argosy.perf.server_speeds. `goodput`: see
+    argosy.perf.goodput_source.
     """
     types = cluster.gpu_types or ("gpu",)
     links = Links.of(cluster.network)
     gpus = trace_frame["gpus"].to_numpy().astype(np.float64)
     servers = _servers(trace_frame, gpus, model)
     job_class, classes = _classes(trace_frame, servers == 0, model)
+    changing = ChangingBatches(types, links, source_of(goodput), cluster)
+    job_class, classes = changing.classes(trace_frame, job_class, classes)
     ps_class, ps_models = _ps_classes(trace_frame, servers > 0, lookup_in(ps_speeds))
     size = _size(trace_frame, gpus, cluster, kmax)
-    rate = np.stack([_rates(c, types, size, links) for c in classes])
+    families = changing.families(size)
+    known = {f.first_class + i: f.throughput[i] * f.efficiency[i] for f in families for i in range(len(f.batches))}
+    rate = np.stack([known[i] if i in known else _rates(c, types, size, links) for i, c in enumerate(classes)])
 
     k = np.minimum(np.ceil(gpus), size).astype(np.int64)
     type_index = _type_index(trace_frame["gpu_type"], types, reference_type)
     narrowest = _consolidated(cluster.nodes, types, size)
     if not locality:
-        rate = np.repeat(np.take_along_axis(rate, narrowest[None, :, :, None], axis=3), rate.shape[3], axis=3)
+        rate = _at_narrowest(rate, narrowest)
     level = narrowest[type_index, k]
+    if not locality:
+        families = tuple(replace(f, throughput=_at_narrowest(f.throughput, narrowest)) for f in families)
     reference = rate[job_class, type_index, k, level] * np.where(gpus < 1, gpus, 1.0)
+    changing.refer(reference, rate[:, type_index, k, level])
     ps_rate = np.zeros((0, 1, 1))
     if ps_models:
         most = max(LEAST_PS, int(servers.max()))
@@ -121,7 +140,16 @@ def compile_tables(
         pair_type,
         links,
         tuple(m.name for m, _ in ps_models),
+        families,
+        changing.job_family,
+        changing.parts(families),
+        changing.first_part,
     )
+
+
+def _at_narrowest(rate: Floats, narrowest: Ints) -> Floats:
+    """Return rates that are the same at all levels: those of a consolidated placement."""
+    return np.repeat(np.take_along_axis(rate, narrowest[None, :, :, None], axis=3), rate.shape[3], axis=3)
 
 
 def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTables, int]:
@@ -138,6 +166,102 @@ def extend(tables: RateTables, model: str, batch: float | None) -> tuple[RateTab
     return replace(tables, rate=rate, pair=pair, classes=classes, class_names=(*tables.class_names, new.name)), len(
         classes
     ) - 1
+
+
+class ChangingBatches:
+    """The jobs of a trace whose batch size may change: families that policies choose from, and schedules of jobs."""
+
+    def __init__(self, types: tuple[str, ...], links: Links, source: GoodputSource, cluster: Cluster) -> None:
+        self._types, self._links, self._source, self._cluster = types, links, source, cluster
+        self._families: list[tuple[str, Floats, int]] = []  # network, batches, first class
+        self._schedules: dict[str, tuple[Floats, Ints]] = {}  # text → shares from which its classes apply, classes
+        self.job_family: Ints | None = None
+        self.first_part: Ints | None = None
+        self._of_schedule: dict[str, Ints] = {}
+
+    def classes(
+        self, frame: pl.DataFrame, job_class: Ints, classes: tuple[PerfClass, ...]
+    ) -> tuple[Ints, tuple[PerfClass, ...]]:
+        """Add the classes of families and schedules; return the class of each job as requested, and all classes."""
+        adaptive = frame["max_batch"].is_not_null().to_numpy() & (job_class > 0)
+        scheduled = frame["batches"].is_not_null().to_numpy() & (job_class > 0)
+        if not adaptive.any() and not scheduled.any():
+            return job_class, classes
+        job_class, grown = job_class.copy(), list(classes)
+        self.job_family = np.full(len(job_class), -1, np.int64)
+        model_of = np.array([c.model for c in classes], object)[job_class]
+        for name in sorted(set(model_of[adaptive].tolist())):
+            known = self._source.efficiency(name)
+            if known is None:
+                continue
+            rows = np.flatnonzero(adaptive & (model_of == name))
+            asked = frame["batch_size"].fill_null(known.m0).to_numpy()[rows]
+            limits = frame["max_batch"].to_numpy()[rows]
+            batches = bf.grid(known.m0, min(known.mmax, float(limits.max())), np.maximum(asked, known.m0))
+            self._families.append((name, batches, len(grown)))
+            job_class[rows] = len(grown) + np.searchsorted(batches, np.maximum(asked, known.m0))
+            self.job_family[rows] = len(self._families) - 1
+            grown += [PerfClass(name, float(batch), True) for batch in batches]
+        for (_, text), part in (
+            frame.with_row_index("row").filter(pl.Series(scheduled)).group_by("model", "batches", maintain_order=True)
+        ):
+            rows = part["row"].to_numpy()
+            steps = bf.read_schedule(str(text), str(part["job_id"][0]))
+            name = str(model_of[rows[0]])
+            wanted = [PerfClass(name, batch) for batch, _ in steps]
+            for one in wanted:
+                if one not in grown:
+                    grown.append(one)
+            found = np.array([grown.index(one) for one in wanted], np.int64)
+            self._schedules[f"{name}|{text}"] = (np.array([since for _, since in steps]), found)
+            earlier = self._of_schedule.get(
+                f"{name}|{text}", np.zeros(0, np.int64)
+            )  # under another name of the network
+            self._of_schedule[f"{name}|{text}"] = np.append(earlier, rows).astype(np.int64)
+            job_class[rows] = found[0]
+        return job_class, tuple(grown)
+
+    def families(self, size: int) -> tuple[BatchFamily, ...]:
+        """Return the families, with their speeds up to this number of GPUs."""
+        made = []
+        for name, batches, first in self._families:
+            known, model = self._source.efficiency(name), self._source.steps(name, self._links)
+            assert known is not None and model is not None
+            upto, _, of_batch = known.parts(batches)
+            speeds = [bf.throughput(model, self._types, size, len(Level), float(b), known.m0) for b in batches]
+            largest = tuple(model.max_local_batch(t) for t in self._types)
+            mean = bf.mean_efficiency(upto, of_batch)
+            made.append(BatchFamily(name, known.m0, batches, np.stack(speeds), mean, first, model, largest))
+        return tuple(made)
+
+    def refer(self, reference: Floats, rates: Floats) -> None:
+        """Set the reference speeds of jobs that change their batch themselves: the mean over their work.
+
+        `rates` are those of all classes at each job's requested size.
+        """
+        for text, (since, classes) in self._schedules.items():
+            rows = self._of_schedule[text]
+            share = np.diff(np.append(since, 1.0))
+            reference[rows] = 1.0 / (share[:, None] / rates[classes][:, rows]).sum(axis=0)
+
+    def parts(self, families: tuple[BatchFamily, ...]) -> Floats | None:
+        """Return the table of parts, and note where each job's begin."""
+        if self.job_family is None:
+            return None
+        width = max([len(f.batches) for f in families], default=1)
+        tables, at = [], 0
+        self.first_part = np.full(len(self.job_family), -1, np.int64)
+        for number, family in enumerate(families):
+            known = self._source.efficiency(family.name)
+            assert known is not None
+            tables.append(bf.rows_of_parts(*known.parts(family.batches), family.first_class, width))
+            self.first_part[self.job_family == number] = at
+            at += len(tables[-1])
+        for text, (since, classes) in self._schedules.items():
+            tables.append(bf.rows_of_schedule(since, classes, width))
+            self.first_part[self._of_schedule[text]] = at
+            at += len(tables[-1])
+        return np.vstack(tables)
 
 
 def _model_of(perf_class: PerfClass) -> PerfModel:

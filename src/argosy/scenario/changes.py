@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from argosy.config import Duration, FileModel
 from argosy.perf import catalogue
+from argosy.perf.goodput import NoiseScale, known_noise_scale
 from argosy.seeding import stream
 from argosy.workload.synth.arrivals import Slots
 from argosy.workload.trace import SCHEMA, Trace
@@ -71,6 +72,16 @@ class Deadlines(FileModel):
         return self
 
 
+class Dynamic(FileModel):
+    """A change by which some jobs change their batch size themselves, from a small one to larger ones.
+
+    Half of them follow the gradient noise scale of their network, doubling the batch whenever the noise scale has
+    doubled; the others go from the smallest batch to the largest at one moment (as Accordion does).
+    """
+
+    share: Share = Field(description="share of the jobs whose network has a known gradient noise scale")
+
+
 class Changes(FileModel):
     """The changes of a scenario, in the order in which they are applied."""
 
@@ -90,6 +101,12 @@ class Changes(FileModel):
     elastic: Elastic | None = None
     apps: Apps | None = None
     deadlines: Deadlines | None = None
+    adaptive: bool = Field(
+        default=False,
+        description="whether policies may choose batch sizes, where the gradient noise scale is known; jobs with work"
+        " then last as long as that takes",
+    )
+    dynamic: Dynamic | None = None
 
     @model_validator(mode="after")
     def _known_models(self) -> Changes:
@@ -127,7 +144,58 @@ class Changes(FileModel):
             frame = _searching(frame, self.apps, stream(seed, "league.apps"))
         if self.deadlines is not None:
             frame = _due(frame, self.deadlines, stream(seed, "league.deadlines"))
+        if self.adaptive:
+            frame = _adaptive(frame)
+        if self.dynamic is not None:
+            frame = _dynamic(frame, self.dynamic, stream(seed, "league.dynamic"))
         return Trace.of(frame, trace.name)
+
+
+def _adaptive(frame: pl.DataFrame) -> pl.DataFrame:
+    """Let policies choose the batch up to the largest that was measured; durations follow from work where it is known.
+
+    The work of such a job is in samples at the smallest batch.
+    """
+    largest = {name: noise.mmax for name, noise in _noise_scales(frame).items()}
+    chosen = pl.col("model").replace_strict(largest, default=None, return_dtype=pl.Float64)
+    follows = chosen.is_not_null() & pl.col("work").is_not_null()
+    return frame.with_columns(
+        pl.max_horizontal(chosen, pl.when(chosen.is_not_null()).then(pl.col("batch_size"))).alias("max_batch"),
+        pl.when(~follows).then(pl.col("duration_s")).alias("duration_s"),
+    )
+
+
+def _dynamic(frame: pl.DataFrame, dynamic: Dynamic, rng: np.random.Generator) -> pl.DataFrame:
+    """Write down the batch sizes that jobs will have; durations are kept, and the size of the batch at the begin."""
+    known = _noise_scales(frame)
+    texts: list[str | None] = []
+    for model, gpus in frame.select("model", "gpus").iter_rows():
+        drawn, at, doubling = rng.random(), rng.uniform(0.1, 0.5), rng.random() < 0.5
+        noise = known.get(model)
+        if noise is None or gpus < 1 or drawn >= dynamic.share:
+            texts.append(None)
+            continue
+        first = float(noise.m0)
+        if not doubling:
+            texts.append(f"{first:g}|{noise.mmax:g}@{at:.3f}")
+            continue
+        steps, batch = [f"{first:g}"], first
+        for place in np.arange(1, 40) / 40:
+            allowed = noise.phi(place) / noise.phi(1 / 40) * first
+            if allowed >= 2 * batch and batch < noise.mmax:
+                batch = min(2 * batch, float(noise.mmax))
+                steps.append(f"{batch:g}@{place:.3f}")
+        texts.append("|".join(steps))
+    column = pl.Series("batches", texts, dtype=pl.String)
+    begin = column.str.split("|").list.first().cast(pl.Float64)
+    declared = pl.coalesce("work", "duration_s")  # users say how long they train; beside durations the unit is free
+    return frame.with_columns(column, pl.coalesce(begin, pl.col("batch_size")).alias("batch_size"), work=declared)
+
+
+def _noise_scales(frame: pl.DataFrame) -> dict[str, NoiseScale]:
+    """Return the networks of these jobs whose gradient noise scale is known."""
+    names = frame["model"].drop_nulls().unique().to_list()
+    return {name: found for name in names if (found := known_noise_scale(name)) is not None}
 
 
 def _spread(frame: pl.DataFrame, sigma: float, rng: np.random.Generator) -> pl.DataFrame:

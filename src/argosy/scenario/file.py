@@ -69,6 +69,9 @@ class ScenarioFile(FileModel):
     speeds: _Name | None = Field(
         None, description="measured speeds of parameter-server jobs below the data folder, for --data; see ps_speeds"
     )
+    goodput: _Name | None = Field(
+        None, description="folder with measured speeds by batch size below the data folder, for --data; see goodput"
+    )
     settings: dict[str, str | None] = Field({}, description="fields of Settings that are not the default")
     parameters: dict[str, dict[str, str]] = Field(
         {}, description="policy: {parameter: value}, for policies that are named without it"

@@ -126,6 +126,8 @@ def read_scenario(source: str, *, quick: bool = False, data: Path | None = None)
     speeds = None if data is None or file.speeds is None else data / file.speeds
     if speeds is not None:
         settings = replace(settings, ps_speeds=str(speeds))
+    if data is not None and file.goodput is not None:
+        settings = replace(settings, goodput=str(data / file.goodput))
     scenario = Scenario(path.stem, file, _cluster(file, path.stem), settings, quick, data)
     for real in (scenario.real, speeds):
         if real is not None and not real.is_file():

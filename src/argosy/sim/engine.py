@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import Losses, Part
+from argosy.cluster.view import BatchMode, Losses, Part, StepReport
 from argosy.errors import PolicyError
 from argosy.mechanism import capacity
 from argosy.mechanism.bids import Bids, Choice
@@ -34,7 +34,7 @@ from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import compile_tables
 from argosy.policies.base import Policy, Sizes
-from argosy.sim import bid_writer, static_order
+from argosy.sim import batch_writer, bid_writer, static_order
 from argosy.sim.answers import check_key, check_sizes, check_wake_time
 from argosy.sim.arrival_estimates import ArrivalEstimates, unknown_last
 from argosy.sim.collect import collect
@@ -85,6 +85,7 @@ class Engine(EngineState):
             reference_type=settings.reference_type,
             locality=settings.locality,
             ps_speeds=settings.ps_speeds,
+            goodput=settings.goodput,
         )
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)
@@ -218,11 +219,15 @@ class Engine(EngineState):
         w.sf[L.WAKE] = check_wake_time(self, decision.wake_at if isinstance(decision, Plan) else wake_at)
         if isinstance(decision, Bids):
             self.choice = bid_writer.carry_out(self, decision)
+            batch_writer.write_bids(self, decision, self.choice)
             return
         if isinstance(decision, Plan):
+            batch_writer.write(self, decision.batches)
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])
+        if sizes is not None and sizes.batch is not None:
+            batch_writer.write_column(self, sizes.batch)
         w.si[L.FASTER] = w.si[L.PACKS] = 0
         w.jf[L.KEY, :n] = decision
         if sizes is not None:
@@ -324,6 +329,14 @@ class Engine(EngineState):
         """Return what the job in this row has reported about its training."""
         jobs = self.jobs
         return self._curves.reported(int(jobs.index[row]), float(jobs.progress[row]))
+
+    def steps_of(self, row: int) -> StepReport | None:
+        """Return what the job in this row reports of its steps; None if it does not run, or its batch is fixed."""
+        return batch_writer.report(self, row)
+
+    def modes_of(self, row: int) -> tuple[BatchMode, ...]:
+        """Return the batch sizes that the job in this row takes by a rule of its own."""
+        return batch_writer.modes(self, row)
 
 
 HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask the host to do

@@ -77,7 +77,8 @@ def _without(engine: Engine, plan: Plan, young: set[int], until: float) -> Plan:
         else:
             reasons[row] = Reason(Why.NO_GPUS, "a job that may not be stopped yet keeps its GPUs")
     wake = plan.wake_at if until == np.inf else until if plan.wake_at is None else min(until, plan.wake_at)
-    return Plan(True, starts, stops, {}, [], plan.leases, reasons, wake)
+    batches = {row: batch for row, batch in plan.batches.items() if row in starts or row not in plan.placements}
+    return Plan(True, starts, stops, {}, [], plan.leases, reasons, wake, batches)
 
 
 def _within_limits(engine: Engine, plan: Plan) -> Plan:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.cluster.view import JOB_COLUMNS, NODE_COLUMNS, Columns, Footprint, Losses, Part, Profile, View
+from argosy.cluster.view import (
+    JOB_COLUMNS,
+    NODE_COLUMNS,
+    BatchMode,
+    Columns,
+    Footprint,
+    Losses,
+    Part,
+    Profile,
+    StepReport,
+    View,
+)
 from argosy.mechanism.kernels import layout as L
 from argosy.perf import footprint
 
@@ -67,6 +78,8 @@ def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.i
     rows: dict[str, NDArray[Any]] = {}
     for name, r in L.COLUMNS_F.items():
         rows[name] = tr[r] if r < L.STATIC_F else zeros
+    rows["noise_scale"] = np.full(n, np.nan)
+    rows["batch"] = engine.world.cb[tr[L.STATIC_F + L.CLASS].astype(np.int64)]
     rows["remaining_s"], rows["expected_left_s"] = tr[L.WORK], tr[L.EXPECTED]
     for name, r in L.COLUMNS_I.items():
         rows[name] = tr[L.STATIC_F + r].astype(np.int64) if r < L.STATIC_I else izeros
@@ -77,10 +90,25 @@ def view_on_arrival(engine: Engine, tr: NDArray[np.float64], index: NDArray[np.i
     return View(jobs, engine.view.nodes, policy.uses, profile, *_readers(engine))
 
 
-def _readers(engine: Engine) -> tuple[Callable[[int], list[Part]], Callable[[int], Losses]]:
-    """Return functions that read placements and losses, without reference cycles that would keep the engine alive."""
+def _readers(
+    engine: Engine,
+) -> tuple[
+    Callable[[int], list[Part]],
+    Callable[[int], Losses],
+    Callable[[int], StepReport | None],
+    Callable[[int], tuple[BatchMode, ...]],
+]:
+    """Return functions that read placements, losses, step times and batch sizes.
+
+    They have no reference cycles, which would keep the engine alive.
+    """
     itself = weakref.proxy(engine)
-    return lambda row: itself.parts_of(row), lambda row: itself.losses_of(row)
+    return (
+        lambda row: itself.parts_of(row),
+        lambda row: itself.losses_of(row),
+        lambda row: itself.steps_of(row),
+        lambda row: itself.modes_of(row),
+    )
 
 
 def _profile(engine: Engine) -> Profile | None:
@@ -88,4 +116,4 @@ def _profile(engine: Engine) -> Profile | None:
         return None
     w = engine.world
     utilisation, memory_gib = footprint.of([c.model for c in engine.tables.classes])
-    return Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib))
+    return Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib), engine.tables.families)

@@ -44,6 +44,8 @@ SCHEMA: dict[str, pl.DataType] = {
     "start_s": pl.Float64(),  # first start
     "end_s": pl.Float64(),  # last end
     "attempts": pl.String(),  # "0-600 900-4000": when it ran, in seconds after start_s; null = all the time
+    "max_batch": pl.Float64(),  # largest total batch that a policy may choose; null = the batch is fixed
+    "batches": pl.String(),  # batch sizes that the job itself takes by share of the work: 32|64@0.3|128@0.6
 }
 STATUSES = ("completed", "failed", "killed")
 SAVES = ("none", "step", "interval")
@@ -51,7 +53,10 @@ ATTEMPTS = r"^\d+(\.\d+)?-\d+(\.\d+)?( \d+(\.\d+)?-\d+(\.\d+)?)*$"
 TIMES = ("submit_s", "deadline_s", "start_s", "end_s")  # columns on the trace's clock
 MAX_TIME_S = 1e12  # 31,700 years: larger times lose precision, and are mostly milliseconds since 1970
 LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # larger than any real value
-AMOUNTS = ("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "expected_s", "deadline_s", "start_s")
+AMOUNTS = (
+    *("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "max_batch"),
+    *("expected_s", "deadline_s", "start_s"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class Job:
     start_s: float | None = None
     end_s: float | None = None
     attempts: str | None = None
+    max_batch: float | None = None
+    batches: str | None = None
 
 
 assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns
@@ -222,6 +229,14 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
         (
             ((pl.col("min_gpus") > gpus) | (pl.col("max_gpus") < gpus)).fill_null(False),
             pl.format("gpus = {} lies outside min_gpus..max_gpus", shown("gpus")),
+        ),
+        (
+            (pl.col("max_batch") < pl.coalesce("batch_size", pl.lit(1.0))).fill_null(False),
+            pl.format("max_batch = {} is below its batch_size", shown("max_batch")),
+        ),
+        (
+            pl.col("max_batch").is_not_null() & pl.col("batches").is_not_null(),
+            pl.lit("batches says that the job changes its batch itself, max_batch that a policy may: give one"),
         ),
         (
             bad("weight", 0.0) | (pl.col("weight") == 0).fill_null(False),

@@ -96,6 +96,8 @@ class JobKinds:
             ps_class=ps_class,
             reference=reference,
             work_s=seconds,
+            job_family=None,
+            first_part=None,
         )
         accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
         asked = {
@@ -137,5 +139,7 @@ def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
         "priority": [f.priority for f in jobs],
         "expected_s": [f.expected_s for f in jobs],
         "name": [f.name for f in jobs],
+        "max_batch": [None] * len(jobs),
+        "batches": [None] * len(jobs),
     }
     return conform(pl.DataFrame(columns, schema={name: SCHEMA[name] for name in columns}))

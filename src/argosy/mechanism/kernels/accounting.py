@@ -13,6 +13,7 @@ from argosy.mechanism.kernels.heap import push
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.nodes import give, island_of_all, pick_devices, popcount, take, words_of
 
+PART_SLACK = 1e-12  # of the work: a part of the training is over when this much is left of it
 MEASURED_OVER_S = 600.0  # measurements are averages over about so long
 
 
@@ -109,6 +110,7 @@ def price(w: World, s: int) -> None:
     ji[LEVEL, s] = level
     ji[HELD_TYPE, s] = ni[N_TYPE, node0] if node0 >= 0 else -1
     cls = ji[CLASS, s]
+    factor = enter_part(w, s)
     if gpus == 0:
         ideal = 1.0
     elif ji[PS_CLASS, s] >= 0:
@@ -121,11 +123,13 @@ def price(w: World, s: int) -> None:
         e = ji[HEAD, s]
         while e >= 0:
             if en[e, E_MASK]:
-                ideal = min(ideal, w.rt[cls, ni[N_TYPE, en[e, E_NODE]], k, level])
+                ideal = min(ideal, w.rt[ji[BATCH_CLASS, s], ni[N_TYPE, en[e, E_NODE]], k, level])
             e = en[e, E_NEXT]
         ideal = ideal / jf[REFERENCE, s] * (gpus / k)  # exactly 1 where its duration was measured
         if jf[GPUS, s] < 1.0:
             ideal *= jf[GPUS, s]
+        if factor != 1.0:
+            ideal *= factor
     rate = ideal * speed
     if ji[PEER, s] >= 0:  # packed: each of the two jobs runs at the speed that it has in this pair
         rate *= w.pr[cls, ji[CLASS, w.so[ji[PEER, s]]]]
@@ -134,16 +138,74 @@ def price(w: World, s: int) -> None:
 
 
 @kernel
+def part_of(w: World, s: int) -> int:
+    """Return the part of its training that a job is in, a row of the table of parts."""
+    part = w.ji[FIRST_PART, s]
+    done = 1.0 - w.jf[LEFT, s] / w.jf[WORK, s] if w.jf[WORK, s] > 0.0 else 1.0
+    while w.pt[part, PT_UPTO] < 1.0 and done >= w.pt[part, PT_UPTO] - PART_SLACK:
+        part += 1
+    return part
+
+
+@kernel
+def enter_part(w: World, s: int) -> float:
+    """Set what depends on the part of the training that a job is in; return the factor of its rate there."""
+    jf, ji, pt = w.jf, w.ji, w.pt
+    if ji[FIRST_PART, s] < 0:
+        return 1.0
+    part = part_of(w, s)
+    if pt[part, PT_CLASS] >= 0.0:
+        ji[BATCH_CLASS, s] = int(pt[part, PT_CLASS])
+    cls = ji[BATCH_CLASS, s]
+    at = PT_FACTORS + cls - int(pt[part, PT_FIRST_CLASS])
+    jf[BATCH, s] = w.cb[cls]
+    jf[NOISE_SCALE, s] = pt[part, at + (pt.shape[1] - PT_FACTORS) // 2]
+    return pt[part, at]
+
+
+@kernel
+def set_batch(w: World, s: int, cls: int) -> None:
+    """Change the batch size of a job, which costs no time."""
+    jf, ji = w.jf, w.ji
+    if ji[STATE, s] == RUNNING:
+        settle(jf, w.sf, s, w.sf[NOW])
+        ji[BATCH_CLASS, s] = cls
+        price(w, s)
+        expect_end(w, s)
+        measure(w, s, True)
+    else:
+        ji[BATCH_CLASS, s], jf[BATCH, s] = cls, w.cb[cls]
+
+
+@kernel
 def expect_end(w: World, s: int) -> None:
-    """Put the end of the current run (or the crash before it) on the heap; older entries become stale."""
+    """Put the end of the current run on the heap, or what comes before: a crash, or the end of a part of the training.
+
+    Older entries become stale.
+    """
     jf, ji = w.jf, w.ji
     ji[GEN, s] += 1
     if jf[RATE, s] > 0.0:
-        end = max(jf[MARK, s], jf[READY, s]) + jf[LEFT, s] / jf[RATE, s]
+        end, kind = max(jf[MARK, s], jf[READY, s]) + jf[LEFT, s] / jf[RATE, s], DUE_END
+        if ji[FIRST_PART, s] >= 0:
+            left = jf[WORK, s] * (1.0 - w.pt[part_of(w, s), PT_UPTO])
+            if left > 0.0:
+                end, kind = max(jf[MARK, s], jf[READY, s]) + (jf[LEFT, s] - left) / jf[RATE, s], DUE_PART
         if jf[CRASH_AT, s] < end:
-            push(w.hp, w.si, jf[CRASH_AT, s], DUE_CRASH, ji[ID, s], ji[GEN, s])
-        else:
-            push(w.hp, w.si, end, DUE_END, ji[ID, s], ji[GEN, s])
+            end, kind = jf[CRASH_AT, s], DUE_CRASH
+        push(w.hp, w.si, end, kind, ji[ID, s], ji[GEN, s])
+
+
+@kernel
+def next_part(w: World, s: int) -> None:
+    """Let a job go on with the next part of its training, at another rate."""
+    jf = w.jf
+    part = part_of(w, s)
+    settle(jf, w.sf, s, w.sf[NOW])
+    jf[LEFT, s] = min(jf[LEFT, s], jf[WORK, s] * (1.0 - w.pt[part, PT_UPTO]))
+    price(w, s)
+    expect_end(w, s)
+    measure(w, s, False)
 
 
 @kernel

@@ -10,6 +10,7 @@ from argosy.mechanism.kernels.accounting import (
     expect_end,
     log_one,
     measure,
+    next_part,
     price,
     retire,
     settle,
@@ -52,6 +53,8 @@ def seat(w: World, job: int) -> int:
     ji[WANT, s] = max(1, int(jf[GPUS, s]))
     ji[WANT_PS, s] = ji[WANT_PS_ASKED, s]
     ji[WANT_TYPES, s] = ji[HELD_TYPE, s] = -1
+    ji[BATCH_CLASS, s] = ji[CLASS, s]
+    jf[BATCH, s], jf[NOISE_SCALE, s] = w.cb[ji[CLASS, s]], np.nan
     w.so[job] = s
     return s
 
@@ -108,6 +111,9 @@ def advance(w: World) -> int:
                 rotate(w, job)
                 continue
             s = w.so[job]
+            if kind == DUE_PART:
+                next_part(w, s)
+                continue
             if kind == DUE_END:
                 w.jf[LEFT, s] = 0.0 if w.jf[READY, s] <= t else w.jf[LEFT, s]
                 end_of(w, s)

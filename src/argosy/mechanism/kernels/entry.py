@@ -7,7 +7,7 @@ takes the World field by field, because Numba unpacks plain arguments several ti
 from __future__ import annotations
 
 from argosy._jit import entry_point
-from argosy.mechanism.kernels.accounting import note, settle
+from argosy.mechanism.kernels.accounting import note, set_batch, settle
 from argosy.mechanism.kernels.admit import admit
 from argosy.mechanism.kernels.apply import apply_plan
 from argosy.mechanism.kernels.clock import advance, derive, rank_by_column, reprice
@@ -35,6 +35,8 @@ def enter(
     ps: F1,
     pr: F1,
     ov: F1,
+    cb: F1,
+    pt: F1,
     wk: I1,
     sk: F1,
     ex: F1,
@@ -44,7 +46,7 @@ def enter(
     ops: I1,
     parts: I1,
 ) -> int:
-    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, wk, sk, ex, qu, gp, gq)
+    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, cb, pt, wk, sk, ex, qu, gp, gq)
     op = si[OP]
     if op == OP_STEP:  # carry out the ranking in the job matrices, then go on to the next decision
         while True:
@@ -74,6 +76,9 @@ def enter(
         si[APPLY] = 0
     elif op == OP_PLAN:  # carry out an explicit plan: -1, or the row that could not be
         return apply_plan(w, ops, parts)
+    elif op == OP_BATCH:  # jobs have other batch sizes: rows of (job, class)
+        for i in range(ops.shape[0]):
+            set_batch(w, so[ops[i, 0]], ops[i, 1])
     elif op == OP_REPRICE:  # machine speeds have changed
         reprice(w)
     elif op == OP_CLOSE:  # the run is over: settle and note the jobs that are still active

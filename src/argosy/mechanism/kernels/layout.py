@@ -39,6 +39,8 @@ class World(NamedTuple):
     ps: F1  # [class, servers, workers]    throughput of parameter-server jobs
     pr: F1  # [class, class]       speed of the row's class when packed with the column's
     ov: F1  # [class, overheads]   seconds
+    cb: F1  # [class]              total batch, NaN where the job names none
+    pt: F1  # [part, fields]       parts of trainings whose speed changes: argosy.perf.batch_family
     wk: I1  # [rows, ..]           scratch
     sk: F1  # [rows, ..]           scratch
     ex: F1  # [rows, events]       external events: faults, repairs, reservations, …
@@ -49,8 +51,8 @@ class World(NamedTuple):
 
 # jf: the first STATIC rows are copied from the trace on arrival
 (SUBMIT, GPUS, CPUS, MEMORY, MIN_GPUS, MAX_GPUS, WEIGHT, PRIORITY, DEADLINE, WORK, EXPECTED, REFERENCE, CPU_UNIT,
- MEM_UNIT, DECLARED) = range(15)
-STATIC_F = 15
+ MEM_UNIT, DECLARED, MAX_BATCH) = range(16)
+STATIC_F = 16
 (LEFT,  # work left, in seconds at the reference configuration, as of MARK
  MARK,  # until when the accounts below are settled
  READY,  # when the overhead of the last change is over
@@ -71,20 +73,25 @@ STATIC_F = 15
  MEASURED,  # RATE as measurements show it: with noise, over a window
  MEASURED_AT,  # when that was brought up to date
  KEEP_FOR,  # not preempted for this long after a start, if it is longer than MIN_RUN
- LEAST_GAIN) = range(15, 48)  # machines must be faster by this factor for a move to them; used where FASTER is set
-JF_ROWS = 48
+ LEAST_GAIN,  # machines must be faster by this factor for a move to them; used where FASTER is set
+ BATCH,  # total batch size now
+ NOISE_SCALE) = range(16, 51)  # gradient noise scale as last reported, NaN until then
+JF_ROWS = 51
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
-QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE = range(9)
-STATIC_I = 9
+(QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE,
+ FAMILY,  # of networks whose batch a policy may choose, -1: the batch is fixed
+ FIRST_PART) = range(11)  # row of the first part of its training, -1: its speed does not change
+STATIC_I = 11
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
  GROUP, SEEN, GUARANTEED, LEVEL,
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
  FORMER_LOG,  # the log row that says so
  YIELDS,  # whether it gives way before the walk, and goes on if its place is still free when its turn comes
  HELD_TYPE,  # the GPU type of its devices, -1 while it has none
- WANT_PEER) = range(9, 32)  # the job whose GPUs it is to share if it finds none, -1: nobody's; used where PACKS is set
-JI_ROWS = 32
+ WANT_PEER,  # the job whose GPUs it is to share if it finds none, -1: nobody's; used where PACKS is set
+ BATCH_CLASS) = range(11, 35)  # the class of its present batch
+JI_ROWS = 35
 WAITING, RUNNING, PAUSED = range(3)  # outside the mechanism: argosy.cluster.view.JobState
 
 # names of these rows outside the kernels; policies see those that are in argosy.cluster.view.JOB_COLUMNS
@@ -94,7 +101,7 @@ COLUMNS_F = {
     "executed_s": NOW_EXECUTED, "waiting_s": NOW_WAITING, "started": STARTED, "held": HELD, "progress": NOW_PROGRESS,
     "measured_rate": MEASURED, "done_s": NOW_DONE, "declared_s": DECLARED, "expected_s": EXPECTED,
     "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
-    "duration_s": WORK, "remaining_s": NOW_LEFT,
+    "duration_s": WORK, "remaining_s": NOW_LEFT, "batch": BATCH, "noise_scale": NOISE_SCALE, "max_batch": MAX_BATCH,
     # for hosts, not for policies
     "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
@@ -104,14 +111,19 @@ COLUMNS_F = {
 COLUMNS_I = {
     "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
     "ps_kind": PS_CLASS, "preemptions": PREEMPTIONS, "state": STATE, "servers": PS_HELD, "level": LEVEL,
-    "held_type": HELD_TYPE, "peer": PEER,
+    "held_type": HELD_TYPE, "peer": PEER, "family": FAMILY,
     # for hosts, not for policies
     "group": GROUP, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
     "guaranteed": GUARANTEED, "faults": FAULTS, "runs": RUNS, "placement_version": GEN,
 }
 
 # the columns of a trace that are copied as they are, and the defaults for values that are not given
-FROM_TRACE = {"weight": (WEIGHT, 1.0), "priority": (PRIORITY, 50.0), "deadline_s": (DEADLINE, np.inf)}
+FROM_TRACE = {
+    "weight": (WEIGHT, 1.0),
+    "priority": (PRIORITY, 50.0),
+    "deadline_s": (DEADLINE, np.inf),
+    "max_batch": (MAX_BATCH, np.nan),
+}
 
 TR_ROWS = STATIC_F + STATIC_I
 
@@ -133,7 +145,7 @@ EN_FIELDS = 10
 # heap
 H_TIME, H_KIND, H_SEQ, H_JOB, H_GEN = range(5)
 HP_FIELDS = 5
-DUE_END, DUE_CRASH, DUE_SLICE = range(3)
+DUE_END, DUE_CRASH, DUE_SLICE, DUE_PART = range(4)
 
 # log
 L_SEQ, L_TIME, L_KIND, L_JOB, L_NODE, L_FIRST, L_DEVICES, L_MILLI, L_INFO = range(9)
@@ -177,6 +189,9 @@ SK_ROWS = 3
 RS_ROWS = 13
 ENDED_COMPLETED, ENDED_FAILED, ENDED_KILLED, ENDED_CANCELLED, ENDED_REFUSED, UNFINISHED = range(6)
 
+# parts of trainings: argosy.perf.batch_family
+PT_UPTO, PT_CLASS, PT_FIRST_CLASS, PT_FACTORS = range(4)
+
 # overheads
 O_START, O_SUSPEND, O_RESUME, O_MIGRATE, O_RESIZE_COLD, O_RESIZE_HOT, O_SLICE = range(7)
 OV_FIELDS = 7
@@ -208,7 +223,7 @@ CONSOLIDATE, SPREAD, FIRST_FIT, RANDOM, RACK_AWARE = range(5)
 PLACE_STRICTLY = 16  # added to one of them: wait rather than use more nodes than needed
 
 # operations of the kernels
-OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE, OP_PASS, OP_TOLD = range(7)
+OP_STEP, OP_ADMIT, OP_PLAN, OP_REPRICE, OP_CLOSE, OP_PASS, OP_TOLD, OP_BATCH = range(8)
 
 # what the host of a live cluster reports: rows of (what, job or node, value)
 TOLD_ARRIVED, TOLD_SEATED, TOLD_ENDED, TOLD_STOPPED, TOLD_SETTLE, TOLD_NODE = range(6)

@@ -1,0 +1,1 @@
+"""Compiled code of Pollux: whole populations of allocations, tables of speed-ups, fits of the throughput model."""

@@ -1,0 +1,64 @@
+"""Place jobs on shares of a GPU, and those without a GPU, before the search divides the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from argosy.cluster.view import NodeState, View
+from argosy.mechanism.compose import compose
+from argosy.mechanism.plan import Plan
+from argosy.policies.base import Floats, Ints
+
+
+@dataclass(slots=True)
+class Reserved:
+    """What the search must leave alone on each node."""
+
+    gpus: Ints
+    room: Floats  # [CPUs, memory; node]
+
+
+def place_small(view: View) -> tuple[Plan, Reserved]:
+    """Return a plan that starts small jobs on what is free now.
+
+    A job on a share of a GPU that finds no room has a GPU reserved, which is then free at the next decision.
+    """
+    jobs, nodes = view.jobs, view.nodes
+    reserved = Reserved(np.zeros(len(nodes), np.int64), np.zeros((2, len(nodes))))
+    small = jobs.gpus < 1
+    waiting = np.flatnonzero(small & (jobs.state == 0))
+    if not len(waiting):
+        return Plan.keep(view), reserved
+    sizes = np.where(small, 1, jobs.held).astype(np.int64)
+    plan = compose(view, np.where(small, jobs.submitted, np.inf), _choose, sizes=sizes)
+    plan.placements = {row: place for row, place in plan.placements.items() if small[row]}
+    plan.reasons = {row: why for row, why in plan.reasons.items() if small[row]}
+    for row in waiting.tolist():
+        place = plan.placements.get(row)
+        if place is not None:
+            for node, gpus in place.gpus.items():
+                reserved.gpus[node] += gpus if node not in place.devices else 0
+                reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]
+        elif jobs.gpus[row] > 0 and not reserved.gpus.any():
+            mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[row])
+            fits = mine & (nodes.state == NodeState.UP) & (jobs.types[row] >> nodes.type & 1 == 1) & (nodes.gpus > 0)
+            if fits.any():
+                node = int(np.argmax(np.where(fits, nodes.gpus + nodes.free / 100, -1)))
+                reserved.gpus[node] += 1
+                reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]
+        else:
+            reserved.room[:, int(np.argmax(nodes.cpus))] += jobs.cpus[row], jobs.memory_gib[row]
+    return plan, reserved
+
+
+def _choose(view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
+    """Put a small job where least is free that is enough; one without a GPU where most CPUs are."""
+    nodes = view.nodes
+    if gpus:
+        return {int(np.argmin(np.where(free > 0, free, 1 << 30))): gpus} if free.any() else None
+    open_ = (nodes.state == NodeState.UP) & ((nodes.owner < 0) | (nodes.owner == view.jobs.queue[row]))
+    if not open_.any():
+        return None
+    return {int(np.argmax(np.where(open_, nodes.free_cpus - 1e-3 * nodes.gpus, -np.inf))): 0}
