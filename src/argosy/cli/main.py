@@ -25,6 +25,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "generate": "generate.generate",
     "demo": "demo.demo",
     "serve": "serve.serve",
+    "agent": "agent.agent",
     "submit": "submit.submit",
     "queue": "queue.queue",
     "status": "jobs.status",

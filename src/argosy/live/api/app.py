@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from argosy import __version__
-from argosy.live.api import admin, cluster, error_responses, jobs, log_routes, reports
+from argosy.live.api import admin, agents, cluster, error_responses, jobs, log_routes, reports
 from argosy.live.api.callers import Caller
 from argosy.live.api.fast_submit import DirectSubmission
 from argosy.live.api.rate_limits import Rate
@@ -58,6 +58,6 @@ def create_app(
     app.state.service = service
     app.state.followers = Counter[str]()
     error_responses.install(app)
-    for part in (jobs, log_routes, reports, cluster, admin):
+    for part in (jobs, log_routes, reports, cluster, admin, agents):
         app.include_router(part.router)
     return app

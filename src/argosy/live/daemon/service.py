@@ -65,6 +65,7 @@ class Service:
             store, cluster, self.health, self.metrics, self._tell, min_free_bytes, self.limits, max_grace_s
         )
         self.tokens = Tokens(store, home.key())
+        self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
