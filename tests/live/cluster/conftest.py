@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from field import Field
 
 from argosy.live.demo.pseudo_hosts import PseudoHosts, not_possible, pseudo_hosts
 
+NUMBERS = itertools.count()
+
 
 @pytest.fixture(scope="session")
 def network() -> Iterator[PseudoHosts]:
@@ -24,8 +27,8 @@ def network() -> Iterator[PseudoHosts]:
 
 
 @pytest.fixture
-def field(network: PseudoHosts, request: pytest.FixtureRequest) -> Iterator[Field]:
-    made = Field(network, request.node.name[:40])
+def field(network: PseudoHosts) -> Iterator[Field]:
+    made = Field(network, f"f{next(NUMBERS)}")
     made.start_agents()
     yield made
     made.end_field()

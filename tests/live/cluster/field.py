@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from yard import PATIENCE_S, Yard, wait_until
+from yard import PATIENCE_S, Yard, kill, wait_until
 
 from argosy.cluster.cluster import Node
 from argosy.errors import InputError
@@ -89,8 +90,12 @@ class Field(Yard):
         token = self.home / "token"
         token.write_text(f"{self.door.token}\n{self.door.authority}")
         words = [ARGOSY, "agent", "--daemon", self.door.address, "--token-file", str(token), "--node", name]
+        if name in self.agents:
+            self.agents[name].wait(timeout=PATIENCE_S)
         host, env = self.hosts[name], {"ARGOSY_HOME": str(self.home)}
-        self.agents[name] = host.start([*words, "--folder", f"/tmp/agent-{self.home.parent.name}"], env, self.agent_log(name))
+        self.agents[name] = host.start(
+            [*words, "--folder", f"/tmp/agent-{self.home.parent.name}"], env, self.agent_log(name)
+        )
 
     def agent_log(self, name: str) -> Path:
         return self.home / f"{name}.log"
@@ -123,8 +128,9 @@ class Field(Yard):
             host.heal()
         if self.runs:
             self.clear()
-        for agent in self.agents.values():
-            agent.terminate()
+        for name in self.agents:
+            for pid in self.agent_pids(name)[:1]:
+                kill(pid, signal.SIGTERM)
         for agent in self.agents.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 agent.wait(timeout=PATIENCE_S)

@@ -15,6 +15,15 @@ from argosy.live.supervisor import process_table
 pytestmark = pytest.mark.slow
 
 FOREVER = f"{PYTHON} {SDK_WORKER} 1000000"
+ESCAPES = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+time.sleep(1000)
+"""
 ALL = {"h1": [0], "h2": [0], "h3": [0]}
 
 
@@ -71,8 +80,7 @@ def test_a_move_away_from_a_lost_host_is_reported_only_when_that_host_is_fenced(
     field.hosts["h3"].cut()
     cut_at = time.monotonic()
     field.launch(FOREVER, {"h1": [0], "h2": [0]}, version=2)
-    while field.poll()[key].version < 2:
-        time.sleep(0.02)
+    field.wait(key, lambda status: status.version == 2)
     assert not any(process_table.process(pid) for pid in workers)
     assert time.monotonic() - cut_at < TIMES.fence + 10
     assert field.poll()[key].phase is Phase.RUNNING
@@ -89,8 +97,7 @@ def test_a_run_whose_only_host_is_lost_ends_when_it_is_fenced_and_is_tried_again
 
 def test_nothing_is_left_when_the_agent_is_killed(field: Field) -> None:
     key = start(field, {"h1": [0], "h2": [0]})
-    script = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(1000)\n    os._exit(0)\ntime.sleep(1000)"
-    other = field.launch(field.script(script), {"h2": [1]}, job=2)
+    other = field.launch(field.script(ESCAPES), {"h2": [1]}, job=2)
     wait_until(lambda: len(field.workers_on(field.hosts["h2"])) >= 3)
     kill(field.agent_pids("h2")[0])
     wait_until(lambda: not field.workers_on(field.hosts["h2"]))

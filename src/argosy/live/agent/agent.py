@@ -96,7 +96,8 @@ class Agent:
             signal.signal(number, lambda *_: setattr(self, "stopping", True))
         news = self.start_registration()
         while not self.stopping:
-            ready, _, _ = select.select([self.listener, wake, *([news] if news >= 0 else [])], [], [], LOOK_S)
+            watched: list[Any] = [self.listener, wake, *([news] if news >= 0 else [])]
+            ready, _, _ = select.select(watched, [], [], LOOK_S)
             if wake in ready:
                 os.read(wake, 4096)
             if news in ready:
@@ -233,4 +234,3 @@ def _restore_signals() -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-

@@ -65,9 +65,7 @@ def answer(house: House, plain: socket.socket, known: Callable[[], None], on_lea
         return
 
 
-def _serve(
-    house: House, stream: ssl.SSLSocket, greeting: Mapping[str, Any], on_lease: Callable[[float], None]
-) -> None:
+def _serve(house: House, stream: ssl.SSLSocket, greeting: Mapping[str, Any], on_lease: Callable[[float], None]) -> None:
     purpose = greeting["purpose"]
     if purpose == "watch":
         send_now(stream, {"op": "welcome"})

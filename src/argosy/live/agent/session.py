@@ -73,10 +73,13 @@ class Session:
         if self.lock is None:
             raise LaunchError(f"another session of {run['marker']} is being opened")
         me = process_table.process(os.getpid())
-        mark = {"marker": run["marker"], "uid": self.uid, "pid": os.getpid(), "started": me.started if me else 0}
+        # the node is in the mark of its processes and its control group: two agents may be on one machine
+        own = f"{run['marker']}-{self.node}"
+        mark = {"marker": own, "uid": self.uid, "pid": os.getpid(), "started": me.started if me else 0}
         write_record(self.folder.run, mark, durable=True)
         self.run = {
             **run,
+            "marker": own,
             "env": {**base, **run["env"]},
             "cwd": str(cwd),
             "command": {"how": command.how, "argv": command.argv},

@@ -81,7 +81,9 @@ async def _job(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
 
 async def _agent(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.role != "agent":
-        raise HTTPException(403, "only the token of an agent can be used to register one: argosy token add --role agent")
+        raise HTTPException(
+            403, "only the token of an agent can be used to register one: argosy token add --role agent"
+        )
     return caller
 
 

@@ -124,7 +124,9 @@ class PseudoHost:
 
     def _drop(self, hook: str) -> None:
         link = "iif" if hook == "input" else "oif"
-        rules = f"table inet cut {{ chain c {{ type filter hook {hook} priority 0; policy drop; {link} lo accept; }}; }}"
+        rules = (
+            f"table inet cut {{ chain c {{ type filter hook {hook} priority 0; policy drop; {link} lo accept; }}; }}"
+        )
         self.call("nft", rules)
 
     def kill(self) -> None:

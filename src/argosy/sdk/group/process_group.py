@@ -86,9 +86,10 @@ class Group:
         On several hosts, any program that can reach a worker's port might take the place of another worker. Only
         members can read the key in the store.
         """
+        store: Store = self._store
         if self.rank == 0:
-            self._store.set("key", secrets.token_bytes(32))
-        key = bytes(self._store.get("key"))
+            store.set("key", secrets.token_bytes(32))
+        key = bytes(store.get("key"))
         words = [_proof(key, self.rank, other) for other in range(self.world)]
         received = torch.zeros(len(words[0]) * self.world, dtype=torch.uint8)
         size = [len(words[0])] * self.world
@@ -198,7 +199,7 @@ def keep_forever(*broken: Any) -> None:
 
 
 def store_at(path: str) -> Store:
-    """Open the store for the rendezvous of a plan: on one host a file in a folder that only the run's user can enter."""
+    """Open the store of a plan: on one host a file, in a folder that only the run's user can enter."""
     if path.startswith("relay:"):
         from argosy.sdk.group.relayed_store import relayed_store
 

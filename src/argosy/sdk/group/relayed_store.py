@@ -8,22 +8,20 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed
-
 from argosy.sdk.control import connect
 from argosy.sdk.group import sockets
+from argosy.sdk.group.process_group import dist
 
 PREFIX = "relay:"
 LIMIT = timedelta(seconds=30)
 
 
-class RelayedStore(torch.distributed.Store):
+class RelayedStore(dist.Store):  # type: ignore[misc]  # torch has no types for it
     """The store of one plan. Calls that fail raise RuntimeError, like those of torch's own stores."""
 
     def __init__(self, place: str) -> None:
@@ -75,7 +73,9 @@ class RelayedStore(torch.distributed.Store):
                 self._socket.sendall(json.dumps(request).encode() + b"\n")
                 answer = self._answer()
             except TimeoutError:
-                raise RuntimeError(f"the store did not answer in time: {do} {words.get('key', words.get('keys'))}") from None
+                raise RuntimeError(
+                    f"the store did not answer in time: {do} {words.get('key', words.get('keys'))}"
+                ) from None
             except OSError as problem:
                 raise RuntimeError(f"the store is gone: {problem}") from None
         if "error" in answer:
