@@ -28,6 +28,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "demo": "demo.demo",
     "serve": "serve.serve",
     "dashboard": "dashboard.dashboard",
+    "agent": "agent.agent",
     "submit": "submit.submit",
     "queue": "queue.queue",
     "status": "jobs.status",

@@ -33,7 +33,7 @@ def serve(
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
     ] = "tiresias-las",
     backend: Annotated[
-        str | None, typer.Option(help="local or fake: what runs the jobs; default: local, or fake with -c fake")
+        str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
     home: Annotated[Path | None, typer.Option(help="its folder; default: $ARGOSY_HOME or ~/.argosy")] = None,
     nodes: Annotated[int | None, typer.Option(help="how many; default: 2", rich_help_panel=LOCAL)] = None,
@@ -123,12 +123,15 @@ def serve(
     create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
-    kind = backend or ("fake" if cluster == "fake" else "local")
+    kind = backend or _kind(cluster)
     machines = _cluster(cluster, kind, nodes, slots)
     place.create()
     written = log or place.folder / "daemon.log"
     _log_to(written)
     names = [*(allow_host or []), host]
+    if kind == "cluster" and not tls and tls_cert is None:
+        hint = "add --tls, and --host with an address that the nodes can reach"
+        raise InputError("agents of other hosts register over the network, which must be encrypted", hint=hint)
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
@@ -147,7 +150,7 @@ def serve(
         place,
         machines,
         policy,
-        _backend(kind, place, machines),
+        _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
@@ -179,8 +182,8 @@ def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> C
     from argosy.cluster.cluster import Cluster
     from argosy.errors import ClusterError, UnknownName
 
-    if backend not in ("local", "fake"):
-        raise UnknownName("backend", backend, ("local", "fake"))
+    if backend not in ("local", "fake", "cluster"):
+        raise UnknownName("backend", backend, ("local", "fake", "cluster"))
     if name not in ("local", "fake"):
         if nodes is not None or slots is not None:
             hint = "leave --nodes and --slots out, because the file describes the nodes"
@@ -200,7 +203,18 @@ def _cluster(name: str, backend: str, nodes: int | None, slots: int | None) -> C
     return Cluster(found, "local")
 
 
-def _backend(kind: str, home: Home, cluster: Cluster) -> Backend:
+def _kind(cluster: str) -> str:
+    """Return what runs the jobs of a cluster."""
+    from argosy.cluster.files import read_agents
+
+    if cluster in ("local", "fake"):
+        return cluster
+    return "local" if read_agents(cluster) is None else "cluster"
+
+
+def _backend(kind: str, home: Home, cluster: Cluster, source: str) -> Backend:
+    if kind == "cluster":
+        return _cluster_backend(home, cluster, source)
     if kind == "fake":
         from argosy.live.backends.fake import FakeBackend
 
@@ -208,6 +222,21 @@ def _backend(kind: str, home: Home, cluster: Cluster) -> Backend:
     from argosy.live.backends.local.backend import LocalBackend
 
     return LocalBackend(home.folder, cluster.nodes)
+
+
+def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
+    from argosy.cluster.files import read_agents
+    from argosy.live.backends.cluster.backend import ClusterBackend
+    from argosy.live.supervisor.cluster.lease import LeaseTimes
+
+    agents = read_agents(source)
+    if agents is None:
+        hint = "add a section such as agents: {shared: /shared/argosy}"
+        raise InputError("this cluster file does not say how to reach its nodes", where=source, hint=hint)
+    home.shared = Path(agents.shared)
+    return ClusterBackend(
+        home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
+    )
 
 
 def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]) -> ServerTls | None:

@@ -163,6 +163,21 @@ class LimitsSection(FileModel):
     users: dict[_Name, LimitSection] = Field(default_factory=dict, description="by user")
 
 
+class AgentsSection(FileModel):
+    """How a daemon reaches the nodes of the file, if they are other hosts, each with an agent."""
+
+    shared: _Name = Field(description="folder for checkpoints, at the same path on the head and all nodes")
+    silence: Duration = Field(2.0, gt=0, description="a job goes on without a node that is silent for this long")
+    lease: Duration = Field(6.0, gt=0, description="an agent kills its workers after this time without the head")
+    margin: Duration = Field(1.0, gt=0, description="until they are dead and the devices may be given to others")
+
+    @model_validator(mode="after")
+    def _lease_is_longer(self) -> AgentsSection:
+        if self.lease < 2 * self.silence:
+            raise ValueError(f"lease ({self.lease:g} s) must be at least twice silence ({self.silence:g} s)")
+        return self
+
+
 class ClusterFile(FileModel):
     """A whole cluster file."""
 
@@ -175,6 +190,15 @@ class ClusterFile(FileModel):
     drains: list[DrainSection] = Field(default_factory=list)
     loans: list[LoanSection] = Field(default_factory=list)
     limits: LimitsSection = LimitsSection.model_validate({})
+    agents: AgentsSection | None = Field(None, description="the nodes are other hosts, each with an agent")
+
+
+def read_agents(source: str | Path) -> AgentsSection | None:
+    """Return what a cluster file says about agents; None if its nodes are not other hosts."""
+    path = Path(source)
+    if str(source) in _preset_names() or not path.is_file() or path.suffix.lower() == ".csv":
+        return None
+    return load_yaml(path, ClusterFile, ClusterError).agents
 
 
 def read_cluster(source: str | Path) -> Cluster:

@@ -37,6 +37,7 @@ class Home:
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else default_home()
         self.folder = self.folder.expanduser().absolute()
+        self.shared: Path | None = None  # where jobs keep their checkpoints, if other hosts have to see them
         self._locks: list[int] = []
 
     @property
@@ -65,7 +66,8 @@ class Home:
         return self.run(job, generation) / "log"
 
     def checkpoints(self, job: int) -> Path:
-        return self.job(job) / "checkpoints"
+        top = self.folder if self.shared is None else self.shared
+        return top / "jobs" / str(int(job)) / "checkpoints"
 
     def create(self) -> None:
         """Make the folder if it does not exist, and make it private."""

@@ -53,7 +53,7 @@ class Control:
         self._sending = False
         self._changed = threading.Condition()
         self._closing = False
-        self._socket = _connect(path)
+        self._socket = connect(path)
         sockets.keep_from_children(
             {n: what for n, what in sockets.open_sockets().items() if n == self._socket.fileno()}
         )
@@ -191,7 +191,7 @@ class Control:
             print("argosy: the supervisor is gone; training goes on without it", file=sys.stderr, flush=True)
 
 
-def _connect(path: str) -> socket.socket:
+def connect(path: str) -> socket.socket:
     """Connect to a Unix socket. A path that is too long for the system is reached through its folder's descriptor."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if len(os.fsencode(path)) < 100:

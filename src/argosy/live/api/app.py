@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from argosy import __version__
 from argosy.live.api import (
     admin,
+    agents,
     board_routes,
     charts,
     cluster,
@@ -96,7 +97,7 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    for part in (board_routes, charts, jobs, log_routes, reports, cluster, admin, studies, session_routes):
+    for part in (board_routes, charts, jobs, log_routes, reports, cluster, admin, agents, studies, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app

@@ -21,7 +21,7 @@ class Caller:
     """Who sent a request: the owner and the role of the token."""
 
     owner: str
-    role: str  # user, operator or job
+    role: str  # user, operator, agent or job
     job: int | None = None  # for a job's own token: which job
     generation: int | None = None  # for a job's own token: the run it was made for
     token: int | None = None  # the token's number
@@ -60,6 +60,8 @@ async def _caller(request: Request) -> Caller:
 
 
 async def _person(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    if caller.role == "agent":
+        raise HTTPException(403, "an agent's token can be used only to register the agent")
     if not caller.is_person:
         raise HTTPException(403, "a job's token can be used only to report the progress of that job")
     return caller
@@ -77,6 +79,15 @@ async def _job(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     return caller
 
 
+async def _agent(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    if caller.role != "agent":
+        raise HTTPException(
+            403, "only the token of an agent can be used to register one: argosy token add --role agent"
+        )
+    return caller
+
+
 Person = Annotated[Caller, Depends(_person)]
 Operator = Annotated[Caller, Depends(_operator)]
 JobItself = Annotated[Caller, Depends(_job)]
+AgentItself = Annotated[Caller, Depends(_agent)]

@@ -107,7 +107,7 @@ def _nodes(service: Service, caller: Caller) -> m.NodeList:
     found = service.nodes()
     if not caller.operates:
         mine = {job.id for job in service.store.jobs.values() if job.owner == caller.owner}
-        found = [replace(node, jobs=tuple(job for job in node.jobs if job in mine)) for node in found]
+        found = [replace(node, jobs=tuple(job for job in node.jobs if job in mine), agent={}) for node in found]
     return m.NodeList(nodes=found)
 
 

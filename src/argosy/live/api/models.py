@@ -202,11 +202,33 @@ class RunList(BaseModel):
 
 class TokenIn(In):
     owner: Text = Field(description="letters, digits, dots and dashes")
-    role: Literal["user", "operator"] = "user"
+    role: Literal["user", "operator", "agent"] = Field("user", description="agent: of the node with the owner's name")
 
     expires_s: Annotated[float, Field(gt=0, le=MOST_EXPIRES_S)] | None = Field(
         EXPIRES_S, description="seconds until it expires; null: never"
     )
+
+
+class AgentIn(In):
+    """What the agent of a node says about itself when it registers."""
+
+    node: Text
+    version: Text
+    protocol: int
+    address: Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9.:_-]*$")] = Field(
+        "", description="where the head reaches it; empty: where the request comes from"
+    )
+    port: int = Field(ge=1, le=65535)
+    certificate: str = Field(max_length=16_000, description="the only one that the head accepts (PEM)")
+    secret: str = Field(min_length=32, max_length=200, description="by which the agent knows the head")
+    host_id: str = Field(max_length=64, description="of its machine")
+    gpus: int = Field(ge=0, le=100_000, description="real GPUs")
+    engine: Annotated[str, Field(max_length=32, pattern=r"^[a-z0-9-]+$")] = "host"
+    started_at: float
+
+
+class AgentOut(BaseModel):
+    ok: bool
 
 
 class RotationIn(In):

@@ -106,6 +106,7 @@ class NodeStatus:
     node: Node
     up: bool
     message: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)  # of its agent, if it has one: host, engine, lease, runs
 
 
 class LaunchError(ArgosyError):

@@ -134,6 +134,7 @@ class Daemon:
             max_grace_s=self._max_grace_s,
         )
         self.service.health.policy, self.service.health.backend = self.policy, self.backend.name
+        self.service.enrol = getattr(self.backend, "enrol", None)
         self.service.health.began_s = store.clock.now()
         self._write_cluster(store)
         ensure_operator_token(self.service.tokens, self.home)

@@ -38,6 +38,7 @@ def views(store: Store, cluster: Cluster, health: DaemonHealth) -> list[NodeView
                 bool(emptied),
                 used.get(node.name, 0.0),
                 tuple(jobs.get(node.name, ())),
+                dict(status.details) if status else {},
             )
         )
     return found

@@ -69,6 +69,7 @@ class Service:
         self.tokens, self.control = Tokens(store, home.key()), JobControl(self)
         self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
         self.curves = Curves(store)
+        self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs

@@ -23,7 +23,7 @@ from argosy.live.errors import NotFound, TokenExpired
 from argosy.live.home import Home
 from argosy.live.store import Actor, Store, Token, Transaction
 
-ROLES = ("user", "operator")
+ROLES = ("user", "operator", "agent")
 OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 DAY_S = 86_400.0
 EXPIRES_S = 90 * DAY_S  # default lifetime of a token
@@ -51,7 +51,7 @@ class Tokens:
             hint = "use letters, digits, dots and dashes, 64 at most"
             raise InputError(f"{owner[:60]!r} is not a valid user name", hint=hint)
         if role not in ROLES:
-            raise InputError(f"{role[:60]!r} is not a role", hint="write user or operator")
+            raise InputError(f"{role[:60]!r} is not a role", hint="write user, operator or agent")
         with self._store.transaction() as changes:
             token, secret = self._insert(changes, owner, role, expires_s)
             changes.audit(by, "token-add", f"token {token.id}", detail=f"{role} {owner}, expires {_day(token)}")

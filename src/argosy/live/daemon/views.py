@@ -75,6 +75,7 @@ class NodeView:
     emptied: Annotated[bool, Field(description="what runs there has to leave")]
     used_gpus: float
     jobs: Annotated[tuple[int, ...], Field(description="those you may see")]
+    agent: Annotated[Mapping[str, Any], Field(description="of another host: its address, engine, lease, runs")]
 
 
 def place(part: Part) -> str:

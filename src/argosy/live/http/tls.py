@@ -134,7 +134,7 @@ class Authority:
             .issuer_name(by)
             .public_key(key.public_key())
             .serial_number(number)
-            .not_valid_before(now - timedelta(minutes=5))
+            .not_valid_before(now - timedelta(days=2))
             .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(issuer is None, 0 if issuer is None else None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

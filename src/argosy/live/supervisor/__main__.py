@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from argosy.live.supervisor.child import PR_SET_CHILD_SUBREAPER, prctl
 from argosy.live.supervisor.records import RunFolder, read_record
@@ -32,7 +33,7 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    supervisor = Supervisor(folder, run)
+    supervisor = make_supervisor(folder, run)
     signal.signal(signal.SIGTERM, lambda *_: supervisor.reactor.later(0, lambda: supervisor.stop(run["spec"]["grace"])))
     try:
         supervisor.begin()
@@ -41,6 +42,15 @@ def main() -> None:
         traceback.print_exc()
         supervisor.finish(70, f"the supervisor failed: {traceback.format_exc(limit=-1).strip().splitlines()[-1]}")
         raise
+
+
+def make_supervisor(folder: RunFolder, run: dict[str, Any]) -> Supervisor:
+    """Return the supervisor for a run of this machine or of a cluster, whose TLS others need not import."""
+    if "cluster" not in run:
+        return Supervisor(folder, run)
+    from argosy.live.supervisor.cluster.cluster_supervisor import ClusterSupervisor
+
+    return ClusterSupervisor(folder, run)
 
 
 if __name__ == "__main__":

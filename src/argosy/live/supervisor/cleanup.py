@@ -11,9 +11,13 @@ from argosy.live.supervisor import process_table
 from argosy.live.supervisor.cgroups import Cgroup
 
 
-def clean_up(record: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], marker: str, uid: int) -> None:
-    """Kill every process that is left of this user's run, including those that started a session of their own."""
+def clean_up(record: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], marker: str, uid: int) -> bool:
+    """Kill every process that is left of this user's run, including those that started a session of their own.
+
+    Returns whether none is left.
+    """
     cgroup = Cgroup(record["cgroup"]) if record.get("cgroup") else Cgroup.find(f"argosy-{marker}")
+    left: set[process_table.Process] = set()
     for _ in range(100):
         leaders = [(worker["pid"], worker["started"]) for worker in workers if worker["pid"]]
         left = process_table.in_sessions(leaders, uid)
@@ -28,3 +32,4 @@ def clean_up(record: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], ma
         process_table.wait_gone(left, 0.2)
     if cgroup is not None:
         cgroup.remove()
+    return not left

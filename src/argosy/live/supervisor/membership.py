@@ -94,6 +94,15 @@ class Membership:
 
     left = lost
 
+    def cut_off(self, number: int) -> None:
+        """Note that the host of a worker cannot be reached. That is not the worker's fault, so it is not counted."""
+        self.workers.pop(number, None)
+
+    @property
+    def state_is_lost(self) -> bool:
+        """Return whether training had begun, and no worker that is left has its state."""
+        return self.version > 0 and not any(worker.has_state for worker in self.workers.values())
+
     def forgive(self, now: float) -> None:
         """Restart all timers after a pause, or after this process itself was held up: that time must not count."""
         for worker in self.workers.values():

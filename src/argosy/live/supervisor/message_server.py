@@ -71,8 +71,14 @@ class Connection:
 
 class MessageServer:
     def __init__(
-        self, reactor: Reactor, path: Path, uids: Collection[int], on_message: Callable[[Connection, Message], None]
+        self,
+        reactor: Reactor,
+        path: Path,
+        uids: Collection[int],
+        on_message: Callable[[Connection, Message], None],
+        on_drop: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
+        self.on_drop = on_drop
         self.reactor, self.path, self.uids, self.on_message = reactor, path, uids, on_message
         self.connections: set[Connection] = set()
         self._complaints = 0
@@ -121,6 +127,7 @@ class MessageServer:
             self.reactor.unwatch(connection.socket)
             connection.socket.close()
             connection.open = False
+            self.on_drop(connection)
 
     def close(self) -> None:
         for connection in list(self.connections):

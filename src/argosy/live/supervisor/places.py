@@ -75,14 +75,15 @@ class Places:
 
 def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
     """Return the environment variables that all workers of a run get."""
-    spec, home, generation = run["spec"], Path(run["home"]), run["generation"]
+    spec, generation = run["spec"], run["generation"]
+    checkpoints = Path(run.get("checkpoints") or Path(run["home"]) / "checkpoints")
     return {
         "ARGOSY_JOB_ID": str(run["job"]),
         "ARGOSY_GENERATION": str(generation),
         "ARGOSY_RUN": run["marker"],
         "ARGOSY_CONTROL": str(control),
-        "ARGOSY_CHECKPOINTS": str(home / "checkpoints" / f"gen-{generation}"),
-        "ARGOSY_RESTORE": json.dumps([str(home / "checkpoints" / path) for path in run["restore"]]),
+        "ARGOSY_CHECKPOINTS": str(checkpoints / f"gen-{generation}"),
+        "ARGOSY_RESTORE": json.dumps([str(checkpoints / path) for path in run["restore"]]),
         "ARGOSY_CHECKPOINT_EVERY": str(spec.get("checkpoint", {}).get("every", 600.0)),
         "ARGOSY_GROW": json.dumps(spec.get("grow", {})),
         "PYTHONUNBUFFERED": "1",

@@ -52,6 +52,7 @@ class WorkerProcesses:
         self.alive: dict[int, WorkerProcess] = {}  # those that are alive, by number
         self.leaders: list[dict[str, Any]] = []  # of all workers so far, because a session may outlive its leader
         self._readers: dict[int, WorkerProcess] = {}
+        self._held = False
 
     def start(self, number: int, slots: tuple[str, ...], request: Mapping[str, Any]) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -59,7 +60,8 @@ class WorkerProcesses:
         member = WorkerProcess(number, slots, reader)
         self.alive[number] = member
         self._readers[reader] = member
-        self.reactor.watch(reader, lambda: self._read(member))
+        if not self._held:
+            self.reactor.watch(reader, lambda: self._read(member))
         self.spawner.start({**request, "id": number}, writer)
         os.close(writer)
 
@@ -100,10 +102,20 @@ class WorkerProcesses:
 
     def _close(self, member: WorkerProcess) -> None:
         self.on_output(member, member.lines.end())
-        self.reactor.unwatch(member.reader)
+        if not self._held:
+            self.reactor.unwatch(member.reader)
         del self._readers[member.reader]
         os.close(member.reader)
         member.reader = -1
+
+    def hold_output(self, held: bool) -> None:
+        """Stop reading what workers print, or go on with it; while it is held, they wait when their pipes are full."""
+        for reader, member in self._readers.items():
+            if held:
+                self.reactor.unwatch(reader)
+            else:
+                self.reactor.watch(reader, lambda member=member: self._read(member))  # type: ignore[misc]
+        self._held = held
 
     def drain(self) -> None:
         """Read what is left in the pipes, then close them: a process that escaped could keep one open for ever."""
@@ -147,7 +159,10 @@ class WorkerProcesses:
 
     def freeze(self, frozen: bool) -> None:
         for member in self.alive.values():
-            self._send(self._processes_of(member), signal.SIGSTOP if frozen else signal.SIGCONT)
+            self.freeze_one(member, frozen)
+
+    def freeze_one(self, member: WorkerProcess, frozen: bool) -> None:
+        self._send(self._processes_of(member), signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def pin(self, number: int, cpus: list[int] | None) -> None:
         """Move a running worker, with all its threads, to other cores."""

@@ -27,6 +27,13 @@ class Reactor:
     def unwatch(self, readable: Any) -> None:
         self._selector.unregister(readable)
 
+    def watch_room(self, stream: Any, wanted: bool) -> None:
+        """Call the function of a watched socket also when it has room for what we send, as long as that is wanted."""
+        key = self._selector.get_map().get(stream)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
+        if key is not None and key.events != events:
+            self._selector.modify(stream, events, key.data)
+
     def later(self, seconds: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
 
@@ -45,7 +52,8 @@ class Reactor:
         while self._running:
             wait = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
             for key, _ in self._selector.select(wait):
-                if self._selector.get_map().get(key.fd) is key:  # an earlier callback may have closed it
+                known = self._selector.get_map().get(key.fd)
+                if known is not None and known.data is key.data:  # an earlier callback may have closed it
                     key.data()
             while self._running and self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()

@@ -43,7 +43,7 @@ class Supervisor:
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
         self.output = WorkerOutput(folder, run, self.status)
         self.stopping_since: float | None = None
-        self.failure: tuple[int, str] | None = None  # exit code and reason, once the run has failed
+        self.failure: tuple[int | None, str] | None = None  # exit code and reason, once the run has failed
         self.ends: list[WorkerEnd] = []
         self.master_port = free_port()
         self.last_tick = self.last_opened = time.monotonic()
@@ -71,6 +71,11 @@ class Supervisor:
             spawner = WorkerSpawner.forked(self.run.get("user"), self.uid)
         spawner.on_message = self.from_spawner
         self.processes = WorkerProcesses(self.reactor, spawner, self.resources.cgroup, self.output.take)
+        self.direct_workers()
+        self.reactor.watch(spawner.connection, spawner.readable)
+
+    def direct_workers(self) -> None:
+        """Make what directs the workers: the coordinator of their group, and their turns."""
         rules = Rules(**self.run.get("settings", {}).get("rules", {}))
         rules.stuck_s = self.run["spec"].get("hang_after") or rules.stuck_s
         rendezvous = self.resources.rendezvous
@@ -78,7 +83,6 @@ class Supervisor:
             self.run, self.places, self.processes, rendezvous, self.status, rules, self.start_worker, self.fail
         )
         self.turns = Turns(self.processes, self.coordinator, self.status, self.places)
-        self.reactor.watch(spawner.connection, spawner.readable)
 
     def from_spawner(self, message: dict[str, Any]) -> None:
         op = message["op"]
@@ -286,8 +290,8 @@ class Supervisor:
         else:
             self.settle()
 
-    def fail(self, code: int, why: str) -> None:
-        """End the run as failed; an empty `why` stands for how the last worker ended."""
+    def fail(self, code: int | None, why: str) -> None:
+        """End the run as failed, or as lost without a code; an empty `why` stands for how the last worker ended."""
         if self.failure is None:
             self.failure = (code, why or self.ends[-1].text)
             self.status.tell(f"the run has failed: {self.failure[1]}")

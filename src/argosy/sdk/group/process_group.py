@@ -11,7 +11,9 @@ because destroying them can hang.
 
 from __future__ import annotations
 
+import hmac
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -30,7 +32,7 @@ CONNECT = timedelta(seconds=10)  # short, because all members have met before th
 STORE = timedelta(seconds=30)
 PATIENCE = timedelta(minutes=30)  # long, because a member may be paused; the supervisor decides who is lost
 
-ADDRESS = "127.0.0.1"
+ADDRESS = "127.0.0.1"  # unless ARGOSY_ADDRESS names that of this host, for a job on several
 
 dist: Any = torch.distributed  # its type stubs lack most of what is used here
 c10d: Any = torch.distributed.distributed_c10d
@@ -58,6 +60,8 @@ class Group:
             try:
                 with self.noting_sockets():
                     self._gloo = _gloo(dist.PrefixStore("gloo", store), rank, world)
+                if "ARGOSY_ADDRESS" in os.environ:
+                    self._check_members()
             except GroupBroken:
                 self.abandon()
                 raise
@@ -75,6 +79,25 @@ class Group:
         if others := strangers(new):
             self.shut()
             raise GroupBroken(f"a process of another user (id {min(others)}) has connected in place of a worker")
+
+    def _check_members(self) -> None:
+        """Check that a member of this group is at the other end of every connection, because gloo does not.
+
+        On several hosts, any program that can reach a worker's port might take the place of another worker. Only
+        members can read the key in the store.
+        """
+        store: Store = self._store
+        if self.rank == 0:
+            store.set("key", secrets.token_bytes(32))
+        key = bytes(store.get("key"))
+        words = [_proof(key, self.rank, other) for other in range(self.world)]
+        received = torch.zeros(len(words[0]) * self.world, dtype=torch.uint8)
+        size = [len(words[0])] * self.world
+        self.all_to_all(received, _tensor(b"".join(words)), size, size)
+        expected = b"".join(_proof(key, other, self.rank) for other in range(self.world))
+        if not hmac.compare_digest(bytes(received.numpy()), expected):
+            self.shut()
+            raise GroupBroken("a program that is not a worker of this job has connected in place of a worker")
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum the tensor over all workers, in place."""
@@ -176,7 +199,11 @@ def keep_forever(*broken: Any) -> None:
 
 
 def store_at(path: str) -> Store:
-    """Open the store for the rendezvous of a plan: a file in a folder that only the run's user can enter."""
+    """Open the store of a plan: on one host a file, in a folder that only the run's user can enter."""
+    if path.startswith("relay:"):
+        from argosy.sdk.group.relayed_store import relayed_store
+
+        return relayed_store(path)
     if not os.path.isdir(os.path.dirname(path)):  # otherwise opening it would wait for minutes
         raise GroupBroken(f"the folder of {path} is gone, so the supervisor has ended")
     store = dist.FileStore(path, -1)
@@ -184,9 +211,13 @@ def store_at(path: str) -> Store:
     return store
 
 
+def _proof(key: bytes, sender: int, receiver: int) -> bytes:
+    return hmac.digest(key, b"worker %d to %d" % (sender, receiver), "sha256")
+
+
 @cache
 def _device() -> Any:
-    return dist.ProcessGroupGloo.create_device(hostname=ADDRESS)
+    return dist.ProcessGroupGloo.create_device(hostname=os.environ.get("ARGOSY_ADDRESS", ADDRESS))
 
 
 def _gloo(store: Store, rank: int, world: int) -> Any:

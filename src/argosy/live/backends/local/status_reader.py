@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +27,15 @@ class Version(NamedTuple):
     written_ns: int
 
 
+# returns whether all workers that a dead supervisor had on other hosts, by its record and run.json, are certainly dead
+Fence = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
+
+
 class StatusReader:
     """Reads the status of runs; a file is read again only if it has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, fence: Fence | None = None) -> None:
+        self._fence = fence
         self._seen: dict[RunKey, tuple[Version | None, Status]] = {}  # and the version of its file
         self._recording_deaths: dict[RunKey, threading.Thread] = {}
 
@@ -54,7 +59,7 @@ class StatusReader:
         """Record the death in a thread, because killing processes may take time. A later poll finds the record."""
         thread = self._recording_deaths.get(key)
         if thread is None or not thread.is_alive():  # try again if the disk was full
-            thread = threading.Thread(target=_record_death, args=(folder,), daemon=True)
+            thread = threading.Thread(target=_record_death, args=(folder, self._fence), daemon=True)
             self._recording_deaths[key] = thread
             thread.start()
 
@@ -67,7 +72,7 @@ class StatusReader:
         self._recording_deaths.pop(key, None)
 
 
-def _record_death(folder: RunFolder) -> None:
+def _record_death(folder: RunFolder, fence: Fence | None = None) -> None:
     """Kill the processes that a dead supervisor has left, and record that the run has ended."""
     record, last = read_record(folder.supervisor), read_record(folder.status) or {}
     message = "its supervisor was killed" if record else "its supervisor did not start"
@@ -78,6 +83,8 @@ def _record_death(folder: RunFolder) -> None:
         return
     try:
         run = read_record(folder.run) or {}
+        if fence is not None and not fence(record or {}, run):  # a later poll asks again
+            return
         clean_up(record or {}, last.get("workers", []), run.get("marker", "none"), run.get("uid", os.getuid()))
         sockets = Path((record or {}).get("sockets", folder.path))
         if record and "rendezvous" in record:

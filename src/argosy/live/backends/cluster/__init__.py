@@ -1,0 +1,1 @@
+"""Runs jobs on other hosts, each of which has an agent."""

@@ -1,0 +1,145 @@
+"""The cluster backend runs jobs on other hosts: a supervisor here for each run, and an agent on each node.
+
+Engines such as Slurm and Ray only start and watch the agents (`engines`); everything else is the same for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from argosy import __version__
+from argosy.cluster.cluster import Node
+from argosy.errors import InputError
+from argosy.live.backends.base import NodeStatus, Run
+from argosy.live.backends.cluster.fences import Fences
+from argosy.live.backends.cluster.roster import Roster
+from argosy.live.backends.local import machine
+from argosy.live.backends.local.bounded_threads import in_thread
+from argosy.live.backends.local.users import hand_over, must_switch
+from argosy.live.backends.supervised import SupervisedBackend
+from argosy.live.errors import Conflict, NotFound
+from argosy.live.supervisor.cluster.agent_address import AgentAddress
+from argosy.live.supervisor.cluster.lease import LeaseTimes
+from argosy.live.supervisor.cluster.line import PROTOCOL
+
+VIRTUAL = "cpu"  # the GPU type of nodes whose slots are CPU cores
+
+
+class ClusterBackend(SupervisedBackend):
+    """Runs jobs on the nodes of a cluster. `shared` is a folder that the head and all nodes see."""
+
+    name = "cluster"
+    runs_as_owners = True
+
+    def __init__(
+        self,
+        home: Path,
+        nodes: Sequence[Node],
+        shared: Path,
+        *,
+        times: LeaseTimes | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.times, self.shared, self._nodes = times or LeaseTimes(), shared, {node.name: node for node in nodes}
+        self.agents = home.resolve() / "agents"
+        places = {
+            name: replace(place, first=0, cuda=self._nodes[name].gpu_type != VIRTUAL)
+            for name, place in machine.places(tuple(nodes), False).items()
+        }
+        fence = Fences(self.agents, self.times)
+        super().__init__(home, places, folder="cluster", settings=settings, fence=fence)
+        self._check_shared()
+        self.roster = Roster(nodes, self.agents, shared, self.times)
+        self.roster.start()
+
+    def _check_shared(self) -> None:
+        hint = "agents.shared: names a folder that the head and all nodes mount at the same path, such as an NFS export"
+        try:
+            (self.shared / "jobs").mkdir(mode=0o711, parents=True, exist_ok=True)
+        except OSError as problem:
+            what = f"the shared folder cannot be used: {problem.strerror}"
+            raise InputError(what, where=str(self.shared), hint=hint) from None
+        if not os.access(self.shared, os.W_OK | os.X_OK):
+            raise InputError("the shared folder cannot be written", where=str(self.shared), hint=hint)
+        if self.shared.stat().st_mode & 0o022:
+            hint = f"chmod go-w {self.shared}"
+            what = "other users may write to the shared folder, and could replace what the daemon keeps there"
+            raise InputError(what, where=str(self.shared), hint=hint)
+
+    async def nodes(self) -> Sequence[NodeStatus]:
+        return self.roster.statuses()
+
+    async def close(self) -> None:
+        await in_thread(self.roster.end)
+
+    def enrol(self, node: str, about: Mapping[str, Any], host: str) -> dict[str, Any]:
+        """Take in an agent that registers, or say why not. `host` is where its request came from."""
+        watched = self.roster.watched.get(node)
+        if watched is None:
+            raise NotFound(f"the cluster file has no node {node[:64]!r}", hint="correct --node, or the cluster file")
+        try:
+            self._check(node, about)
+            address = AgentAddress(
+                node,
+                str(about["address"] or host),
+                int(about["port"]),
+                str(about["certificate"]),
+                str(about["secret"]),
+                str(about["host_id"]),
+                float(about["started_at"]),
+                str(about["engine"]),
+            )
+            before = watched.address
+            other = before is not None and before.host_id != address.host_id
+            if other and before is not None and self.roster.is_up(node):
+                hint = "stop that one first, or give this one another --node"
+                raise Conflict(f"{node} already has an agent, on another machine: {before.host}", hint=hint)
+        except InputError as refused:
+            watched.refusal = f"an agent at {host} was refused: {refused.what}"
+            raise
+        if before != address:
+            address.write(self.agents)
+        self.roster.enrolled(address)
+        return {"ok": True}
+
+    def _check(self, node: str, about: Mapping[str, Any]) -> None:
+        if about["version"] != __version__ or about["protocol"] != PROTOCOL:
+            theirs, ours = f"{about['version']} (protocol {about['protocol']})", f"{__version__} (protocol {PROTOCOL})"
+            raise Conflict(
+                f"the agent of {node} is Argosy {theirs}, but the daemon is {ours}", hint="install the same version"
+            )
+        wanted, has = self._nodes[node], int(about["gpus"])
+        if self.places[node].cuda and has < wanted.gpus:
+            hint = f"correct gpus: in the cluster file, or look at nvidia-smi on {node}"
+            what = f"{node} has {has} GPUs, but the cluster file says {wanted.gpus} of type {wanted.gpu_type}"
+            raise Conflict(what, hint=hint)
+
+    # -- runs
+
+    def _home(self, run: Run) -> Path:
+        """Return the folder of a job that nodes see too."""
+        return self.shared / "jobs" / str(run.key.job)
+
+    def _hand_over(self, run: Run) -> None:
+        home = self._home(run)
+        home.mkdir(mode=0o711, exist_ok=True)
+        hand_over(replace(run, home=home), self.shared)
+
+    def _describe(self, run: Run) -> dict[str, Any]:
+        """Return what only a cluster's supervisor needs; its agents look at commands and folders on their nodes."""
+        must_switch(run.user)
+        return {
+            "user": run.user,
+            "uid": os.getuid(),  # of the supervisor: no worker runs here
+            "env": dict(run.env),
+            "checkpoints": str(self._home(run) / "checkpoints"),
+            "cluster": {"agents": str(self.agents), "times": self.times.plain()},
+        }
+
+    def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
+        if spec is not None:
+            self.roster.prepare(spec, user)
