@@ -167,7 +167,9 @@ class Optimus(Rounds):
             family = view.profile.families[number]
             local = np.ceil(batch / k - 1e-8)
             passes = max(float(np.ceil(local / family.largest_local[0] - 1e-8)), 2.0 if k == 1 else 1.0)
-            step_s, pass_s = family.model.step_times("t4", k, 1 if k <= NODE_GPUS else 2, float(np.ceil(local / passes)))
+            step_s, pass_s = family.model.step_times(
+                "t4", k, 1 if k <= NODE_GPUS else 2, float(np.ceil(local / passes))
+            )
             known = self._step_s[number, batch, k] = step_s + (passes - 1) * pass_s
         return known
 

@@ -1,7 +1,7 @@
 """A job on several hosts, in exact mode: `cluster_job.py FOLDER NAME EPOCHS PACE`. It writes FOLDER/NAME.result.
 
-Every worker holds a lock on its device as long as it lives, and tells if another run holds it: the kernel gives the lock
-back, whatever ends the process, and pseudo-hosts share the kernel.
+Every worker holds a lock on its device as long as it lives, and tells if another run holds it: the kernel gives the
+lock back, whatever ends the process, and pseudo-hosts share the kernel.
 """
 
 import fcntl
