@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, FailFast, Field, field_validator, model_validator
 
 from argosy.config import Duration, FileModel, load_yaml
+from argosy.perf import quality
 
 MAX_GPUS = 4096
 MAX_ARRAY = 10_000
@@ -105,6 +106,20 @@ class Progress(FileModel):
 class Growth(FileModel):
     allowed: bool = Field(False, description="whether the network may grow when GPUs are spare")
     time_budget: Duration | None = Field(None, gt=0, description="time from the start until the job should be done")
+    spare_gpus: int = Field(
+        0, ge=0, le=MAX_GPUS, description="GPUs beyond its largest size that it takes while they are spare"
+    )
+    quality: str | None = Field(
+        None, description="what networks like it gain by them: a quality curve, such as residual-cifar10"
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Growth:
+        if self.quality is not None and self.quality not in quality.names():
+            raise ValueError(f"there is no quality curve {self.quality[:60]!r}; there are {', '.join(quality.names())}")
+        if self.spare_gpus and not self.allowed:
+            raise ValueError("spare_gpus are for growth; write allowed: true")
+        return self
 
 
 class JobSpec(FileModel):

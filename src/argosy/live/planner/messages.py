@@ -49,6 +49,8 @@ class JobFacts:
     expected_s: float | None = None  # the user's own estimate
     min_runtime_s: float = 0.0
     exclusive: bool = False
+    spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
+    quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
     @classmethod
     def of(
@@ -87,6 +89,8 @@ class JobFacts:
             expected_s=spec.expected_duration,
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
+            spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
+            quality=spec.grow.quality,
         )
 
 

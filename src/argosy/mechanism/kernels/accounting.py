@@ -85,12 +85,13 @@ def fall_back(jf: F1, s: int) -> None:
 
 @kernel
 def price(w: World, s: int) -> None:
-    """Set RATE and IDEAL of a job from its placement and its neighbours."""
+    """Set RATE and IDEAL of a job from its placement and its neighbours; spare GPUs change neither."""
     jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
     gpus, rack, node0, island, level = 0, -1, -1, -1, 0
     speed, milli = 1e9, WHOLE
+    most = int(jf[MAX_GPUS, s]) if jf[SPARE_GPUS, s] > 0.0 else 1 << 40
     e = ji[HEAD, s]
-    while e >= 0:
+    while e >= 0 and gpus < most:
         node = en[e, E_NODE]
         speed = min(speed, w.nf[SPEED, node])
         if en[e, E_MASK]:
@@ -107,6 +108,7 @@ def price(w: World, s: int) -> None:
             elif level == 0 and island_of_all(ni, w.si, node, en[e, E_WORD], en[e, E_MASK]) != island:
                 level = 1
         e = en[e, E_NEXT]
+    gpus = min(gpus, most)
     ji[LEVEL, s] = level
     ji[HELD_TYPE, s] = ni[N_TYPE, node0] if node0 >= 0 else -1
     cls = ji[CLASS, s]
@@ -120,8 +122,9 @@ def price(w: World, s: int) -> None:
     else:
         k = min(gpus, w.si[KMAX])
         ideal = 1e300
-        e = ji[HEAD, s]
-        while e >= 0:
+        e, counted = ji[HEAD, s], 0
+        while e >= 0 and counted < most:
+            counted += popcount(en[e, E_MASK])
             if en[e, E_MASK]:
                 ideal = min(ideal, w.rt[ji[BATCH_CLASS, s], ni[N_TYPE, en[e, E_NODE]], k, level])
             e = en[e, E_NEXT]
@@ -464,6 +467,8 @@ def finish_move(w: World, s: int, kind: int) -> None:
         ji[MIGRATIONS, s] += 1
         overhead = w.ov[cls, O_MIGRATE]
     else:
+        if ji[GROWS, s] and w.jf[HELD, s] > w.jf[MAX_GPUS, s]:
+            kind = K_GROW
         ji[RESIZES, s] += 1
         overhead = w.ov[cls, O_RESIZE_HOT if w.si[HOT] else O_RESIZE_COLD]
     begin(w, s, kind, overhead)
