@@ -143,7 +143,7 @@ class Submissions:
                     where,
                     array,
                     None if array is None else index,
-                    spec.after,
+                    spec.after.numbers,
                     gpus.low,
                     gpus.high,
                     now,
@@ -183,7 +183,7 @@ class Submissions:
         for spec in batch.specs:
             check_possible(spec, self._cluster)
             check_grace(spec, self._max_grace_s)
-            for other in spec.after:
+            for other in spec.after.numbers:
                 if self._store.job_state(other) is None:
                     raise InputError(f"after: there is no job {other}", hint="see argosy queue for the numbers")
 

@@ -51,6 +51,7 @@ JOB_COLUMNS = ", ".join(FIXED + CHANGING)
 INSERT_JOB = f"INSERT INTO jobs ({', '.join(FIXED[1:])}, state) VALUES ({', '.join('?' * len(FIXED))})"
 INSERT_NUMBERED_JOB = f"INSERT INTO jobs ({', '.join(FIXED)}, state) VALUES ({', '.join('?' * (len(FIXED) + 1))})"
 UPDATE_JOB = f"UPDATE jobs SET priority = ?, {', '.join(f'{c} = ?' for c in CHANGING)} WHERE id = ?"
+REWRITE_JOB = "UPDATE jobs SET name = ?, queue = ?, spec = ?, gpus_low = ?, gpus_high = ? WHERE id = ?"
 
 RUN = (
     "job",
