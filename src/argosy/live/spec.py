@@ -136,6 +136,7 @@ class JobSpec(FileModel):
         After(succeeded=(), any=(), failed=()),
         description="numbers of jobs that must succeed before this one starts, or {any: [3, 4], failed: 5}",
     )
+    hold: bool = Field(False, description="held back until it is released: argosy release")
     array: int | None = Field(
         None, ge=1, le=MAX_ARRAY, description="number of copies; each finds its index in ARGOSY_ARRAY_INDEX"
     )

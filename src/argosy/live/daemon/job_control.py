@@ -132,7 +132,8 @@ class JobControl:
         env = known.env | ({} if job.array_index is None else {"ARGOSY_ARRAY_INDEX": str(job.array_index)})
         text = known.model_dump(mode="json", exclude_defaults=True)
         whole = {**text, "workdir": job.workdir, "after": after.model_dump(), "env": env}
-        whole.pop("array", None)
+        for key in ("array", "hold"):
+            whole.pop(key, None)
         return JobSpec.model_validate(whole)
 
     def _active(self, numbers: Sequence[int]) -> list[Job]:

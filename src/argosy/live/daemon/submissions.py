@@ -22,6 +22,7 @@ from argosy.live.daemon.user_limits import LimitBook
 from argosy.live.errors import NoSpace
 from argosy.live.spec import JobSpec
 from argosy.live.store import Actor, Job, Store, Transaction, database
+from argosy.live.store.rows import HELD_S
 
 MAX_DETAIL = 200  # characters of a line in the audit log
 MIN_FREE_BYTES = 16 * 2**20  # below this, only jobs that already run may write
@@ -148,6 +149,7 @@ class Submissions:
                     gpus.high,
                     now,
                     wall,
+                    not_before_s=HELD_S if spec.hold else 0.0,
                 )
                 number += bool(first)
 
