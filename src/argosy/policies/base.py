@@ -156,6 +156,13 @@ class Policy:
     def on_event(self, event: Event) -> None:
         """Take note of something that happened; it is called before the next decision."""
 
+    def because(self, job: int) -> str:
+        """Say in words what moved the score of the job with this index in the last decision; empty if nothing is known.
+
+        Learned policies answer this for `argosy explain`; it is asked rarely, so it may take a few milliseconds.
+        """
+        return ""
+
     def state(self) -> dict[str, Any]:
         """Return what must survive a restart of the host, as JSON."""
         return {}

@@ -129,7 +129,9 @@ class Agent:
         if text.startswith("+"):
             print(f"argosy agent: {self.node} serves {self.registration.host}", file=sys.stderr, flush=True)
         elif text.startswith("?"):
-            print(f"argosy agent: the daemon cannot be reached yet: {text[1:]}", file=sys.stderr, flush=True)
+            where = f"{self.registration.host}:{self.registration.port}"
+            told = f"the daemon cannot be reached yet at {where}: {text[1:]}; it is tried again every second"
+            print(f"argosy agent: {told}", file=sys.stderr, flush=True)
         elif text.startswith("!"):
             self.problem, self.stopping = f"the daemon refuses this agent: {text[1:]}", True
         else:

@@ -140,6 +140,7 @@ class Roster:
 
     def _dial(self, watched: Watched) -> None:
         """Connect to an agent. This runs in a thread of the pool."""
+        address: AgentAddress | None = None
         try:
             address = watched.address or AgentAddress.read(self.folder, watched.node.name)
             if address is None:
@@ -147,6 +148,8 @@ class Roster:
             stream, _ = address.dial("watch")
         except Exception as problem:  # whatever an agent answers must not end the thread unnoticed
             text = str(problem) or type(problem).__name__
+            if address is not None and getattr(problem, "strerror", None) is not None:
+                text = f"its agent cannot be reached at {address.host}:{address.port}: {problem.strerror}"  # type: ignore[attr-defined]
             self._orders.append(lambda: self._failed(watched, text))
             return
         self._orders.append(lambda: self._open(watched, address, stream))
