@@ -45,6 +45,10 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="wait until all have ended; exit code as in argosy wait")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="submit nothing; say when it would start and end, and what would change that"),
+    ] = False,
     timeout: Annotated[str | None, typer.Option(help="with --wait: give up after this time, such as 2h")] = None,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
@@ -57,6 +61,7 @@ def submit(
     argosy submit sweep-*.yaml --queue research
     argosy submit --run 'python train.py --epochs 90' --gpus 1..4
     generate-a-job | argosy submit - --wait
+    argosy submit job.yaml --dry-run
 
     \b
     A job file needs only one line, the command; docs/live.md describes all keys:
@@ -77,6 +82,9 @@ def submit(
         changes["resources"] = {"gpus": gpus}
     _refuse_programs(files or [])
     specs = [_read(file, changes) for file in files or ["--run"]]
+    if dry_run:
+        _dry_run(specs, here, wait, output, api, home)
+        return
     numbers: list[int] = []
     with connect(api, home) as daemon:
         for batch in _batches([_as_sent(spec, here) for spec in specs]):
@@ -113,6 +121,18 @@ def _refuse_programs(files: list[str]) -> None:
     else:
         return
     raise InputError(what, hint=f"submit a command with --run: argosy submit --run {shlex.quote(command)}")
+
+
+def _dry_run(specs: list[JobSpec], here: bool, wait: bool, output: Output, api: str | None, home: Path | None) -> None:
+    if len(specs) != 1 or wait:
+        what = "--dry-run and --wait exclude each other" if wait else f"--dry-run takes one job, not {len(specs)}"
+        raise InputError(what, hint="name one job file, and leave --wait out")
+    from argosy.cli.eta import show_variants
+
+    with connect(api, home) as daemon:
+        body = {"jobs": [_as_sent(specs[0], here)], "workdir": os.getcwd()}
+        answer = daemon.post("/v1/jobs/dry-run", body)
+    show_variants(answer, output)
 
 
 def _is_program(path: Path) -> bool:
