@@ -155,6 +155,7 @@ class Daemon:
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
         self._planner_client = PlannerClient(self._make_planner, self.policy, store, self.bookkeeper, self._wake)
         self.service.ask_policy = self._planner_client.explain
+        self.service.forecasts = self._planner_client.forecasts
         stack.push_async_callback(self._planner_client.close)
         stack.push_async_callback(self._dispatcher.close)
         if self._app is not None:
