@@ -81,6 +81,10 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "priority": ("demand", "0..100, higher first"),
     "deadline": ("demand", "absolute time, inf if none"),
     "types": ("demand", "bit set of GPU types it accepts; names in context.gpu_types"),
+    "saves": (
+        "demand",
+        "what survives a stop: 0 all (it saves when asked to stop), 1 what it saved last, 2 nothing",
+    ),
     "kind": ("demand", "job class: same model, same batch"),
     "ps_kind": ("demand", "the same for parameter-server jobs, -1 for others"),
     "attained": ("service", "GPU-seconds held"),

@@ -149,6 +149,11 @@ class JobSpec(FileModel):
     checkpoint: Checkpoint = Field(
         default_factory=lambda: Checkpoint.model_validate({}), description="how its work is saved"
     )
+    saves: Literal["none", "step", "interval"] | None = Field(
+        None,
+        description="what survives when it is stopped: step (it saves when asked), interval (what it saved last), none;"
+        " if not given: step with the SDK or checkpoint.dir, otherwise none",
+    )
     progress: Progress | None = Field(None, description="how to read its progress from its log")
     expected_duration: Duration | None = Field(None, gt=0, description="your estimate, such as 6h")
     deadline: datetime | None = Field(None, description="when the job should be done, such as 2026-12-01T08:00")

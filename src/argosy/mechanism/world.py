@@ -184,7 +184,7 @@ def trace_rows(
     frame: pl.DataFrame, cluster: Cluster, tables: RateTables, expected_s: Floats, types: tuple[str, ...]
 ) -> tuple[Floats, Names]:
     """Return the trace as the matrix that arrivals are copied from, defaults filled in."""
-    asked = {name: frame[name].cast(pl.Float64).to_numpy() for name in ASKED}
+    asked = {name: _numbers(frame[name]) for name in ASKED}
     rows = demand_rows(asked, type_sets(frame, types), cluster, tables, expected_s)
     reserving = [r.queue for r in cluster.reservations] + [loan.queue for loan in cluster.loans]
     known = (*(q.name for q in cluster.queues), *reserving)
@@ -197,6 +197,18 @@ def trace_rows(
     static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
     static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
     return rows, Names(queues, users, apps)
+
+
+def _numbers(column: pl.Series) -> Floats:
+    """Return a column as numbers, with a number for each of its words; NaN: not given."""
+    if column.name in L.WORDS_OF:
+        column = column.replace_strict(L.WORDS_OF[column.name], default=None, return_dtype=pl.Float64)
+    return column.cast(pl.Float64).to_numpy()
+
+
+def number_of(column: str, value: str | float | None) -> float | None:
+    """Return a value of a trace's column as the kernels have it: words such as `none` have numbers."""
+    return L.WORDS_OF[column].get(value) if isinstance(value, str) else value
 
 
 ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", "work", *L.FROM_TRACE)

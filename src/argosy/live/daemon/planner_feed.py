@@ -15,7 +15,7 @@ from argosy.live.backends.base import RunKey
 from argosy.live.daemon.observe import settle
 from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads
 from argosy.live.daemon.views import progress
-from argosy.live.planner.messages import Account, Active, How, JobFacts, NodeState, Report, Snapshot, Update
+from argosy.live.planner.messages import Account, Active, How, JobFacts, NodeState, Report, Saves, Snapshot, Update
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, RunRow, Store
 
@@ -255,6 +255,7 @@ class PlannerFeed:
     def _facts(self, job: Job) -> JobFacts:
         """Return the job's facts within its owner's limits, but never below its least size."""
         said, most = facts(job, self.store), self.most_gpus(job)
+        said = replace(said, saves=said.saves or ("step" if self._saves(job) else "none"))
         if said.max_gpus is None or said.max_gpus <= most:
             return said
         gpus = min(said.gpus, most)
@@ -267,6 +268,12 @@ class PlannerFeed:
             memory_gib=None if said.memory_gib is None else said.memory_gib * share,
         )
 
+    def _saves(self, job: Job) -> bool:
+        """Return whether a job that does not say so saves its work when it is asked to stop, as far as is known."""
+        if job.hot or job.parsed.checkpoint.dir is not None or job.id in self._saved:
+            return True
+        return job.generation > 0 and bool(self.store.checkpoints(job.id))
+
     def _marks(self, job: Job) -> tuple[int, float, float, str]:
         return job.failures + job.losses, job.priority, self.most_gpus(job), job.spec_json
 
@@ -274,7 +281,8 @@ class PlannerFeed:
         said = self.store.reports.get(number, self.store.jobs[number].report)
         metrics = said.get("metrics")
         loss = metrics.get("loss") if isinstance(metrics, Mapping) else None
-        pace = self._pace.get(number)
+        pace, job = self._pace.get(number), self.store.jobs[number]
+        saves: Saves | None = "step" if job.parsed.saves is None and (job.hot or number in self._saved) else None
         return Report(
             number,
             progress(said),
@@ -282,4 +290,5 @@ class PlannerFeed:
             sanitize.number(said.get("epoch")),
             sanitize.number(loss),
             self._saved.get(number),
+            saves,
         )
