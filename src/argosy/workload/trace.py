@@ -47,6 +47,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "attempts": pl.String(),  # "0-600 900-4000": when it ran, in seconds after start_s; null = all the time
     "max_batch": pl.Float64(),  # largest total batch that a policy may choose; null = the batch is fixed
     "batches": pl.String(),  # batch sizes that the job itself takes by share of the work: 32|64@0.3|128@0.6
+    "execution_plan": pl.String(),  # of a large model: the user's, then those a policy may choose: zero-dp|any
     "quality": pl.String(),  # what it reaches left alone, grown, replicated: a name in argosy.perf.quality
     "spare_gpus": pl.Float64(),  # GPUs beyond its size that it takes while they are spare; null = none
 }
@@ -101,6 +102,7 @@ class Job:
     attempts: str | None = None
     max_batch: float | None = None
     batches: str | None = None
+    execution_plan: str | None = None
     quality: str | None = None
     spare_gpus: float | None = None
 
