@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-from argosy.config import BoundedModel
+from argosy.config import BoundedModel, Duration
 from argosy.live.api.display import clean, clean_text
 from argosy.live.api.submission_checks import is_text
 from argosy.live.daemon.tokens import DAY_S, EXPIRES_S
 from argosy.live.daemon.views import NodeView
-from argosy.live.spec import JobSpec
+from argosy.live.spec import GpusText, JobSpec
 from argosy.live.store import AuditEntry
 
 MAX_JOBS_IN_A_REQUEST = 1000
@@ -76,6 +77,36 @@ class ToPrioritise(Several):
 
 class ToCancel(Several):
     now: bool = Field(False, description="kill running jobs at once; they cannot save their work")
+
+
+class ToRequeue(Several):
+    hold: bool = Field(False, description="hold them back too: they do not start until they are released")
+
+
+class ToUpdate(Several):
+    """What to change; keys that are left out stay as they are, and null takes a limit, estimate or deadline away."""
+
+    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="higher first")
+    max_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    expected_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    deadline: datetime | None = Field(None, description="as in a job file")
+    gpus: GpusText | None = Field(None, description="as in a job file, such as 1..4")
+    queue: Text | None = None
+    name: Text | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ToUpdate:
+        if not self.given:
+            raise ValueError("there is nothing to change; give some of priority, max_duration, gpus, queue, …")
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return what to change, as plain values."""
+        may_go = {"max_duration", "expected_duration", "deadline"}
+        whole = self.model_dump(mode="json", exclude={"ids"}, exclude_unset=True)
+        return {key: value for key, value in whole.items() if value is not None or key in may_go}
 
 
 class Change(In):

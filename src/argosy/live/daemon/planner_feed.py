@@ -41,13 +41,14 @@ class Pace:
 class PlannerFeed:
     """Knows what the planner has been told, and collects what it must be told next.
 
-    `known` is what the planner knows of each job: how often it failed, its priority, and its owner's limit on it.
+    `known` is what the planner knows of each job: how often it failed, its priority, its owner's limit on it, and its
+    job file.
     """
 
     store: Store
     shows: Callable[[Job], bool]  # whether this waiting job could run now
     most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
-    known: dict[int, tuple[int, float, float]] = field(default_factory=dict)
+    known: dict[int, tuple[int, float, float, str]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
     nodes: dict[str, NodeState] = field(default_factory=dict)
     said: set[int] = field(default_factory=set)  # jobs with new progress
@@ -82,6 +83,7 @@ class PlannerFeed:
         stopped: list[int] = []
         priorities: dict[int, float] = {}
         most_gpus: dict[int, float] = {}
+        rewritten: list[int] = []
         told = sorted(self.touched)[:MOST_NEWS]
         for number in told:
             job, before = store.jobs.get(number), self.known.get(number)
@@ -94,6 +96,11 @@ class PlannerFeed:
             if before is None:
                 arrived.append(self._active(job))
                 continue
+            if before[3] != marks[3] and number not in store.runs:  # it leaves, and comes back in the next update
+                ended[number] = "withdrawn"
+                self._forget(number)
+                rewritten.append(number)
+                continue
             if before[0] != marks[0]:
                 stopped.append(number)
             if before[1] != marks[1]:
@@ -101,6 +108,7 @@ class PlannerFeed:
             if before[2] != marks[2]:
                 most_gpus[number] = self._facts(job).max_gpus or 0.0
         self.touched.difference_update(told)
+        self.touched.update(rewritten)
         late = self._late()
         for number, key in self._remnants.items():
             if number not in late or late[number].key != key:
@@ -266,8 +274,8 @@ class PlannerFeed:
             return True
         return job.generation > 0 and bool(self.store.checkpoints(job.id))
 
-    def _marks(self, job: Job) -> tuple[int, float, float]:
-        return job.failures + job.losses, job.priority, self.most_gpus(job)
+    def _marks(self, job: Job) -> tuple[int, float, float, str]:
+        return job.failures + job.losses, job.priority, self.most_gpus(job), job.spec_json
 
     def _report(self, number: int) -> Report:
         said = self.store.reports.get(number, self.store.jobs[number].report)

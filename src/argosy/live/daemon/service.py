@@ -89,6 +89,11 @@ class Service:
         """Accept jobs of concurrent callers; those submitted at the same time are written in one transaction."""
         return await self._submissions.soon(self._batch(specs, owner, workdir, by))
 
+    def submit_for(self, specs: Mapping[str, Sequence[JobSpec]], by: Actor) -> list[int]:
+        """Accept jobs of several owners, all or none; return their numbers, in the order of the owners."""
+        batches = [self._batch(theirs, owner, None, by) for owner, theirs in specs.items()]
+        return [number for numbers in self._submissions.now(batches) for number in numbers]
+
     def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
         self.accounts.check(owner)
         return Batch(specs, owner, str(workdir or self.accounts.folder(owner)), by or Actor(owner, "user"))
