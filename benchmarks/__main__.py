@@ -18,6 +18,7 @@ python -m benchmarks reference                # every finish time against a slow
 python -m benchmarks dual-agent               # the dual-agent scheduler against its rivals, ten minutes
 python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
+python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -51,6 +52,7 @@ LONG = (
     "dual-agent",
     "online",
     "dual-agent-training",
+    "eta",
 )
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)

@@ -20,6 +20,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "compare": "compare.compare",
     "advise": "advise.advise",
     "plan-capacity": "plan_capacity.plan_capacity",
+    "replay": "replay.replay",
     "league": "league.league",
     "train": "train.train",
     "zoo": "zoo.zoo",

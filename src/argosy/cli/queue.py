@@ -181,7 +181,7 @@ def expected(job: dict[str, Any]) -> str:
 def within(unix_s: float | None) -> str:
     """Format a time in the future as the time until then."""
     if unix_s is None:
-        return "in > 30d"
+        return "in > 1 year"
     left_s = unix_s - time.time()
     return f"in {span(left_s)}" if left_s >= 1 else "now"
 

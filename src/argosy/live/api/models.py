@@ -124,7 +124,7 @@ class Report(In):
 
 
 class Times(BaseModel):
-    """Quantiles of a time, in Unix seconds; null: later than a month from now."""
+    """Quantiles of a time, in Unix seconds; null: later than in a year."""
 
     p10: float | None
     p50: float | None

@@ -44,7 +44,7 @@ from argosy.live.http.tls import ServerTls
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
 from argosy.live.store import RunRow, Store
-from argosy.live.store.schema import NODES
+from argosy.live.store.schema import NODES, POLICY
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
@@ -304,6 +304,7 @@ class Daemon:
     def _write_cluster(self, store: Store) -> None:
         """Note what the cluster has, for those who read the database later."""
         with store.transaction() as changes:
+            changes.meta(POLICY, self.policy)
             changes.meta(NODES, [asdict(node) for node in self.cluster.nodes])
             changes.execute("DELETE FROM queues")
             for queue in self.cluster.queues:

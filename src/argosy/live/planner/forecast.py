@@ -28,7 +28,8 @@ QUANTILES = (0.1, 0.5, 0.9)
 ROLLOUTS = 100
 WHAT_IF_ROLLOUTS = 50
 LEAST = 5  # roll-outs, even if time is up
-HORIZON_S = 30 * 86400.0
+HORIZON_S = 365 * 86400.0
+ALIKE = 0.5  # correlation of how long the jobs of one user take, in a roll-out
 MEASURED_SPREAD = 0.1  # of the logarithm of what is left of a job that reports its progress
 
 
@@ -90,10 +91,10 @@ class Future:
         spec = policy or planner.setup.policy
         self.planner, self.policy = planner, spec
         state = engine.policy.state() if spec == planner.setup.policy else {}
-        self._later = [planner._durations.expect(f) for f in later]
+        self._later = [(facts, planner._durations.expect(facts)) for facts in later]
         rows = None
         if later:
-            rows = planner._index.rows(engine, planner._kinds, later, self._later)
+            rows = planner._index.rows(engine, planner._kinds, later, [expected for _, expected in self._later])
             kept = np.flatnonzero(~engine.hopeless(rows))
             self._later = [self._later[i] for i in kept.tolist()]
             rows = np.ascontiguousarray(rows[:, kept])
@@ -103,19 +104,26 @@ class Future:
     def draw(self, count: int, seed: int = 0) -> Draws:
         """Draw the lengths of all jobs; the same seed gives every policy the same."""
         rng, tracked = stream(seed, "forecast"), self.planner._index.jobs
-        done = self.rolls.done_s
-        errors = self.planner._durations.errors
+        done, durations = self.rolls.done_s, self.planner._durations
+        moods: dict[str, Floats] = {}
+
+        def uniform(user: str) -> Floats:
+            """Return numbers between 0 and 1, alike for the jobs of a user, which are often all longer or shorter."""
+            if user not in moods:
+                moods[user] = rng.standard_normal(count)
+            return normal_cdf(ALIKE * moods[user] + math.sqrt(1.0 - ALIKE**2) * rng.standard_normal(count))
+
         left = np.empty((count, len(self.ids)))
         for row, id in enumerate(self.ids):
-            job, uniform = tracked[id], rng.random(count)
+            job = tracked[id]
             if job.measured:
-                left[:, row] = self.rolls.left_s[row] * np.exp(MEASURED_SPREAD * (2 * uniform - 1))
+                left[:, row] = self.rolls.left_s[row] * np.exp(MEASURED_SPREAD * (2 * rng.random(count) - 1))
             else:
-                drawn = errors.draw(job.expected.source, job.expected.seconds, float(done[row]), uniform)
+                drawn = durations.draw(job.facts, job.expected.seconds, float(done[row]), uniform(job.facts.user))
                 left[:, row] = np.maximum(drawn - done[row], 1e-3)
         work = np.empty((count, len(self._later)))
-        for column, expected in enumerate(self._later):
-            work[:, column] = errors.draw(expected.source, expected.seconds, 0.0, rng.random(count))
+        for column, (facts, expected) in enumerate(self._later):
+            work[:, column] = durations.draw(facts, expected.seconds, 0.0, uniform(facts.user))
         return Draws(left, work)
 
     def run(self, draws: Draws, budget_s: float = math.inf) -> tuple[Floats, Floats]:
@@ -179,6 +187,11 @@ def what_if(
         found.append(WhatIf(seen, "", (expected.seconds, expected.source)))
         planner.end({facts.id: "withdrawn"})
     return found
+
+
+def normal_cdf(z: Floats) -> Floats:
+    """Return the distribution function of the standard normal, to four digits."""
+    return np.asarray(1.0 / (1.0 + np.exp(-1.5976 * z - 0.07056 * z**3)))
 
 
 def first_come(policy: str) -> bool:

@@ -10,6 +10,7 @@ import sqlite3
 from argosy.live.errors import StoreError
 
 NODES = "nodes"  # key in `meta`: what the cluster had when the daemon was last started
+POLICY = "policy"  # key in `meta`: the policy in use
 
 FIRST = """
 CREATE TABLE jobs (
