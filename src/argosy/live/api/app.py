@@ -19,6 +19,7 @@ from argosy.live.api import (
     error_responses,
     jobs,
     log_routes,
+    notices,
     reports,
     session_routes,
     studies,
@@ -97,7 +98,8 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    for part in (board_routes, charts, jobs, log_routes, reports, cluster, admin, agents, studies, session_routes):
+    parts = (board_routes, charts, jobs, notices, log_routes, reports, cluster, admin, agents, studies, session_routes)
+    for part in parts:
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app
