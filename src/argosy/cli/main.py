@@ -34,6 +34,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "status": "jobs.status",
     "logs": "logs.logs",
     "explain": "jobs.explain",
+    "eta": "eta.eta",
     "cancel": "jobs.cancel",
     "hold": "control.hold",
     "release": "control.release",

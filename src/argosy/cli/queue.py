@@ -105,7 +105,18 @@ def _parts(answer: dict[str, Any]) -> list[Any]:
     """Return the table, and the line below it."""
     jobs = answer["jobs"]
     owners = len({job["owner"] for job in jobs}) > 1
-    columns = ["job", "name", *(["user"] if owners else []), "queue", "state", "GPUs", "done", "age", "where or why"]
+    columns = [
+        "job",
+        "name",
+        *(["user"] if owners else []),
+        "queue",
+        "state",
+        "GPUs",
+        "done",
+        "age",
+        "expected",
+        "where or why",
+    ]
     rows = [[value for value in _row(job, owners) if value is not None] for job in grouped(jobs)]
     counts = ", ".join(f"{number} {state}" for state, number in answer["counts"].items() if number) or "no jobs yet"
     more = "; more with -n" if answer["more"] else ""
@@ -153,8 +164,26 @@ def _row(job: dict[str, Any], owners: bool) -> list[Any]:
         gpus(job),
         done,
         span(age_s),
+        expected(job),
         told,
     ]
+
+
+def expected(job: dict[str, Any]) -> str:
+    """Format when a job probably starts, or ends if it has started: the median, from now on."""
+    eta = job.get("eta")
+    if eta is None:
+        return ""
+    what, times = ("starts", eta["start"]) if eta["start"] is not None else ("ends", eta["end"])
+    return f"{what} {within(times['p50'])}"
+
+
+def within(unix_s: float | None) -> str:
+    """Format a time in the future as the time until then."""
+    if unix_s is None:
+        return "in > 30d"
+    left_s = unix_s - time.time()
+    return f"in {span(left_s)}" if left_s >= 1 else "now"
 
 
 def gpus(job: dict[str, Any]) -> str:

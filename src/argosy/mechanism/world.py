@@ -249,6 +249,7 @@ def demand_rows(
     static[L.FAMILY] = -1 if tables.job_family is None else tables.job_family
     static[L.FIRST_PART] = -1 if tables.first_part is None else tables.first_part
     drop_useless_types(rows, tables)
+    raise_least_sizes(rows, tables)
     return rows
 
 
@@ -285,6 +286,21 @@ def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
     if not sets:
         return np.full(frame.height, everything)
     return frame["gpu_type"].replace_strict(sets, default=everything, return_dtype=pl.Int64).to_numpy()
+
+
+def raise_least_sizes(rows: Floats, tables: RateTables) -> None:
+    """Raise the least size of jobs whose execution plan does not fit fewer GPUs of some type that they accept."""
+    if all(one.planned is None for one in tables.classes):
+        return
+    runs = tables.rate[:, :, :, 0] > 0
+    least = np.where(runs.any(axis=2), runs.argmax(axis=2), 0)  # [class, type]
+    of_job = least[tables.job_class]
+    accepted = rows[L.STATIC_F + L.TYPES].astype(np.int64)[:, None] >> np.arange(of_job.shape[1]) & 1 == 1
+    needed = np.where(accepted, of_job, 0).max(axis=1)
+    planned = np.array([one.planned is not None for one in tables.classes])[tables.job_class]
+    rows[L.MIN_GPUS] = np.where(
+        planned, np.minimum(np.maximum(rows[L.MIN_GPUS], needed), rows[L.GPUS]), rows[L.MIN_GPUS]
+    )
 
 
 def drop_useless_types(rows: Floats, tables: RateTables) -> None:

@@ -97,6 +97,7 @@ class Policy:
     answers: frozenset[str] = frozenset()  # a part of QUESTIONS; filled from what a class overrides, unless set
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
     preemptive: bool = False  # whether running jobs are preempted in favour of better ranked ones
+    reconfigures: bool = False  # whether jobs with several execution plans take the fastest for the GPUs they have
     keeps_books: bool = False  # whether it remembers where its plans put jobs: a simulation carries them out whole
     backfill: bool = True  # whether jobs that fit may overtake a job that does not
     placer: str = "consolidate"

@@ -24,9 +24,7 @@ class Settings:
     seed: int = 0
     perf: str = "auto"  # performance model: auto uses the catalogue if the trace names a known model
     ps_speeds: str = "fitted"  # speeds of parameter-server jobs: fitted | rough | a CSV file of measurements
-    goodput: str = (
-        "fitted"  # speeds and noise scales of jobs with batch sizes to choose: fitted | a folder of measurements
-    )
+    goodput: str = "fitted"  # speeds and noise scales of jobs whose batch size may change: fitted | a folder of tables
     reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
     overheads: str = "realistic"  # times to start, suspend, resume, move, resize: realistic | none | a CSV file

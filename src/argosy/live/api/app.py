@@ -17,6 +17,7 @@ from argosy.live.api import (
     charts,
     cluster,
     error_responses,
+    eta,
     jobs,
     log_routes,
     notices,
@@ -98,8 +99,8 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    parts = (board_routes, charts, jobs, notices, log_routes, reports, cluster, admin, agents, studies, session_routes)
-    for part in parts:
+    parts = (board_routes, charts, eta, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
+    for part in (*parts, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app

@@ -123,6 +123,49 @@ class Report(In):
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
 
 
+class Times(BaseModel):
+    """Quantiles of a time, in Unix seconds; null: later than a month from now."""
+
+    p10: float | None
+    p50: float | None
+    p90: float | None
+
+
+class Eta(BaseModel):
+    """When a job is expected to start (null: it has started) and to end."""
+
+    at: float = Field(description="when the estimate was made")
+    start: Times | None
+    end: Times
+
+
+class JobEta(BaseModel):
+    job: int
+    state: StateName
+    eta: Eta | None = Field(description="null: it has ended, or no estimate has been made yet")
+    problem: str = Field(description="why there are no estimates at the moment; empty: there are")
+    policy: str | None = None
+    rollouts: int | None = Field(None, description="how often the future was played through")
+
+
+class EtaScore(BaseModel):
+    """How good past estimates were."""
+
+    count: int
+    coverage: float = Field(description="how often p10..p90 contained the truth; exact would be 0.8")
+    below: float
+    above: float
+    pinball_s: float
+    naive_pinball_s: float | None
+    gain: float | None = Field(description="how much smaller the loss is than that of queue length × mean")
+    reliability: list[tuple[float, float]]
+
+
+class Calibration(BaseModel):
+    start: EtaScore | None
+    end: EtaScore | None
+
+
 class JobOut(Out):
     id: int
     name: str
@@ -154,6 +197,7 @@ class JobOut(Out):
     resizes: int
     moves: int
     hot: bool = Field(description="whether it uses the SDK, so that it can be resized without a restart")
+    eta: Eta | None = Field(description="when it is expected to start and to end; null: not known, or it has ended")
 
 
 class JobDetail(JobOut):

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from argosy.live.planner.messages import JobFacts
+from argosy.workload.duration_errors import Errors
 from argosy.workload.durations import DEFAULT_S, RollingMeans
 
 LEAST_S = 1.0
@@ -29,8 +30,11 @@ class Durations:
 
     def __init__(self) -> None:
         self._means: RollingMeans[tuple[object, ...]] = RollingMeans()
+        self.errors = Errors()
 
     def learn(self, facts: JobFacts, seconds: float) -> None:
+        before = self.expect(facts)
+        self.errors.learn(before.source, before.seconds, seconds)
         self._means.add((group for group, _ in _groups(facts)), seconds)
 
     def expect(self, facts: JobFacts) -> Expected:

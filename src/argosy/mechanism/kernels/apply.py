@@ -51,6 +51,17 @@ def parts_fit(w: World, s: int, n: int) -> bool:
 
 
 @kernel
+def granted(w: World, s: int, n: int) -> float:
+    """Return the GPUs of the proposal: an elastic job may get fewer than it asked for."""
+    if w.jf[GPUS, s] < 1.0:
+        return float(w.jf[GPUS, s])
+    gpus = 0
+    for i in range(n):
+        gpus += w.wk[W_COUNT, i]
+    return float(gpus)
+
+
+@kernel
 def apply_plan(w: World, ops: I1, parts: I1) -> int:
     """Carry out the rows of a plan; return -1, or the first row that cannot be carried out."""
     si, ji, so = w.si, w.ji, w.so
@@ -73,8 +84,10 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
             if not parts_fit(w, s, ops[i, P_PARTS]):
                 return i
             if op == DO_START:
-                q = ji[QUEUE, s]
-                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + GPU_SLACK:
+                if (
+                    w.qu[Q_HELD, ji[QUEUE, s]] + granted(w, s, ops[i, P_PARTS])
+                    > w.qu[Q_LIMIT, ji[QUEUE, s]] + GPU_SLACK
+                ):
                     return i
                 start(w, s, ops[i, P_PARTS])
             else:

@@ -76,7 +76,7 @@ export function show(place) {
   const fold = h("button", { class: "chip", "aria-pressed": "false", onclick: () => { keep({ arrays: wanted().unfolded ? "" : "all" }); update(); } }, "unfold arrays");
   const clear = h("button", { class: "plain", onclick: () => { search.value = ""; keep({ q: "", state: "", owner: "", queue: "" }); update(); } }, "Clear filters");
   const total = h("span", { class: "soft", "aria-live": "polite" });
-  const actions = buttons(() => [...marked].map((id) => jobs.get(id)).filter(Boolean), () => { marked.clear(); update(); });
+  const actions = buttons(() => [...marked].map((id) => jobs.get(id)).filter(Boolean), { after: () => { marked.clear(); update(); } });
   const count = h("b");
   const bulk = h("div", { class: "bulk", role: "toolbar", "aria-label": "Actions on marked jobs", hidden: true }, count, actions.elements, h("button", { class: "plain", onclick: () => { marked.clear(); update(); } }, "Unmark"));
   const empty = h("div", { class: "empty card", hidden: true });

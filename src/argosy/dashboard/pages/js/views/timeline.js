@@ -129,7 +129,7 @@ export function show(place) {
       g.restore();
     }
     g.textAlign = "center";
-    for (const [t, text] of timeTicks(from, to, Math.max(2, Math.floor(wide / 120)))) if (X(t) > left + 20 && X(t) < wide - 30) g.fillText(text, X(t), TOP / 2);
+    for (const [t, text] of timeTicks(from, to, Math.max(2, Math.floor(wide / 120)))) if (X(t) > left + 20 && X(t) < wide - 30 && !(Math.abs(X(t) - X(present) - 14) < 40)) g.fillText(text, X(t), TOP / 2);
     g.textAlign = "left";
     if (present > from && present < to) {
       g.fillStyle = colour("accent");
