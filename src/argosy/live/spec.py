@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, FailFast, Field, field_validator, model_va
 
 from argosy.config import Duration, FileModel, load_yaml
 from argosy.live.dependencies import After, read_after
+from argosy.live.notify_spec import Notify
 from argosy.perf import quality
 
 MAX_GPUS = 4096
@@ -155,6 +156,7 @@ class JobSpec(FileModel):
     array: int | None = Field(
         None, ge=1, le=MAX_ARRAY, description="number of copies; each finds its index in ARGOSY_ARRAY_INDEX"
     )
+    notify: Notify | None = Field(None, description="word about the job, such as {mail: me@example.org, on: [end]}")
     retries: int = Field(
         0, ge=0, le=1000, description="how often a run that failed by itself is tried again; lost nodes do not count"
     )

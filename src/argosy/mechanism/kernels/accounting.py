@@ -85,11 +85,17 @@ def fall_back(jf: F1, s: int) -> None:
 
 @kernel
 def save_if_asked(jf: F1, s: int, t: float) -> None:
-    """Let a job that is stopped in order save its work; one that cannot loses what it has not saved before."""
+    """Let a job that is stopped in order save its work; one that cannot loses what it has not saved before.
+
+    A job that has lost everything may run twice as long undisturbed next time. So it ends after a few tries however
+    long it is, and what it loses in all stays in proportion to its length.
+    """
     if jf[SAVES, s] == SAVES_AT_STOP:
         make_safe(jf, s, t)
-    else:
-        fall_back(jf, s)
+        return
+    if jf[SAVES, s] == SAVES_NOTHING:
+        jf[SPARED, s] = max(jf[SPARED, s], 2.0 * (t - jf[STARTED, s]))
+    fall_back(jf, s)
 
 
 @kernel
@@ -459,6 +465,8 @@ def start(w: World, s: int, parts: int) -> None:
             overhead += w.ov[cls, O_SUSPEND]
     jf[WAITED, s] += t - jf[WAIT_SINCE, s]
     jf[STARTED, s] = t
+    if jf[SPARED, s] > 0.0:
+        jf[LEASE, s] = max(jf[LEASE, s], t + jf[SPARED, s])
     ji[STATE, s] = RUNNING
     ji[RUNS, s] += 1
     w.si[RUNNING_N] += 1

@@ -76,8 +76,9 @@ STATIC_F = 18
  KEEP_FOR,  # not preempted for this long after a start, if it is longer than MIN_RUN
  LEAST_GAIN,  # machines must be faster by this factor for a move to them; used where FASTER is set
  BATCH,  # total batch size now
- NOISE_SCALE) = range(18, 53)  # gradient noise scale as last reported, NaN until then
-JF_ROWS = 53
+ NOISE_SCALE,  # gradient noise scale as last reported, NaN until then
+ SPARED) = range(18, 54)  # not preempted for this long after its next start, because it has lost its work
+JF_ROWS = 54
 # SAVES: what survives a stop; all of it because the job saves when it is asked to stop, what it saved last, or nothing
 SAVES_AT_STOP, SAVES_AT_INTERVALS, SAVES_NOTHING = range(3)
 
@@ -113,7 +114,7 @@ COLUMNS_F = {
     "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
     "settled_executed_s": EXECUTED, "settled_useful": USEFUL, "saved_at": SAFE_AT, "saved_left_s": SAFE_LEFT,
-    "saved_useful": SAFE_USEFUL, "rate": RATE, "measured_at": MEASURED_AT,
+    "spared_s": SPARED, "saved_useful": SAFE_USEFUL, "rate": RATE, "measured_at": MEASURED_AT,
 }
 COLUMNS_I = {
     "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
