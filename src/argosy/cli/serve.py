@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from argosy.cli._engines import check_engine_options, is_engine, make_engine
-from argosy.cli._live import needs_live
+from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
 
@@ -194,8 +194,7 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    if studies is not None and not studies.is_dir():
-        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.browser import browsing, missing, signed_in
-from running_demo import RunningDemo, running, studies_folder
+from benchmarks.running_demo import RunningDemo, running
 
 from argosy.dashboard.demo import Demo
 
@@ -70,3 +70,13 @@ def open_as(browser: Browser, demo: RunningDemo) -> Iterator[Callable[..., Page]
     for context in opened:
         context.close()
     assert not problems
+
+
+def studies_folder(folder: Path) -> Path:
+    """Make a folder of studies with a report and a training log."""
+    folder.mkdir()
+    reaches = "fetch('/v1/session').then(() => { document.title = 'sent' }, () => { document.title = 'refused' })"
+    (folder / "report.html").write_text(f"<h1>A report</h1><script>{reaches}</script>")
+    lines = [f'{{"step": {i}, "loss": {2 / (i + 1):.3f}}}\n' for i in range(40)]
+    (folder / "train.jsonl").write_text("".join(lines))
+    return folder

@@ -56,7 +56,7 @@ def create_app(
     `pages` is the folder with the files of the dashboard; without it there are neither pages nor sessions. `speed` is
     how many seconds pass on the daemon's clock in one second: more than one in demonstrations.
     """
-    sessions = Sessions(service.store, service.tokens) if pages is not None else None
+    sessions = Sessions(service.store, service.tokens, speed) if pages is not None else None
 
     def find(secret: str) -> Caller | None:
         return caller_of(service.tokens.find(secret))
