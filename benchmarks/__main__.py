@@ -7,6 +7,7 @@ python -m benchmarks growth                   # the study of networks that grow,
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
 python -m benchmarks growth-elsewhere         # the growth agent on networks it was not taught, hours
 python -m benchmarks growth-spare             # spare GPUs of a cluster: grow-when-spare against its rivals, minutes
+python -m benchmarks growth-shrink            # small networks taught by grown ones, half an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
 python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
@@ -41,6 +42,7 @@ LONG = (
     "growth-safety",
     "growth-elsewhere",
     "growth-spare",
+    "growth-shrink",
     "faithfulness",
     "learning",
     "live",
