@@ -116,6 +116,8 @@ class MeasuredEfficiency:
 class MeasuredGoodput:
     """What a folder of measurements knows."""
 
+    own_names = False
+
     of_steps: Mapping[str, MeasuredSteps]
     of_efficiency: Mapping[str, MeasuredEfficiency]
 

@@ -95,8 +95,10 @@ CREATE TABLE limits (
 
 BY_END = "CREATE INDEX jobs_by_end ON jobs (ended_s, id) WHERE ended_s IS NOT NULL"  # the history, newest first
 
+BATCHES = "ALTER TABLE runs ADD COLUMN batch INTEGER"  # samples of a step, where the policy chooses them
+
 # step i migrates version i to i + 1; a released step must never be changed
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, BATCHES)
 VERSION = len(STEPS)
 
 

@@ -71,8 +71,12 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
             if not parts_fit(w, s, ops[i, P_PARTS]):
                 return i
             if op == DO_START:
-                q = ji[QUEUE, s]
-                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + GPU_SLACK:
+                q, gpus = ji[QUEUE, s], w.jf[GPUS, s]
+                if gpus >= 1.0:  # an elastic job may start smaller or larger than it asked for
+                    gpus = 0.0
+                    for part in range(ops[i, P_PARTS]):
+                        gpus += w.wk[W_COUNT, part]
+                if w.qu[Q_HELD, q] + gpus > w.qu[Q_LIMIT, q] + GPU_SLACK:
                     return i
                 start(w, s, ops[i, P_PARTS])
             else:
