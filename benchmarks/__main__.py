@@ -16,6 +16,7 @@ python -m benchmarks reference                # every finish time against a slow
 python -m benchmarks dual-agent               # the dual-agent scheduler against its rivals, ten minutes
 python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
+python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -47,6 +48,7 @@ LONG = (
     "dual-agent",
     "online",
     "dual-agent-training",
+    "goodput",
 )
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)

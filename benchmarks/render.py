@@ -20,6 +20,7 @@ from benchmarks import (
     dual_agent_training,
     environments,
     faithfulness,
+    goodput,
     growth,
     joint,
     joint_training,
@@ -48,6 +49,7 @@ NAMES = (
     "dual-agent",
     "online-learning",
     "learned-placement",
+    "goodput",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -68,6 +70,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
     "agreement": ("faithfulness", faithfulness.agreement_table),
+    "goodput": ("goodput", goodput.table),
     "growthtargets": ("growth", growth.target_table),
     "pays": ("growth", growth.pays_table),
     "search": ("growth", growth.search_table),
