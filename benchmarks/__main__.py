@@ -21,6 +21,7 @@ python -m benchmarks online                   # learning on the job when the mix
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
 python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
+python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -57,6 +58,7 @@ LONG = (
     "dual-agent-training",
     "eta",
     "dashboard",
+    "goodput",
 )
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)

@@ -20,6 +20,7 @@ from benchmarks import (
     dual_agent_training,
     environments,
     faithfulness,
+    goodput,
     growth,
     growth_elsewhere,
     growth_shrink,
@@ -51,6 +52,7 @@ NAMES = (
     "dual-agent",
     "online-learning",
     "learned-placement",
+    "goodput",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -71,6 +73,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
     "agreement": ("faithfulness", faithfulness.agreement_table),
+    "goodput": ("goodput", goodput.table),
     "growthtargets": ("growth", growth.target_table),
     "elsewhere": ("growth-elsewhere", growth_elsewhere.table),
     "elsewheretargets": ("growth-elsewhere", growth_elsewhere.target_table),

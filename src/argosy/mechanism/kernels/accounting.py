@@ -187,7 +187,7 @@ def set_batch(w: World, s: int, cls: int) -> None:
     jf, ji = w.jf, w.ji
     if ji[STATE, s] == RUNNING:
         settle(jf, w.sf, s, w.sf[NOW])
-        ji[BATCH_CLASS, s] = cls
+        ji[BATCH_CLASS, s], jf[BATCH, s] = cls, w.cb[cls]
         price(w, s)
         expect_end(w, s)
         measure(w, s, True)
