@@ -162,7 +162,7 @@ def test_the_shell_completes_commands_options_and_jobs(live: Argosy, daemon: Liv
     assert complete("argosy", "submit", "--time") == ["--time-limit", "--timeout", ""]
     number = live("submit", "--run", "sleep 600", "--hold").out.strip()
     assert number in complete("argosy", "cancel", "")
-    assert complete("argosy", "cancel", "", ARGOSY_HOME="/nowhere") == [""]
+    assert not any(complete("argosy", "cancel", "", ARGOSY_HOME="/nowhere"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
