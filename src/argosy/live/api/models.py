@@ -361,6 +361,27 @@ class LimitsList(BaseModel):
     limits: list[LimitsOut]
 
 
+class TopJob(BaseModel):
+    """What a running job holds and uses now; null where the backend cannot tell."""
+
+    id: int
+    name: str
+    owner: str
+    state: StateName
+    places: list[str]
+    gpus: float
+    run_s: float
+    cpus: float | None = Field(None, description="CPU cores that its processes keep busy")
+    memory_gib: float | None = Field(None, description="resident memory of its processes; shared pages count in each")
+    processes: int | None = None
+    gpu_busy: float | None = Field(None, description="share of time in which its GPUs compute; null: virtual GPUs")
+    gpu_memory_gib: float | None = None
+
+
+class Top(BaseModel):
+    jobs: list[TopJob]
+
+
 class NoticeOut(Out):
     id: int
     job: int
