@@ -47,23 +47,10 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
     simulation = ["simulate", "compare", "advise", "plan-capacity", "league", "train", "zoo", "import", "generate"]
-    live = [
-        "demo",
-        "serve",
-        "dashboard",
-        "agent",
-        "submit",
-        "queue",
-        "status",
-        "logs",
-        "explain",
-        "cancel",
-        "wait",
-        "history",
-        "backup",
-    ]
-    more = ["restore", "audit", "policies", "doctor", "nodes", "token", "limits", "grow"]
-    assert listed == [*simulation, *live, *more]
+    live = ["demo", "serve", "dashboard", "agent", "submit", "queue", "status", "logs", "explain"]
+    control = ["cancel", "hold", "release", "requeue", "resubmit", "update", "wait"]
+    more = ["history", "backup", "restore", "audit", "policies", "doctor", "nodes", "token", "limits", "grow"]
+    assert listed == [*simulation, *live, *control, *more]
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

@@ -24,6 +24,7 @@ SHIPPED = [
     "fluctuating",
     "hetero-108",
     "hetero-elastic-64",
+    "llm-64",
     "loaned",
     "mixed",
     "overload",

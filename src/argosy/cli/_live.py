@@ -34,8 +34,6 @@ HomeOption = Annotated[
     Path | None,
     typer.Option("--home", help="its folder; default: $ARGOSY_HOME or ~/.argosy", rich_help_panel=DAEMON),
 ]
-JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="number of the job, see argosy queue", min=1)]
-JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB…", help="their numbers", min=1)]
 
 PATIENCE_S = 60.0  # how long waiting commands retry when no daemon answers, since it may be restarting
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from argosy.cli._engines import check_engine_options, is_engine, make_engine
 from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
@@ -15,11 +16,12 @@ from argosy.errors import InputError
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
     from argosy.live.backends.base import Backend
+    from argosy.live.backends.cluster.engines.base import Engine
     from argosy.live.daemon.daemon import Daemon
     from argosy.live.home import Home
     from argosy.live.http.tls import ServerTls
 
-NETWORK, LOCAL = "Who may call it", "The nodes of --cluster local or fake"
+NETWORK, LOCAL, ENGINES = "Who may call it", "The nodes, unless a file lists them", "The nodes of Slurm and Ray"
 BOUNDS = "How much they may ask"
 PAGES = "The dashboard"
 
@@ -27,7 +29,12 @@ PAGES = "The dashboard"
 def serve(
     *,
     cluster: Annotated[
-        str, typer.Option("--cluster", "-c", help="local: this machine; fake: jobs only pretend; or a cluster file")
+        str,
+        typer.Option(
+            "--cluster",
+            "-c",
+            help="local: this machine; fake: jobs only pretend; slurm; ray://HOST:PORT; or a cluster file",
+        ),
     ] = "local",
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
@@ -36,9 +43,29 @@ def serve(
         str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
     home: Annotated[Path | None, typer.Option(help="its folder; default: $ARGOSY_HOME or ~/.argosy")] = None,
-    nodes: Annotated[int | None, typer.Option(help="how many; default: 2", rich_help_panel=LOCAL)] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="how many; default: 2; of Ray: all that there are", rich_help_panel=LOCAL)
+    ] = None,
     slots: Annotated[
-        int | None, typer.Option(help="GPUs of each node, virtual if there are none; default: 2", rich_help_panel=LOCAL)
+        int | None,
+        typer.Option(
+            help="GPUs of each node, virtual if there are none; default: 2, or those of the engine",
+            rich_help_panel=LOCAL,
+        ),
+    ] = None,
+    shared: Annotated[
+        Path | None, typer.Option(help="a folder for checkpoints that all nodes see", rich_help_panel=ENGINES)
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="of Slurm; default: its default", rich_help_panel=ENGINES)
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(help="of Slurm's jobs, such as 1-00:00:00; renewed in time", rich_help_panel=ENGINES),
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="an option for sbatch, such as --account=ml; repeatable", rich_help_panel=ENGINES),
     ] = None,
     host: Annotated[str, typer.Option(help="address to listen on", rich_help_panel=NETWORK)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free", min=0, max=65535, rich_help_panel=NETWORK)] = 0,
@@ -96,6 +123,9 @@ def serve(
     argosy serve --policy srtf --nodes 2 --slots 4
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
+    argosy serve --cluster hosts.yaml --host head --tls     # other hosts, with argosy agent on each
+    argosy serve --cluster slurm --partition gpu --nodes 4 --shared /nfs/argosy --host head --tls
+    argosy serve --cluster ray://head:6379 --shared /nfs/argosy --host head --tls
     argosy serve --host 0.0.0.0 --allow-host gpu1.example.org --port 7557 --tls
 
     \b
@@ -124,7 +154,18 @@ def serve(
     _warm_up()
     place = Home(home)
     kind = backend or _kind(cluster)
-    machines = _cluster(cluster, kind, nodes, slots)
+    engine = None
+    if is_engine(cluster):
+        check_engine_options(cluster, shared, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+        engine = make_engine(
+            cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
+        )
+    elif shared or partition or time_limit or sbatch:
+        hint = "leave them out; a cluster file has a section agents: instead"
+        raise InputError(
+            "--shared, --partition, --time-limit and --sbatch are for --cluster slurm and ray://", hint=hint
+        )
+    machines = engine[1] if engine else _cluster(cluster, kind, nodes, slots)
     place.create()
     written = log or place.folder / "daemon.log"
     _log_to(written)
@@ -149,7 +190,7 @@ def serve(
         place,
         machines,
         policy,
-        _backend(kind, place, machines, cluster),
+        _engine_backend(place, engine, shared) if engine and shared else _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
@@ -208,6 +249,8 @@ def _kind(cluster: str) -> str:
 
     if cluster in ("local", "fake"):
         return cluster
+    if is_engine(cluster):
+        return "cluster"
     return "local" if read_agents(cluster) is None else "cluster"
 
 
@@ -236,6 +279,13 @@ def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
     return ClusterBackend(
         home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
     )
+
+
+def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path) -> Backend:
+    from argosy.live.backends.cluster.backend import ClusterBackend
+
+    home.shared = shared.absolute()
+    return ClusterBackend(home.folder, engine[1].nodes, home.shared, engine=engine[0])
 
 
 def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]) -> ServerTls | None:

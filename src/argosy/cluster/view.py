@@ -81,6 +81,10 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "priority": ("demand", "0..100, higher first"),
     "deadline": ("demand", "absolute time, inf if none"),
     "types": ("demand", "bit set of GPU types it accepts; names in context.gpu_types"),
+    "saves": (
+        "demand",
+        "what survives a stop: 0 all (it saves when asked to stop), 1 what it saved last, 2 nothing",
+    ),
     "kind": ("demand", "job class: same model, same batch"),
     "ps_kind": ("demand", "the same for parameter-server jobs, -1 for others"),
     "attained": ("service", "GPU-seconds held"),
@@ -260,7 +264,7 @@ class Profile:
     Divided by `jobs.reference_rate` they are seconds of reference work per second. Arguments may be arrays.
     """
 
-    __slots__ = ("_pair", "_ps", "_rate", "families", "footprint")
+    __slots__ = ("_pair", "_ps", "_rate", "families", "footprint", "plan_of")
 
     def __init__(
         self,
@@ -269,7 +273,9 @@ class Profile:
         pair: NDArray[np.float64],
         footprint: Footprint,
         families: tuple[BatchFamily, ...] = (),
+        plan_of: Callable[[int, int, int, int], str] = lambda kind, gpu_type, gpus, level: "",
     ) -> None:
+        self.plan_of = plan_of  # (kind, GPU type, GPUs, level) → the execution plan of such a job, or nothing
         self._rate, self._ps, self._pair, self.footprint = rate, ps, pair, footprint
         self.families = families  # networks whose batch size a policy may choose, by jobs.family
 

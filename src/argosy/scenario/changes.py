@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from argosy.config import Duration, FileModel
 from argosy.perf import catalogue
 from argosy.perf.goodput import NoiseScale, known_noise_scale
+from argosy.scenario.large_models import large_models
 from argosy.seeding import stream
 from argosy.workload.synth.arrivals import Slots
 from argosy.workload.trace import SCHEMA, Trace
@@ -82,6 +83,12 @@ class Dynamic(FileModel):
     share: Share = Field(description="share of the jobs whose network has a known gradient noise scale")
 
 
+class LargeModels(FileModel):
+    """A change by which all jobs train large models, with execution plans that a policy may choose."""
+
+    language: Share = Field(description="share of the jobs that train language models on 8 to 32 GPUs")
+
+
 class Changes(FileModel):
     """The changes of a scenario, in the order in which they are applied."""
 
@@ -97,6 +104,7 @@ class Changes(FileModel):
     models: list[str] = Field(
         default=[], description="networks, drawn evenly; durations are kept, batches and steps dropped"
     )
+    large: LargeModels | None = None
     shares: Shares | None = None
     elastic: Elastic | None = None
     apps: Apps | None = None
@@ -136,6 +144,9 @@ class Changes(FileModel):
             )
         if self.models:
             frame = _modelled(frame, self.models, stream(seed, "league.models"))
+        if self.large is not None:
+            drawn = stream(seed, "league.large")
+            frame = large_models(frame, self.large.language, total_gpus, drawn)
         if self.shares is not None:
             frame = _sharing(frame, self.shares, stream(seed, "league.shares"))
         if self.elastic is not None:

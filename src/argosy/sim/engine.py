@@ -86,6 +86,7 @@ class Engine(EngineState):
             locality=settings.locality,
             ps_speeds=settings.ps_speeds,
             goodput=settings.goodput,
+            reconfigures=policy.reconfigures,
         )
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)

@@ -34,7 +34,7 @@ class Settings:
     placer: str = "policy"  # the policy's own placer, or one placer for all jobs
     min_run_s: float = 300.0  # a job is not preempted before it has run this long
     max_preemptions: int = 1_000_000  # a job is not preempted more often than this
-    checkpoint_every_s: float = 1800.0  # work since the last checkpoint is lost when a node or the job itself fails
+    checkpoint_every_s: float = 1800.0  # work since then is lost in a fault, and by saves: interval in any stop
     node_mtbf_h: float | None = None  # mean time between failures of one node; None: never
     node_repair_h: float = 2.0
     job_mtbf_h: float | None = None  # mean running time between crashes of one job; None: never

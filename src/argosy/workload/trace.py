@@ -46,6 +46,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "attempts": pl.String(),  # "0-600 900-4000": when it ran, in seconds after start_s; null = all the time
     "max_batch": pl.Float64(),  # largest total batch that a policy may choose; null = the batch is fixed
     "batches": pl.String(),  # batch sizes that the job itself takes by share of the work: 32|64@0.3|128@0.6
+    "execution_plan": pl.String(),  # of a large model: the user's, then those a policy may choose: zero-dp|any
 }
 STATUSES = ("completed", "failed", "killed")
 SAVES = ("none", "step", "interval")
@@ -91,6 +92,7 @@ class Job:
     attempts: str | None = None
     max_batch: float | None = None
     batches: str | None = None
+    execution_plan: str | None = None
 
 
 assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns

@@ -17,6 +17,7 @@ from argosy.live.api import (
     charts,
     cluster,
     error_responses,
+    eta,
     jobs,
     log_routes,
     reports,
@@ -97,7 +98,7 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    for part in (board_routes, charts, jobs, log_routes, reports, cluster, admin, agents, studies, session_routes):
+    for part in (board_routes, charts, eta, jobs, log_routes, reports, cluster, admin, agents, studies, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app

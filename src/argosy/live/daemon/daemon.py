@@ -23,6 +23,7 @@ from argosy.live.backends.base import Backend, Phase, Run
 from argosy.live.clock import Clock
 from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
+from argosy.live.daemon.agents_head import head_for_agents
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.dispatcher import Dispatcher, Failure
 from argosy.live.daemon.housekeeping import Housekeeping
@@ -43,7 +44,7 @@ from argosy.live.http.tls import ServerTls
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
 from argosy.live.store import RunRow, Store
-from argosy.live.store.schema import NODES
+from argosy.live.store.schema import NODES, POLICY
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
@@ -111,6 +112,8 @@ class Daemon:
                 if stop_jobs:
                     self.bookkeeper.stop_everything()
                     await self._loop(lambda: not self.service.store.runs, ask=False)
+                    if release := getattr(self.backend, "release", None):
+                        await asyncio.to_thread(release)
             except DatabaseLost as lost:
                 raise self._leave(lost) from None
             note("ending; jobs continue" if self.service.store.runs else "ending")
@@ -152,6 +155,7 @@ class Daemon:
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
         self._planner_client = PlannerClient(self._make_planner, self.policy, store, self.bookkeeper, self._wake)
         self.service.ask_policy = self._planner_client.explain
+        self.service.forecasts = self._planner_client.forecasts
         stack.push_async_callback(self._planner_client.close)
         stack.push_async_callback(self._dispatcher.close)
         if self._app is not None:
@@ -169,6 +173,8 @@ class Daemon:
             self.home.write_secret(self.home.address, web.address)
             stack.callback(self.home.remove_own, self.home.address, web.address)
         await self._adopt(store)
+        if serving := getattr(self.backend, "serving", None):
+            serving(head_for_agents(self.service, self.address, asyncio.get_running_loop()))
         self._preparer.prepare(None, None)
         loop = asyncio.get_running_loop()
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
@@ -298,6 +304,7 @@ class Daemon:
     def _write_cluster(self, store: Store) -> None:
         """Note what the cluster has, for those who read the database later."""
         with store.transaction() as changes:
+            changes.meta(POLICY, self.policy)
             changes.meta(NODES, [asdict(node) for node in self.cluster.nodes])
             changes.execute("DELETE FROM queues")
             for queue in self.cluster.queues:

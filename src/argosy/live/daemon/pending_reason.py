@@ -7,6 +7,7 @@ from typing import Any
 
 from argosy.live.daemon.health import DaemonHealth
 from argosy.live.daemon.views import place
+from argosy.live.dependencies import Met
 from argosy.live.states import State, Stop
 from argosy.live.store import Job, Store
 
@@ -25,9 +26,10 @@ def waits_outside(job: Job, store: Store) -> tuple[str, str] | None:
     """Return (category, text) of what keeps a job from being shown to the policy, or None."""
     if job.held:
         return "held", f"held back; release it: argosy release {job.id}"
-    open_ones = [n for n in job.after if store.job_state(n) is not State.SUCCEEDED]
-    if open_ones:
-        return "dependency", f"waits for job {', '.join(map(str, open_ones))} to succeed"
+    if job.after:
+        after = job.parsed.after
+        if after.met(store.job_state) is not Met.YES:
+            return "dependency", f"waits for {after.open(store.job_state)}"
     left = job.not_before_s - store.clock.now()
     if left > 0:
         count = job.failures + job.losses

@@ -18,6 +18,7 @@ from argosy.sim.settings import Settings
 
 How = Literal["completed", "failed", "killed", "cancelled", "withdrawn"]
 NodeState = Literal["up", "draining", "down"]
+Saves = Literal["none", "step", "interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class JobFacts:
     expected_s: float | None = None  # the user's own estimate
     min_runtime_s: float = 0.0
     exclusive: bool = False
+    saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
 
     @classmethod
     def of(
@@ -87,6 +89,7 @@ class JobFacts:
             expected_s=spec.expected_duration,
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
+            saves=spec.saves,
         )
 
 
@@ -134,6 +137,7 @@ class Report:
     epoch: float | None = None
     loss: float | None = None
     checkpoint_s: float | None = None  # when its work was last saved
+    saves: Saves | None = None  # what survives a stop, where that has become known
 
 
 @dataclass(frozen=True, slots=True)

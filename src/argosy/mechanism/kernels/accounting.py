@@ -59,7 +59,7 @@ def settle(jf: F1, sf: F1, s: int, t: float) -> None:
     jf[LEFT, s] = max(jf[LEFT, s] - worked * rate, 0.0)
     jf[MARK, s] = t
     every = sf[CHECKPOINT_EVERY]
-    if worked > 0.0 and t - jf[SAFE_AT, s] >= every:
+    if worked > 0.0 and t - jf[SAFE_AT, s] >= every and jf[SAVES, s] != SAVES_NOTHING:
         since = (t - jf[SAFE_AT, s]) % every
         jf[SAFE_AT, s] = t - since
         jf[SAFE_LEFT, s] = jf[LEFT, s] + since * rate
@@ -81,6 +81,15 @@ def fall_back(jf: F1, s: int) -> None:
     jf[USEFUL, s] -= lost
     jf[LOST, s] += lost
     jf[LEFT, s] = jf[SAFE_LEFT, s]
+
+
+@kernel
+def save_if_asked(jf: F1, s: int, t: float) -> None:
+    """Let a job that is stopped in order save its work; one that cannot loses what it has not saved before."""
+    if jf[SAVES, s] == SAVES_AT_STOP:
+        make_safe(jf, s, t)
+    else:
+        fall_back(jf, s)
 
 
 @kernel
@@ -513,7 +522,7 @@ def stop(w: World, s: int, kind: int, orderly: bool) -> None:
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     settle(jf, w.sf, s, t)
     if orderly:
-        make_safe(jf, s, t)
+        save_if_asked(jf, s, t)
         ji[PREEMPTIONS, s] += 1
     else:
         fall_back(jf, s)

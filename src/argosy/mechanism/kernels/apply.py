@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.accounting import (
+    fall_back,
     finish_move,
     hold_chosen,
-    make_safe,
+    save_if_asked,
     start,
     stop,
 )
@@ -72,6 +73,7 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
         elif ops[i, P_OP] == DO_STOP and ji[STATE, s] == PAUSED:
             ji[STATE, s], ji[GROUP, s] = WAITING, -1
             ji[PREEMPTIONS, s] += 1
+            fall_back(w.jf, s)
     for i in range(n):
         if ops[i, P_OP] == DO_MOVE:
             lay_down(w, so[ops[i, P_JOB]])
@@ -90,7 +92,7 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
                 start(w, s, ops[i, P_PARTS])
             else:
                 hold_chosen(w, s, ops[i, P_PARTS])
-                make_safe(w.jf, s, w.sf[NOW])
+                save_if_asked(w.jf, s, w.sf[NOW])
                 finish_move(w, s, ops[i, P_VALUE])
         elif op == DO_PACK:
             if not pack(w, s, so[ops[i, P_VALUE]]):

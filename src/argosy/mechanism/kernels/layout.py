@@ -51,8 +51,8 @@ class World(NamedTuple):
 
 # jf: the first STATIC rows are copied from the trace on arrival
 (SUBMIT, GPUS, CPUS, MEMORY, MIN_GPUS, MAX_GPUS, WEIGHT, PRIORITY, DEADLINE, WORK, EXPECTED, REFERENCE, CPU_UNIT,
- MEM_UNIT, DECLARED, MAX_BATCH) = range(16)
-STATIC_F = 16
+ MEM_UNIT, DECLARED, MAX_BATCH, SAVES) = range(17)
+STATIC_F = 17
 (LEFT,  # work left, in seconds at the reference configuration, as of MARK
  MARK,  # until when the accounts below are settled
  READY,  # when the overhead of the last change is over
@@ -75,8 +75,10 @@ STATIC_F = 16
  KEEP_FOR,  # not preempted for this long after a start, if it is longer than MIN_RUN
  LEAST_GAIN,  # machines must be faster by this factor for a move to them; used where FASTER is set
  BATCH,  # total batch size now
- NOISE_SCALE) = range(16, 51)  # gradient noise scale as last reported, NaN until then
-JF_ROWS = 51
+ NOISE_SCALE) = range(17, 52)  # gradient noise scale as last reported, NaN until then
+JF_ROWS = 52
+# SAVES: what survives a stop; all of it because the job saves when it is asked to stop, what it saved last, or nothing
+SAVES_AT_STOP, SAVES_AT_INTERVALS, SAVES_NOTHING = range(3)
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
 (QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE,
@@ -102,6 +104,7 @@ COLUMNS_F = {
     "measured_rate": MEASURED, "done_s": NOW_DONE, "declared_s": DECLARED, "expected_s": EXPECTED,
     "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
     "duration_s": WORK, "remaining_s": NOW_LEFT, "batch": BATCH, "noise_scale": NOISE_SCALE, "max_batch": MAX_BATCH,
+    "saves": SAVES,
     # for hosts, not for policies
     "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
@@ -123,7 +126,10 @@ FROM_TRACE = {
     "priority": (PRIORITY, 50.0),
     "deadline_s": (DEADLINE, np.inf),
     "max_batch": (MAX_BATCH, np.nan),
+    "saves": (SAVES, SAVES_AT_STOP),
 }
+# the numbers of words in such columns
+WORDS_OF = {"saves": {"step": SAVES_AT_STOP, "interval": SAVES_AT_INTERVALS, "none": SAVES_NOTHING}}
 
 TR_ROWS = STATIC_F + STATIC_I
 
