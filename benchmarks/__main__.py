@@ -5,6 +5,8 @@ python -m benchmarks philly peers --data DIR  # some, with the public data in DI
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
+python -m benchmarks growth-elsewhere         # the growth agent on networks it was not taught, hours
+python -m benchmarks growth-spare             # spare GPUs of a cluster: grow-when-spare against its rivals, minutes
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
 python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
@@ -37,6 +39,8 @@ SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "env
 LONG = (
     "growth",
     "growth-safety",
+    "growth-elsewhere",
+    "growth-spare",
     "faithfulness",
     "learning",
     "live",

@@ -39,11 +39,11 @@ FORBIDDEN = {("mechanism", "policies")}  # same tier, but one way only: policies
 INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longest name that fits a module counts
     "live": (
         {"errors", "states", "clock", "daemon_log", "unix_sockets", "durable_files", "sanitize"},
-        {"dependencies"},
+        {"dependencies", "notify_spec"},
         {"spec", "untrusted_files", "home"},
         {"backends.base"},  # what daemon, planner and supervisor say about nodes and runs
         {"store", "planner", "supervisor", "http"},
-        {"backends", "client"},
+        {"backends", "client", "notices"},
         {"daemon", "agent"},
         {"api"},
         {"demo"},

@@ -49,7 +49,19 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     simulation = ["simulate", "compare", "advise", "plan-capacity", "league", "train", "zoo", "import", "generate"]
     live = ["demo", "serve", "dashboard", "agent", "submit", "queue", "status", "logs", "explain"]
     control = ["cancel", "hold", "release", "requeue", "resubmit", "update", "wait"]
-    more = ["history", "backup", "restore", "audit", "policies", "doctor", "nodes", "token", "limits", "grow"]
+    more = [
+        "history",
+        "backup",
+        "restore",
+        "audit",
+        "notices",
+        "policies",
+        "doctor",
+        "nodes",
+        "token",
+        "limits",
+        "grow",
+    ]
     assert listed == [*simulation, *live, *control, *more]
 
 

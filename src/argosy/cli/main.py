@@ -47,6 +47,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "backup": "tokens.backup",
     "restore": "restore.restore",
     "audit": "audit.audit",
+    "notices": "notices.notices",
     "policies": "policies.policies",
     "doctor": "doctor.doctor",
     "nodes": "nodes.app",

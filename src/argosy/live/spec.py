@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, FailFast, Field, field_validator, model_va
 
 from argosy.config import Duration, FileModel, load_yaml
 from argosy.live.dependencies import After, read_after
+from argosy.live.notify_spec import Notify
+from argosy.perf import quality
 
 MAX_GPUS = 4096
 MAX_ARRAY = 10_000
@@ -116,6 +118,20 @@ class StopWarning(FileModel):
 class Growth(FileModel):
     allowed: bool = Field(False, description="whether the network may grow when GPUs are spare")
     time_budget: Duration | None = Field(None, gt=0, description="time from the start until the job should be done")
+    spare_gpus: int = Field(
+        0, ge=0, le=MAX_GPUS, description="GPUs beyond its largest size that it takes while they are spare"
+    )
+    quality: str | None = Field(
+        None, description="what networks like it gain by them: a quality curve, such as residual-cifar10"
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Growth:
+        if self.quality is not None and self.quality not in quality.names():
+            raise ValueError(f"there is no quality curve {self.quality[:60]!r}; there are {', '.join(quality.names())}")
+        if self.spare_gpus and not self.allowed:
+            raise ValueError("spare_gpus are for growth; write allowed: true")
+        return self
 
 
 class JobSpec(FileModel):
@@ -140,6 +156,7 @@ class JobSpec(FileModel):
     array: int | None = Field(
         None, ge=1, le=MAX_ARRAY, description="number of copies; each finds its index in ARGOSY_ARRAY_INDEX"
     )
+    notify: Notify | None = Field(None, description="word about the job, such as {mail: me@example.org, on: [end]}")
     retries: int = Field(
         0, ge=0, le=1000, description="how often a run that failed by itself is tried again; lost nodes do not count"
     )

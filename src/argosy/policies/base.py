@@ -49,6 +49,7 @@ class Sizes:
     servers: Ints | None = None  # parameter servers
     types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
     places: Ints | None = None  # `Place` codes, if they depend on more than the job; otherwise see `Policy.place`
+    grows: NDArray[np.bool_] | None = None  # whether GPUs beyond `max_gpus` are for a larger network, not for replicas
     batch: Floats | None = None  # total batch of jobs with `family` >= 0; NaN leaves it as it is
 
 

@@ -361,6 +361,28 @@ class LimitsList(BaseModel):
     limits: list[LimitsOut]
 
 
+class NoticeOut(Out):
+    id: int
+    job: int
+    owner: str
+    event: str = Field(description="start, end, preempted or lost")
+    channel: Literal["mail", "webhook"]
+    target: str
+    tries: int
+    state: str = Field(description="waiting, sent, failed, or left-out: too many in an hour")
+    error: Shown = Field(description="why the last try failed")
+    made_at: float
+    due_at: float = Field(description="when it is tried next, if it waits")
+
+
+class NoticeList(BaseModel):
+    notices: list[NoticeOut]
+
+
+class NoticeSecret(BaseModel):
+    secret: str
+
+
 class AuditPage(BaseModel):
     entries: list[AuditEntry]
     next: int | None = Field(description="pass it as `before` to get the next page; null on the last page")

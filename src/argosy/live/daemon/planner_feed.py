@@ -256,6 +256,8 @@ class PlannerFeed:
         """Return the job's facts within its owner's limits, but never below its least size."""
         said, most = facts(job, self.store), self.most_gpus(job)
         said = replace(said, saves=said.saves or ("step" if self._saves(job) else "none"))
+        if most < math.inf:  # its owner has a limit, which spare GPUs would exceed
+            said = replace(said, spare_gpus=0.0)
         if said.max_gpus is None or said.max_gpus <= most:
             return said
         gpus = min(said.gpus, most)

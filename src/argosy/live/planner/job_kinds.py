@@ -17,7 +17,8 @@ import polars as pl
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
-from argosy.mechanism.world import ASKED, Floats, demand_rows, number_of, set_owners
+from argosy.mechanism.world import ASKED, Floats, demand_rows, number_of, set_owners, set_quality
+from argosy.perf import quality
 from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace, conform
 
@@ -106,6 +107,8 @@ class JobKinds:
         }
         rows = demand_rows(asked, accepted, self._cluster, own, seconds)
         set_owners(rows, queue=[queues.index(facts.queue) for facts in jobs])
+        curves = [facts.quality or (quality.AVERAGE if facts.spare_gpus else None) for facts in jobs]
+        set_quality(rows, np.array([quality.number_of(name) for name in curves], np.int64))
         return rows
 
 

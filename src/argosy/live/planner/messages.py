@@ -51,6 +51,8 @@ class JobFacts:
     min_runtime_s: float = 0.0
     exclusive: bool = False
     saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
+    spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
+    quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
     @classmethod
     def of(
@@ -90,6 +92,8 @@ class JobFacts:
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
             saves=spec.saves,
+            spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
+            quality=spec.grow.quality,
         )
 
 

@@ -85,21 +85,28 @@ def fall_back(jf: F1, s: int) -> None:
 
 @kernel
 def save_if_asked(jf: F1, s: int, t: float) -> None:
-    """Let a job that is stopped in order save its work; one that cannot loses what it has not saved before."""
+    """Let a job that is stopped in order save its work; one that cannot loses what it has not saved before.
+
+    A job that has lost everything may run twice as long undisturbed next time. So it ends after a few tries however
+    long it is, and what it loses in all stays in proportion to its length.
+    """
     if jf[SAVES, s] == SAVES_AT_STOP:
         make_safe(jf, s, t)
-    else:
-        fall_back(jf, s)
+        return
+    if jf[SAVES, s] == SAVES_NOTHING:
+        jf[SPARED, s] = max(jf[SPARED, s], 2.0 * (t - jf[STARTED, s]))
+    fall_back(jf, s)
 
 
 @kernel
 def price(w: World, s: int) -> None:
-    """Set RATE and IDEAL of a job from its placement and its neighbours."""
+    """Set RATE and IDEAL of a job from its placement and its neighbours; spare GPUs change neither."""
     jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
     gpus, rack, node0, island, level = 0, -1, -1, -1, 0
     speed, milli = 1e9, WHOLE
+    most = int(jf[MAX_GPUS, s]) if jf[SPARE_GPUS, s] > 0.0 else 1 << 40
     e = ji[HEAD, s]
-    while e >= 0:
+    while e >= 0 and gpus < most:
         node = en[e, E_NODE]
         speed = min(speed, w.nf[SPEED, node])
         if en[e, E_MASK]:
@@ -116,6 +123,7 @@ def price(w: World, s: int) -> None:
             elif level == 0 and island_of_all(ni, w.si, node, en[e, E_WORD], en[e, E_MASK]) != island:
                 level = 1
         e = en[e, E_NEXT]
+    gpus = min(gpus, most)
     ji[LEVEL, s] = level
     ji[HELD_TYPE, s] = ni[N_TYPE, node0] if node0 >= 0 else -1
     cls = ji[CLASS, s]
@@ -129,8 +137,9 @@ def price(w: World, s: int) -> None:
     else:
         k = min(gpus, w.si[KMAX])
         ideal = 1e300
-        e = ji[HEAD, s]
-        while e >= 0:
+        e, counted = ji[HEAD, s], 0
+        while e >= 0 and counted < most:
+            counted += popcount(en[e, E_MASK])
             if en[e, E_MASK]:
                 ideal = min(ideal, w.rt[ji[BATCH_CLASS, s], ni[N_TYPE, en[e, E_NODE]], k, level])
             e = en[e, E_NEXT]
@@ -456,6 +465,8 @@ def start(w: World, s: int, parts: int) -> None:
             overhead += w.ov[cls, O_SUSPEND]
     jf[WAITED, s] += t - jf[WAIT_SINCE, s]
     jf[STARTED, s] = t
+    if jf[SPARED, s] > 0.0:
+        jf[LEASE, s] = max(jf[LEASE, s], t + jf[SPARED, s])
     ji[STATE, s] = RUNNING
     ji[RUNS, s] += 1
     w.si[RUNNING_N] += 1
@@ -473,6 +484,8 @@ def finish_move(w: World, s: int, kind: int) -> None:
         ji[MIGRATIONS, s] += 1
         overhead = w.ov[cls, O_MIGRATE]
     else:
+        if ji[GROWS, s] and w.jf[HELD, s] > w.jf[MAX_GPUS, s]:
+            kind = K_GROW
         ji[RESIZES, s] += 1
         overhead = w.ov[cls, O_RESIZE_HOT if w.si[HOT] else O_RESIZE_COLD]
     begin(w, s, kind, overhead)

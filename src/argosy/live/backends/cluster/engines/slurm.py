@@ -89,7 +89,7 @@ class Slurm:
             elif state in ALIVE:
                 found[node] = AgentState("running", "", _ends_at(left))
             elif state in STARTING:
-                found[node] = AgentState("starting", f"Slurm's job {number} waits: {why}")
+                found[node] = AgentState("waiting", f"Slurm's job {number} waits: {why}")
         return found
 
     def release(self, nodes: Sequence[str]) -> None:
