@@ -16,7 +16,7 @@ export function quantile(buckets, share) {
   return (buckets.find(([, count]) => count >= share * total)[0] ?? Infinity);
 }
 
-export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === Infinity ? "> 30 s" : seconds < 1 ? `≤ ${amount(seconds * 1000)} ms` : `≤ ${amount(seconds)} s`);
+export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === Infinity ? `> ${amount(30 / speed())} s` : seconds < 1 ? `≤ ${amount(seconds * 1000)} ms` : `≤ ${amount(seconds)} s`);
 export const figureList = (rows) => h("dl", { class: "figures" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 
 export function show(place) {
@@ -47,8 +47,8 @@ export function show(place) {
       h("div", { class: "cards" },
         card("Measured on this cluster", h("dl", { class: "facts" }, h("dt", null, "GPUs held now"), h("dd", null, `${amount(cluster.state?.held)} of ${amount(cluster.state?.gpus)}`), h("dt", null, "mean wait of jobs that ended"), h("dd", null, rough(mean(over.map((job) => job.wait ?? 0))) || "–"), h("dt", null, "mean completion time"), h("dd", null, rough(mean(over.map((job) => job.ended - job.submitted))) || "–"), h("dt", null, "longest wait now"), h("dd", null, rough(Math.max(0, ...waiting.map((job) => job.waited)))), h("dt", null, "preemptions per ended job"), h("dd", null, amount(mean(over.map((job) => job.preemptions)))), h("dt", null, "resizes per ended job"), h("dd", null, amount(mean(over.map((job) => job.resizes)))))),
         card("Why jobs wait now", reasons(waiting))),
-      card("Other policies", h("p", null, "This daemon does not run other policies beside this one, so there is nothing measured to compare with. Until it does, replay what happened here under others in the simulator:"),
-        h("pre", { class: "file" }, "argosy history -o csv > week.csv\nargosy history -o overheads > costs.csv\nargosy compare --trace week.csv --cluster cluster.yaml --policies drf,srtf,las \\\n  --overheads costs.csv --report out/report.html"), h("p", { class: "note" }, "Start the daemon with --studies out, and the report is listed under Studies.")));
+      card("Other policies", h("p", null, "What would the jobs of this daemon have gained under others? Replay its own history, in a terminal on this machine; the report then stands under Studies, if the daemon was started with --studies out:"),
+        h("pre", { class: "file" }, "argosy replay --policies tiresias-las,srtf,gavel-max-min --report out/replay.html"), h("p", { class: "note" }, "Jobs have the lengths that they really had, and starts, stops and moves cost what was measured here. “actual” is what really happened.")));
   }
 
   const rough_ = (seconds) => (seconds < 1 ? `${amount(seconds * 1000)} ms` : rough(seconds));
