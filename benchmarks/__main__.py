@@ -5,6 +5,7 @@ python -m benchmarks philly peers --data DIR  # some, with the public data in DI
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
+python -m benchmarks growth-left-out          # what the growth agent says of families it was not taught, seconds
 python -m benchmarks growth-elsewhere         # the growth agent on networks it was not taught, hours
 python -m benchmarks growth-spare             # spare GPUs of a cluster: grow-when-spare against its rivals, minutes
 python -m benchmarks growth-shrink            # small networks taught by grown ones, half an hour
@@ -41,6 +42,7 @@ SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "env
 LONG = (
     "growth",
     "growth-safety",
+    "growth-left-out",
     "growth-elsewhere",
     "growth-spare",
     "growth-shrink",
@@ -70,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     parser.add_argument("--parts", help="of learning or live: names separated by commas; default: all")
-    parser.add_argument("--minutes", type=float, help="of live's soak: how long; default: 30, with --quick 1")
+    parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
     try:

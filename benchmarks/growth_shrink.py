@@ -6,6 +6,8 @@ is drawn at random for each pair: deepened, then widened.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -34,31 +36,34 @@ LEAST = -0.003
 
 
 def run(options: Options) -> Json:
-    """All pairs; what is finished is kept in out/, so that an interrupted call goes on."""
+    """All pairs, or what can be done in `options.minutes`; what is finished is kept, and another call goes on."""
     torch.set_num_threads(1)
     names = ["MLP / digits"] if options.quick else list(PAIRS)
-    pairs = {name: _pair(name, options) for name in names}
-    own = {name: pair["own - small_restart"]["mean"] for name, pair in pairs.items()}
-    means = {"mean": fmean(own.values()), "worst": min(own.values())}
+    folder = ROOT / "out" / "growth-shrink"
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {}
+    for name in names:
+        target = None if options.quick else folder / name.replace("/", "-").replace(" ", "_")
+        kept[name] = Partial(target, {**PAIRS[name].to_dict(), "grow": GROW_AT, "release": RELEASE_AT})
+    seeds = SEEDS[:2] if options.quick else SEEDS
+    order = sorted((PAIRS[name].family != "mlp", seed, name) for name in names for seed in seeds)
+    until = time.monotonic() + 60 * (options.minutes if options.minutes is not None else math.inf)
+    for _, seed, name in order:
+        if time.monotonic() < until and all(part["seed"] != seed for part in kept[name].parts):
+            kept[name].add({"seed": seed, "test": _seed(name, seed)})
+    pairs = {name: _pair([part["test"] for part in partial.parts]) for name, partial in kept.items() if partial.parts}
+    own = [pair["own - small_restart"]["mean"] for pair in pairs.values()]
+    means = {"mean": fmean(own), "worst": min(own)}
     return {"pairs": pairs, "target": {**means, "met": means["worst"] >= LEAST and means["mean"] > 0}}
 
 
-def _pair(name: str, options: Options) -> Json:
-    folder = ROOT / "out" / "growth-shrink"
-    folder.mkdir(parents=True, exist_ok=True)
-    target = None if options.quick else folder / name.replace("/", "-").replace(" ", "_")
-    partial = Partial(target, {**PAIRS[name].to_dict(), "grow": GROW_AT, "release": RELEASE_AT})
-    done = {part["seed"]: part["test"] for part in partial.parts}
-    for seed in SEEDS[:2] if options.quick else SEEDS:
-        if seed not in done:
-            done[seed] = _seed(name, seed)
-            partial.add({"seed": seed, "test": done[seed]})
-    rows = [done[seed] for seed in sorted(done)]
+def _pair(rows: Sequence[Json]) -> Json:
     test = {arm: [row[arm] for row in rows] for arm in ARMS}
     found: Json = {"test": test}
     for other in ARMS[1:]:
         difference = paired_difference(test["own"], test[other])
-        found[f"own - {other}"] = {"mean": difference.mean, "low": difference.low, "high": difference.high}
+        bounds = {"low": difference.low, "high": difference.high} if len(rows) > 1 else {"low": None, "high": None}
+        found[f"own - {other}"] = {"mean": difference.mean, **bounds}
     return found
 
 
@@ -135,12 +140,25 @@ def table(figures: Json) -> Sequence[Row]:
     for name, pair in figures["pairs"].items():
         others = (_points(pair[f"own - {o}"]) for o in ("small_restart", "small_reset", "small", "before"))
         test = pair["test"]
-        rows.append((name, f"{100 * fmean(test['own']):.1f}", *others, f"{100 * fmean(test['grown']):.1f}"))
+        rows.append(
+            (
+                name,
+                str(len(test["own"])),
+                f"{100 * fmean(test['own']):.1f}",
+                *others,
+                f"{100 * fmean(test['grown']):.1f}",
+            )
+        )
     target = figures["target"]
     met = "yes" if target["met"] else "**no**"
     worst = f"mean {100 * target['mean']:+.1f}, worst {100 * target['worst']:+.1f}"
-    return [*rows, ("small with restarts − 0.3 or better in every pair, better on average", met, worst, "", "", "", "")]
+    return [
+        *rows,
+        ("small with restarts − 0.3 or better in every pair, better on average", "", met, worst, "", "", "", ""),
+    ]
 
 
 def _points(d: Json) -> str:
+    if d["low"] is None:
+        return f"{100 * d['mean']:+.1f}"
     return f"{100 * d['mean']:+.1f} ({100 * d['low']:+.1f} to {100 * d['high']:+.1f})"

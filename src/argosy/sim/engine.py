@@ -226,6 +226,8 @@ class Engine(EngineState):
             return
         if isinstance(decision, Plan):
             batch_writer.write(self, decision.batches)
+            w.ji[L.GROWS, : int(w.si[L.ACTIVE])] = 0
+            w.ji[L.GROWS, list(decision.grows)] = 1
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])

@@ -127,6 +127,8 @@ def taught(
     if how.weight_weight:
         starts.append(_fresh(inherited(bigger, twin), probe))
         names.append("the grown network's weights")
+        if own is not None and _best(starts, judge, hard) == 1:  # what it has learned is not lost: no time for a trial
+            starts, names = starts[1:], names[1:]
     batch = how.batch if own is None else own.recipe.batch
     pace = Pace(feed.steps(source, batch), epochs, seconds, clock)
     answers = Answers(teacher) if how.logit_weight else None
