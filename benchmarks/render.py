@@ -15,6 +15,7 @@ from pathlib import Path
 
 from argosy.errors import InputError
 from benchmarks import (
+    cluster,
     decision,
     dual_agent,
     dual_agent_training,
@@ -48,6 +49,7 @@ NAMES = (
     "dual-agent",
     "online-learning",
     "learned-placement",
+    "from-one-machine-to-a-cluster",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -64,6 +66,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
     "environments": ("environments", environments.table),
+    "cluster": ("cluster", cluster.table),
     "claims": ("faithfulness", faithfulness.table),
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
