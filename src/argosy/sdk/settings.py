@@ -29,6 +29,8 @@ class Settings:
     grow: bool = False  # whether the network may grow when there are spare slots
 
     def __post_init__(self) -> None:
+        if os.environ.get("ARGOSY_CHECKPOINTS_COMMON") == "no":  # other workers cannot write into rank 0's folder
+            object.__setattr__(self, "sharded", False)
         if self.batch not in BATCHES:
             raise InputError(f"unknown batch mode {self.batch!r}", hint="use batch='constant' or batch='scaled'")
         if self.virtual < 1:
