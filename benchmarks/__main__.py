@@ -16,6 +16,7 @@ python -m benchmarks windows                  # joint scheduling on windows of r
 python -m benchmarks joint-training           # argonaut's learning curves and ablations, half an hour
 python -m benchmarks placement                # learned placement: searches, gangs and Harmony, some minutes
 python -m benchmarks live                     # real jobs on this machine, some minutes
+python -m benchmarks cluster                  # several pseudo-hosts, Slurm and Ray, as root, some minutes
 python -m benchmarks reference                # every finish time against a slow, plain simulator, ten minutes
 python -m benchmarks dual-agent               # the dual-agent scheduler against its rivals, ten minutes
 python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
@@ -49,6 +50,7 @@ LONG = (
     "faithfulness",
     "learning",
     "live",
+    "cluster",
     "reference",
     "rltune",
     "placement",
@@ -62,7 +64,7 @@ LONG = (
     "dashboard",
     "goodput",
 )
-WITH_PARTS = ("learning", "live")
+WITH_PARTS = ("learning", "live", "cluster")
 NAMES = (*SPEED, *LONG)
 
 
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning or live: names separated by commas; default: all")
+    parser.add_argument("--parts", help="of learning, live or cluster: names separated by commas; default: all")
     parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)

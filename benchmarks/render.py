@@ -15,6 +15,7 @@ from pathlib import Path
 
 from argosy.errors import InputError
 from benchmarks import (
+    cluster,
     decision,
     dual_agent,
     dual_agent_training,
@@ -54,6 +55,7 @@ NAMES = (
     "online-learning",
     "learned-placement",
     "goodput",
+    "from-one-machine-to-a-cluster",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -70,6 +72,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
     "environments": ("environments", environments.table),
+    "cluster": ("cluster", cluster.table),
     "claims": ("faithfulness", faithfulness.table),
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
