@@ -7,8 +7,9 @@ State used: demands, throughput profiles; `gavel-cost` also deadlines and the es
 Parameters: as in fairness.py; `gavel-cost`: `prices` of one GPU and hour by type, such as `v100=2.48/p100=1.46` (the
 cluster file gives the others; without any, all cost the same).
 Differences from the paper: work is counted relative to each job's requested configuration, since steps of different
-models do not add up (with `authors`: as plain steps). A deadline that can no longer be kept, even by running all the time on the fastest type, is
-ignored; if the remaining deadlines cannot all be kept, all of them are ignored (as in the authors' code).
+models do not add up (with `authors`: as plain steps). A deadline that can no longer be kept, even by running all the
+time on the fastest type, is ignored; if the remaining deadlines cannot all be kept, all of them are ignored (as in the
+authors' code).
 References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel.
 
     throughput:    max Σ_m eff(m, X)

@@ -9,9 +9,9 @@ also the estimate of the time left.
 Parameters: `round_s`, length of a round; `min_interval_s`, least time between two allocations; `placement_aware`, two
 columns per GPU type, consolidated and spread; `partitions`, into how many equal parts cluster and jobs are divided,
 each solved separately; `authors`, rounds as in the authors' simulator, and shares where their solver stops
-(central_path.py); makespan then stops within 5 % of the shortest, and agnostic forms take the V100's speed for all. Max-min and makespan: `packing`, pairs
-of jobs may share GPUs; `estimator`, how the speeds of pairs are known: `oracle` knows them, `completion` measures a
-fraction `measured` of the pairs with known job classes and completes the matrix.
+(central_path.py); makespan then stops within 5 % of the shortest, and agnostic forms take a V100's speed for all.
+Max-min and makespan: `packing`, pairs of jobs may share GPUs; `estimator`, how the speeds of pairs are known: `oracle`
+knows them, `completion` measures a fraction `measured` of the pairs with known job classes and completes the matrix.
 Differences from the paper: time that the objective leaves unused goes where it adds most work, instead of depending on
 the vertex at which the solver stops. Without `authors`, GPUs that become free within a round go to waiting jobs, and in
 a round's selection jobs without a share on any free type come last, each on its fastest. Finish-time fairness is solved
