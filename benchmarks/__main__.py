@@ -2,6 +2,7 @@
 
 python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
+python -m benchmarks rivals                   # the newest rivals' claims and Gavel's own answers, half an hour
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
@@ -63,6 +64,7 @@ LONG = (
     "eta",
     "dashboard",
     "goodput",
+    "rivals",
 )
 WITH_PARTS = ("learning", "live", "cluster")
 NAMES = (*SPEED, *LONG)
