@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from by_hand import finish, simulate
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+
+from audit import audit
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
@@ -266,8 +271,10 @@ class TestSpareTime:
 
 @pytest.mark.slow(20)
 def test_the_scenario_shows_who_makes_most_of_spare_gpus() -> None:
-    scenario = replace(read_scenario("spare", quick=True))
+    scenario = read_scenario("spare", quick=True)
     trace = scenario.trace(0)
+    for spec in ("grow-when-spare:inner=srtf", "grow-when-spare:use=growth:inner={gavel-ftf}"):
+        assert not audit(simulate_scenario(scenario, trace, spec), trace, scenario.settings, None)[:3], spec
     found = {
         spec: metrics(simulate_scenario(scenario, trace, spec), window=scenario.window(trace))
         for spec in ("fifo", "grow-when-spare", "grow-when-spare:use=growth:by=arrival")

@@ -6,9 +6,11 @@ a plan lifts all it moves before it puts anything down.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from argosy.cluster.cluster import Cluster
@@ -232,7 +234,7 @@ class Audit:
             fine = count == 1 and len(parts) == 1 and shares in ({round(asked * 1000)}, {1000})
         else:
             least, most = row["min_gpus"] or asked, row["max_gpus"] or asked
-            fine = least <= count <= most and shares <= {1000, 500} and len(shares) == 1
+            fine = least <= count <= most + (row["spare_gpus"] or 0) and shares <= {1000, 500} and len(shares) == 1
         if not fine:
             self.say(f"job {job} asked for {asked:g} GPUs ({row['min_gpus']}..{row['max_gpus']}) and holds {parts}")
 
@@ -272,9 +274,10 @@ class Audit:
             self.say(f"job {job}: the log holds {life.held_gpu_s} GPU-s, the table {held}")
         if row["overhead_gpu_s"] < 0 or row["lost_gpu_s"] < -NEAR or row["useful_gpu_s"] < -NEAR:
             self.say(f"job {job}: negative accounts {parts}")
-        for kind, name in ((K.MIGRATE, "migrations"), (K.RESIZE, "resizes")):
-            if life.counts[kind] != row[name]:
-                self.say(f"job {job}: {life.counts[kind]} {name} in the log, {row[name]} in the table")
+        for kinds, name in (((K.MIGRATE,), "migrations"), ((K.RESIZE, K.GROW), "resizes")):
+            logged = sum(life.counts[kind] for kind in kinds)
+            if logged != row[name]:
+                self.say(f"job {job}: {logged} {name} in the log, {row[name]} in the table")
         if life.counts[K.PREEMPT] > row["preemptions"] or life.counts[K.CRASH] > row["faults"]:
             self.say(f"job {job}: preemptions or faults are missing from the table")
         self.check_work(job, life, row)
@@ -304,7 +307,10 @@ class RigidSpeed:
         with_gpus = [(node, mask) for node, mask, _ in parts if mask]
         if not parts or not with_gpus:
             return 1.0 if parts else 0.0
-        count = sum(mask.bit_count() for _, mask in with_gpus)
+        most = (job["max_gpus"] or job["gpus"]) if job["spare_gpus"] else math.inf  # spare GPUs make it no faster
+        counts = list(accumulate(mask.bit_count() for _, mask in with_gpus))
+        with_gpus = [part for part, before in zip(with_gpus, [0, *counts]) if before < most]
+        count = min(counts[-1], most)
         slowest = min(gpu_types.speed(self.nodes[node].gpu_type) for node, _ in with_gpus)
         k, own = max(job["gpus"], 1.0), self.reference_type(job["gpu_type"])
         reference = k * gpu_types.speed(own) * self.at(self.reference_level(own, k), k)
