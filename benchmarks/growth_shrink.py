@@ -129,6 +129,7 @@ def table(figures: Json) -> Sequence[Row]:
     rows: list[Row] = [
         (
             "network / data",
+            "seeds",
             "own",
             "− small with restarts",
             "− small with reset",
