@@ -31,7 +31,7 @@ def demo(
     argosy demo --policy tiresias-las --report out/las.html
 
     The cluster has two nodes with two slots each, which are virtual if there are no GPUs. The demo takes about two
-    minutes, and leaves no process running, even after Ctrl-C.
+    minutes, and leaves no process running, even after Ctrl-C. Its first lines give a link to its dashboard.
     """
     needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
     check_writable(report)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from argosy.live.demo.host_cluster import HostCluster, host_cluster, wait_for
-from argosy.live.demo.pseudo_hosts import PseudoHost, not_possible
+from argosy.live.demo.pseudo_hosts import PseudoHost, not_possible, one_way_not_possible
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +38,8 @@ class Chaos:
         self.hurt: set[str] = set()  # hosts that something is done to
 
     def event(self) -> None:
-        kind = self.random.choice(
-            ["daemon", "supervisor", "agent", "zygote", "worker", "cut", "deafen", "silence", "host", "head"]
-        )
+        kinds = ["daemon", "supervisor", "agent", "zygote", "worker", "cut", "host", "head"]
+        kind = self.random.choice(kinds if one_way_not_possible() else [*kinds, "deafen", "silence"])
         whole = [host for host in self.hosts if host.name not in self.hurt]
         if kind == "daemon":
             self.cluster.kill_daemon()

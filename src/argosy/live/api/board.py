@@ -129,7 +129,7 @@ class Board:
         settled = store.clock.wall() - (now_s - run.settled_s) if run and not run.paused else None
         return [
             job.id,
-            job.name,
+            _short(job.name),
             job.owner,
             job.queue,
             job.state.value,

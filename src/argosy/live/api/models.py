@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-from argosy.config import BoundedModel
+from argosy.config import BoundedModel, Duration
 from argosy.live.api.display import clean, clean_text
 from argosy.live.api.submission_checks import is_text
 from argosy.live.daemon.tokens import DAY_S, EXPIRES_S
 from argosy.live.daemon.views import NodeView
-from argosy.live.spec import JobSpec
+from argosy.live.spec import GpusText, JobSpec
 from argosy.live.store import AuditEntry
 
 MAX_JOBS_IN_A_REQUEST = 1000
@@ -78,6 +79,36 @@ class ToCancel(Several):
     now: bool = Field(False, description="kill running jobs at once; they cannot save their work")
 
 
+class ToRequeue(Several):
+    hold: bool = Field(False, description="hold them back too: they do not start until they are released")
+
+
+class ToUpdate(Several):
+    """What to change; keys that are left out stay as they are, and null takes a limit, estimate or deadline away."""
+
+    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="higher first")
+    max_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    expected_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    deadline: datetime | None = Field(None, description="as in a job file")
+    gpus: GpusText | None = Field(None, description="as in a job file, such as 1..4")
+    queue: Text | None = None
+    name: Text | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ToUpdate:
+        if not self.given:
+            raise ValueError("there is nothing to change; give some of priority, max_duration, gpus, queue, …")
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return what to change, as plain values."""
+        may_go = {"max_duration", "expected_duration", "deadline"}
+        whole = self.model_dump(mode="json", exclude={"ids"}, exclude_unset=True)
+        return {key: value for key, value in whole.items() if value is not None or key in may_go}
+
+
 class Change(In):
     priority: float = Field(ge=0, le=100, description="jobs with a higher priority come first")
 
@@ -90,6 +121,49 @@ class Report(In):
     progress: Annotated[float, Field(ge=0, le=1)] | None = None
     samples: Annotated[float, Field(ge=0)] | None = None
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
+
+
+class Times(BaseModel):
+    """Quantiles of a time, in Unix seconds; null: later than in a year."""
+
+    p10: float | None
+    p50: float | None
+    p90: float | None
+
+
+class Eta(BaseModel):
+    """When a job is expected to start (null: it has started) and to end."""
+
+    at: float = Field(description="when the estimate was made")
+    start: Times | None
+    end: Times
+
+
+class JobEta(BaseModel):
+    job: int
+    state: StateName
+    eta: Eta | None = Field(description="null: it has ended, or no estimate has been made yet")
+    problem: str = Field(description="why there are no estimates at the moment; empty: there are")
+    policy: str | None = None
+    rollouts: int | None = Field(None, description="how often the future was played through")
+
+
+class EtaScore(BaseModel):
+    """How good past estimates were."""
+
+    count: int
+    coverage: float = Field(description="how often p10..p90 contained the truth; exact would be 0.8")
+    below: float
+    above: float
+    pinball_s: float
+    naive_pinball_s: float | None
+    gain: float | None = Field(description="how much smaller the loss is than that of queue length × mean")
+    reliability: list[tuple[float, float]]
+
+
+class Calibration(BaseModel):
+    start: EtaScore | None
+    end: EtaScore | None
 
 
 class JobOut(Out):
@@ -123,6 +197,7 @@ class JobOut(Out):
     resizes: int
     moves: int
     hot: bool = Field(description="whether it uses the SDK, so that it can be resized without a restart")
+    eta: Eta | None = Field(description="when it is expected to start and to end; null: not known, or it has ended")
 
 
 class JobDetail(JobOut):
@@ -284,6 +359,28 @@ class LimitsOut(Out):
 
 class LimitsList(BaseModel):
     limits: list[LimitsOut]
+
+
+class NoticeOut(Out):
+    id: int
+    job: int
+    owner: str
+    event: str = Field(description="start, end, preempted or lost")
+    channel: Literal["mail", "webhook"]
+    target: str
+    tries: int
+    state: str = Field(description="waiting, sent, failed, or left-out: too many in an hour")
+    error: Shown = Field(description="why the last try failed")
+    made_at: float
+    due_at: float = Field(description="when it is tried next, if it waits")
+
+
+class NoticeList(BaseModel):
+    notices: list[NoticeOut]
+
+
+class NoticeSecret(BaseModel):
+    secret: str
 
 
 class AuditPage(BaseModel):

@@ -121,6 +121,8 @@ class LimitFilter:
             of_jobs = "" if limits.running is None else f"run {limits.running} jobs"
             text = f"{owner} may {' and '.join(filter(None, (of_gpus, of_jobs)))} at once"
             text += "" if first is None else f", and job {first} comes first"
+            if first is not None:
+                change = f"let job {first} start first, or cancel it: argosy cancel {first}"
         evidence = {"held_gpus": gpus, "running": runs, "behind": [] if first is None else [first]}
         return {"category": "limit", "text": text, "evidence": evidence, "change": change}
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from argosy.errors import message_of
 from argosy.live.daemon.bookkeeper import Bookkeeper
+from argosy.live.daemon.forecasts import Forecasts
 from argosy.live.daemon_log import note
 from argosy.live.planner.messages import Decision, Snapshot, Told, Update
 from argosy.live.states import State
@@ -58,6 +59,7 @@ class PlannerClient:
         self._asked_s = self._remembered_s = self._explained_s = store.clock.now()
         self._wake_at_s: float | None = self._asked_s  # the first question is due at once
         self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
+        self.forecasts = Forecasts(store, self._planner)
         self._turn = 0  # which of the jobs behind the head of the queue are explained next
 
     def step(self) -> None:
@@ -75,6 +77,7 @@ class PlannerClient:
         asks = due or quiet or self._bookkeeper.feed.pressing
         if asks:
             self._ask(now, due)
+        self.forecasts.step(self._bookkeeper.health.decided_s)
         if self._stale_reasons(now, EXPLAIN_AT_LAST_S if asks else EXPLAIN_EVERY_S):
             self._explaining = asyncio.create_task(self._explain_queue())
 
@@ -154,4 +157,5 @@ class PlannerClient:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+        await self.forecasts.close()
         await self._planner.close()

@@ -134,6 +134,8 @@ def reconcile(
         waiting = jobs.get(number)
         if waiting is None or waiting.state is not State.PENDING or number in untouched or wanted.paused:
             continue
+        if waiting.held:  # the decision is older than that
+            continue
         in_the_way = {number} if number in has_stray_run else holders.blockers(number, wanted.parts)
         if in_the_way or not headroom.allows(waiting, wanted.parts):
             out.blocked[number] = in_the_way
@@ -208,10 +210,14 @@ def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> RowUpdate:
 
 
 def grace_s(job: Job, run: RunRow, most_s: float) -> float:
-    """Return how long a run that must leave may take: its job file's grace, up to the operator's limit."""
+    """Return how long a run that must leave may take: its job file's warning and grace, up to the operator's limit."""
+    spec = job.parsed
     if run.stop is Stop.KILLED:
         return 0.0
-    return min(job.parsed.grace, most_s, HURRY_S if run.stop is Stop.HURRIED else most_s)
+    if run.stop is Stop.HURRIED:
+        return min(spec.grace, most_s, HURRY_S)
+    warned = 0.0 if spec.warning is None or (run.stop is not None and run.stop.cancels) else spec.warning.before
+    return min(warned + spec.grace, most_s)
 
 
 def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:

@@ -7,7 +7,7 @@ What may run at once is decided elsewhere: see `argosy.live.daemon.limit_enforce
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,22 +117,27 @@ class LimitBook:
                 hint=f"give at most {most:g}, or {_ask(owner, 'priority', priority)}",
             )
 
-    def _check_one(self, owner: str, limits: Limits, spec: JobSpec) -> None:
-        if "priority" in spec.model_fields_set:  # a default priority is lowered, not refused
+    def check_change(self, owner: str, spec: JobSpec, changed: Set[str]) -> None:
+        """Raise OverLimit for what the owner of a job may not change it to; only what has changed counts."""
+        self._check_one(owner, self.of(owner), spec, changed)
+
+    def _check_one(self, owner: str, limits: Limits, spec: JobSpec, changed: Set[str] | None = None) -> None:
+        # a default priority is lowered, not refused
+        if "priority" in (spec.model_fields_set if changed is None else changed):
             self.check_priority(owner, spec.priority)
-        if limits.queues is not None and spec.queue not in limits.queues:
+        if limits.queues is not None and spec.queue not in limits.queues and (changed is None or "queue" in changed):
             may = f"may submit to {', '.join(limits.queues)}" if limits.queues else "may submit to no queue"
             raise OverLimit(
                 f"queue: {owner} {may}, not to {spec.queue}",
                 hint=f"choose another queue, or {_ask(owner, 'queues', ','.join((*limits.queues, spec.queue)))}",
             )
-        if limits.array is not None and (spec.array or 0) > limits.array:
+        if limits.array is not None and (spec.array or 0) > limits.array and changed is None:
             raise OverLimit(
                 f"array: {spec.array} copies are too many, {owner} may have {limits.array} in one array",
                 hint=f"submit fewer, or {_ask(owner, 'array', spec.array)}",
             )
         needs = least_gpus(spec)
-        if limits.gpus is not None and needs > limits.gpus:
+        if limits.gpus is not None and needs > limits.gpus and (changed is None or "resources" in changed):
             raise OverLimit(
                 f"resources.gpus: {spec.name} needs {needs:g} GPUs, but {owner} may hold only {limits.gpus:g} at once",
                 hint=f"ask for fewer, or {_ask(owner, 'gpus', f'{needs:g}')}",

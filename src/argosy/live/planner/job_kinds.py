@@ -17,7 +17,8 @@ import polars as pl
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
-from argosy.mechanism.world import ASKED, Floats, demand_rows, set_owners
+from argosy.mechanism.world import ASKED, Floats, demand_rows, number_of, set_owners, set_quality
+from argosy.perf import quality
 from argosy.perf.declared_batches import declared_name
 from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace, conform
@@ -107,11 +108,13 @@ class JobKinds:
         )
         accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
         asked = {
-            column: np.array([getattr(facts, RENAMED.get(column, column), None) for facts in jobs], np.float64)
+            column: np.array([number_of(column, getattr(f, RENAMED.get(column, column), None)) for f in jobs], float)
             for column in ASKED
         }
         rows = demand_rows(asked, accepted, self._cluster, own, seconds)
         set_owners(rows, queue=[queues.index(facts.queue) for facts in jobs])
+        curves = [facts.quality or (quality.AVERAGE if facts.spare_gpus else None) for facts in jobs]
+        set_quality(rows, np.array([quality.number_of(name) for name in curves], np.int64))
         return rows
 
 
@@ -145,6 +148,7 @@ def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
         "priority": [f.priority for f in jobs],
         "expected_s": [f.expected_s for f in jobs],
         "name": [f.name for f in jobs],
+        "saves": [f.saves for f in jobs],
         "max_batch": [f.max_batch for f in jobs],
         "batches": [None] * len(jobs),
     }

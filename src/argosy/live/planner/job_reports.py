@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from argosy.live.planner.durations import Expected
 from argosy.live.planner.engine import LiveEngine
 from argosy.live.planner.job_index import Tracked
 from argosy.live.planner.messages import Report, Steps
+from argosy.mechanism.world import number_of
 from argosy.slack import COUNT_SLACK
 
 LEAST_LEFT = 1e-3  # share of its work that a job still has to do as long as it has not ended
@@ -33,6 +35,9 @@ def take_report(engine: LiveEngine, report: Report, job: Tracked) -> None:
             engine.set_job(job.index, declared_s=work)
         left = 1.0 - min(max(report.progress, 0.0), 1.0)
         engine.set_job(job.index, settled_left_s=max(left, LEAST_LEFT) * work)
+    if report.saves is not None:
+        engine.set_job(job.index, saves=number_of("saves", report.saves) or 0.0)
+        job.facts = replace(job.facts, saves=report.saves)
     if report.epoch is not None and report.loss is not None and np.isfinite(report.loss):
         engine.losses.setdefault(job.index, {})[float(report.epoch)] = float(report.loss)
     if report.steps is not None:

@@ -18,6 +18,7 @@ from argosy.sim.settings import Settings
 
 How = Literal["completed", "failed", "killed", "cancelled", "withdrawn"]
 NodeState = Literal["up", "draining", "down"]
+Saves = Literal["none", "step", "interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class JobFacts:
     expected_s: float | None = None  # the user's own estimate
     min_runtime_s: float = 0.0
     exclusive: bool = False
+    saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
+    spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
+    quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
     @classmethod
     def of(
@@ -92,6 +96,9 @@ class JobFacts:
             expected_s=spec.expected_duration,
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
+            saves=spec.saves,
+            spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
+            quality=spec.grow.quality,
         )
 
 
@@ -152,6 +159,7 @@ class Report:
     epoch: float | None = None
     loss: float | None = None
     checkpoint_s: float | None = None  # when its work was last saved
+    saves: Saves | None = None  # what survives a stop, where that has become known
     steps: Steps | None = None
 
 

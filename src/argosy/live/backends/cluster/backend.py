@@ -15,7 +15,9 @@ from argosy import __version__
 from argosy.cluster.cluster import Node
 from argosy.errors import InputError
 from argosy.live.backends.base import NodeStatus, Run
+from argosy.live.backends.cluster.engines.base import Engine
 from argosy.live.backends.cluster.fences import Fences
+from argosy.live.backends.cluster.keeper import Head, Keeper
 from argosy.live.backends.cluster.roster import Roster
 from argosy.live.backends.local import machine
 from argosy.live.backends.local.bounded_threads import in_thread
@@ -30,7 +32,10 @@ VIRTUAL = "cpu"  # the GPU type of nodes whose slots are CPU cores
 
 
 class ClusterBackend(SupervisedBackend):
-    """Runs jobs on the nodes of a cluster. `shared` is a folder that the head and all nodes see."""
+    """Runs jobs on the nodes of a cluster. `shared` is a folder that the head and all nodes see.
+
+    Agents are started by `engine`; without one, by whoever runs the hosts.
+    """
 
     name = "cluster"
     runs_as_owners = True
@@ -43,6 +48,7 @@ class ClusterBackend(SupervisedBackend):
         *,
         times: LeaseTimes | None = None,
         settings: Mapping[str, Any] | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.times, self.shared, self._nodes = times or LeaseTimes(), shared, {node.name: node for node in nodes}
         self.agents = home.resolve() / "agents"
@@ -55,6 +61,8 @@ class ClusterBackend(SupervisedBackend):
         self._check_shared()
         self.roster = Roster(nodes, self.agents, shared, self.times)
         self.roster.start()
+        self._engine = engine
+        self._keeper: Keeper | None = None
 
     def _check_shared(self) -> None:
         hint = "agents.shared: names a folder that the head and all nodes mount at the same path, such as an NFS export"
@@ -73,7 +81,22 @@ class ClusterBackend(SupervisedBackend):
     async def nodes(self) -> Sequence[NodeStatus]:
         return self.roster.statuses()
 
+    def serving(self, head: Head) -> None:
+        """Begin to keep agents on the nodes; called when the daemon answers requests."""
+        if self._engine is not None:
+            mark = f"argosy-{self._digest}"
+            self._keeper = Keeper(self._engine, tuple(self._nodes.values()), self.roster, head, mark)
+            self._keeper.start()
+
+    def release(self) -> None:
+        """End all agents that the engine has started."""
+        if self._keeper is not None:
+            keeper, self._keeper = self._keeper, None
+            keeper.end(release=True)
+
     async def close(self) -> None:
+        if self._keeper is not None:
+            await in_thread(self._keeper.end)
         await in_thread(self.roster.end)
 
     def enrol(self, node: str, about: Mapping[str, Any], host: str) -> dict[str, Any]:

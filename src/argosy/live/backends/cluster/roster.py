@@ -42,6 +42,7 @@ class Watched:
     runs: list[str] = field(default_factory=list)
     problem: str = "no agent has registered; start one there: argosy agent"
     refusal: str = ""  # what the daemon has told an agent of this node
+    engine: str = ""  # what the engine says about its agent, if an engine starts it
     shared: bool = False  # it sees the shared folder
     again_at: float = 0.0
     pause_s: float = AGAIN_S
@@ -82,6 +83,14 @@ class Roster:
             self._orders.append(lambda: self._renew(watched))
         watched.refusal = ""
 
+    def engine_says(self, node: str, text: str) -> None:
+        """Note what an engine says about the agent of a node, which is shown as long as there is none."""
+        self.watched[node].engine = text
+
+    def jobs_on(self, node: str) -> bool:
+        """Return whether the agent of a node has said that it has runs."""
+        return bool(self.watched[node].runs)
+
     def prepare(self, spec: Mapping[str, Any], user: str | None) -> None:
         """Ask nodes to warm up the interpreter of a job that waits."""
         message = {"op": "prepare", "spec": dict(spec), "user": user, "cuda": False}
@@ -101,7 +110,7 @@ class Roster:
             }
         silent = time.monotonic() - watched.heard > self.times.silence + PING_S
         up = watched.line is not None and watched.shared and not silent
-        problem = watched.refusal or watched.problem
+        problem = watched.refusal or (watched.engine if watched.line is None else "") or watched.problem
         return NodeStatus(watched.node, up, "" if up else problem or "its agent does not answer", details)
 
     # -- in the thread
@@ -140,6 +149,7 @@ class Roster:
 
     def _dial(self, watched: Watched) -> None:
         """Connect to an agent. This runs in a thread of the pool."""
+        address: AgentAddress | None = None
         try:
             address = watched.address or AgentAddress.read(self.folder, watched.node.name)
             if address is None:
@@ -147,6 +157,8 @@ class Roster:
             stream, _ = address.dial("watch")
         except Exception as problem:  # whatever an agent answers must not end the thread unnoticed
             text = str(problem) or type(problem).__name__
+            if address is not None and getattr(problem, "strerror", None) is not None:
+                text = f"its agent cannot be reached at {address.host}:{address.port}: {problem.strerror}"  # type: ignore[attr-defined]
             self._orders.append(lambda: self._failed(watched, text))
             return
         self._orders.append(lambda: self._open(watched, address, stream))

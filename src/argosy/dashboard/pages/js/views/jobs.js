@@ -16,7 +16,7 @@ const COLUMNS = [
   { id: "gpus", title: "GPUs", width: 96, sort: (job) => job.gpus || job.low / 1e6, className: "num", hint: "GPUs that it holds, of those that it asks for" },
   { id: "progress", title: "Progress", width: 130, sort: (job) => job.progress ?? -1 },
   { id: "eta", title: "Done in", width: 104, sort: (job) => job.left?.[0] ?? Infinity, className: "num", hint: "at its present pace and at its mean pace so far; when a waiting job will start is not predicted" },
-  { id: "why", title: "Why it waits, or what happened", sort: (job) => job.why },
+  { id: "why", title: "Reason", sort: (job) => job.why },
   { id: "age", title: "Age", width: 84, sort: (job) => -job.submitted, className: "num", hint: "since it was submitted" },
   { id: "owner", title: "Owner", width: 96, sort: (job) => job.owner },
   { id: "queue", title: "Queue", width: 92, sort: (job) => job.queue },
@@ -76,7 +76,7 @@ export function show(place) {
   const fold = h("button", { class: "chip", "aria-pressed": "false", onclick: () => { keep({ arrays: wanted().unfolded ? "" : "all" }); update(); } }, "unfold arrays");
   const clear = h("button", { class: "plain", onclick: () => { search.value = ""; keep({ q: "", state: "", owner: "", queue: "" }); update(); } }, "Clear filters");
   const total = h("span", { class: "soft", "aria-live": "polite" });
-  const actions = buttons(() => [...marked].map((id) => jobs.get(id)).filter(Boolean), () => { marked.clear(); update(); });
+  const actions = buttons(() => [...marked].map((id) => jobs.get(id)).filter(Boolean), { after: () => { marked.clear(); update(); } });
   const count = h("b");
   const bulk = h("div", { class: "bulk", role: "toolbar", "aria-label": "Actions on marked jobs", hidden: true }, count, actions.elements, h("button", { class: "plain", onclick: () => { marked.clear(); update(); } }, "Unmark"));
   const empty = h("div", { class: "empty card", hidden: true });

@@ -20,7 +20,7 @@ export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === I
 export const figureList = (rows) => h("dl", { class: "figures" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 
 export function show(place) {
-  let stopped = false, asked = 0;
+  let stopped = false, asked = 0, told = null;
   const body = h("div", { class: "stack" });
   put(place, h("div", { class: "head" }, h("h1", null, "Policy lab")), body);
   const card = (title, ...content) => h("section", { class: "card" }, h("h2", null, title), content);
@@ -28,12 +28,13 @@ export function show(place) {
   async function load() {
     asked = performance.now();
     try {
-      const told = await get("/v1/policy");
-      if (!stopped) draw(told);
+      told = await get("/v1/policy");
+      if (!stopped) draw();
     } catch { /* the bar says that there is no connection */ }
   }
 
-  function draw(told) {
+  function draw() {
+    if (!told || !cluster.state) return;
     const { counts, times } = told.figures;
     const all = [...jobs.values()], waiting = all.filter((job) => job.state === "pending"), over = all.filter((job) => job.over && job.runs);
     const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : NaN);
@@ -64,6 +65,6 @@ export function show(place) {
   }
 
   load();
-  const stop = listen(() => { if (performance.now() - asked > 5000) load(); });
+  const stop = listen((changed) => { if (changed === null) draw(); if (performance.now() - asked > 5000) load(); });
   return () => { stopped = true; stop(); };
 }

@@ -8,18 +8,18 @@ import { clean, hue, moment, now, range, several, span } from "../format.js";
 import { jobs, listen } from "../jobs.js";
 import { go, keep, query } from "../router.js";
 
-const SPANS = [["1h", 3600], ["6h", 21600], ["1d", 86400], ["1w", 604800], ["4w", 2419200]];
+const SPANS = [["10m", 600], ["1h", 3600], ["6h", 21600], ["1d", 86400], ["1w", 604800], ["4w", 2419200]];
 const LEFT = 92, TOP = 26, AHEAD = 0.3; // of the span lies in the future
 const LEAST_S = 300, MOST_S = 90 * 86400;
 
 export function show(place) {
   let runs = [], nodes = [], cut = false, stopped = false, timer = 0, asked = 0, waits = 0, hits = [];
-  let view = { length: (SPANS.find(([name]) => name === query().get("span")) ?? SPANS[1])[1], until: null };
+  let view = { length: chosen()[1], until: null };
   const by = () => (query().get("by") === "job" ? "job" : "node");
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Runs over time; the table of jobs has the same in words" });
   const spacer = h("div"), box = h("div", { class: "gantt" }, canvas, spacer), note = h("p", { class: "note soft" }), empty = h("div", { class: "empty card", hidden: true });
   const choices = [["node", "by node"], ["job", "by job"]].map(([name, title]) => h("button", { class: "chip", "data-by": name, onclick: () => { keep({ by: name === "node" ? "" : name }); box.scrollTop = 0; layOut(); } }, title));
-  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { keep({ span: name === "6h" ? "" : name }); view = { length, until: null }; load(); layOut(); } }, name));
+  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { keep({ span: name }); view = { length, until: null }; load(); layOut(); } }, name));
   const search = h("input", { type: "search", placeholder: "Search jobs, owners, nodes", "aria-label": "Search the timeline", value: query().get("q") ?? "", oninput: () => { keep({ q: search.value }); layOut(); } });
   put(place, h("div", { class: "head" }, h("h1", null, "Timeline"), search, h("div", { class: "chips" }, choices), h("div", { class: "chips" }, spans), h("button", { "aria-label": "Zoom out", onclick: () => zoom(1.6) }, "−"), h("button", { "aria-label": "Zoom in", onclick: () => zoom(1 / 1.6) }, "+"), h("button", { onclick: () => { view.until = null; load(); later(); } }, "Now")), empty, box, note);
   note.style.marginTop = "8px";
@@ -59,7 +59,9 @@ export function show(place) {
     const add = (key, title, tall, state = "up") => { top.set(key, lanes.length); lanes.push({ key, title, y, tall, state, bars: [] }); y += tall + 3; };
     if (by() === "node") {
       const hasHits = word && runs.some(fits);
-      for (const node of nodes) if (!word || hasHits || node.name.toLowerCase().includes(word)) add(node.name, node.name, Math.max(14, node.gpus * 4), node.state);
+      const shown = nodes.filter((node) => !word || hasHits || node.name.toLowerCase().includes(word));
+      const each = Math.max(4, Math.min(24, (box.clientHeight - TOP - 8 - 3 * shown.length) / Math.max(1, shown.reduce((sum, node) => sum + node.gpus, 0)))); // pixels of a GPU
+      for (const node of shown) add(node.name, node.name, Math.max(14, node.gpus * each), node.state);
     } else for (const run of [...runs].filter(fits).sort((a, b) => b.job - a.job)) if (!top.has(run.job)) add(run.job, `${run.job} ${run.name}`, 15);
     const gpusOf = new Map(nodes.map((node) => [node.name, node.gpus]));
     const nodeMatch = word && !runs.some(fits);
@@ -129,7 +131,7 @@ export function show(place) {
       g.restore();
     }
     g.textAlign = "center";
-    for (const [t, text] of timeTicks(from, to, Math.max(2, Math.floor(wide / 120)))) if (X(t) > left + 20 && X(t) < wide - 30) g.fillText(text, X(t), TOP / 2);
+    for (const [t, text] of timeTicks(from, to, Math.max(2, Math.floor(wide / 120)))) if (X(t) > left + 20 && X(t) < wide - 30 && !(Math.abs(X(t) - X(present) - 14) < 40)) g.fillText(text, X(t), TOP / 2);
     g.textAlign = "left";
     if (present > from && present < to) {
       g.fillStyle = colour("accent");
@@ -229,12 +231,26 @@ export function show(place) {
   };
   addEventListener("keydown", keys);
   addEventListener("theme", later);
-  const sizes = new ResizeObserver(later);
+  const sizes = new ResizeObserver(() => layOut());
   sizes.observe(box);
   load();
-  const stop = listen(() => { if (performance.now() - asked > 4000 && !drag) load(); else later(); });
+  const stop = listen((changed) => {
+    const fits = changed === null && view.until === null && view.length !== chosen()[1]; // what has happened is known only now
+    if (fits) view.length = chosen()[1];
+    if (fits || (performance.now() - asked > 4000 && !drag)) load();
+    else later();
+  });
   const ticking = setInterval(later, 1000);
   return () => { stopped = true; stop(); clearInterval(ticking); clearTimeout(timer); sizes.disconnect(); hideTip(); removeEventListener("keydown", keys); removeEventListener("theme", later); };
+}
+
+/** The period in the address; without one, the shortest up to six hours that shows all that has happened. */
+function chosen() {
+  const given = SPANS.find(([name]) => name === query().get("span"));
+  if (given) return given;
+  let first = now();
+  for (const job of jobs.values()) first = Math.min(first, job.submitted);
+  return SPANS.slice(0, 2).find(([, length]) => now() - first < length * (1 - AHEAD)) ?? SPANS[2];
 }
 
 /** Neighbouring devices as [first, last]. */
