@@ -66,7 +66,7 @@ LONG = (
     "goodput",
     "rivals",
 )
-WITH_PARTS = ("learning", "live", "cluster")
+WITH_PARTS = ("learning", "live", "cluster", "goodput")
 NAMES = (*SPEED, *LONG)
 
 
@@ -75,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning, live or cluster: names separated by commas; default: all")
+    parser.add_argument(
+        "--parts", help="of learning, live, cluster or goodput: names separated by commas; default: all"
+    )
     parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
