@@ -20,6 +20,7 @@ from argosy.live.api import (
     eta,
     jobs,
     log_routes,
+    policy,
     reports,
     session_routes,
     studies,
@@ -98,7 +99,20 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    for part in (board_routes, charts, eta, jobs, log_routes, reports, cluster, admin, agents, studies, session_routes):
+    for part in (
+        board_routes,
+        charts,
+        eta,
+        policy,
+        jobs,
+        log_routes,
+        reports,
+        cluster,
+        admin,
+        agents,
+        studies,
+        session_routes,
+    ):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app
