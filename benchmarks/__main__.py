@@ -17,6 +17,7 @@ python -m benchmarks dual-agent               # the dual-agent scheduler against
 python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
+python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -49,6 +50,7 @@ LONG = (
     "online",
     "dual-agent-training",
     "eta",
+    "shadow",
 )
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)
