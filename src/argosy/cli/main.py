@@ -46,6 +46,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "history": "history.history",
     "shadow": "shadow.shadow",
     "promote": "shadow.promote",
+    "fidelity": "fidelity.fidelity",
     "backup": "tokens.backup",
     "restore": "restore.restore",
     "audit": "audit.audit",
