@@ -20,7 +20,7 @@ from argosy.errors import InputError
 from argosy.live.daemon.past import Past, trace_of
 from argosy.live.daemon.performance_file import Costs, write_csv
 from argosy.policies.base import create
-from argosy.sim.run import simulate
+from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
 
 HANDOVER_WITHIN_S = 5.0  # a later start on the same device was not waiting for it
@@ -144,7 +144,9 @@ def _simulated(pasts: list[Past], cluster: Cluster, policy: str, costs: Costs) -
         settings = Settings(
             overheads=overheads, min_run_s=10.0, hot_resize=True, oversized="skip", measurement_noise=0.0
         )
-        result = simulate(trace_of(pasts, "history"), cluster, policy, settings)
+        engine = Engine(trace_of(pasts, "history"), cluster, create(policy), settings)
+        engine.prefer_cheap_victims(True)  # as in a live cluster
+        result = engine.run()
     return {
         int(row["job_id"]): row | {"jct_s": row["finish_s"] - row["submit_s"]}
         for row in result.jobs.iter_rows(named=True)
