@@ -25,6 +25,7 @@ python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO an
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
 python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
 python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
+python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -65,6 +66,7 @@ LONG = (
     "dashboard",
     "goodput",
     "rivals",
+    "shadow",
 )
 WITH_PARTS = ("learning", "live", "cluster", "goodput")
 NAMES = (*SPEED, *LONG)

@@ -169,6 +169,10 @@ class Engine(EngineState):
         """Do what the kernels ask their host for before they can go on."""
         HOST_REQUESTS[request](self)
 
+    def prefer_cheap_victims(self, yes: bool) -> None:
+        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
+        self.world.si[L.BY_STAKE] = yes
+
     # -- from decision to decision -----------------------------------------------------------------------------
 
     def kernel(self, op: int, ops: NDArray[np.int64] = NO_PLAN, parts: NDArray[np.int64] = NO_PLAN) -> int:
