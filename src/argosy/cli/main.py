@@ -44,6 +44,8 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "update": "control.update",
     "wait": "wait.wait",
     "history": "history.history",
+    "shadow": "shadow.shadow",
+    "promote": "shadow.promote",
     "backup": "tokens.backup",
     "restore": "restore.restore",
     "audit": "audit.audit",

@@ -58,8 +58,8 @@ def replay(
     from argosy.cluster.cluster import Cluster
     from argosy.live.daemon.ended_trace import read_nodes
     from argosy.live.daemon.past import policy_of, read_past, trace_of
+    from argosy.live.daemon.performance_file import overheads_of
     from argosy.live.home import Home
-    from argosy.live.performance_file import overheads_of
     from argosy.policies.base import create
     from argosy.sim.recorded import ACTUAL
     from argosy.sim.settings import Settings
