@@ -25,6 +25,7 @@ python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO an
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
 python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
 python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
+python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -65,8 +66,9 @@ LONG = (
     "dashboard",
     "goodput",
     "rivals",
+    "shadow",
 )
-WITH_PARTS = ("learning", "live", "cluster")
+WITH_PARTS = ("learning", "live", "cluster", "goodput")
 NAMES = (*SPEED, *LONG)
 
 
@@ -75,7 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning, live or cluster: names separated by commas; default: all")
+    parser.add_argument(
+        "--parts", help="of learning, live, cluster or goodput: names separated by commas; default: all"
+    )
     parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)

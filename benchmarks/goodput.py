@@ -1,6 +1,7 @@
-"""Pollux and Sia: agreement with the authors' simulator, their claims, the speed of decisions, the fits that ship.
+"""Pollux and Sia: agreement with the authors' simulator, their claims, the speed of decisions.
 
-Agreement and the measured speeds of claims need --data; without it, those rows keep what was measured last.
+Agreement needs --data; without it, its rows keep what was measured last. So do parts that are not asked for, as with
+--parts claims,agreement. With data, runs and claims use the measured tables.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from argosy.errors import UnknownName
 from benchmarks.harness import RESULTS, Json, Options, Row, measure, verdict, warm
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from argosy.policies.pollux.problem import Problem
     from argosy.workload.trace import Trace
 
-SEEDS = (0, 1, 2, 3, 4)
+SEEDS = (0, 1, 2)
 ROUND_S, NODE_GPUS = 60.0, 4
 DECISIONS = (  # policy, what is there, nodes (of pollux) or times 64 GPUs (of sia), jobs, rounds, target in ms
     ("pollux", "64 GPUs, 40 jobs", 16, 40, 20, 60.0),
@@ -35,38 +37,60 @@ RIVALS = {  # those named "authors' …" are as Pollux' authors define them: wit
 LEAST_GAIN = 0.30
 
 
-def run(options: Options) -> Json:
-    quick = options.quick
-    decided = [
-        measure("goodput", "decisions", {"policy": p, "size": n, "jobs": j, "rounds": 3 if quick else r})
+def run(options: Options, parts: Sequence[str] | None = None) -> Json:
+    """Measure these parts; the others keep what was measured last."""
+    parts = tuple(PARTS) if parts is None else parts
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise UnknownName("part", unknown[0], tuple(PARTS))
+    last = RESULTS / "goodput.json"
+    known = json.loads(last.read_text("utf-8"))["figures"] if last.is_file() and not options.quick else {}
+    figures = {part: known.get(part, []) for part in PARTS}
+    for part in parts:
+        if part != "agreement" or options.data is not None:
+            figures[part] = PARTS[part](options)
+    return figures
+
+
+def decided(options: Options) -> list[Json]:
+    return [
+        measure("goodput", "decisions", {"policy": p, "size": n, "jobs": j, "rounds": 3 if options.quick else r})
         | {"policy": p, "setting": text, "target_ms": target}
-        for p, text, n, j, r, target in (DECISIONS[:1] if quick else DECISIONS)
+        for p, text, n, j, r, target in (DECISIONS[:1] if options.quick else DECISIONS)
     ]
+
+
+def searched(options: Options) -> list[Json]:
     sizes = ({"nodes": 16, "jobs": 40, "dense": True}, {"nodes": 250, "jobs": 1000, "dense": False})
-    searches = [measure("goodput", "search", size) for size in (sizes[:1] if quick else sizes)]
-    data = str(options.data / "throughput") if options.data is not None else None
-    runs = [
-        measure("goodput", "whole_run", {"policy": p, "quick": quick, "data": data}) | {"target_s": t} for p, t in RUNS
-    ]
-    claimed = [
-        measure(
-            "goodput", "claim", {"scenario": s, "seeds": [0] if quick else list(SEEDS), "quick": quick, "data": data}
-        )
-        for s in RIVALS
-    ]
-    return {"decisions": decided, "searches": searches, "runs": runs, "claims": claimed, **agreed(options)}
+    return [measure("goodput", "search", size) for size in (sizes[:1] if options.quick else sizes)]
 
 
-def agreed(options: Options) -> Json:
-    """Return the agreement with the authors' simulator; without data, as it was measured last."""
-    if options.data is None:
-        last = RESULTS / "goodput.json"
-        return {"agreement": json.loads(last.read_text("utf-8"))["figures"]["agreement"] if last.is_file() else []}
+def ran(options: Options) -> list[Json]:
+    given = {"quick": options.quick, "data": tables_of(options)}
+    return [
+        measure("goodput", "whole_run", {"policy": policy} | given) | {"target_s": target} for policy, target in RUNS
+    ]
+
+
+def claimed(options: Options) -> list[Json]:
+    given = {"seeds": [0] if options.quick else list(SEEDS), "quick": options.quick, "data": tables_of(options)}
+    return [measure("goodput", "claim", {"scenario": scenario} | given) for scenario in RIVALS]
+
+
+def agreed(options: Options) -> list[Json]:
     from benchmarks.pollux_rivals import PAIRS
 
     pairs = PAIRS[:1] if options.quick else PAIRS
     given = [{"data": str(options.data), "workload": w, "name": name, "seeds": list(SEEDS)} for name, w in pairs]
-    return {"agreement": [measure("pollux_rivals", "agreement", each) for each in given]}
+    return [measure("pollux_rivals", "agreement", each) for each in given]
+
+
+def tables_of(options: Options) -> str | None:
+    """Return the folder of measured tables, which runs use where they are at hand."""
+    return None if options.data is None else str(options.data / "throughput")
+
+
+PARTS = {"decisions": decided, "searches": searched, "runs": ran, "claims": claimed, "agreement": agreed}
 
 
 # -- cases -----------------------------------------------------------------------------------------------------------

@@ -41,6 +41,9 @@ def serve(
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
     ] = "tiresias-las",
+    shadow: Annotated[
+        str | None, typer.Option(help="a policy that decides too, and acts never: see argosy shadow")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
@@ -142,6 +145,7 @@ def serve(
     \b
     argosy serve
     argosy serve --policy srtf --nodes 2 --slots 4
+    argosy serve --policy tiresias-las --shadow argonaut
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
     argosy serve --cluster hosts.yaml --host head --tls     # other hosts, with argosy agent on each
@@ -172,6 +176,8 @@ def serve(
 
     most_s = parse_duration(max_grace)
     notice_settings = _notices(smtp, mail_from, notify_allow or [])
+    if shadow is not None:
+        create(shadow)
     create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
@@ -218,6 +224,7 @@ def serve(
         port=port,
         connections=bounds,
         tls=encryption,
+        shadow=shadow,
         new_database=new_database,
         max_grace_s=most_s,
         notices=notice_settings,

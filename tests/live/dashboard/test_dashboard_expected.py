@@ -40,3 +40,28 @@ def test_expected_starts_and_ends_are_shown(demo: RunningDemo, open_as: Callable
     page.goto(f"{demo.address}/timeline?by=job")
     page.wait_for_selector(".link.live")
     expect(page.locator(".note")).to_contain_text("Waiting jobs come first")
+
+
+@pytest.mark.slow(10)
+def test_a_policy_is_compared_and_promoted(demo: RunningDemo, open_as: Callable[..., Page]) -> None:
+    user = open_as("bob", "/policy")
+    expect(user.get_by_role("heading", name="The policy that runs")).to_be_visible()
+    expect(user.get_by_role("button", name="Compare")).to_have_count(0)
+    page = open_as("olga", "/policy")
+    page.get_by_label("Policy to compare").fill("no-such-policy")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("no-such-policy")
+    page.get_by_label("Policy to compare").fill("srsf")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator("main")).to_contain_text("srsf beside drf")
+    page.get_by_role("button", name="Promote srsf").click()
+    page.get_by_role("dialog").get_by_label("fall back if jobs stay longer by").fill("25")
+    page.get_by_role("dialog").get_by_role("button", name="Promote it").click()
+    expect(page.locator("main")).to_contain_text("srsf took over from drf", timeout=60_000)
+    expect(page.locator("main")).to_contain_text("longer than expected by more than 25%, drf decides again")
+    expect(page.locator(".bar")).to_contain_text("policy srsf", timeout=60_000)
+    with demo.api("olga") as api:
+        body = {"policy": "drf", "guard": None, "for_s": 60}
+        assert api.post("/v1/promote", json=body).status_code == 200
+        assert api.put("/v1/shadow", json={"policy": None}).status_code == 200
+    expect(page.locator(".bar")).to_contain_text("policy drf", timeout=60_000)

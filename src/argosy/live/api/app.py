@@ -22,6 +22,7 @@ from argosy.live.api import (
     jobs,
     log_routes,
     notices,
+    policy,
     reports,
     session_routes,
     studies,
@@ -100,7 +101,7 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    parts = (board_routes, charts, eta, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
+    parts = (board_routes, charts, eta, policy, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
     for part in (inspection, *parts, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)

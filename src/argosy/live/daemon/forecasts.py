@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from argosy.errors import ArgosyError
+from argosy.live.daemon.estimate_scores import Scored, score
 from argosy.live.daemon_log import note
 from argosy.live.errors import Conflict
-from argosy.live.estimate_scores import Scored, score
 from argosy.live.planner.forecast import Estimate, Forecast, Quantiles, WhatIf
 from argosy.live.planner.forked import Finished
 from argosy.live.planner.messages import JobFacts
@@ -68,7 +68,7 @@ class Forecasts:
     async def _refresh(self, planner: Foresight) -> None:
         self._due_s = self.store.clock.now() + EVERY_S * self.speed
         try:
-            answer = await self._ask(planner, "forecast", LIMIT_S, {"budget_s": BUDGET_S})
+            answer = await ask(planner, "forecast", LIMIT_S, {"budget_s": BUDGET_S})
         except ArgosyError:
             return  # the planner has failed, which is reported elsewhere
         except Exception:
@@ -88,18 +88,10 @@ class Forecasts:
         if not isinstance(self.planner, Foresight):
             raise Conflict("this daemon's planner makes no estimates", hint="submit the job without --dry-run")
         async with self._one_at_a_time:
-            answer = await self._ask(self.planner, "what-if", WHAT_IF_LIMIT_S, {"variants": tuple(variants)})
+            answer = await ask(self.planner, "what-if", WHAT_IF_LIMIT_S, {"variants": tuple(variants)})
         if answer.problem:
             raise Conflict(f"no estimate: {answer.problem}", hint="try again in a few seconds")
         found: list[WhatIf] = answer.answer
-        return found
-
-    async def _ask(self, planner: Foresight, name: str, limit_s: float, arguments: Mapping[str, Any]) -> Finished:
-        await planner.begin(name, limit_s, arguments)
-        wait_s = 0.02
-        while (found := await planner.finished(name)) is None:
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LOOK_EVERY_S)
         return found
 
     def _record(self, made: Forecast) -> None:
@@ -120,6 +112,16 @@ class Forecasts:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def ask(planner: Foresight, name: str, limit_s: float, arguments: Mapping[str, Any]) -> Finished:
+    """Ask a question about the future, and wait for the answer without holding up the planner."""
+    await planner.begin(name, limit_s, arguments)
+    wait_s = 0.02
+    while (found := await planner.finished(name)) is None:
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, LOOK_EVERY_S)
+    return found
 
 
 INSERT = (
