@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from argosy.cli._live import ApiOption, HomeOption, connect, show, table_of
+from argosy.cli._live import ApiOption, HomeOption, connect, show, span, table_of
 from argosy.cli._shared import Output, OutputOption, emit, say
 
 app = typer.Typer(help="Show the nodes; drain and undrain them.", rich_markup_mode=None, invoke_without_command=True)
@@ -44,27 +45,26 @@ def nodes(
 
 
 def _table(found: list[dict[str, Any]]) -> Any:
-    columns = ("node", "state", "GPUs", "held", "type", "CPUs", "memory", "rack", "jobs", "")
+    """Return the nodes as a table: of other hosts their agents, of this machine's nodes what else they have."""
+    remote = any(node["agent"] for node in found)
+    middle = ("host", "engine", "agent's age", "lease") if remote else ("CPUs", "memory", "rack")
     rows = []
     for node in found:
         verb = "emptied" if node["emptied"] else "drained"
         remark = node["message"] or (f"{verb} by {node['drained_by']}" if node["drained_by"] else "")
-        jobs = " ".join(map(str, node["jobs"]))
-        rows.append(
-            (
-                node["name"],
-                node["state"],
-                node["gpus"],
-                f"{node['used_gpus']:g}",
-                node["gpu_type"],
-                f"{node['cpus']:g}",
-                f"{node['memory_gib']:g} GiB",
-                node["rack"],
-                jobs,
-                remark,
-            )
-        )
-    return table_of(columns, rows, right=("GPUs", "held", "CPUs", "memory"))
+        about = _agent(node["agent"]) if remote else (f"{node['cpus']:g}", f"{node['memory_gib']:g} GiB", node["rack"])
+        held, jobs = f"{node['used_gpus']:g}", " ".join(map(str, node["jobs"]))
+        rows.append((node["name"], node["state"], node["gpus"], held, node["gpu_type"], *about, jobs, remark))
+    columns = ("node", "state", "GPUs", "held", "type", *middle, "jobs", "")
+    return table_of(columns, rows, right=("GPUs", "held", "CPUs", "memory", "lease"))
+
+
+def _agent(about: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Return where an agent is, what has started it, for how long it runs, and its lease."""
+    if "host" not in about:
+        return "", about.get("engine", ""), "", ""
+    age = span(max(0.0, time.time() - about["agent_started_at"]))
+    return about["host"], about["engine"], age, f"{about['lease_s']:g} s"
 
 
 @app.command()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from argosy.cli._live import ApiOption, HomeOption, connect, moment, show, table_of
 from argosy.cli._shared import Output, OutputOption, check_writable, emit, say
 from argosy.errors import InputError
+
+if TYPE_CHECKING:
+    from argosy.live.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Who may use the daemon (operators).", rich_markup_mode=None)
 
@@ -20,7 +24,9 @@ app = typer.Typer(no_args_is_help=True, help="Who may use the daemon (operators)
 def add(
     user: Annotated[str, typer.Argument(help="letters, digits, dots and dashes")],
     *,
-    role: Annotated[str, typer.Option(help="user: own jobs; operator: all, nodes and tokens")] = "user",
+    role: Annotated[
+        str, typer.Option(help="user: own jobs; operator: all, nodes and tokens; agent: of the node USER")
+    ] = "user",
     expires: Annotated[
         str, typer.Option(help="the token expires after this time, such as 90d or 12h; or: never")
     ] = "90d",
@@ -34,12 +40,14 @@ def add(
     argosy token add ann
     argosy token add olga --role operator --expires 30d
     argosy token add backup-script --role operator --expires never
+    argosy token add gpu7 --role agent --expires never > gpu7.token      # for argosy agent on the node gpu7
 
     Its owner sets ARGOSY_TOKEN to it, and ARGOSY_API to the daemon's address.
     """
     with connect(api, home) as daemon:
         made = daemon.post("/v1/tokens", {"owner": user, "role": role, "expires_s": _seconds(expires)})
-    _show_new(made, output)
+        authority = _authority(daemon, home) if role == "agent" else ""
+    _show_new(made, output, authority)
 
 
 @app.command()
@@ -61,7 +69,8 @@ def rotate(
     """
     with connect(api, home) as daemon:
         made = daemon.post(f"/v1/tokens/{token}/rotate", {"keep_old_s": _seconds(keep_old) or 0.0})
-    _show_new(made, output)
+        authority = _authority(daemon, home) if made["role"] == "agent" else ""
+    _show_new(made, output, authority)
     say(f"token {token} ends {'now' if keep_old == '0' else f'in {keep_old}'}")
 
 
@@ -73,11 +82,25 @@ def _seconds(text: str) -> float | None:
     return parse_duration(text)
 
 
-def _show_new(made: dict[str, Any], output: Output) -> None:
+def _authority(daemon: Client, home: Path | None) -> str:
+    """Return the certificate of the authority that an agent has to trust; "" if the daemon's is publicly known."""
+    from argosy.live.home import Home
+
+    given = None if daemon.address.socket else os.environ.get("ARGOSY_CA")
+    named = Path(given) if given else daemon.address.ca or Home(home).folder / "tls" / "ca.pem"
+    try:
+        return named.read_text("utf-8")
+    except OSError:
+        return ""
+
+
+def _show_new(made: dict[str, Any], output: Output, authority: str = "") -> None:
     if output is not Output.TABLE:
-        emit(made, output)
+        emit({**made, **({"authority": authority} if authority else {})}, output)
         return
     typer.echo(made["secret"])
+    if authority:
+        typer.echo(authority.strip())
     ends = f"expires {moment(made['expires_at'])}" if made["expires_at"] else "never expires"
     say(f"token {made['id']} of {made['owner']} ({made['role']}, {ends}); pass it on in private")
 

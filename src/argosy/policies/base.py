@@ -49,6 +49,7 @@ class Sizes:
     servers: Ints | None = None  # parameter servers
     types: Ints | None = None  # bit set of GPU types to use; None: any that the job accepts
     places: Ints | None = None  # `Place` codes, if they depend on more than the job; otherwise see `Policy.place`
+    grows: NDArray[np.bool_] | None = None  # whether GPUs beyond `max_gpus` are for a larger network, not for replicas
     batch: Floats | None = None  # total batch of jobs with `family` >= 0; NaN leaves it as it is
 
 
@@ -111,6 +112,7 @@ class Policy:
     answers: frozenset[str] = frozenset()  # a part of QUESTIONS; filled from what a class overrides, unless set
     uses: frozenset[str] = frozenset({"demand"})  # keys of argosy.cluster.view.INFORMATION
     preemptive: bool = False  # whether running jobs are preempted in favour of better ranked ones
+    reconfigures: bool = False  # whether jobs with several execution plans take the fastest for the GPUs they have
     keeps_books: bool = False  # whether it remembers where its plans put jobs: a simulation carries them out whole
     backfill: bool = True  # whether jobs that fit may overtake a job that does not
     placer: str = "consolidate"
@@ -182,6 +184,13 @@ class Policy:
 
     def on_event(self, event: Event) -> None:
         """Take note of something that happened; it is called before the next decision."""
+
+    def because(self, job: int) -> str:
+        """Say in words what moved the score of the job with this index in the last decision; empty if nothing is known.
+
+        Learned policies answer this for `argosy explain`; it is asked rarely, so it may take a few milliseconds.
+        """
+        return ""
 
     def state(self) -> dict[str, Any]:
         """Return what must survive a restart of the host, as JSON."""

@@ -26,14 +26,14 @@ def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:
 def check_sizes(engine: Engine, workers: NDArray[np.int64]) -> None:
     """Raise `InvalidPlan` if a job would get a number of GPUs at which it cannot run."""
     jf, n = engine.world.jf, len(workers)
-    least, largest = jf[L.MIN_GPUS, :n], jf[L.MAX_GPUS, :n]
-    wrong = (workers > largest) & (workers > 1)  # 1 may stand for a share of a device, or for a CPU-only job
+    least, most = jf[L.MIN_GPUS, :n], jf[L.MAX_GPUS, :n] + jf[L.SPARE_GPUS, :n]
+    wrong = (workers > most) & (workers > 1)  # 1 may stand for a share of a device, or for a CPU-only job
     wrong |= (workers < least) & (workers != 0)
     if wrong.any():
         jobs, row = engine.jobs, int(wrong.argmax())
         raise InvalidPlan(
             f"policy {engine.policy.name!r}: {workers[row]} GPUs for job {engine.job_name(int(jobs.index[row]))!r},"
-            f" which takes {least[row]:g}..{largest[row]:g}"
+            f" which takes {least[row]:g}..{most[row]:g}"
         )
 
 

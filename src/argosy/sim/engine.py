@@ -87,6 +87,7 @@ class Engine(EngineState):
             locality=settings.locality,
             ps_speeds=settings.ps_speeds,
             goodput=settings.goodput,
+            reconfigures=policy.reconfigures,
         )
         frame = trace.frame.with_columns(duration_s=pl.Series(tables.work_s))
         estimator = make_estimator(settings.estimator, Trace(frame, trace.name), settings.seed)
@@ -168,6 +169,10 @@ class Engine(EngineState):
         """Do what the kernels ask their host for before they can go on."""
         HOST_REQUESTS[request](self)
 
+    def prefer_cheap_victims(self, yes: bool) -> None:
+        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
+        self.world.si[L.BY_STAKE] = yes
+
     # -- from decision to decision -----------------------------------------------------------------------------
 
     def kernel(self, op: int, ops: NDArray[np.int64] = NO_PLAN, parts: NDArray[np.int64] = NO_PLAN) -> int:
@@ -225,6 +230,8 @@ class Engine(EngineState):
             return
         if isinstance(decision, Plan):
             batch_writer.write(self, decision.batches)
+            w.ji[L.GROWS, : int(w.si[L.ACTIVE])] = 0
+            w.ji[L.GROWS, list(decision.grows)] = 1
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])
@@ -239,6 +246,8 @@ class Engine(EngineState):
                 w.ji[L.WANT_PS, :n] = sizes.servers
             if sizes.types is not None:
                 w.ji[L.WANT_TYPES, :n] = sizes.types
+            if sizes.grows is not None:
+                w.ji[L.GROWS, :n] = sizes.grows
             if sizes.places is not None:
                 w.ji[L.WANT_PLACE, :n] = self.place_codes.checked(sizes.places, w.ji[L.ID, :n], w)
         w.si[L.APPLY] = 1
@@ -249,6 +258,27 @@ class Engine(EngineState):
         w.sf[L.WAKE] = check_wake_time(self, wake_at)
         w.jf[L.KEY, rows], w.ji[L.WANT, rows], w.ji[L.WANT_PS, rows] = key, workers, servers
         w.si[L.APPLY] = 1
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether there is an order with sizes that is yet to be carried out."""
+        return bool(self.world.si[L.APPLY])
+
+    @property
+    def decided(self) -> tuple[NDArray[np.float64], Sizes]:
+        """Return that order, and those sizes."""
+        w, n = self.world, int(self.world.si[L.ACTIVE])
+        return w.jf[L.KEY, :n].copy(), Sizes(w.ji[L.WANT, :n].copy())
+
+    def enlarge(self, sizes: Sizes, wake_at: float | None) -> None:
+        """Give jobs these sizes instead, and wake the policy no later than this; its other answers stay."""
+        w, n = self.world, int(self.world.si[L.ACTIVE])
+        check_sizes(self, sizes.workers)
+        w.ji[L.WANT, :n] = sizes.workers
+        if sizes.grows is not None:
+            w.ji[L.GROWS, :n] = sizes.grows
+        if wake_at is not None:
+            w.sf[L.WAKE] = min(w.sf[L.WAKE], check_wake_time(self, wake_at))
 
     def carry_out(self, plan: Plan) -> None:
         """Check an explicit plan and carry it out at once; raises `InvalidPlan`."""

@@ -78,6 +78,9 @@ class Registration:
             content = json.loads(data)
         except ValueError:
             content = {}
+        if status == 401:
+            hint = f"make another on the head: argosy token add {about['node']} --role agent --expires never > FILE"
+            raise Refused(f"its token is wrong, revoked or expired; {hint}")
         if status in REFUSALS:
             raise Refused(_said(content) or f"the daemon answers with {status}")
         if status != 200 or not isinstance(content, dict):
@@ -87,7 +90,7 @@ class Registration:
 
 def keep_registered(registration: Registration, about: Mapping[str, Any], writer: int) -> None:
     """Register again and again; write to the pipe when this succeeds for the first time, and why it was refused."""
-    first = True
+    first, told = True, ""
     while True:
         try:
             registration.register(about)
@@ -95,8 +98,10 @@ def keep_registered(registration: Registration, about: Mapping[str, Any], writer
             os.write(writer, b"!" + str(problem).encode()[:2000])
             os._exit(0)
         except OSError as problem:
-            if first:
-                os.write(writer, b"?" + str(problem).encode()[:300])
+            text = problem.strerror or str(problem)
+            if first and text != told:
+                os.write(writer, b"?" + text.encode()[:300])
+                told = text
             time.sleep(AGAIN_S)
             continue
         if first:

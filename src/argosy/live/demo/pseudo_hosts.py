@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-TOOLS = ("ip", "unshare", "nsenter", "mount", "nft")
+TOOLS = ("ip", "unshare", "nsenter", "mount")
 _ROOM = r"""
 set -e
 mkdir -p {folder}/hold
@@ -44,9 +44,14 @@ def not_possible() -> str:
         return "pseudo-hosts need root, to make network namespaces"
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
-        return f"pseudo-hosts need {', '.join(missing)}; install iproute2, nftables and util-linux"
+        return f"pseudo-hosts need {', '.join(missing)}; install iproute2 and util-linux"
     found = subprocess.run(["unshare", "--net", "--pid", "--fork", "--mount", "--uts", "true"], capture_output=True)
     return "" if found.returncode == 0 else "pseudo-hosts need namespaces, which this system does not permit"
+
+
+def one_way_not_possible() -> str:
+    """Return why traffic cannot be dropped in one direction only; "" if it can."""
+    return "" if shutil.which("nft") else "dropping traffic in one direction needs nft; install nftables"
 
 
 class PseudoHost:
@@ -55,7 +60,7 @@ class PseudoHost:
     def __init__(self, name: str, address: str, cable: str, network: PseudoHosts) -> None:
         self.name, self.address, self.cable, self.network = name, address, cable, network
         self.init: subprocess.Popen[bytes] | None = None
-        self._pid = 0
+        self._pid, self._dropping = 0, False
 
     def boot(self) -> None:
         words = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts"]
@@ -112,7 +117,9 @@ class PseudoHost:
 
     def heal(self) -> None:
         _do("ip", "link", "set", self.cable, "master", self.network.bridge)
-        self.call("nft", "flush", "ruleset")
+        if self._dropping:
+            self.call("nft", "flush", "ruleset")
+            self._dropping = False
 
     def deafen(self) -> None:
         """Drop all that arrives: the host can still send."""
@@ -128,6 +135,7 @@ class PseudoHost:
             f"table inet cut {{ chain c {{ type filter hook {hook} priority 0; policy drop; {link} lo accept; }}; }}"
         )
         self.call("nft", rules)
+        self._dropping = True
 
     def kill(self) -> None:
         """Kill the host with everything on it."""
@@ -138,7 +146,7 @@ class PseudoHost:
             self.init.wait()
             if self.init.stdout is not None:
                 self.init.stdout.close()
-            self.init = None
+            self.init, self._dropping = None, False
         subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
 
 
