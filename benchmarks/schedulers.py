@@ -85,7 +85,7 @@ MARK = " (measured earlier)"
 
 
 def run(options: Options, *, parts: tuple[str, ...] = PARTS) -> Json:
-    """Measure the parts that are named; the others keep their last figures, and are marked as kept."""
+    """Measure the parts that are named; the others keep their last figures, and are marked so."""
     active, decisions = (60, 20) if options.quick else (ACTIVE, DECISIONS)
 
     def decided() -> list[Json]:
@@ -111,7 +111,7 @@ def kept(part: str) -> list[Json]:
     """Return the last figures of a part."""
     path = RESULTS / "schedulers.json"
     last = json.loads(path.read_text("utf-8"))["figures"][part] if path.exists() else []
-    return [case | {"kept": True} for case in last]
+    return [case | {"earlier": True} for case in last]
 
 
 # -- decisions ---------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def table(figures: Json) -> Sequence[Row]:
     for c in figures["decided"]:
         rows.append(
             (
-                c["policy"] + MARK * c.get("kept", False),
+                c["policy"] + MARK * c.get("earlier", False),
                 c["kind"],
                 f"{c['running']:,.0f}",
                 f"{c['waiting']:,.0f}",
@@ -311,7 +311,7 @@ def program_table(figures: Json) -> Sequence[Row]:
         slowest = max(c["first_ms"], c["max_ms"])
         rows.append(
             (
-                c["policy"] + MARK * c.get("kept", False),
+                c["policy"] + MARK * c.get("earlier", False),
                 f"{c['active']:,}",
                 f"{c['first_ms']:.1f}",
                 f"{c['p50_ms']:.1f}",
@@ -329,7 +329,7 @@ def trace_table(figures: Json) -> Sequence[Row]:
         target = RATIO_TARGETS.get(c["trace"], RATIO_TARGET)
         rows.append(
             (
-                c["trace"] + MARK * c.get("kept", False),
+                c["trace"] + MARK * c.get("earlier", False),
                 f"{c['peer']} {c['theirs']}",
                 f"`{c['ours']}`",
                 f"{c['their_cpu_s']:.1f}",
