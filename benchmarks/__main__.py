@@ -68,7 +68,7 @@ LONG = (
     "rivals",
     "shadow",
 )
-WITH_PARTS = ("learning", "live", "cluster", "goodput")
+WITH_PARTS = ("learning", "live", "cluster", "goodput", "schedulers")
 NAMES = (*SPEED, *LONG)
 
 
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     parser.add_argument(
-        "--parts", help="of learning, live, cluster or goodput: names separated by commas; default: all"
+        "--parts", help="of learning, live, cluster, goodput or schedulers: names with commas; default: all"
     )
     parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")

@@ -152,11 +152,12 @@ def table(figures: Json) -> Sequence[Row]:
         )
     ]
     for c in figures["cases"]:
-        huge = c["gpus"] > figures["gpus"]
+        gpus = c.get("gpus", figures["gpus"])
+        huge = gpus > figures["gpus"]
         target = HUGE_TARGET_MS if huge else ELASTIC_TARGET_MS if c["elastic"] else TARGET_MS
         rows.append(
             (
-                f"{c['gpus']:,}",
+                f"{gpus:,}",
                 c["policy"],
                 f"{c['running']:,.0f}",
                 f"{c['waiting']:,.0f}",

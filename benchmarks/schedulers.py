@@ -80,19 +80,38 @@ TRACES = (  # peer, file, GPUs, theirs (as results.csv calls it), ours
 )
 
 
-def run(options: Options) -> Json:
+PARTS = ("decided", "programs", "traces")
+MARK = " (measured earlier)"
+
+
+def run(options: Options, *, parts: tuple[str, ...] = PARTS) -> Json:
+    """Measure the parts that are named; the others keep their last figures, and are marked so."""
     active, decisions = (60, 20) if options.quick else (ACTIVE, DECISIONS)
-    decided = [
-        measure("schedulers", "decide", {"policy": policy, "kind": kind, "active": active, "decisions": decisions})
-        | {"target_ms": target}
-        for policy, kind, target in (DECIDED[:1] if options.quick else DECIDED)
-    ]
-    programs = [
-        measure("schedulers", "solve", {"policy": policy, "active": n, "solved": SOLVED[n]})
-        for policy, sizes in (PROGRAMS[:1] if options.quick else PROGRAMS)
-        for n in (sizes[:1] if options.quick else sizes)
-    ]
-    return {"active": active, "decided": decided, "programs": programs, "traces": traces(options)}
+
+    def decided() -> list[Json]:
+        return [
+            measure("schedulers", "decide", {"policy": policy, "kind": kind, "active": active, "decisions": decisions})
+            | {"target_ms": target}
+            for policy, kind, target in (DECIDED[:1] if options.quick else DECIDED)
+        ]
+
+    def programs() -> list[Json]:
+        return [
+            measure("schedulers", "solve", {"policy": policy, "active": n, "solved": SOLVED[n]})
+            for policy, sizes in (PROGRAMS[:1] if options.quick else PROGRAMS)
+            for n in (sizes[:1] if options.quick else sizes)
+        ]
+
+    measured = {"decided": decided, "programs": programs, "traces": lambda: traces(options)}
+    found = {name: measured[name]() if name in parts else kept(name) for name in PARTS}
+    return {"active": active, **found}
+
+
+def kept(part: str) -> list[Json]:
+    """Return the last figures of a part."""
+    path = RESULTS / "schedulers.json"
+    last = json.loads(path.read_text("utf-8"))["figures"][part] if path.exists() else []
+    return [case | {"earlier": True} for case in last]
 
 
 # -- decisions ---------------------------------------------------------------------------------------------------
@@ -215,9 +234,7 @@ def traces(options: Options) -> list[Json]:
     if options.quick:
         return []
     if options.data is None or not (options.data / "peers" / "results.csv").exists():
-        path = RESULTS / "schedulers.json"
-        last = json.loads(path.read_text("utf-8"))["figures"]["traces"] if path.exists() else []
-        return [case | {"kept": True} for case in last]
+        return kept("traces")
     return [
         measure(
             "schedulers",
@@ -273,7 +290,7 @@ def table(figures: Json) -> Sequence[Row]:
     for c in figures["decided"]:
         rows.append(
             (
-                c["policy"],
+                c["policy"] + MARK * c.get("earlier", False),
                 c["kind"],
                 f"{c['running']:,.0f}",
                 f"{c['waiting']:,.0f}",
@@ -294,7 +311,7 @@ def program_table(figures: Json) -> Sequence[Row]:
         slowest = max(c["first_ms"], c["max_ms"])
         rows.append(
             (
-                c["policy"],
+                c["policy"] + MARK * c.get("earlier", False),
                 f"{c['active']:,}",
                 f"{c['first_ms']:.1f}",
                 f"{c['p50_ms']:.1f}",
@@ -312,7 +329,7 @@ def trace_table(figures: Json) -> Sequence[Row]:
         target = RATIO_TARGETS.get(c["trace"], RATIO_TARGET)
         rows.append(
             (
-                c["trace"] + (" (measured earlier)" if c.get("kept") else ""),
+                c["trace"] + MARK * c.get("earlier", False),
                 f"{c['peer']} {c['theirs']}",
                 f"`{c['ours']}`",
                 f"{c['their_cpu_s']:.1f}",

@@ -80,7 +80,7 @@ def simulate(
     check_writable(log, report)
     from argosy.sim.warm import warm_up
 
-    warm_up(say)
+    warm_up(say, made)
     if why is not None:
         if made is None:
             hint = f"name a policy that decides, or leave out --why; what happened: {ACTUAL} with --log"
