@@ -290,7 +290,7 @@ def chaos(options: Options) -> Json:
     for seed in CHAOS_SEEDS[: 1 if options.quick else None]:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.json"
-            size = {"ARGOSY_HOST_EVENTS": "8" if options.quick else "110", "ARGOSY_HOST_SEED": str(seed)}
+            size = {"ARGOSY_HOST_EVENTS": "8" if options.quick else "105", "ARGOSY_HOST_SEED": str(seed)}
             words = ["pytest", "-q", "-p", "no:cacheprovider", "tests/live/cluster/test_cluster_chaos.py"]
             env = {**os.environ, **size, "ARGOSY_HOST_REPORT": str(report)}
             done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=env, capture_output=True, text=True)
