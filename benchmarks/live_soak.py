@@ -253,7 +253,8 @@ class Mix:
         work.mkdir(parents=True, exist_ok=True)
         env = {"OMP_NUM_THREADS": "1"}
         self.client.post(
-            "/v1/jobs", {"jobs": [{"name": name, "env": env, "retry_wait": 0.5, **job}], "workdir": str(work)}
+            "/v1/jobs",
+            {"jobs": [{"name": name, "env": env, "retries": 3, "retry_wait": 0.5, **job}], "workdir": str(work)},
         )
 
     def _empty_a_node(self) -> None:

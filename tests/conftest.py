@@ -28,6 +28,14 @@ def shared_data() -> Path:
     return folder.resolve()
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say plainly if the tests in a browser were left out, and how to get one."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "no browser: " in str(report.longrepr)]
+    if skipped:
+        how = str(skipped[0].longrepr[2]).partition("no browser: ")[2]
+        terminalreporter.write_line(f"The tests in a browser were left out ({len(skipped)}): {how}", yellow=True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """`pytest -n 2` divides the tests as `shares.py` says, unless another way is asked for (`--dist`)."""

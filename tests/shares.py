@@ -10,7 +10,11 @@ ONE_BY_ONE = (  # tests that take seconds each and share nothing
     "tests/live/demo/test_live_demo.py",
     "tests/test_jit_loaded.py",
 )
-TOGETHER = ("tests/live/growth", "tests/live/sdk")  # folders whose files share a process that takes seconds to start
+TOGETHER = (
+    "tests/live/dashboard",
+    "tests/live/growth",
+    "tests/live/sdk",
+)  # folders whose files share a process that takes seconds to start
 
 
 class Shares(LoadScopeScheduling):

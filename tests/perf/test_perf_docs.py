@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from argosy.perf import catalogue, gpus
+from argosy.perf import catalogue, gpus, plan_model
 from argosy.perf.interference import pair_factor
 from argosy.perf.rigid import default_slowdowns
 
@@ -30,6 +30,12 @@ def test_table_of_parameter_servers() -> None:
     told = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+%) \|$", PAGE, re.M))
     ships = {n: f"{next(iter(d.error.values())):.1%}" for n, d in shipped("ps").items() if d.error}
     assert told == ships
+
+
+def test_table_of_execution_plans() -> None:
+    rows = re.findall(r"^\| (.*) \|$", PAGE.split("<!-- plans -->")[1].split("<!-- end -->")[0], re.M)[1:]
+    told = {row.split(" | ")[0]: row.split(" | ")[1] for row in rows}
+    assert told == {model.name: f"{model.error:.1%}" for model in plan_model.models()}
 
 
 def test_single_figures() -> None:

@@ -149,10 +149,11 @@ LASTING = [
     Job(f"lasting{i}", 300.0 * (i // 2), 2000.0 + 900 * (i % 5), 1 + i % 4, min_gpus=1, max_gpus=8, ps=i % 2, cpus=1.0)
     for i in range(16)
 ]
-REMEMBERING = {"drf": "drf:slot_s=60"}  # it has a memory with this parameter only
+REMEMBERING = {"drf": "drf:slot_s=60", "rubick": "rubick:patience_s=1200"}  # they have a memory with these parameters
 # gavel-fifo remembers what each job has received, and first come, first served does not ask; sia remembers restarts,
-# which cost nothing here, and what jobs with changing batches have shown, of which there are none
-FORGETFUL = {"gavel-fifo", "sia"}
+# which cost nothing here, and what jobs with changing batches have shown, of which there are none; and no
+# job takes spare GPUs
+FORGETFUL = {"gavel-fifo", "sia", "grow-when-spare"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -101,7 +101,7 @@ def test_jobs_move_together_for_a_gang() -> None:
     assert starts(result)[4] == 20 and result.jobs["migrations"].sum() in (0, 1)
 
 
-@pytest.mark.parametrize("spec", ["window_s=-1", "half_life_s=0", "most_moves=-1", "reclaim_multiplier=0.5"])
+@pytest.mark.parametrize("spec", ["window_s=-1", "half_life_s=-1", "most_moves=-1", "reclaim_multiplier=0.5"])
 def test_impossible_parameters_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match="kai"):
         create(f"kai:{spec}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from argosy.cli._shared import say
+from argosy.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,8 +34,6 @@ HomeOption = Annotated[
     Path | None,
     typer.Option("--home", help="its folder; default: $ARGOSY_HOME or ~/.argosy", rich_help_panel=DAEMON),
 ]
-JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="number of the job, see argosy queue", min=1)]
-JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB…", help="their numbers", min=1)]
 
 PATIENCE_S = 60.0  # how long waiting commands retry when no daemon answers, since it may be restarting
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
@@ -105,6 +104,12 @@ class Patient:
             return  # it has no address at the moment
         self._client.__exit__()
         self._client = fresh
+
+
+def check_studies(folder: Path | None) -> None:
+    """Raise an InputError if the folder of studies does not exist."""
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"--studies {folder}: there is no such folder", hint="make it, or leave the option out")
 
 
 def safe(value: object) -> str:

@@ -23,6 +23,7 @@ PANELS = {
     "How jobs run": (
         "perf",
         "ps_speeds",
+        "goodput",
         "reference_type",
         "locality",
         "overheads",

@@ -32,7 +32,7 @@ def audit(
     action: Annotated[
         str | None,
         typer.Option(
-            help="submit, cancel, priority, drain, undrain, token-add, token-rotate, "
+            help="submit, cancel, hold, release, requeue, update, priority, drain, undrain, token-add, token-rotate, "
             "token-revoke, limits-set, limits-clear, backup, or authenticate (wrong tokens)"
         ),
     ] = None,

@@ -35,7 +35,7 @@ def demo(
     sudo argosy demo --hosts 3                # a gang over three hosts; a cable is pulled out, a host dies
 
     The cluster has two nodes with two slots each, which are virtual if there are no GPUs. The demo takes about two
-    minutes, and leaves no process running, even after Ctrl-C.
+    minutes, and leaves no process running, even after Ctrl-C. Its first lines give a link to its dashboard.
     """
     needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
     check_writable(report)

@@ -6,11 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
+from argosy.cli._job_numbers import (
+    LIVE,
+    WAITING,
+    JobArgument,
+    JobsOrNone,
+    NameOption,
+    QueueOption,
+    StateOption,
+    UserOption,
+    act,
+    array_name,
+    chosen,
+    number_of,
+)
 from argosy.cli._live import (
     ApiOption,
     HomeOption,
-    JobArgument,
-    JobsArgument,
     connect,
     moment,
     safe,
@@ -19,6 +31,7 @@ from argosy.cli._live import (
     table_of,
 )
 from argosy.cli._shared import Output, OutputOption, at_least, emit, say
+from argosy.cli.eta import estimate_rows
 from argosy.cli.queue import PAGE, gpus
 
 
@@ -38,10 +51,11 @@ def status(
     """
     at_least("--events", 0, events)
     with connect(api, home) as daemon:
-        found = daemon.get(f"/v1/jobs/{job}")
-        runs = daemon.get(f"/v1/jobs/{job}/runs")["runs"]
+        number = number_of(daemon, job)
+        found = daemon.get(f"/v1/jobs/{number}")
+        runs = daemon.get(f"/v1/jobs/{number}/runs")["runs"]
         asked = {"limit": max(1, min(events, PAGE)), "newest": True}
-        story = daemon.get(f"/v1/jobs/{job}/events", **asked)["events"] if events else []
+        story = daemon.get(f"/v1/jobs/{number}/events", **asked)["events"] if events else []
     if output is not Output.TABLE:
         emit({**found, "runs": runs, "events": story}, output)
         return
@@ -67,7 +81,7 @@ def _facts(job: dict[str, Any]) -> list[tuple[str, Any]]:
     done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
     counts = [f"{job[name]} {name}" for name in ("failures", "preemptions", "resizes", "moves") if job[name]]
     return [
-        ("job", f"{job['id']} {job['name']}" + ("" if job["array_index"] is None else f" [{job['array_index']}]")),
+        ("job", f"{job['id']} {job['name']}" + ("" if job["array_index"] is None else f", {array_name(job)}")),
         ("state", state + done),
         ("why", job["why"]),
         ("message", job["message"]),
@@ -81,6 +95,7 @@ def _facts(job: dict[str, Any]) -> list[tuple[str, Any]]:
         ("submitted", moment(job["submitted_at"])),
         ("started", moment(job["started_at"])),
         ("ended", moment(job["ended_at"])),
+        *estimate_rows(job.get("eta")),
         ("run time", f"{span(job['run_s'])}, {job['gpu_s'] / 3600:.2f} GPU hours" if job["run_s"] else ""),
         ("so far", ", ".join(counts)),
         ("reported", ", ".join(said)),
@@ -104,7 +119,7 @@ def explain(
     argosy explain 7
     """
     with connect(api, home) as daemon:
-        reason = daemon.get(f"/v1/jobs/{job}/explain")
+        reason = daemon.get(f"/v1/jobs/{number_of(daemon, job)}/explain")
     if output is not Output.TABLE:
         emit(reason, output)
         return
@@ -122,6 +137,8 @@ def _told(reason: dict[str, Any]) -> list[Any]:
         parts += ["", table_of(("", ""), rows)] if rows else []
     elif evidence and safe(evidence) not in lines:
         parts += [safe(evidence)]
+    for name, value in estimate_rows(reason.get("eta")):
+        parts += [f"It {name}: {value}"]
     if reason["change"]:
         parts += ["", f"What would start it now: {safe(reason['change'])}"]
     return parts
@@ -136,11 +153,15 @@ def _plain(value: Any) -> str:
 
 
 def cancel(
-    jobs: JobsArgument,
+    jobs: JobsOrNone = None,
     *,
     now: Annotated[
         bool, typer.Option("--now", "--force", help="kill running jobs at once; they cannot save their work")
     ] = False,
+    user: UserOption = None,
+    name: NameOption = None,
+    queue: QueueOption = None,
+    state: StateOption = None,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
     home: HomeOption = None,
@@ -152,12 +173,16 @@ def cancel(
     \b
     argosy cancel 7
     argosy cancel --now 7
-    argosy cancel $(seq 10 20)
+    argosy cancel '12[3-7]'                       # of array 12, the jobs with these indices
+    argosy cancel --user ann --queue research --state pending
     """
     with connect(api, home) as daemon:
-        answer = daemon.post("/v1/jobs/cancel", {"ids": jobs, "now": now})
+        numbers = chosen(daemon, jobs, user=user, name=name, queue=queue, state=state, among=(*LIVE, *WAITING))
+        answer = act(daemon, "cancel", numbers, now=now)
     if output is not Output.TABLE:
         emit(answer, output)
         return
     for row in answer["jobs"]:
         say(f"job {row['id']} {safe(row['state'])}")
+    if not answer["jobs"]:
+        say("no job fits")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from argosy.cli._live import ApiOption, HomeOption, JobArgument, Patient, connect, safe_log
+from argosy.cli._job_numbers import JobArgument, number_of
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, safe_log
 from argosy.cli._shared import at_least, say
 from argosy.cli.wait import ENDED
 
@@ -43,13 +44,14 @@ def logs(
     """
     at_least("--lines", 0, lines)
     write = Writer(raw=raw or not sys.stdout.isatty())
-    if not follow:
-        with connect(api, home) as daemon:
-            write.at = _start_of_last(daemon, job, run, lines)
-            _print(daemon, job, run, write)
-        write.end()
-        return
-    _follow(api, home, job, run, lines, write)
+    with connect(api, home) as daemon:
+        number = number_of(daemon, job)
+        if not follow:
+            write.at = _start_of_last(daemon, number, run, lines)
+            _print(daemon, number, run, write)
+            write.end()
+            return
+    _follow(api, home, number, run, lines, write)
 
 
 def _follow(api: str | None, home: Path | None, job: int, run: int | None, lines: int | None, write: Writer) -> None:

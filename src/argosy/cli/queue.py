@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from argosy.cli._live import ApiOption, HomeOption, Patient, connect, show, span, table_of
+from argosy.cli._job_numbers import ALL, ENDED, LIVE, WAITING, array_name, states_of
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, safe, show, span, table_of
 from argosy.cli._shared import Output, OutputOption, at_least, emit
 from argosy.errors import InputError
 
@@ -19,9 +21,8 @@ if TYPE_CHECKING:
 
     from argosy.live.client import Client
 
-LIVE, WAITING, ENDED = ("running", "starting", "stopping"), ("pending",), ("succeeded", "failed", "cancelled")
-ALL = (*LIVE, *WAITING, *ENDED)
 PAGE = 1000  # rows of one request
+_DIGITS = re.compile(r"\d+(\.\d+)?")
 
 
 def queue(
@@ -46,11 +47,11 @@ def queue(
     argosy queue -o json | jq '.jobs[] | select(.state == "pending") | .why'
     """
     at_least("--limit", 1, limit)
-    states = _states(state) if state else (ALL if all_ else (*LIVE, *WAITING))
+    states = states_of(state) if state else (ALL if all_ else (*LIVE, *WAITING))
     asked = {"queue": queue, "name": name, "owner": user}
     if not watch:
         with connect(api, home) as daemon:
-            answer = read_queue(daemon, asked, states, limit)
+            answer = read_queue(daemon, asked, states, limit) | {"notice": _notice(daemon)}
         if output is not Output.TABLE:
             emit(answer, output)
             return
@@ -86,14 +87,9 @@ def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], lim
     return {"jobs": list(jobs.values()), "more": more, "counts": counts}
 
 
-def _states(text: str) -> tuple[str, ...]:
-    from argosy.errors import UnknownName
-
-    states = tuple(part.strip().lower() for part in text.split(",") if part.strip())
-    for state in states:
-        if state not in ALL:
-            raise UnknownName("state", state, ALL)
-    return states
+def _notice(daemon: Client) -> str:
+    """Return what everybody should know, such as that the daemon fell back to its former policy."""
+    return str(daemon.get("/v1/health").get("notice", ""))
 
 
 def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Sequence[str], limit: int) -> None:
@@ -104,7 +100,7 @@ def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Se
     with Patient(api, home) as patient, Live(auto_refresh=False, screen=True) as live:
         while True:
             with patient.bearing() as daemon:
-                found = read_queue(daemon, asked, states, min(limit, rows))
+                found = read_queue(daemon, asked, states, min(limit, rows)) | {"notice": _notice(daemon)}
                 drawn: Group = Group(*_parts(found), "\nCtrl-C to leave")
                 live.update(drawn, refresh=True)
             time.sleep(1)
@@ -114,12 +110,50 @@ def _parts(answer: dict[str, Any]) -> list[Any]:
     """Return the table, and the line below it."""
     jobs = answer["jobs"]
     owners = len({job["owner"] for job in jobs}) > 1
-    columns = ["job", "name", *(["user"] if owners else []), "queue", "state", "GPUs", "done", "age", "where or why"]
-    rows = [[value for value in _row(job, owners) if value is not None] for job in jobs]
+    columns = [
+        "job",
+        "name",
+        *(["user"] if owners else []),
+        "queue",
+        "state",
+        "GPUs",
+        "done",
+        "age",
+        "expected",
+        "where or why",
+    ]
+    rows = [[value for value in _row(job, owners) if value is not None] for job in grouped(jobs)]
     counts = ", ".join(f"{number} {state}" for state, number in answer["counts"].items() if number) or "no jobs yet"
     more = "; more with -n" if answer["more"] else ""
     table = [table_of(columns, rows, right=("job", "GPUs", "done", "age")), ""] if rows else []
-    return [*table, f"{counts}{more}"]
+    notice = [safe(answer["notice"])] if answer["notice"] else []
+    return [*table, f"{counts}{more}", *notice]
+
+
+def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the jobs with those of an array that wait for the same reason as one, shown as `12[3-7]`."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for job in jobs:
+        alone = job["array_id"] is None or job["state"] not in WAITING
+        why = _DIGITS.sub("#", job["why"])
+        groups.setdefault(job["id"] if alone else (job["array_id"], job["priority"], job["name"], why), []).append(job)
+    return [
+        mates[0] | {"shown": f"{mates[0]['array_id']}[{_ranges([m['array_index'] for m in mates])}]"}
+        if len(mates) > 1
+        else mates[0]
+        for mates in groups.values()
+    ]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Format indices as ranges, such as `0,3-7`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 def _row(job: dict[str, Any], owners: bool) -> list[Any]:
@@ -127,7 +161,35 @@ def _row(job: dict[str, Any], owners: bool) -> list[Any]:
     told = " ".join(job["places"]) if job["state"] in ("running", "starting") else job["why"] or job["message"]
     owner = job["owner"] if owners else None
     state, age_s = "paused" if job["paused"] else job["state"], job["wait_s"] + job["run_s"]
-    return [job["id"], job["name"], owner, job["queue"], state, gpus(job), done, span(age_s), told]
+    return [
+        job.get("shown") or array_name(job),
+        job["name"],
+        owner,
+        job["queue"],
+        state,
+        gpus(job),
+        done,
+        span(age_s),
+        expected(job),
+        told,
+    ]
+
+
+def expected(job: dict[str, Any]) -> str:
+    """Format when a job probably starts, or ends if it has started: the median, from now on."""
+    eta = job.get("eta")
+    if eta is None:
+        return ""
+    what, times = ("starts", eta["start"]) if eta["start"] is not None else ("ends", eta["end"])
+    return f"{what} {within(times['p50'])}"
+
+
+def within(unix_s: float | None) -> str:
+    """Format a time in the future as the time until then."""
+    if unix_s is None:
+        return "in > 1 year"
+    left_s = unix_s - time.time()
+    return f"in {span(left_s)}" if left_s >= 1 else "now"
 
 
 def gpus(job: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from argosy.cli._engines import check_engine_options, is_engine, make_engine
-from argosy.cli._live import needs_live
+from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from argosy.live.backends.base import Backend
     from argosy.live.backends.cluster.engines.base import Engine
     from argosy.live.daemon.daemon import Daemon
+    from argosy.live.daemon.notifier import NoticeSettings
     from argosy.live.home import Home
     from argosy.live.http.tls import ServerTls
 
 NETWORK, LOCAL, ENGINES = "Who may call it", "The nodes, unless a file lists them", "The nodes of Slurm and Ray"
 BOUNDS = "How much they may ask"
 PAGES = "The dashboard"
+NOTICES = "Notices to users about their jobs"
 
 
 def serve(
@@ -39,6 +41,9 @@ def serve(
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
     ] = "tiresias-las",
+    shadow: Annotated[
+        str | None, typer.Option(help="a policy that decides too, and acts never: see argosy shadow")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
@@ -116,6 +121,21 @@ def serve(
     max_grace: Annotated[
         str, typer.Option(help="longest time in which a job may save its work and exit; then it is killed")
     ] = "10m",
+    smtp: Annotated[
+        str | None,
+        typer.Option(metavar="HOST[:PORT]", help="the server for mails about jobs", rich_help_panel=NOTICES),
+    ] = None,
+    mail_from: Annotated[
+        str | None, typer.Option(help="the sender of these mails, such as argosy@example.org", rich_help_panel=NOTICES)
+    ] = None,
+    notify_allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="webhooks may reach this host of your own network; repeatable",
+            rich_help_panel=NOTICES,
+        ),
+    ] = None,
     stop_jobs: Annotated[
         bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and exit; they continue next time")
     ] = False,
@@ -125,6 +145,7 @@ def serve(
     \b
     argosy serve
     argosy serve --policy srtf --nodes 2 --slots 4
+    argosy serve --policy tiresias-las --shadow argonaut
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
     argosy serve --cluster hosts.yaml --host head --tls     # other hosts, with argosy agent on each
@@ -154,6 +175,9 @@ def serve(
     from argosy.policies.base import create
 
     most_s = parse_duration(max_grace)
+    notice_settings = _notices(smtp, mail_from, notify_allow or [])
+    if shadow is not None:
+        create(shadow)
     create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
@@ -180,8 +204,7 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    if studies is not None and not studies.is_dir():
-        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,
@@ -201,8 +224,10 @@ def serve(
         port=port,
         connections=bounds,
         tls=encryption,
+        shadow=shadow,
         new_database=new_database,
         max_grace_s=most_s,
+        notices=notice_settings,
     )
     import asyncio
     import gc
@@ -210,6 +235,34 @@ def serve(
     gc.collect()
     gc.freeze()  # imported objects stay, and examining them again would delay all requests by a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
+
+
+def _notices(smtp: str | None, sender: str | None, allowed: list[str]) -> NoticeSettings:
+    """Return what the options say about notices to users."""
+    from argosy.live.daemon.notifier import NoticeSettings
+    from argosy.live.notices.mail import MailServer
+    from argosy.live.notify_spec import Notify
+
+    for host in allowed:
+        name, _, port = host.partition(":")
+        if not name or "/" in host or (port and not port.isdigit()):
+            hint = "write a name as it is in the address, such as hooks.internal:8080"
+            raise InputError(f"--notify-allow {host!r} is not a host", hint=hint)
+    if smtp is None:
+        if sender is not None:
+            raise InputError(
+                "--mail-from is given without --smtp", hint="name the mail server: --smtp mail.example.org"
+            )
+        return NoticeSettings(None, tuple(allowed))
+    host, colon, port = smtp.partition(":")
+    if not host or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
+        raise InputError(f"--smtp {smtp!r} is not a mail server", hint="write HOST or HOST:PORT")
+    try:
+        Notify.model_validate({"mail": sender})
+    except ValueError:
+        what = "--mail-from is missing" if sender is None else f"--mail-from {sender!r} is not a mail address"
+        raise InputError(what, hint="write one such as argosy@example.org") from None
+    return NoticeSettings(MailServer(host, int(port or 25), str(sender)), tuple(allowed))
 
 
 def _warm_up() -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from argosy.cli._live import ApiOption, HomeOption, JobsArgument, Patient, safe
+from argosy.cli._job_numbers import JobsArgument, numbers_of
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, safe
 from argosy.cli._shared import say
 
 FAILED, UNFINISHED, NOT_FOUND, CANCELLED = 100, 101, 102, 103
@@ -28,6 +29,7 @@ def wait(
     \b
     argosy wait 7
     argosy wait 7 8 9 --timeout 2h && echo all succeeded
+    argosy wait '12[0-4]'
 
     \b
     Exit codes: 0 all succeeded, 100 one failed, 101 not ended in time, 102 there is no such job, 103 one was
@@ -35,7 +37,13 @@ def wait(
     """
     from argosy.config import parse_duration
 
-    raise typer.Exit(wait_for(jobs, api, home, None if timeout is None else parse_duration(timeout)))
+    limit_s = None if timeout is None else parse_duration(timeout)
+    if all(job.isascii() and job.isdigit() for job in jobs):  # so that it also waits for a daemon that is away
+        numbers = [int(job) for job in jobs]
+    else:
+        with connect(api, home) as daemon:
+            numbers = numbers_of(daemon, jobs)
+    raise typer.Exit(wait_for(numbers, api, home, limit_s))
 
 
 def wait_for(jobs: list[int], api: str | None, home: Path | None, limit_s: float | None) -> int:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from argosy.cluster.cluster import Cluster, Node, Queue
+from argosy.cluster.limits import EVERYBODY, UserLimits
 from argosy.dashboard import PAGES, yesterday
 from argosy.dashboard.workload import QUEUES, request
 from argosy.errors import ArgosyError
@@ -26,10 +27,11 @@ from argosy.live.store import Store
 
 SPEED = 60.0
 EVERY_S = 0.5  # how often something happens, in real seconds
-LOAD = 0.75  # work that arrives, of what the cluster can do
-FIRST = 70  # jobs that are there when it begins
+LOAD = 0.8  # work that arrives, of what the cluster can do
+FIRST = 88  # jobs that are there when it begins
 MOST_WAITING = 90
-MOST_LOGS = 60  # jobs that write a log
+KINDS = (("a", "a100", 22.0), ("b", "a100", 22.0), ("c", "v100", 9.6))  # first letter, GPUs, price of a node-hour
+MOST_LOGS = 400  # jobs that write a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,15 @@ class Demo:
         )
 
     def cluster(self) -> Cluster:
-        kinds = ("a100", "a100", "v100")
         nodes = tuple(
-            Node(f"{'abc'[i % 3]}{i // 3 + 1:02d}", kinds[i % 3], 8, rack=f"rack{i // 8 + 1}")
+            Node(f"{row}{i // 3 + 1:02d}", kind, 8, rack=f"rack{i // 8 + 1}", price_per_hour=price)
             for i in range(self.nodes)
+            for row, kind, price in [KINDS[i % 3]]
         )
         total = 8.0 * self.nodes
         queues = tuple(Queue(name, total * share) for name, share in zip(QUEUES, (0.5, 0.3, 0.2), strict=True))
-        return Cluster(nodes, "demo", queues=queues)
+        limits = UserLimits(EVERYBODY, (("gpus", 64.0),)), UserLimits("dana", (("gpus", 12.0),))
+        return Cluster(nodes, "demo", queues=queues, limits=limits)
 
     async def run(self, ready: Callable[[Daemon], None] = lambda daemon: None) -> None:
         """Serve until Ctrl-C, while jobs arrive, fail and write logs."""
@@ -90,6 +93,8 @@ class Demo:
         waiting.cancel()
         if not serving.done():
             daemon.service.health.pass_limit_s *= self.speed
+            if daemon.service.forecasts is not None:
+                daemon.service.forecasts.speed = self.speed
             day = asyncio.create_task(self._day(daemon, ready))
             await asyncio.wait((serving, day), return_when=asyncio.FIRST_COMPLETED)
             daemon.stop()

@@ -53,6 +53,7 @@ def request(chance: random.Random) -> Request:
         "queue": chance.choices(QUEUES, (5, 3, 2))[0],
         "priority": chance.choices((50, 30, 70, 90), (70, 12, 14, 4))[0],
         "model": name.split("-")[0],
+        "retries": 3,
         "retry_wait": "2m",
         "grace": "2m",
     }

@@ -32,15 +32,15 @@ FAILURES = (
 
 
 def write(store: Store, cluster: Cluster, jobs: int, seed: int = 0) -> None:
-    """Write this many ended jobs, submitted over the day before now."""
+    """Write the jobs of the day before now that have ended, of this many that were submitted."""
     chance, clock = random.Random(seed), store.clock
     now_s, wall = clock.now(), clock.wall()
     free = {(node.name, device) for node in cluster.nodes for device in range(node.gpus)}
     ending: list[tuple[float, int, list[tuple[str, int]]]] = []
     rows: list[tuple[Job, RunRow]] = []
     scale = min(1.0, 0.75 * cluster.total_gpus * DAY_S / max(1, jobs) / 9000.0)  # so that the day is busy, not full
-    for i, submitted_s in enumerate(sorted(now_s - DAY_S + chance.random() * 0.96 * DAY_S for _ in range(jobs))):
-        wanted, starts_s = request(chance), submitted_s + 5.0
+    for i, submitted_s in enumerate(sorted(now_s - DAY_S + chance.random() * 0.99 * DAY_S for _ in range(jobs))):
+        wanted, starts_s = _short_enough(chance, (now_s - submitted_s - 60.0) / scale), submitted_s + 5.0
         need = int(wanted.high)
         while len(free) < need or (ending and ending[0][0] <= starts_s):
             ended_s, _, devices = heapq.heappop(ending)
@@ -48,9 +48,10 @@ def write(store: Store, cluster: Cluster, jobs: int, seed: int = 0) -> None:
             starts_s = max(starts_s, ended_s)
         devices = sorted(free)[:need]
         free.difference_update(devices)
-        lasts = max(20.0, min(wanted.seconds * scale, now_s - starts_s - 10.0))
+        lasts = max(20.0, wanted.seconds * scale)
         heapq.heappush(ending, (starts_s + lasts, i, devices))
-        rows.append(_rows(chance, wanted, devices, (submitted_s, starts_s, min(starts_s + lasts, now_s)), wall - now_s))
+        if starts_s + lasts < now_s:
+            rows.append(_rows(chance, wanted, devices, (submitted_s, starts_s, starts_s + lasts), wall - now_s))
     with store.transaction() as changes:
         for job, run in rows:
             added = changes.add(replace(job, state=State.PENDING))
@@ -58,6 +59,14 @@ def write(store: Store, cluster: Cluster, jobs: int, seed: int = 0) -> None:
                 changes.save(replace(added, state=state))
             changes.save(replace(job, id=added.id))
             changes.save_run(replace(run, job=added.id))
+
+
+def _short_enough(chance: random.Random, seconds: float) -> Request:
+    """Draw a job that has probably ended by now, so that the history does not break off where the live jobs begin."""
+    drawn = [request(chance)]
+    while drawn[-1].seconds > seconds and len(drawn) < 30:
+        drawn.append(request(chance))
+    return min(drawn, key=lambda one: one.seconds) if drawn[-1].seconds > seconds else drawn[-1]
 
 
 def _rows(

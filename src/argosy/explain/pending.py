@@ -249,10 +249,15 @@ class Situation:
     def reason(self, row: int) -> Reason:
         own = self.given(row)
         if own is not None:
-            return own
+            return self.moved(row, own)
         if self.state[row] == JobState.RUNNING:
             raise ArgosyError(f"job {self.name(int(self.ids[row]))!r} does not wait, it is running")
-        return self.told(row, self.finding(row))
+        return self.moved(row, self.told(row, self.finding(row)))
+
+    def moved(self, row: int, reason: Reason) -> Reason:
+        """Return a reason with what moved the job's score, if the policy has learned its scores."""
+        because = self.engine.policy.because(int(self.ids[row]))
+        return replace(reason, evidence=f"{reason.evidence}; {because}") if because else reason
 
     def told(self, row: int, finding: Finding) -> Reason:
         """Put a finding into words."""

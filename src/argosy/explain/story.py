@@ -36,6 +36,7 @@ OPENED = {
     EventKind.RESUME: "resumed",
     EventKind.MIGRATE: "moved",
     EventKind.RESIZE: "resized",
+    EventKind.GROW: "grew on spare GPUs",
 }
 COUNTED = {"preemptions": "preempted", "migrations": "moved", "resizes": "resized", "faults": "hit by faults"}
 
@@ -90,7 +91,7 @@ class Watcher:
         elif self._last is not None and (given.why, given.behind) == (self._last.why, self._last.behind):
             return
         self._last = given
-        self.reasons.append((engine.now, given))
+        self.reasons.append((engine.now, situation.moved(row, given)))
 
     def _still_holds(self, situation: Situation, why: Why, head: int) -> bool:
         """Return whether the cause is still the same, and the jobs named for it are still in the way."""

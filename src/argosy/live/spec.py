@@ -11,9 +11,13 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, FailFast, Field, field_validator, model_validator
 
 from argosy.config import Duration, FileModel, load_yaml
+from argosy.live.dependencies import After, read_after
+from argosy.live.notify_spec import Notify
+from argosy.perf import quality
 
 MAX_GPUS = 4096
 MAX_ARRAY = 10_000
+MAX_BATCH = 10**6
 EPOCH = 1970
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -60,8 +64,11 @@ def _gpus(value: object) -> object:
     return {"low": numbers[0], "high": numbers[-1], "asks": numbers[1] if len(numbers) == 3 else None}
 
 
+GpusText = Annotated[Gpus, BeforeValidator(_gpus)]
+
+
 class Resources(FileModel):
-    gpus: Annotated[Gpus, BeforeValidator(_gpus)] = Field(
+    gpus: GpusText = Field(
         Gpus(low=1, high=1, asks=None),
         validate_default=True,
         description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5",
@@ -102,9 +109,61 @@ class Progress(FileModel):
         return pattern
 
 
+class StopWarning(FileModel):
+    """A signal that a command gets before it is asked to stop."""
+
+    signal: Literal["USR1", "USR2", "INT", "HUP", "CONT"] = Field("USR1", description="the signal, such as USR1")
+    before: Duration = Field(60.0, gt=0, description="how long before it is asked to stop, such as 2m")
+
+
+class Batch(FileModel):
+    """The batch sizes among which the policy may choose: `128..4096`, or with `per_gpu` as a table."""
+
+    sizes: str = Field(description="smallest and largest global batch, such as 128..4096")
+    per_gpu: int | None = Field(
+        None, ge=1, le=MAX_BATCH, description="samples that fit a GPU at once; all if not given"
+    )
+
+    @field_validator("sizes")
+    @classmethod
+    def _a_range(cls, given: str) -> str:
+        found = re.fullmatch(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*", given)
+        if not found or not 1 <= int(found[1]) <= int(found[2]) <= MAX_BATCH:
+            raise ValueError(
+                f"{given[:60]!r} is not a range of batch sizes; write the smaller first, such as 128..4096"
+            )
+        return f"{int(found[1])}..{int(found[2])}"
+
+    @property
+    def smallest(self) -> int:
+        return int(self.sizes.partition("..")[0])
+
+    @property
+    def largest(self) -> int:
+        return int(self.sizes.partition("..")[2])
+
+
+def _batch(value: object) -> object:
+    return {"sizes": value} if isinstance(value, str) else value
+
+
 class Growth(FileModel):
     allowed: bool = Field(False, description="whether the network may grow when GPUs are spare")
     time_budget: Duration | None = Field(None, gt=0, description="time from the start until the job should be done")
+    spare_gpus: int = Field(
+        0, ge=0, le=MAX_GPUS, description="GPUs beyond its largest size that it takes while they are spare"
+    )
+    quality: str | None = Field(
+        None, description="what networks like it gain by them: a quality curve, such as residual-cifar10"
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Growth:
+        if self.quality is not None and self.quality not in quality.names():
+            raise ValueError(f"there is no quality curve {self.quality[:60]!r}; there are {', '.join(quality.names())}")
+        if self.spare_gpus and not self.allowed:
+            raise ValueError("spare_gpus are for growth; write allowed: true")
+        return self
 
 
 class JobSpec(FileModel):
@@ -119,19 +178,33 @@ class JobSpec(FileModel):
         "one", description="without the SDK: one process with all GPUs, or one for each GPU with torchrun's variables"
     )
     model: str | None = Field(None, description="name of the network, under which its speed is looked up")
+    batch: Annotated[Batch | None, BeforeValidator(_batch)] = Field(
+        None, description="global batch sizes that the policy may choose, such as 128..4096; see docs/goodput.md"
+    )
     queue: str = Field("default", description="the queue that the job belongs to")
     priority: float = Field(50.0, ge=0, le=100, description="0..100, higher first")
-    after: Annotated[tuple[int, ...], FailFast()] = Field(
-        (), description="numbers of jobs that must succeed before this one starts"
+    after: Annotated[After, BeforeValidator(read_after)] = Field(
+        After(succeeded=(), any=(), failed=()),
+        description="numbers of jobs that must succeed before this one starts, or {any: [3, 4], failed: 5}",
     )
+    hold: bool = Field(False, description="held back until it is released: argosy release")
     array: int | None = Field(
         None, ge=1, le=MAX_ARRAY, description="number of copies; each finds its index in ARGOSY_ARRAY_INDEX"
     )
-    retries: int = Field(3, ge=0, le=1000, description="how often a failed run is tried again")
+    notify: Notify | None = Field(None, description="word about the job, such as {mail: me@example.org, on: [end]}")
+    retries: int = Field(
+        0, ge=0, le=1000, description="how often a run that failed by itself is tried again; lost nodes do not count"
+    )
     retry_wait: Duration = Field(1.0, ge=0, description="wait before the first retry; doubled for each further one")
     grace: Duration = Field(30.0, ge=0, description="time that the job gets to save its work when it must stop")
+    warning: StopWarning | None = Field(None, description="a signal before that, such as {signal: USR1, before: 2m}")
     checkpoint: Checkpoint = Field(
         default_factory=lambda: Checkpoint.model_validate({}), description="how its work is saved"
+    )
+    saves: Literal["none", "step", "interval"] | None = Field(
+        None,
+        description="what survives when it is stopped: step (it saves when asked), interval (what it saved last), none;"
+        " if not given: step with the SDK or checkpoint.dir, otherwise none",
     )
     progress: Progress | None = Field(None, description="how to read its progress from its log")
     expected_duration: Duration | None = Field(None, gt=0, description="your estimate, such as 6h")

@@ -262,8 +262,9 @@ class Walk:
 
     def _propose(self, row: int, free_nodes: FreeNodes) -> tuple[Proposal | None, Reason]:
         if self._used is not None and self._limits is not None and not self.runs(row):
-            queue, asked = int(self.view.jobs.queue[row]), float(self.view.jobs.gpus[row])
-            if self._used[queue] + asked > self._limits[queue] + GPU_SLACK:
+            queue = int(self.view.jobs.queue[row])
+            more = float(self._wanted[row] if self._is_whole(row) else self.view.jobs.gpus[row])
+            if self._used[queue] + more > self._limits[queue] + GPU_SLACK:
                 used, limit = self._used[queue], self._limits[queue]
                 return None, Reason(Why.QUOTA, f"its queue has {used:g} of {limit:g} GPUs")
         free, shared = self._free_for(row, free_nodes)

@@ -13,6 +13,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.errors import TraceError
 from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
+from argosy.perf import quality
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import RateTables
 
@@ -125,6 +126,7 @@ def build(
         pt=np.zeros((0, L.PT_FACTORS)) if tables.parts is None else np.ascontiguousarray(tables.parts),
         wk=np.zeros((L.WK_ROWS, max(slots, devices, most_parts) + 2), np.int64),
         sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
+        wq=np.zeros((L.WQ_ROWS, 0), np.int32),
         ex=np.zeros((4, 0)),
         qu=queues,
         gp=np.zeros((0, L.GP_FIELDS), np.int64),
@@ -184,7 +186,7 @@ def trace_rows(
     frame: pl.DataFrame, cluster: Cluster, tables: RateTables, expected_s: Floats, types: tuple[str, ...]
 ) -> tuple[Floats, Names]:
     """Return the trace as the matrix that arrivals are copied from, defaults filled in."""
-    asked = {name: frame[name].cast(pl.Float64).to_numpy() for name in ASKED}
+    asked = {name: _numbers(frame[name]) for name in ASKED}
     rows = demand_rows(asked, type_sets(frame, types), cluster, tables, expected_s)
     reserving = [r.queue for r in cluster.reservations] + [loan.queue for loan in cluster.loans]
     known = (*(q.name for q in cluster.queues), *reserving)
@@ -195,8 +197,27 @@ def trace_rows(
         app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
     static = rows[L.STATIC_F :]
     static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
+    set_quality(rows, quality_numbers(frame["quality"]))
     static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
     return rows, Names(queues, users, apps)
+
+
+def _numbers(column: pl.Series) -> Floats:
+    """Return a column as numbers, with a number for each of its words; NaN: not given."""
+    if column.name in L.WORDS_OF:
+        column = column.replace_strict(L.WORDS_OF[column.name], default=None, return_dtype=pl.Float64)
+    return column.cast(pl.Float64).to_numpy()
+
+
+def number_of(column: str, value: str | float | None) -> float | None:
+    """Return a value of a trace's column as the kernels have it: words such as `none` have numbers."""
+    return L.WORDS_OF[column].get(value) if isinstance(value, str) else value
+
+
+def quality_numbers(column: pl.Series) -> Ints:
+    """Return the numbers of these jobs' quality curves; -1 where none is named."""
+    numbers = {name: i for i, name in enumerate(quality.names())}
+    return column.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
 
 
 ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", "work", *L.FROM_TRACE)
@@ -234,9 +255,11 @@ def demand_rows(
     static[L.TYPES] = accepted
     static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
     static[L.WANT_PLACE] = -1
+    static[L.QUALITY] = -1
     static[L.FAMILY] = -1 if tables.job_family is None else tables.job_family
     static[L.FIRST_PART] = -1 if tables.first_part is None else tables.first_part
     drop_useless_types(rows, tables)
+    raise_least_sizes(rows, tables)
     return rows
 
 
@@ -252,6 +275,12 @@ def set_owners(
     for row, numbers in ((L.QUEUE, queue), (L.USER, user), (L.APP, app)):
         if numbers is not None:
             static[row] = numbers
+
+
+def set_quality(rows: Floats, numbers: Ints) -> None:
+    """Write the numbers of quality curves into rows; a job with a curve has a time budget, which is its work."""
+    rows[L.STATIC_F + L.QUALITY] = numbers
+    rows[L.DECLARED] = np.where(numbers >= 0, rows[L.WORK], rows[L.DECLARED])
 
 
 def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
@@ -273,6 +302,21 @@ def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:
     if not sets:
         return np.full(frame.height, everything)
     return frame["gpu_type"].replace_strict(sets, default=everything, return_dtype=pl.Int64).to_numpy()
+
+
+def raise_least_sizes(rows: Floats, tables: RateTables) -> None:
+    """Raise the least size of jobs whose execution plan does not fit fewer GPUs of some type that they accept."""
+    if all(one.planned is None for one in tables.classes):
+        return
+    runs = tables.rate[:, :, :, 0] > 0
+    least = np.where(runs.any(axis=2), runs.argmax(axis=2), 0)  # [class, type]
+    of_job = least[tables.job_class]
+    accepted = rows[L.STATIC_F + L.TYPES].astype(np.int64)[:, None] >> np.arange(of_job.shape[1]) & 1 == 1
+    needed = np.where(accepted, of_job, 0).max(axis=1)
+    planned = np.array([one.planned is not None for one in tables.classes])[tables.job_class]
+    rows[L.MIN_GPUS] = np.where(
+        planned, np.minimum(np.maximum(rows[L.MIN_GPUS], needed), rows[L.GPUS]), rows[L.MIN_GPUS]
+    )
 
 
 def drop_useless_types(rows: Floats, tables: RateTables) -> None:

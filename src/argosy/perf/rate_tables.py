@@ -20,10 +20,13 @@ from argosy.perf import batch_family as bf
 from argosy.perf import catalogue
 from argosy.perf.base import Floats, Level, Links, PerfModel
 from argosy.perf.batch_family import BatchFamily
+from argosy.perf.declared_batches import DeclaredSteps
 from argosy.perf.goodput_source import GoodputSource, source_of
 from argosy.perf.interference import pair_matrix
 from argosy.perf.iteration import IterationModel
 from argosy.perf.parameter_server import ServerModel
+from argosy.perf.plan_model import Room
+from argosy.perf.planned_jobs import PlannedClass, planned_class, planned_rows, refuse_if_too_large, rooms_of
 from argosy.perf.rigid import RigidModel
 from argosy.perf.server_speeds import Lookup, lookup_in
 
@@ -43,9 +46,13 @@ class PerfClass:
     model: str | None = None
     batch: float | None = None
     counts_efficiency: bool = False  # a row of a family: a sample counts as much as one at the smallest batch
+    planned: PlannedClass | None = None  # its execution plan, where its jobs name one
 
     @property
     def name(self) -> str:
+        if self.planned is not None:
+            batch = "" if self.batch is None else f"@{self.batch:g}"
+            return f"{self.model}{batch} {self.planned.label}"
         if self.model is None or self.batch is None:
             return self.model or "rigid"
         return f"{self.model}@{self.batch:g}{' effective' if self.counts_efficiency else ''}"
@@ -72,6 +79,14 @@ class RateTables:
     job_family: Ints | None = None  # per trace row: the number of its family, -1: its batch is fixed; None: all are
     parts: Floats | None = None  # see argosy.perf.batch_family: rows of all families and schedules
     first_part: Ints | None = None  # per trace row: its first row in `parts`, -1: its speed does not change
+    rooms: tuple[Room, ...] = ()  # by GPU type: what execution plans have to fit into
+
+    def plan_of(self, kind: int, gpu_type: int, gpus: int, level: int) -> str:
+        """Return the execution plan of a job of this class with these GPUs; nothing where it has none."""
+        planned, size = self.classes[kind].planned, self.rate.shape[2] - 1
+        if planned is None:
+            return ""
+        return planned.plan_on(self.gpu_types[gpu_type], gpus, level, size, self.rooms[gpu_type], self.links)
 
 
 def compile_tables(
@@ -84,6 +99,7 @@ def compile_tables(
     locality: bool = True,
     ps_speeds: str = "fitted",
     goodput: str = "fitted",
+    reconfigures: bool = False,
 ) -> RateTables:
     """Compile a validated trace frame for a cluster.
 
@@ -92,7 +108,7 @@ def compile_tables(
     the trace gives none). Requested sizes are always covered; `kmax` limits how far elastic ranges are covered.
     Without `locality` every placement is as fast as a consolidated one. `ps_speeds`: see
     argosy.perf.server_speeds. `goodput`: see
-    argosy.perf.goodput_source.
+    argosy.perf.goodput_source. If the policy `reconfigures`, jobs take the fastest of their execution plans.
     """
     types = cluster.gpu_types or ("gpu",)
     links = Links.of(cluster.network)
@@ -101,11 +117,13 @@ def compile_tables(
     job_class, classes = _classes(trace_frame, servers == 0, model)
     changing = ChangingBatches(types, links, source_of(goodput), cluster)
     job_class, classes = changing.classes(trace_frame, job_class, classes)
+    rooms = rooms_of(cluster, types)
+    job_class, chosen_class, classes = _planned(trace_frame, job_class, classes, types, rooms)
     ps_class, ps_models = _ps_classes(trace_frame, servers > 0, lookup_in(ps_speeds))
     size = _size(trace_frame, gpus, cluster, kmax)
     families = changing.families(size)
     known = {f.first_class + i: f.throughput[i] * f.efficiency[i] for f in families for i in range(len(f.batches))}
-    rate = np.stack([known[i] if i in known else _rates(c, types, size, links) for i, c in enumerate(classes)])
+    rate = np.stack([known[i] if i in known else _rates(c, types, size, links, rooms) for i, c in enumerate(classes)])
 
     k = np.minimum(np.ceil(gpus), size).astype(np.int64)
     type_index = _type_index(trace_frame["gpu_type"], types, reference_type)
@@ -130,7 +148,7 @@ def compile_tables(
         rate,
         ps_rate,
         _pairs(classes, pair_type),
-        job_class,
+        chosen_class if reconfigures else job_class,
         ps_class,
         reference,
         _work_s(trace_frame, reference, job_class, classes, ps_class, ps_models),
@@ -144,6 +162,7 @@ def compile_tables(
         changing.job_family,
         changing.parts(families),
         changing.first_part,
+        rooms,
     )
 
 
@@ -183,13 +202,15 @@ class ChangingBatches:
         self, frame: pl.DataFrame, job_class: Ints, classes: tuple[PerfClass, ...]
     ) -> tuple[Ints, tuple[PerfClass, ...]]:
         """Add the classes of families and schedules; return the class of each job as requested, and all classes."""
-        adaptive = frame["max_batch"].is_not_null().to_numpy() & (job_class > 0)
+        adaptive = frame["max_batch"].is_not_null().to_numpy() & ((job_class > 0) | self._source.own_names)
         scheduled = frame["batches"].is_not_null().to_numpy() & (job_class > 0)
         if not adaptive.any() and not scheduled.any():
             return job_class, classes
         job_class, grown = job_class.copy(), list(classes)
         self.job_family = np.full(len(job_class), -1, np.int64)
         model_of = np.array([c.model for c in classes], object)[job_class]
+        if self._source.own_names:
+            model_of[adaptive] = frame["model"].to_numpy()[adaptive]
         for name in sorted(set(model_of[adaptive].tolist())):
             known = self._source.efficiency(name)
             if known is None:
@@ -231,7 +252,8 @@ class ChangingBatches:
             speeds = [bf.throughput(model, self._types, size, len(Level), float(b), known.m0) for b in batches]
             largest = tuple(model.max_local_batch(t) for t in self._types)
             mean = bf.mean_efficiency(upto, of_batch)
-            made.append(BatchFamily(name, known.m0, batches, np.stack(speeds), mean, first, model, largest))
+            profiled = not isinstance(model, DeclaredSteps) or model.known is not None
+            made.append(BatchFamily(name, known.m0, batches, np.stack(speeds), mean, first, model, largest, profiled))
         return tuple(made)
 
     def refer(self, reference: Floats, rates: Floats) -> None:
@@ -269,8 +291,40 @@ def _model_of(perf_class: PerfClass) -> PerfModel:
     return RIGID if known is None else known
 
 
-def _rates(perf_class: PerfClass, types: tuple[str, ...], size: int, links: Links) -> Floats:
+def _planned(
+    frame: pl.DataFrame,
+    job_class: Ints,
+    classes: tuple[PerfClass, ...],
+    types: tuple[str, ...],
+    rooms: tuple[Room, ...],
+) -> tuple[Ints, Ints, tuple[PerfClass, ...]]:
+    """Add the classes of execution plans; return each job's class with its user's plan, and with the best plan."""
+    found = planned_rows(frame, job_class)
+    if not found:
+        return job_class, job_class, classes
+    own, best, grown = job_class.copy(), job_class.copy(), list(classes)
+    for (model, batch, text), rows in found.items():
+        first = str(frame["job_id"][int(rows[0])])
+        planned = planned_class(model, batch, text, first)
+        for classes_of, plans in ((own, planned.plans[:1]), (best, planned.plans)):
+            one = PerfClass(planned.model.name, batch, planned=replace(planned, plans=plans))
+            if one not in grown:
+                grown.append(one)
+            classes_of[rows] = grown.index(one)
+        for row in rows.tolist():
+            named = [t.strip().lower() for t in (frame["gpu_type"][row] or "").split("|") if t.strip()]
+            accepted = [not named or t.lower() in named for t in types]
+            gpus = int(frame["gpus"][row])
+            refuse_if_too_large(str(frame["job_id"][row]), planned, gpus, types, rooms, accepted)
+    return own, best, tuple(grown)
+
+
+def _rates(
+    perf_class: PerfClass, types: tuple[str, ...], size: int, links: Links, rooms: tuple[Room, ...] = ()
+) -> Floats:
     """Return the rates [gpu_type, k, level]; a wider boundary never speeds a job up."""
+    if perf_class.planned is not None:
+        return perf_class.planned.rates(types, size, rooms, links)
     model = _model_of(perf_class)
     if isinstance(model, IterationModel):
         model = replace(model, links=links)

@@ -21,5 +21,4 @@ class Edf(Policy):
     uses = frozenset({"demand"})
     key = "deadline"
     preemptive = True
-    static = True
     eager = True

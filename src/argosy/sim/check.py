@@ -161,7 +161,8 @@ def check_answer(engine: Engine) -> None:
         raise PolicyError(f"policy {policy.name!r} at t={engine.now:g}: job {job!r} {problem}")
 
     key = engine.jobs.key
-    for row in np.flatnonzero(~np.isfinite(key)).tolist():
+    wrong = np.isnan(key) if policy.key else ~np.isfinite(key)  # a column may be infinite, as a deadline that is none
+    for row in np.flatnonzero(wrong).tolist():
         refuse(row, f"is ranked {key[row]}, which is not a finite number")
 
 

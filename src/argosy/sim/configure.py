@@ -31,12 +31,13 @@ def configure(world: L.World, settings: Settings, policy: Policy, *, oracle: boo
     sf, si = world.sf, world.si
     sf[L.MIN_RUN], sf[L.UNTIL], sf[L.NOISE] = settings.min_run_s, settings.until_s, settings.measurement_noise
     faults = settings.node_mtbf_h is not None or settings.job_mtbf_h is not None
-    sf[L.CHECKPOINT_EVERY] = settings.checkpoint_every_s if faults and settings.checkpoint_every_s else np.inf
+    matters = faults or bool((world.tr[L.SAVES] == L.SAVES_AT_INTERVALS).any())
+    sf[L.CHECKPOINT_EVERY] = settings.checkpoint_every_s if matters and settings.checkpoint_every_s else np.inf
     if settings.job_mtbf_h is not None:
         sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
     si[L.PREEMPTIVE], si[L.BACKFILL] = policy.preemptive, policy.backfill
     si[L.EAGER] = policy.eager and not watched
-    si[L.KEY_ROW], sf[L.ASK_EVERY] = -1, policy.every_s
+    si[L.KEY_ROW], si[L.KEY_FACTOR], sf[L.ASK_EVERY] = -1, -1, policy.every_s
     placer = policy.placer if settings.placer == "policy" else settings.placer
     if placer not in PLACERS:
         raise PolicyError(f"policy {policy.name!r}: unknown placer {placer!r}; there are {', '.join(PLACERS)}")

@@ -24,9 +24,7 @@ class Settings:
     seed: int = 0
     perf: str = "auto"  # performance model: auto uses the catalogue if the trace names a known model
     ps_speeds: str = "fitted"  # speeds of parameter-server jobs: fitted | rough | a CSV file of measurements
-    goodput: str = (
-        "fitted"  # speeds and noise scales of jobs with batch sizes to choose: fitted | a folder of measurements
-    )
+    goodput: str = "fitted"  # speeds and noise scales of jobs whose batch size may change: fitted | a folder of tables
     reference_type: str | None = None  # GPU type that durations in the trace refer to; default: the cluster's first
     estimator: str = "oracle"  # oracle | noisy:SIGMA | history | user | none
     overheads: str = "realistic"  # times to start, suspend, resume, move, resize: realistic | none | a CSV file
@@ -36,7 +34,7 @@ class Settings:
     placer: str = "policy"  # the policy's own placer, or one placer for all jobs
     min_run_s: float = 300.0  # a job is not preempted before it has run this long
     max_preemptions: int = 1_000_000  # a job is not preempted more often than this
-    checkpoint_every_s: float = 1800.0  # work since the last checkpoint is lost when a node or the job itself fails
+    checkpoint_every_s: float = 1800.0  # work since then is lost in a fault, and by saves: interval in any stop
     node_mtbf_h: float | None = None  # mean time between failures of one node; None: never
     node_repair_h: float = 2.0
     job_mtbf_h: float | None = None  # mean running time between crashes of one job; None: never

@@ -116,4 +116,4 @@ def _profile(engine: Engine) -> Profile | None:
         return None
     w = engine.world
     utilisation, memory_gib = footprint.of([c.model for c in engine.tables.classes])
-    return Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib), engine.tables.families)
+    return Profile(w.rt, w.ps, w.pr, Footprint(utilisation, memory_gib), engine.tables.families, engine.tables.plan_of)

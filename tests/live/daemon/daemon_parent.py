@@ -26,7 +26,7 @@ CLUSTER = Cluster.uniform(3, 4)
 KINDS = [
     {"run": "fake seconds=0.3 every=0.1", "resources": {"gpus": "1..3"}},
     {"run": "fake seconds=0.4 hot=false every=0.1", "resources": {"gpus": "1..2"}},
-    {"run": "fake seconds=0.2 crash_at=0.1 crashes=1 every=0.05"},
+    {"run": "fake seconds=0.2 crash_at=0.1 crashes=1 every=0.05", "retries": 3},
     {"run": "fake seconds=0.1 exit=7", "retries": 0, "name": "fails"},
     {"run": "fake seconds=0.2", "resources": {"gpus": 0.5}},
 ]

@@ -43,7 +43,7 @@ def test_whatever_the_policy_wants_nobody_is_in_two_places(tmp_path: Path, seed:
                 spec("fake seconds=0.3", resources={"gpus": "1..3"}),
                 spec("fake seconds=0.3 hot=false", resources={"gpus": "1..2"}),
                 spec("fake seconds=0.2", resources={"gpus": 0.5}),
-                spec("fake seconds=0.3 crash_at=0.1 crashes=2"),
+                spec("fake seconds=0.3 crash_at=0.1 crashes=2", retries=3),
                 spec("fake seconds=0.1", resources={"gpus": 0}),
             ]
             numbers = here.submit(*(some * 4))
@@ -63,7 +63,7 @@ def test_whatever_the_policy_wants_nobody_is_in_two_places(tmp_path: Path, seed:
 def test_a_failing_job_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
     async def scene(here: Live) -> None:
         (fails,) = here.submit(spec("fake seconds=0.05 exit=3", retries=2))
-        (recovers,) = here.submit(spec("fake seconds=0.1 crash_at=0.05 crashes=1"))
+        (recovers,) = here.submit(spec("fake seconds=0.1 crash_at=0.05 crashes=1", retries=3))
         assert await here.ended(fails, recovers) == ["failed", "succeeded"]
         assert here.service.job(fails).exit_code == 3 and here.service.job(fails).generation == 3
         waits = [e.text for e in here.service.events(fails) if e.kind == "failed"]

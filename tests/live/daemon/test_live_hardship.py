@@ -80,7 +80,7 @@ def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
 
     async def scene(here: Live) -> None:
         (limited,) = here.submit(spec("fake seconds=100", max_duration=1000, time_budget=2000))
-        (retried,) = here.submit(spec("fake seconds=0.3 crash_at=0.1", retry_wait=0.3))
+        (retried,) = here.submit(spec("fake seconds=0.3 crash_at=0.1", retries=1, retry_wait=0.3))
         await here.until(lambda: here.state(limited) == "running")
         shift[0] = 3e7
         await asyncio.sleep(0.3)

@@ -25,6 +25,7 @@ from argosy.live.daemon.reconcile import CHANGE_LIMIT_S, Call, Outcome, due, lim
 from argosy.live.spec import JobSpec
 from argosy.live.states import LEGAL, IllegalTransition, State, Stop, check
 from argosy.live.store import Job, RunRow
+from argosy.live.store.rows import HELD_S
 
 AT = Moment(100.0, 1e9)
 
@@ -181,7 +182,7 @@ def exited(code: int | None, **more: Any) -> Status:
     ("stop", "status", "state"),
     [
         (None, exited(0), State.SUCCEEDED),
-        (None, exited(3), State.PENDING),
+        (None, exited(3), State.FAILED),
         (None, exited(None), State.PENDING),
         (Stop.PREEMPTED, exited(0), State.PENDING),
         (Stop.PREEMPTED, exited(0, report={"done": True}), State.SUCCEEDED),
@@ -305,3 +306,8 @@ def test_whatever_is_wanted_nobody_meets_and_the_same_again_changes_nothing(data
     for one in out.updates:
         check(one.job.id, next(j.state for j in jobs if j.id == one.job.id), one.job.state)
     assert think(list(after.values()), list(now.values()), wanted, hot=hot).updates == []
+
+
+def test_a_job_that_was_held_back_after_the_decision_does_not_start() -> None:
+    assert kinds(think([job(1)], [], {1: at(0)}).updates) == {1: "starting"}
+    assert not think([job(1, not_before_s=HELD_S)], [], {1: at(0)}).updates

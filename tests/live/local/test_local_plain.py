@@ -113,6 +113,56 @@ def test_a_script_is_suspended_and_goes_on_in_the_next_generation(yard: Yard) ->
     assert yard.poll()[again].report["progress"] == 1.0
 
 
+@pytest.mark.slow(4)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_script_that_handles_the_warning_has_time_before_it_is_asked_to_stop(yard: Yard, wrapped: bool) -> None:
+    command = yard.script(
+        "import signal, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('warned', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0)))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(0.05)\n"
+    )
+    line = f"{command} && echo never; echo after" if wrapped else command  # a shell would die of the signal
+    key = yard.launch(line, warning={"signal": "USR1", "before": 1.5}, grace=20)
+    yard.wait_log(key, "ready")
+    yard.stop(key, 21.5)
+    yard.stop(key, 21.5)  # orders are repeated
+    yard.wait_log(key, "warned")
+    assert "asked" not in yard.log(key) and yard.poll()[key].phase is Phase.STOPPING
+    status = yard.end(key)
+    assert status.exit_code == -signal.SIGTERM
+    assert yard.log(key).splitlines()[:3] == ["ready", "warned", "asked"]
+
+
+def test_a_script_that_handles_no_warning_is_not_killed_by_it(yard: Yard) -> None:
+    command = yard.script(
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0)))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(0.05)\n"
+    )
+    key = yard.launch(command, warning={"before": 1.0}, grace=20)
+    yard.wait_log(key, "ready")
+    yard.stop(key, 21.0)
+    yard.end(key)
+    assert yard.log(key).splitlines() == ["ready", "asked"]
+
+
+def test_a_warned_script_that_is_cancelled_is_asked_at_once(yard: Yard) -> None:
+    command = yard.script(
+        "import signal, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('warned', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0)))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(0.05)\n"
+    )
+    key = yard.launch(command, warning={"before": 500}, grace=20)
+    yard.wait_log(key, "ready")
+    yard.stop(key, 520.0)
+    yard.wait_log(key, "warned")
+    yard.stop(key, 20.0)
+    yard.end(key)
+    assert yard.log(key).splitlines() == ["ready", "warned", "asked"]
+
+
 def test_one_that_ignores_the_signal_is_killed_after_its_grace(yard: Yard) -> None:
     command = yard.script("import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(600)")
     key = yard.launch(command)

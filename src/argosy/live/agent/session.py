@@ -246,6 +246,8 @@ class Session:
                 self.processes.kill(member.number, "was killed")
             elif op == "term":
                 self.processes.ask_to_end(member, group=not self.processes.spawner.warm)
+            elif op == "warn":
+                self.processes.warn(member, signal.Signals(message["signal"]))
             elif op == "freeze":
                 self.processes.freeze_one(member, bool(message["frozen"]))
             elif op == "pin":

@@ -59,9 +59,18 @@ async def usage(
     by: Literal["owner", "queue"] = "owner",
     bins: Annotated[int, Query(ge=1, le=spans.MOST_BINS)] = 96,
 ) -> dict[str, Any]:
-    """Return GPUs held and jobs waiting over time; users see their own."""
-    store = service_of(request).store
-    return await asyncio.to_thread(spans.usage, store.path, by, caller.sees, since, max(until, since + 1), bins)
+    """Return GPUs held and jobs waiting over time, and the mean price of a GPU-hour; users see their own."""
+    service = service_of(request)
+    path = service.store.path
+    found = await asyncio.to_thread(spans.usage, path, by, caller.sees, since, max(until, since + 1), bins)
+    return found | {"price_per_gpu_hour": _price(service)}
+
+
+def _price(service: Service) -> float | None:
+    """Return the mean price of a GPU for an hour, if the cluster file gives prices."""
+    priced = [node for node in service.cluster.nodes if node.price_per_hour is not None and node.gpus]
+    gpus = sum(node.gpus for node in priced)
+    return round(sum(node.price_per_hour or 0.0 for node in priced) / gpus, 4) if gpus else None
 
 
 @router.get("/jobs/{number}/curves", name="curves")
@@ -106,6 +115,8 @@ async def policy(request: Request, caller: Person) -> dict[str, Any]:
         }
     except (ArgosyError, KeyError):
         told["summary"] = "a policy that this process does not know"
+    if caller.operates:
+        told["known"] = sorted(POLICIES)  # those that may be compared and promoted
     return told | {"figures": figures(service)}
 
 

@@ -79,7 +79,7 @@ async def accept(service: Service, body: m.Submission, caller: Caller, by: Actor
     workdir = File(body.workdir) if body.workdir else None
     specs = [admitted(spec, workdir) for spec in body.jobs]
     check_sizes(specs)
-    for number in sorted({number for spec in specs for number in spec.after}):
+    for number in sorted({number for spec in specs for number in spec.after.numbers}):
         visible(service, number, caller)
     return await service.take_in(specs, caller.owner, workdir, by)
 
@@ -155,9 +155,26 @@ async def release(request: Request, body: m.Several, caller: Person) -> m.States
 
 
 @router.post("/requeue", name="requeue")
-async def requeue(request: Request, body: m.Several, caller: Person) -> m.States:
+async def requeue(request: Request, body: m.ToRequeue, caller: Person) -> m.States:
     """Let running jobs save their work and wait for their turn again; the policy may start them again at once."""
-    return await _act(request, body, caller, service_of(request).control.requeue)
+    control = service_of(request).control
+    return await _act(request, body, caller, lambda numbers, by: control.requeue(numbers, by, hold=body.hold))
+
+
+@router.post("/update", name="update")
+async def update(request: Request, body: m.ToUpdate, caller: Person) -> m.States:
+    """Change jobs that have not ended; only priority, max_duration and retries of those that run."""
+    control, given = service_of(request).control, body.given
+    return await _act(request, body, caller, lambda numbers, by: control.update(numbers, given, by))
+
+
+@router.post("/resubmit", status_code=201, name="submit")
+async def resubmit(request: Request, body: m.Several, caller: Person) -> m.Numbers:
+    """Submit jobs once more, for their owners and as they were submitted; return the numbers of the new jobs."""
+    service, numbers = service_of(request), list(dict.fromkeys(body.ids))
+    for number in numbers:
+        visible(service, number, caller)
+    return m.Numbers(ids=service.control.resubmit(numbers, actor(request.scope, caller)))
 
 
 @router.post("/priority", name="priority")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-from argosy.config import BoundedModel
+from argosy.config import BoundedModel, Duration
 from argosy.live.api.display import clean, clean_text
 from argosy.live.api.submission_checks import is_text
 from argosy.live.daemon.tokens import DAY_S, EXPIRES_S
 from argosy.live.daemon.views import NodeView
-from argosy.live.spec import JobSpec
+from argosy.live.spec import GpusText, JobSpec
 from argosy.live.store import AuditEntry
 
 MAX_JOBS_IN_A_REQUEST = 1000
@@ -78,6 +79,36 @@ class ToCancel(Several):
     now: bool = Field(False, description="kill running jobs at once; they cannot save their work")
 
 
+class ToRequeue(Several):
+    hold: bool = Field(False, description="hold them back too: they do not start until they are released")
+
+
+class ToUpdate(Several):
+    """What to change; keys that are left out stay as they are, and null takes a limit, estimate or deadline away."""
+
+    priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="higher first")
+    max_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    expected_duration: Annotated[Duration, Field(gt=0)] | None = Field(None, description="as in a job file")
+    deadline: datetime | None = Field(None, description="as in a job file")
+    gpus: GpusText | None = Field(None, description="as in a job file, such as 1..4")
+    queue: Text | None = None
+    name: Text | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ToUpdate:
+        if not self.given:
+            raise ValueError("there is nothing to change; give some of priority, max_duration, gpus, queue, …")
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return what to change, as plain values."""
+        may_go = {"max_duration", "expected_duration", "deadline"}
+        whole = self.model_dump(mode="json", exclude={"ids"}, exclude_unset=True)
+        return {key: value for key, value in whole.items() if value is not None or key in may_go}
+
+
 class Change(In):
     priority: float = Field(ge=0, le=100, description="jobs with a higher priority come first")
 
@@ -90,6 +121,101 @@ class Report(In):
     progress: Annotated[float, Field(ge=0, le=1)] | None = None
     samples: Annotated[float, Field(ge=0)] | None = None
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
+
+
+class ShadowIn(In):
+    policy: Text | None = Field(description="a policy with its parameters; null: none")
+
+
+class PromotionIn(In):
+    policy: Text
+    guard: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        0.1, description="fall back if jobs are in the system longer than expected by more than this; null: never"
+    )
+    for_s: float = Field(3600.0, gt=0, le=30 * DAY_S, description="seconds for which it is guarded")
+
+
+class PromotionOut(BaseModel):
+    policy: str
+    former: str
+    in_force: str
+    guard: float | None
+    at: float
+    phase: Literal["guarded", "kept", "fell-back", "unguarded"]
+    reason: str
+    last: dict[str, float] | None = Field(description="the last check: measured over expected, less 1")
+
+
+class Gain(BaseModel):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Difference(BaseModel):
+    job: int
+    gpus: float
+    shadow_gpus: float
+
+
+class ShadowOut(BaseModel):
+    policy: str | None = Field(description="the shadow; null: there is none")
+    live: str
+    since: float | None
+    decisions: int = Field(description="decisions of the live policy since then")
+    compared: int
+    skipped: int = Field(description="decisions that were not compared, because the shadow was busy or rested")
+    slow: int
+    failed: int
+    problem: str
+    agreement: float | None = Field(description="GPUs that both give to the same job, of those that either gives")
+    gain: Gain = Field(description="how much longer jobs take under the live policy, over the last comparisons")
+    last_at: float | None
+    differ: list[Difference] = Field(description="jobs that the shadow would have treated otherwise last")
+    promotion: PromotionOut | None
+
+
+class Times(BaseModel):
+    """Quantiles of a time, in Unix seconds; null: later than in a year."""
+
+    p10: float | None
+    p50: float | None
+    p90: float | None
+
+
+class Eta(BaseModel):
+    """When a job is expected to start (null: it has started) and to end."""
+
+    at: float = Field(description="when the estimate was made")
+    start: Times | None
+    end: Times
+
+
+class JobEta(BaseModel):
+    job: int
+    state: StateName
+    eta: Eta | None = Field(description="null: it has ended, or no estimate has been made yet")
+    problem: str = Field(description="why there are no estimates at the moment; empty: there are")
+    policy: str | None = None
+    rollouts: int | None = Field(None, description="how often the future was played through")
+
+
+class EtaScore(BaseModel):
+    """How good past estimates were."""
+
+    count: int
+    coverage: float = Field(description="how often p10..p90 contained the truth; exact would be 0.8")
+    below: float
+    above: float
+    pinball_s: float
+    naive_pinball_s: float | None
+    gain: float | None = Field(description="how much smaller the loss is than that of queue length × mean")
+    reliability: list[tuple[float, float]]
+
+
+class Calibration(BaseModel):
+    start: EtaScore | None
+    end: EtaScore | None
 
 
 class JobOut(Out):
@@ -123,6 +249,7 @@ class JobOut(Out):
     resizes: int
     moves: int
     hot: bool = Field(description="whether it uses the SDK, so that it can be resized without a restart")
+    eta: Eta | None = Field(description="when it is expected to start and to end; null: not known, or it has ended")
 
 
 class JobDetail(JobOut):
@@ -261,6 +388,9 @@ class LimitsIn(In):
     priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
     array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
+    types: Annotated[dict[Text, Annotated[float, Field(ge=0, le=1e9)] | None], Field(max_length=100)] | None = Field(
+        None, description="GPUs of a type that may be held at once, such as {a100: 4}; types left out stay as they are"
+    )
 
 
 class LimitsOut(Out):
@@ -273,6 +403,7 @@ class LimitsOut(Out):
     priority: float | None
     queues: list[str] | None
     array: int | None
+    types: dict[str, float] = Field(description="GPUs that may be held at once, by type; others have no limit")
     in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
     set_here: list[str] = Field(description="which limits an operator has set for this owner")
     set_by: str | None
@@ -280,10 +411,54 @@ class LimitsOut(Out):
     queued_now: int
     running_now: int
     gpus_now: float
+    types_now: dict[str, float] = Field(description="GPUs held now, by type")
 
 
 class LimitsList(BaseModel):
     limits: list[LimitsOut]
+
+
+class TopJob(BaseModel):
+    """What a running job holds and uses now; null where the backend cannot tell."""
+
+    id: int
+    name: str
+    owner: str
+    state: StateName
+    places: list[str]
+    gpus: float
+    run_s: float
+    cpus: float | None = Field(None, description="CPU cores that its processes keep busy")
+    memory_gib: float | None = Field(None, description="resident memory of its processes; shared pages count in each")
+    processes: int | None = None
+    gpu_busy: float | None = Field(None, description="share of time in which its GPUs compute; null: virtual GPUs")
+    gpu_memory_gib: float | None = None
+
+
+class Top(BaseModel):
+    jobs: list[TopJob]
+
+
+class NoticeOut(Out):
+    id: int
+    job: int
+    owner: str
+    event: str = Field(description="start, end, preempted or lost")
+    channel: Literal["mail", "webhook"]
+    target: str
+    tries: int
+    state: str = Field(description="waiting, sent, failed, or left-out: too many in an hour")
+    error: Shown = Field(description="why the last try failed")
+    made_at: float
+    due_at: float = Field(description="when it is tried next, if it waits")
+
+
+class NoticeList(BaseModel):
+    notices: list[NoticeOut]
+
+
+class NoticeSecret(BaseModel):
+    secret: str
 
 
 class AuditPage(BaseModel):

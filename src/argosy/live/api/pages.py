@@ -64,7 +64,9 @@ class Pages:
     def find(self, path: str) -> PageFile | None:
         if path in self.files:
             return self.files[path]
-        return self.files["/pages/index.html"] if path.strip("/").split("/")[0] in SCREENS else None
+        screen, *rest = path.strip("/").split("/")
+        is_screen = screen in SCREENS and len(rest) <= (screen == "jobs")  # /jobs/7 is the page of a job
+        return self.files["/pages/index.html"] if is_screen else None
 
 
 class ServePages:

@@ -61,7 +61,13 @@ def check_queue(spec: JobSpec, cluster: Cluster) -> None:
 
 
 def check_grace(spec: JobSpec, most_s: float) -> None:
-    """Check that the job's grace is not longer than the operator allows."""
+    """Check that the job's warning and grace are not longer than the operator allows."""
+    if spec.warning is not None and spec.warning.before + spec.grace > most_s >= spec.grace:
+        raise InputError(
+            f"warning.before: {spec.name} wants {spec.warning.before:g} s and then {spec.grace:g} s of grace, but at "
+            f"most {most_s:g} s are allowed here",
+            hint=f"write before: {max(0.0, most_s - spec.grace):g}s or less; the operator's limit is --max-grace",
+        )
     if spec.grace > most_s:
         raise InputError(
             f"grace: {spec.name} wants {spec.grace:g} s to save its work, but at most {most_s:g} s are allowed here",

@@ -134,6 +134,8 @@ def reconcile(
         waiting = jobs.get(number)
         if waiting is None or waiting.state is not State.PENDING or number in untouched or wanted.paused:
             continue
+        if waiting.held:  # the decision is older than that
+            continue
         in_the_way = {number} if number in has_stray_run else holders.blockers(number, wanted.parts)
         if in_the_way or not headroom.allows(waiting, wanted.parts):
             out.blocked[number] = in_the_way
@@ -146,7 +148,7 @@ def reconcile(
 
 
 def same_place(wanted: Placement, run: RunRow) -> bool:
-    return wanted.paused == run.paused and wanted.parts == run.parts
+    return wanted.paused == run.paused and wanted.parts == run.parts and wanted.batch == run.batch
 
 
 def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
@@ -165,7 +167,7 @@ def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
 
 def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
     generation = max(job.generation, taken) + 1
-    run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
+    run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now, batch=wanted.batch)
     started = replace(
         job,
         state=State.STARTING,
@@ -185,12 +187,15 @@ def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
         version=run.version + 1,
         parts=wanted.parts,
         paused=wanted.paused,
+        batch=wanted.batch,
         former=() if run.paused else run.parts,
     )
     where = " ".join(place(p) for p in wanted.parts)
     before, after = (sum(len(p.devices) for p in parts) for parts in (run.parts, wanted.parts))
     if wanted.paused and not run.paused:
         return RowUpdate(job, moved, (("pausing", "is paused: another job has its turn"),))
+    if wanted.parts == run.parts and wanted.paused == run.paused:
+        return RowUpdate(job, moved, (("batch", f"trains on batches of {wanted.batch} samples"),))
     if wanted.parts == run.parts:
         return RowUpdate(job, moved, (("continuing", "continues after its pause"),))
     if before != after:
@@ -205,10 +210,14 @@ def stop(job: Job, run: RunRow, why: Stop, at: Moment) -> RowUpdate:
 
 
 def grace_s(job: Job, run: RunRow, most_s: float) -> float:
-    """Return how long a run that must leave may take: its job file's grace, up to the operator's limit."""
+    """Return how long a run that must leave may take: its job file's warning and grace, up to the operator's limit."""
+    spec = job.parsed
     if run.stop is Stop.KILLED:
         return 0.0
-    return min(job.parsed.grace, most_s, HURRY_S if run.stop is Stop.HURRIED else most_s)
+    if run.stop is Stop.HURRIED:
+        return min(spec.grace, most_s, HURRY_S)
+    warned = 0.0 if spec.warning is None or (run.stop is not None and run.stop.cancels) else spec.warning.before
+    return min(warned + spec.grace, most_s)
 
 
 def limits(job: Job, run: RunRow | None, at: Moment) -> Stop | None:

@@ -22,6 +22,7 @@ from argosy.live.daemon.user_limits import LimitBook
 from argosy.live.errors import NoSpace
 from argosy.live.spec import JobSpec
 from argosy.live.store import Actor, Job, Store, Transaction, database
+from argosy.live.store.rows import HELD_S
 
 MAX_DETAIL = 200  # characters of a line in the audit log
 MIN_FREE_BYTES = 16 * 2**20  # below this, only jobs that already run may write
@@ -77,6 +78,10 @@ class Submissions:
         for batch in batches:
             self._check(batch)
         return self._take_in(batches)
+
+    def check(self, batch: Batch) -> None:
+        """Raise the error with which this batch would be refused, if it would."""
+        self._check(batch)
 
     def _take_in(self, batches: Sequence[Batch]) -> list[list[int]]:
         with self._store.transaction() as changes:
@@ -143,11 +148,12 @@ class Submissions:
                     where,
                     array,
                     None if array is None else index,
-                    spec.after,
+                    spec.after.numbers,
                     gpus.low,
                     gpus.high,
                     now,
                     wall,
+                    not_before_s=HELD_S if spec.hold else 0.0,
                 )
                 number += bool(first)
 
@@ -183,7 +189,7 @@ class Submissions:
         for spec in batch.specs:
             check_possible(spec, self._cluster)
             check_grace(spec, self._max_grace_s)
-            for other in spec.after:
+            for other in spec.after.numbers:
                 if self._store.job_state(other) is None:
                     raise InputError(f"after: there is no job {other}", hint="see argosy queue for the numbers")
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from argosy.live.daemon import observe
 from argosy.live.daemon.observe import Moment
 from argosy.live.daemon.reconcile import limits
-from argosy.live.states import ENDED, State, Stop
+from argosy.live.dependencies import Met
+from argosy.live.states import State, Stop
 from argosy.live.store import Job, Store
 
 
@@ -54,9 +55,8 @@ class WaitingJobs:
             if job is None or job.state is not State.PENDING:
                 self._budgeted.discard(number)
                 continue
-            broken = [n for n in job.after if self.store.job_state(n) in ENDED - {State.SUCCEEDED}]
-            if broken:
-                text = f"job {broken[0]}, which it waits for, did not succeed"
-                yield observe.end_waiting(job, State.FAILED, text, at)
+            after = job.parsed.after if job.after else None
+            if after is not None and after.met(self.store.job_state) is Met.NEVER:
+                yield observe.end_waiting(job, State.FAILED, after.broken(self.store.job_state), at)
             elif limits(job, None, at) is Stop.BUDGET:
                 yield observe.end_waiting(job, State.SUCCEEDED, "its time budget is used up", at)

@@ -18,6 +18,7 @@ from argosy.sim.settings import Settings
 
 How = Literal["completed", "failed", "killed", "cancelled", "withdrawn"]
 NodeState = Literal["up", "draining", "down"]
+Saves = Literal["none", "step", "interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class JobFacts:
     gpu_types: tuple[str, ...] = ()  # empty: any
     model: str | None = None
     batch_size: float | None = None
+    max_batch: float | None = None  # the largest that a policy may choose; None: the batch is fixed
+    batch_per_gpu: float | None = None  # samples that fit a GPU at once; None: any number
     servers: int | None = None  # parameter servers
     app: str | None = None  # jobs of one search or array belong together
     weight: float = 1.0
@@ -49,6 +52,9 @@ class JobFacts:
     expected_s: float | None = None  # the user's own estimate
     min_runtime_s: float = 0.0
     exclusive: bool = False
+    saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
+    spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
+    quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
     @classmethod
     def of(
@@ -81,12 +87,18 @@ class JobFacts:
             memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
             gpu_types=spec.resources.gpu_types,
             model=spec.model,
+            batch_size=None if spec.batch is None else float(spec.batch.smallest),
+            max_batch=None if spec.batch is None else float(spec.batch.largest),
+            batch_per_gpu=None if spec.batch is None else spec.batch.per_gpu,
             app=app,
             priority=spec.priority,
             deadline_s=math.inf if deadline_s is None else deadline_s,
             expected_s=spec.expected_duration,
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
+            saves=spec.saves,
+            spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
+            quality=spec.grow.quality,
         )
 
 
@@ -113,6 +125,7 @@ class Active:
     paused: bool = False
     started_s: float | None = None  # start of its current run
     checkpoint_s: float | None = None  # when its work was last saved
+    batch: int | None = None  # samples of a step, where the policy chooses them
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,18 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """What a job with an adaptive batch has measured of its steps."""
+
+    workers: int
+    batch: int  # samples of all workers together
+    passes: int  # of each worker in a step
+    pass_s: float  # of a pass that does not synchronise
+    step_s: float  # of the last pass, which does
+    noise_scale: float  # of the gradient, in samples
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a running job has reported; None where it has reported nothing."""
 
@@ -134,6 +159,8 @@ class Report:
     epoch: float | None = None
     loss: float | None = None
     checkpoint_s: float | None = None  # when its work was last saved
+    saves: Saves | None = None  # what survives a stop, where that has become known
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)

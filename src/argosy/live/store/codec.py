@@ -48,9 +48,11 @@ CHANGING = (
     "unlaunched",
 )
 JOB_COLUMNS = ", ".join(FIXED + CHANGING)
-INSERT_JOB = f"INSERT INTO jobs ({', '.join(FIXED[1:])}, state) VALUES ({', '.join('?' * len(FIXED))})"
-INSERT_NUMBERED_JOB = f"INSERT INTO jobs ({', '.join(FIXED)}, state) VALUES ({', '.join('?' * (len(FIXED) + 1))})"
+INSERTED = (*FIXED, "state", "not_before_s")
+INSERT_JOB = f"INSERT INTO jobs ({', '.join(INSERTED[1:])}) VALUES ({', '.join('?' * (len(INSERTED) - 1))})"
+INSERT_NUMBERED_JOB = f"INSERT INTO jobs ({', '.join(INSERTED)}) VALUES ({', '.join('?' * len(INSERTED))})"
 UPDATE_JOB = f"UPDATE jobs SET priority = ?, {', '.join(f'{c} = ?' for c in CHANGING)} WHERE id = ?"
+REWRITE_JOB = "UPDATE jobs SET name = ?, queue = ?, spec = ?, gpus_low = ?, gpus_high = ? WHERE id = ?"
 
 RUN = (
     "job",
@@ -71,6 +73,7 @@ RUN = (
     "exit_code",
     "message",
     "restarts",
+    "batch",
 )
 RUN_COLUMNS = ", ".join(RUN)
 SAVE_RUN = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * len(RUN))})"
@@ -120,6 +123,7 @@ def new_values(job: Job) -> tuple[Any, ...]:
         job.submitted_s,
         job.submitted_at,
         job.state.value,
+        job.not_before_s,
     )
 
 
@@ -178,4 +182,5 @@ def run_values(run: RunRow) -> tuple[Any, ...]:
         run.exit_code,
         run.message,
         run.restarts,
+        run.batch,
     )

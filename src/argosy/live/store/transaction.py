@@ -54,6 +54,12 @@ class Transaction:
         check(job.id, before.state if before else job.state, job.state)
         self.jobs[job.id] = job
 
+    def rewrite(self, job: Job) -> None:
+        """Save a job whose job file has changed: its name, queue, sizes, and the file itself."""
+        self.save(job)
+        values = (job.name, job.queue, job.spec_json, job.gpus_low, job.gpus_high, job.id)
+        self._db.execute(codec.REWRITE_JOB, values)
+
     def save_run(self, run: RunRow) -> None:
         self.runs[run.job] = run
 

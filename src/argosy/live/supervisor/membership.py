@@ -24,6 +24,7 @@ class Membership:
     rules: Rules = field(default_factory=Rules)
     workers: dict[int, Worker] = field(default_factory=dict)  # those that are alive, by number
     wanted: tuple[str, ...] = ()  # the slots that the run should have
+    batch: int | None = None  # samples of a step that the policy wants; None: the script's own
     version: int = 0
     members: tuple[int, ...] = ()
     pending: set[int] = field(default_factory=set)  # members that have not switched to the newest plan
@@ -31,6 +32,7 @@ class Membership:
     replaced: list[float] = field(default_factory=list)
     progress_at: float | None = None  # when the highest step so far was completed; pauses do not count
     _next: int = 0
+    _told_batch: int | None = None  # in the newest plan
     _lost_slots: list[str] = field(default_factory=list)
     _waiting_since: float | None = None
     _broken_since: float | None = None
@@ -124,7 +126,8 @@ class Membership:
         """Return whether the workers on exactly the wanted slots have switched to the newest plan."""
         slots = sorted(self.workers[number].slot for number in self.members if number in self.workers)
         everybody = set(self.workers) == set(self.members)
-        return bool(self.version) and not self.pending and everybody and slots == sorted(self.wanted)
+        told = self.batch == self._told_batch
+        return bool(self.version) and not self.pending and everybody and told and slots == sorted(self.wanted)
 
     # -- decisions
 
@@ -245,7 +248,7 @@ class Membership:
             if worker.slot in free and worker.state in (WorkerState.READY, WorkerState.MEMBER):
                 free.remove(worker.slot)
                 able.append(worker.number)
-        if not able or set(able) == set(self.members):
+        if not able or (set(able) == set(self.members) and self.batch == self._told_batch):
             return None
         late = self._waiting_since is not None and now - self._waiting_since > self.rules.patience_s
         if free and not late:
@@ -264,8 +267,8 @@ class Membership:
         for number in members:
             self.workers[number].state = WorkerState.MEMBER
         self.members, self.pending, self._broken_since = tuple(members), set(members), None
-        self._recovering = recover
-        return Publish(self.version, self.members, leavers, recover)
+        self._recovering, self._told_batch = recover, self.batch
+        return Publish(self.version, self.members, leavers, recover, self.batch)
 
     def _reach(self, number: int, state: WorkerState, now: float) -> None:
         if worker := self.workers.get(number):

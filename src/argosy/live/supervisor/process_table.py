@@ -43,6 +43,16 @@ def owner(pid: int) -> int | None:
         return None
 
 
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Return whether the process has a handler of its own for this signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            mask = next(int(line.split()[1], 16) for line in file if line.startswith(b"SigCgt:"))
+    except (OSError, StopIteration, ValueError):
+        return False
+    return bool(mask >> (number - 1) & 1)
+
+
 def is_same(pid: int, started: int) -> bool:
     """Return whether the process that started then is alive; its number may have been reused since."""
     found = process(pid)

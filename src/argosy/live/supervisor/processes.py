@@ -157,6 +157,10 @@ class WorkerProcesses:
         targets = {one for one in found if one.pid == member.pid or (group and one.group == member.pid)}
         self._send(targets, signal.SIGTERM)
 
+    def warn(self, member: WorkerProcess, number: signal.Signals) -> None:
+        """Send a signal to those processes of a worker that handle it; for any other it would mean death."""
+        self._send({one for one in self._processes_of(member) if process_table.handles(one.pid, number)}, number)
+
     def freeze(self, frozen: bool) -> None:
         for member in self.alive.values():
             self.freeze_one(member, frozen)

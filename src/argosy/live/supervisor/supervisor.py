@@ -43,6 +43,7 @@ class Supervisor:
         self.places = Places({name: Place(**place) for name, place in run["nodes"].items()})
         self.output = WorkerOutput(folder, run, self.status)
         self.stopping_since: float | None = None
+        self.ask_at, self.asked = 0.0, False  # once it stops: when its workers are asked to end, after their warning
         self.failure: tuple[int | None, str] | None = None  # exit code and reason, once the run has failed
         self.ends: list[WorkerEnd] = []
         self.master_port = free_port()
@@ -123,7 +124,7 @@ class Supervisor:
         self.turns.paused = self.target.paused
         self.in_force, self.status.version = wanted, self.target.version
         if self.status.hot:
-            self.coordinator.want(wanted)
+            self.coordinator.want(wanted, self.target.batch)
         elif self.run["spec"].get("processes") == "per-gpu":
             for slot in wanted:
                 self.start_worker(membership.add(slot, time.monotonic()), (slot,), world=len(wanted))
@@ -148,7 +149,7 @@ class Supervisor:
         if not self.status.hot and self.status.phase is Phase.STARTING:
             self.status.phase = Phase.PAUSED if self.turns.paused else Phase.RUNNING
             self.started_after = time.time() - self.run["asked_at"]
-        if self.stopping_since is not None:
+        if self.asked:
             self.processes.ask_to_end(self.processes.alive[number], group=not self.processes.spawner.warm)
         self.write_status()
 
@@ -159,7 +160,7 @@ class Supervisor:
         self.coordinator.hear(connection, message)
         self.turns.look()
         if self.status.hot and not was_hot:
-            self.coordinator.want(slots(self.target))
+            self.coordinator.want(slots(self.target), self.target.batch)
         if self.stopping_since is not None and message.get("op") == "hello":
             self.ask_to_save(connection)
         self.settle()
@@ -180,6 +181,8 @@ class Supervisor:
         spawner = self.processes.spawner
         if spawner.pid == 0 and spawner.warm and now - self.last_opened > self.warm_limit_s:
             self.spawner_gone()
+        if self.stopping_since is not None and not self.asked and self.ask_at <= now:
+            self.ask_to_end()
         if (self.failure is not None or self.stopping_since is not None) and now > self.kill_at:
             self.end_by_force(now)
             if self.finished:
@@ -241,15 +244,20 @@ class Supervisor:
         else:
             self.turns.unpause()
         if self.status.hot and self.processes.spawner.pid:
-            self.coordinator.want(slots(assignment))
+            self.coordinator.want(slots(assignment), assignment.batch)
         self.settle()
         self.write_status()
 
     def stop(self, grace_s: float) -> None:
-        """Ask all workers to save and exit within the grace period; another call can only shorten it."""
+        """Ask all workers to save and exit within the grace period; another call can only shorten it.
+
+        What exceeds the grace in the job file is for the warning, a signal before the request.
+        """
         now = time.monotonic()
         first = self.stopping_since is None
         self.kill_at = now + grace_s if first else min(self.kill_at, now + grace_s)
+        warning, own_grace_s = self.run["spec"].get("warning"), float(self.run["spec"].get("grace", grace_s))
+        self.ask_at = max(now, self.kill_at - own_grace_s) if warning else now
         if first:
             self.stopping_since = now
             self.status.phase = Phase.STOPPING
@@ -258,13 +266,26 @@ class Supervisor:
             for member in self.processes.alive.values():
                 if member.open_connection is not None:
                     self.ask_to_save(member.open_connection)
-                else:
-                    self.processes.ask_to_end(member, group=not self.processes.spawner.warm)
+                elif self.ask_at > now:
+                    self.processes.warn(member, signal.Signals[f"SIG{warning['signal']}"])
+            if self.ask_at > now:
+                self.status.tell(
+                    f"told by SIG{warning['signal']} that it is asked to stop in {self.ask_at - now:.0f} s"
+                )
+        if not self.asked and self.ask_at <= now:
+            self.ask_to_end()
         if grace_s <= 0:
             self.processes.kill_all()
         self.write_status()
         if not self.processes.alive:
             self.finish(-signal.SIGTERM, "stopped before its first worker started")
+
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to all workers that are not asked through their SDK."""
+        self.asked = True
+        for member in self.processes.alive.values():
+            if member.open_connection is None:
+                self.processes.ask_to_end(member, group=not self.processes.spawner.warm)
 
     def ask_to_save(self, connection: Connection) -> None:
         connection.send({"op": "suspend", "deadline_s": max(0.0, self.kill_at - time.monotonic())})

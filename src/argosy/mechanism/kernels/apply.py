@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.accounting import (
+    fall_back,
     finish_move,
     hold_chosen,
-    make_safe,
+    save_if_asked,
     start,
     stop,
 )
@@ -50,6 +51,17 @@ def parts_fit(w: World, s: int, n: int) -> bool:
 
 
 @kernel
+def granted(w: World, s: int, n: int) -> float:
+    """Return the GPUs of the proposal: an elastic job may get fewer than it asked for."""
+    if w.jf[GPUS, s] < 1.0:
+        return float(w.jf[GPUS, s])
+    gpus = 0
+    for i in range(n):
+        gpus += w.wk[W_COUNT, i]
+    return float(gpus)
+
+
+@kernel
 def apply_plan(w: World, ops: I1, parts: I1) -> int:
     """Carry out the rows of a plan; return -1, or the first row that cannot be carried out."""
     si, ji, so = w.si, w.ji, w.so
@@ -61,6 +73,7 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
         elif ops[i, P_OP] == DO_STOP and ji[STATE, s] == PAUSED:
             ji[STATE, s], ji[GROUP, s] = WAITING, -1
             ji[PREEMPTIONS, s] += 1
+            fall_back(w.jf, s)
     for i in range(n):
         if ops[i, P_OP] == DO_MOVE:
             lay_down(w, so[ops[i, P_JOB]])
@@ -72,12 +85,12 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
                 return i
             if op == DO_START:
                 q = ji[QUEUE, s]
-                if w.qu[Q_HELD, q] + w.jf[GPUS, s] > w.qu[Q_LIMIT, q] + GPU_SLACK:
+                if w.qu[Q_HELD, q] + granted(w, s, ops[i, P_PARTS]) > w.qu[Q_LIMIT, q] + GPU_SLACK:
                     return i
                 start(w, s, ops[i, P_PARTS])
             else:
                 hold_chosen(w, s, ops[i, P_PARTS])
-                make_safe(w.jf, s, w.sf[NOW])
+                save_if_asked(w.jf, s, w.sf[NOW])
                 finish_move(w, s, ops[i, P_VALUE])
         elif op == DO_PACK:
             if not pack(w, s, so[ops[i, P_VALUE]]):

@@ -37,7 +37,8 @@ def forget_strangers(w: World) -> None:
 def pause(w: World, s: int) -> None:
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     settle(jf, w.sf, s, t)
-    make_safe(jf, s, t)
+    if jf[SAVES, s] == SAVES_AT_STOP:  # others stay in memory only
+        make_safe(jf, s, t)
     jf[OWED, s] = max(jf[READY, s] - t, 0.0)
     leave(w, s)
     ji[STATE, s] = PAUSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy._jit import kernel
-from argosy.mechanism.kernels.accounting import log_one, retire, settle, stop
+from argosy.mechanism.kernels.accounting import fall_back, log_one, retire, settle, stop
 from argosy.mechanism.kernels.clock import external_event, is_stale, seat
 from argosy.mechanism.kernels.groups import rotate, schedule_rotation
 from argosy.mechanism.kernels.heap import pop
@@ -108,6 +108,7 @@ def about_job(w: World, what: int, s: int, value: int) -> None:
     elif ji[STATE, s] == PAUSED:
         ji[STATE, s], ji[GROUP, s] = WAITING, -1
         ji[FAULTS, s] += 1
+        fall_back(jf, s)
     else:
         return
     si[DIRTY] = 1

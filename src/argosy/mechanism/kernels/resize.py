@@ -9,8 +9,8 @@ from argosy.mechanism.kernels.accounting import (
     finish_move,
     hold,
     hold_chosen,
-    make_safe,
     old_enough_at,
+    save_if_asked,
     settle,
     unpack,
 )
@@ -95,7 +95,7 @@ def shrink(w: World, s: int) -> None:
         want_ps -= here
         if wk[W_KEPT, i] or here:
             hold(w, s, wk[W_OLD_NODE, i], wk[W_OLD_WORD, i], wk[W_KEPT, i], wk[W_OLD_MILLI, i], here)
-    make_safe(w.jf, s, w.sf[NOW])
+    save_if_asked(w.jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)
 
 
@@ -141,7 +141,7 @@ def grow(w: World, s: int) -> None:
     parts = choose(w, s, ji[WANT, s], ji[WANT_PS, s], False)
     if parts:
         hold_chosen(w, s, parts)
-        make_safe(jf, s, w.sf[NOW])
+        save_if_asked(jf, s, w.sf[NOW])
         finish_move(w, s, K_RESIZE)
         return
     wk = w.wk
@@ -188,5 +188,5 @@ def extend(w: World, s: int, extra: int) -> None:
             for p in range(more):
                 if wk[W_NODE, p] == node and wk[W_MASK, p]:
                     hold(w, s, node, wk[W_WORD, p], wk[W_MASK, p], WHOLE, 0)
-    make_safe(jf, s, w.sf[NOW])
+    save_if_asked(jf, s, w.sf[NOW])
     finish_move(w, s, K_RESIZE)

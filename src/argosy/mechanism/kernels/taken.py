@@ -16,7 +16,7 @@ from argosy.mechanism.kernels.accounting import (
     hold_chosen,
     link,
     log,
-    make_safe,
+    save_if_asked,
     settle,
     unlink,
     unpack,
@@ -107,7 +107,7 @@ def move(w: World, s: int, parts: int) -> None:
     ji[FORMER, s] = -1
     take_back_log(w, s)
     hold_chosen(w, s, parts)
-    make_safe(w.jf, s, w.sf[NOW])
+    save_if_asked(w.jf, s, w.sf[NOW])
     ji[STATE, s] = RUNNING
     w.si[RUNNING_N] += 1
     e = ji[HEAD, s]
@@ -124,7 +124,7 @@ def preempt(w: World, s: int) -> None:
     jf, ji, t = w.jf, w.ji, w.sf[NOW]
     free_entries(w.en, w.si, ji[FORMER, s])
     ji[FORMER, s] = -1
-    make_safe(jf, s, t)
+    save_if_asked(jf, s, t)
     ji[PREEMPTIONS, s] += 1
     ji[GEN, s] += 1
     jf[WAIT_SINCE, s] = t

@@ -32,6 +32,7 @@ from argosy.errors import InputError
 from argosy.mechanism.compose import Walk
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.policies.base import Event, Floats, Policy, register
+from argosy.policies.common.influences import Feature, in_words, occluded, seconds, yes_or_no
 from argosy.policies.common.remaining_work import RemainingWork
 from argosy.policies.common.scores import comparable
 from argosy.policies.dual_agent.agents import KIND, SQUEEZES, Agents, first_weights
@@ -45,6 +46,16 @@ PRIOR = 20  # ended jobs that the prior distribution of lengths counts as
 UNIT = 0.25  # of the logarithms of times in features
 LEAST_GAIN, COST = 0.09, 1.1  # in log speed, and how often its cost a move must save; weights change both
 HAND = "hand"
+FEATURES = (  # of jobs, in words; as in `agents.JOB`
+    Feature("GPU time it has had", seconds, lambda x: 60.0 * float(np.expm1(x / UNIT))),
+    Feature("work left", seconds, lambda x: 60.0 * float(np.expm1(x / UNIT))),
+    Feature("GPUs", undo=lambda x: float(np.expm1(x / UNIT))),
+    Feature("whether it runs", yes_or_no),
+    Feature("waiting time", seconds, lambda x: 60.0 * float(np.expm1(x / UNIT))),
+    Feature("believed speed of its machines"),
+    Feature("time it has run", seconds, lambda x: 60.0 * float(np.expm1(x / UNIT))),
+    Feature("preemptions", undo=lambda x: float(np.expm1(x / UNIT))),
+)
 
 
 @register(
@@ -86,6 +97,7 @@ class DualAgent(Policy):
         self._remaining = RemainingWork(PRIOR)
         self.believed: MachineBelief | None = None
         self._restored: dict[str, Any] = {}
+        self._seen: tuple[Any, Floats, Floats] | None = None  # jobs, their features and the machines' when ordered
 
     def plan(self, view: View) -> Plan:
         machines = self._machines(view)
@@ -173,9 +185,25 @@ class DualAgent(Policy):
             axis=1,
         )
         key, message = self.order_jobs(features, around)
+        self._seen = jobs.index.copy(), features, around
         if not self.communicate:
             message = np.zeros_like(message)
         return (jobs.attained.copy() if self.agents == "placement" else key), message
+
+    def because(self, job: int) -> str:
+        if self._seen is None or self.agents == "placement":
+            return ""
+        index, features, around = self._seen
+        rows = np.flatnonzero(index == job)
+        if not len(rows) or len(index) < 2:
+            return ""
+        row, keys = int(rows[0]), []
+        for one in np.concatenate([features[row : row + 1], occluded(features, row)]):
+            changed = features.copy()
+            changed[row] = one
+            keys.append(self.network.order(changed, around, self.communicate)[0][row])
+        moved = np.array(keys[1:]) - keys[0]  # the smallest key is served first
+        return in_words(FEATURES, moved, features[row], features.mean(axis=0), len(index))
 
     def order_jobs(self, jobs: Floats, machines: Floats) -> tuple[Floats, Floats]:
         """Return the key of each job, and its message to the placement agent; training draws the order instead."""

@@ -6,7 +6,7 @@ of other queues that hold more than their share, if this queue stays within its 
 lower priority in the same queue (preemption). Jobs of priority 100 are never stopped, and start only within the quota.
 State used: demands, queues, priorities, placements, nodes, GPU-time received.
 Parameters: `window_s`, over which past use counts against a queue (0: it does not); `against_usage`, how much;
-`half_life_s`, after which past use counts half (inf: it does not fade); `most_moves`; `reclaim_multiplier`, by how much
+`half_life_s`, after which past use counts half (0: it does not fade); `most_moves`; `reclaim_multiplier`, by how much
 a queue beyond its share must stay below the queue that it takes from.
 Differences from the paper: there is no paper; rebuilt from the documentation and the source. Only GPUs are shared: CPUs
 and memory have no quotas. A cycle takes place when something happens, not every second. Jobs have the size that they
@@ -49,7 +49,7 @@ class Kai(Policy):
         self,
         window_s: float = WEEK_S,
         against_usage: float = 1.0,
-        half_life_s: float = np.inf,
+        half_life_s: float = 0.0,
         most_moves: int = 16,
         reclaim_multiplier: float = 1.0,
     ) -> None:
@@ -61,8 +61,8 @@ class Kai(Policy):
         ):
             if not least <= value < np.inf:
                 raise InputError(f"kai: {name} must be at least {least:g}, is {value}")
-        if not half_life_s > 0:
-            raise InputError(f"kai: half_life_s must be a time > 0, is {half_life_s}")
+        if not 0 <= half_life_s < np.inf:
+            raise InputError(f"kai: half_life_s must be a time ≥ 0, is {half_life_s}")
         self.window_s, self.against_usage, self.half_life_s = window_s, against_usage, half_life_s
         self.most_moves, self.multiplier = most_moves, reclaim_multiplier
 

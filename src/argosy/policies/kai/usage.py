@@ -38,7 +38,7 @@ class Usage:
             del self._moments[0]
         times = np.array([t for t, _ in self._moments] + [view.now])
         spent = np.diff(np.array([held for _, held in self._moments] + [total.tolist()]), axis=0)
-        if np.isfinite(self._half_life_s):
+        if self._half_life_s > 0:
             spent = spent * 0.5 ** ((view.now - times[1:]) / self._half_life_s)[:, None]
         return np.asarray(spent.sum(axis=0) / (max(gpus, 1.0) * self._window_s))
 

@@ -105,8 +105,14 @@ class Argonaut(Policy):
         """Say which features moved the value of a bid most."""
         moved = self.network.influences(features, job, bid)
         most = np.argsort(-np.abs(moved), kind="stable")[:TOLD]
-        told = [f"{(BID + JOB)[i].removeprefix('log ')} × {np.exp(moved[i]):.2f}" for i in most.tolist()]
-        return f"what moves its value most, against the mean of all: {', '.join(told)}"
+        told = []
+        for i in most.tolist():
+            column, at = (features.bid[:, i], bid) if i < len(BID) else (features.job[:, i - len(BID)], job[bid])
+            size = "more" if column[at] > column.mean() else "less"
+            way = "raises" if moved[i] > 0 else "lowers"
+            words = (BID + JOB)[i].removeprefix("log ")
+            told.append(f"{words}, {size} than the mean, {way} it by a factor of {np.exp(abs(moved[i])):.2f}")
+        return f"what moves its value most, against the mean of all: {'; '.join(told)}"
 
     def on_event(self, event: Event) -> None:
         self._remaining.on_event(event)

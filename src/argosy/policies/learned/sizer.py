@@ -13,9 +13,10 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies.base import Event, Floats, Policy, Sizes, create
+from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create
 from argosy.policies.common.demands import DemandReader
 from argosy.policies.common.time_slots import between_slots, check_slots, slot_at
+from argosy.policies.learned.because import why_scored
 from argosy.policies.learned.features import JobFeatures, JobTypes
 from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 from argosy.policies.learned.rules import GrantRules, JobMemory, granted_sizes
@@ -48,6 +49,7 @@ class UnitSizer(Policy):
         self._types = JobTypes(context, self.network.types)
         self._slot = -1  # the last time slot that was divided
         self._memory = JobMemory()
+        self._seen: tuple[Ints, JobFeatures] | None = None  # the jobs of the last time slot
         if self.under is not None:
             self.under.reset(context)
 
@@ -72,6 +74,7 @@ class UnitSizer(Policy):
         rows = np.argsort(jobs.index)
         needs, there = demand_reader.read(view, rows), demand_reader.there(view)
         features = JobFeatures.of(view, rows, self._types.of(view, rows), self.slot_s, there)
+        self._seen = jobs.index[rows], features
         first = self.rules.served_first(needs, self._memory.waited(jobs.index[rows], self._slot))
         grants = self.network.grant(features, needs, first, there, demand_reader.per_share)
         self._sized = granted_sizes(needs, grants.workers, grants.servers, len(jobs))
@@ -96,6 +99,13 @@ class UnitSizer(Policy):
     def on_event(self, event: Event) -> None:
         assert self.under is not None
         self.under.on_event(event)
+
+    def because(self, job: int) -> str:
+        index, features = self._seen or (np.zeros(0, np.int64), None)
+        rows = np.flatnonzero(index == job)
+        if features is None or not len(rows) or len(index) < 2:
+            return ""
+        return why_scored(self.network, features, int(rows[0]), self.slot_s)
 
     def state(self) -> dict[str, Any]:
         under = self.under.state() if self.under is not None else {}

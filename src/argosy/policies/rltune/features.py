@@ -18,12 +18,22 @@ import numpy as np
 
 from argosy.cluster.view import View
 from argosy.policies.base import Floats, Ints
+from argosy.policies.common.influences import Feature, seconds, yes_or_no
 from argosy.policies.rltune.network import INPUTS, Matrix
 from argosy.policies.rltune.pools import Room
 
 MOST_WAIT_S = 12 * 3600.0
 NEARLY_ONE, NEARLY_ZERO = 1.0 - 1e-5, 1e-5
 MOST_WAYS = 3
+FEATURES = (
+    Feature("waiting time", seconds, lambda x: x * MOST_WAIT_S),
+    Feature("GPUs over those of a node"),
+    Feature("GPUs over free GPUs, for each GPU of its pool"),
+    Feature("share of GPUs that stay free if it starts, others counted"),
+    Feature("share of nodes that are partly used"),
+    Feature("ways to place it", undo=lambda x: x * MOST_WAYS),
+    Feature("whether it can start now", lambda x: yes_or_no(min(x, 1.0))),
+)
 
 
 def features(

@@ -36,7 +36,8 @@ from argosy.cluster.view import WHOLE, Context, View
 from argosy.errors import InputError
 from argosy.mechanism.plan import Plan, Reason, Why
 from argosy.policies.base import Floats, Ints, Policy, register
-from argosy.policies.rltune.features import observe
+from argosy.policies.common.influences import in_words, occluded
+from argosy.policies.rltune.features import FEATURES, observe
 from argosy.policies.rltune.heuristics import Heuristic, find_heuristic
 from argosy.policies.rltune.mapping import Program, Request, choose_way, first_by_number
 from argosy.policies.rltune.network import Actor, Matrix, softmax
@@ -76,6 +77,7 @@ class RlTune(Policy):
         self._pools = Pools(context)
         self._limits = context.queue_limits
         self._picked = NOBODY  # the index of the job that is waited for
+        self._seen: tuple[Ints, Matrix] | None = None  # the jobs that were first shown in the last decision
         self.base.reset(context)
 
     def choose(self, table: Matrix) -> int:
@@ -93,8 +95,10 @@ class RlTune(Policy):
             self._picked = NOBODY
             if len(waited_for) and not queue.start(int(waited_for[0])):
                 return self._wait_for(queue, int(waited_for[0]))
+        self._seen = None
         while len(shown := queue.shown()):
             table = observe(view, queue.room, queue.rows[shown], queue.kinds[shown])
+            self._seen = self._seen or (view.jobs.index[queue.rows[shown]], table)
             position = int(shown[self.choose(table) if len(shown) > 1 else 0])
             if self.mapping == "milp3":
                 queue.start_together(position, shown, self.actor.scores(table))
@@ -133,6 +137,15 @@ class RlTune(Policy):
         own = plan.reasons.get(row, Reason(Why.FRAGMENTED, "its GPUs are not free on as few nodes as it needs"))
         plan.reasons = dict.fromkeys(waiting.tolist(), behind) | {row: own}
         return plan
+
+    def because(self, job: int) -> str:
+        index, table = self._seen or (np.zeros(0, np.int64), np.zeros((0, len(FEATURES))))
+        rows = np.flatnonzero(index == job)
+        if not len(rows) or len(index) < 2:
+            return ""
+        row = int(rows[0])
+        score = self.actor.scores(np.concatenate([table[row : row + 1], occluded(table, row)]))
+        return in_words(FEATURES, score[0] - score[1:], table[row], table.mean(axis=0), len(index))
 
     def state(self) -> dict[str, Any]:
         return {"picked": self._picked, "base": self.base.state()}

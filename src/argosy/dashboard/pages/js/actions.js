@@ -73,14 +73,14 @@ async function act(name, chosen) {
   return true;
 }
 
-/** A button for each action; those that fit none of the jobs are disabled. `chosen` gives the jobs at that moment. */
-export function buttons(chosen, after = () => {}) {
+/** A button for each action; those that fit none of the jobs are disabled, or hidden. `chosen` gives the jobs at that moment. */
+export function buttons(chosen, { after = () => {}, hides = false } = {}) {
   const made = Object.entries(ACTIONS).map(([name, action]) => [action, h("button", { "data-action": name, onclick: async () => (await act(name, chosen())) && after() }, action.title)]);
   return {
     elements: made.map(([, button]) => button),
     update: () => {
       const jobs = chosen();
-      for (const [action, button] of made) button.disabled = !jobs.some(action.fits);
+      for (const [action, button] of made) button[hides ? "hidden" : "disabled"] = !jobs.some(action.fits);
     },
   };
 }

@@ -12,6 +12,7 @@ export const SCREENS = [
 ];
 
 let show = () => {};
+let table = "/jobs"; // the table of jobs as it was filtered last
 
 export function route(render) {
   show = render;
@@ -24,7 +25,13 @@ export function route(render) {
   });
 }
 
+/** Where the way back from a job leads: to the table with the filters that it had. */
+export function backToJobs() {
+  return table;
+}
+
 export function go(address) {
+  if (location.pathname === "/jobs") table = location.pathname + location.search;
   if (address !== location.pathname + location.search) history.pushState(null, "", address);
   show();
 }

@@ -11,8 +11,8 @@ export class Table {
     this.items = [];
     this.rows = [];
     this.current = 0;
-    this.above = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
-    this.below = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
+    this.above = h("tr", { class: "gap", "aria-hidden": "true" }, h("td"));
+    this.below = h("tr", { class: "gap", "aria-hidden": "true" }, h("td"));
     this.body = h("tbody", null, this.above, this.below);
     this.heads = columns.map((column) => h("th", { scope: "col", class: `${column.className ?? ""} c-${column.id}` },
       column.sort ? h("button", { onclick: () => sortBy(column.id), title: column.hint }, column.title, h("span", { "aria-hidden": "true" })) : h("span", { title: column.hint }, column.title)));

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import signal
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -112,6 +113,9 @@ class ClusterProcesses:
 
     def ask_to_end(self, member: WorkerProcess, *, group: bool) -> None:
         self._end(member.number, "term")
+
+    def warn(self, member: WorkerProcess, number: signal.Signals) -> None:
+        self._order(member.number, "warn", signal=int(number))
 
     def _end(self, number: int, op: str) -> None:
         if self._link_of(self.node_of(number)).withdraw(number):

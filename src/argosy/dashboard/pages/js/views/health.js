@@ -40,7 +40,7 @@ export function show(place) {
   const facts = (rows) => h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, clean(value, 400))]));
 
   async function audit(from = null) {
-    const page = await get(`/v1/audit?limit=100${from ? `&before=${from}` : ""}${who.value ? `&who=${encodeURIComponent(who.value)}` : ""}`);
+    const page = await get(`/v1/audit?limit=30${from ? `&before=${from}` : ""}${who.value ? `&who=${encodeURIComponent(who.value)}` : ""}`);
     if (stopped) return;
     entries.push(...page.entries);
     before = page.next;

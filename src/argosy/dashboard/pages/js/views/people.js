@@ -51,7 +51,10 @@ export function show(place) {
   }
 
   function draw() {
-    const cost = Number(price.value) || 0;
+    const known = usage.owner?.price_per_gpu_hour ?? null;
+    price.placeholder = known === null ? "0" : amount(known);
+    price.title = known === null ? "the cluster file gives no prices" : "without another: the mean of the cluster file";
+    const cost = price.value === "" ? known ?? 0 : Number(price.value) || 0;
     const rows = (key, extra) => {
       const now_ = tally(key), hours = new Map((usage[key]?.rows ?? []).map((row) => [row.name, row.gpu_hours]));
       const all = [...hours.values()].reduce((a, b) => a + b, 0);
