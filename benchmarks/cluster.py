@@ -33,8 +33,7 @@ from typing import Any
 from argosy.errors import ArgosyError, UnknownName
 from argosy.live.demo.pseudo_hosts import not_possible, pseudo_hosts
 from benchmarks.harness import RESULTS, ROOT, Json, Options, Row, document, write
-from benchmarks.live_daemon import _job, _wait
-from benchmarks.live_daemon import passes as passes_of
+from benchmarks.live_daemon import _job, _wait, passes
 from benchmarks.live_serving import serving
 from benchmarks.live_yard import SCRIPT, Step, typical
 
@@ -280,9 +279,9 @@ def scale(options: Options) -> Json:
                 client.post("/v1/jobs", {"jobs": [{**_job(100_000), "resources": {"gpus": 2}}] * 500})
             _wait(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= runs, f"{runs} running jobs")
             time.sleep(3)
-            passes = passes_of(client, 3.0 if options.quick else 20.0)
+            measured = passes(client, 3.0 if options.quick else 20.0)
             memory = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmRSS:")[2].split()[0]) / 1024
-    return {"nodes": nodes, "gpus": nodes * 10, "runs": runs, "pass_s": passes, "daemon_rss_mib": memory}
+    return {"nodes": nodes, "gpus": nodes * 10, "runs": runs, "pass_s": measured, "daemon_rss_mib": memory}
 
 
 def chaos(options: Options) -> Json:
@@ -291,7 +290,7 @@ def chaos(options: Options) -> Json:
     for seed in CHAOS_SEEDS[: 1 if options.quick else None]:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.json"
-            size = {"ARGOSY_HOST_EVENTS": "8" if options.quick else "110", "ARGOSY_HOST_SEED": str(seed)}
+            size = {"ARGOSY_HOST_EVENTS": "8" if options.quick else "105", "ARGOSY_HOST_SEED": str(seed)}
             words = ["pytest", "-q", "-p", "no:cacheprovider", "tests/live/cluster/test_cluster_chaos.py"]
             env = {**os.environ, **size, "ARGOSY_HOST_REPORT": str(report)}
             done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=env, capture_output=True, text=True)

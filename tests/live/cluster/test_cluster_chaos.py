@@ -134,11 +134,15 @@ def test_nothing_is_lost_and_no_device_is_used_twice(tmp_path: Path) -> None:
         def unfinished() -> list[int]:
             return [n for n in jobs if cluster.job(n)["state"] not in ("succeeded", "failed", "cancelled")]
 
+        def a_job_runs() -> bool:
+            chaos.tick()  # all hosts may be down, until they are healed
+            return any(cluster.job(number)["state"] == "running" for number in jobs)
+
         for _ in range(EVENTS):
             while len(unfinished()) < 3:
                 submit()
             try:
-                wait_for(lambda: any(cluster.job(n)["state"] == "running" for n in jobs), "a job to run")
+                wait_for(a_job_runs, "a job to run")
             except TimeoutError as problem:
                 raise AssertionError(f"{problem}; {state_of(cluster, unfinished(), chaos)}") from None
             chaos.event()

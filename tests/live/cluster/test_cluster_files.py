@@ -58,6 +58,7 @@ def test_a_damaged_checkpoint_is_not_brought_to_a_node_and_the_one_before_it_is_
     status = apart.wait(key, lambda status: len(status.checkpoints) == 2)
     apart.stop(key, 0.0)
     apart.end(key)
+    assert len(list((apart.home / "jobs" / "1" / "checkpoints" / "gen-1").iterdir())) <= 3  # the older ones are removed
     older, newer = (str(one["path"]) for one in status.checkpoints)
     (apart.home / "jobs" / "1" / "checkpoints" / newer / "state.pt").write_bytes(b"nonsense")
     again = train(apart, {"h2": [0]}, 2, (newer, older))

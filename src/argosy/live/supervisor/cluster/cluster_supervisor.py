@@ -213,7 +213,9 @@ class ClusterSupervisor(Supervisor):
             self.last_tick = time.monotonic()
             self.conclude_if_fenced()
             return
-        if not self.begun and time.monotonic() - self.began_at > REACH_S and self.stopping_since is None:
+        reached = all(link.open for link in self.links.values())  # then the agents limit how long a start may take
+        late = time.monotonic() - self.began_at > REACH_S
+        if not self.begun and not reached and late and self.stopping_since is None:
             problems = [f"{link.node}: {link.problem}" for link in self.links.values() if link.problem]
             self.finish(None, f"its nodes could not be reached: {'; '.join(problems) or 'no answer'}")
             return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from argosy.live.supervisor.cluster.checkpoint_files import CHECKPOINT, Arrival, read_part
 from argosy.live.supervisor.cluster.node_link import NodeLink
 from argosy.live.supervisor.message_server import Message
+
+KEEP = 2
 
 
 class HeadCheckpoints:
@@ -54,9 +57,18 @@ class HeadCheckpoints:
 
         def done(why: str) -> None:
             self._now = None
+            if not why:
+                prune((self._folder / str(message["path"])).parent)
             self._begin()
             self._arrived(message, why)
 
         arrival = Arrival(str(message["path"]), self._folder, ask, done)
         self._now = (link, message, arrival)
         arrival.begin()
+
+
+def prune(generation: Path) -> None:
+    """Remove all but the newest checkpoints of a generation, as its workers do on their host."""
+    found = sorted(generation.glob("step-*"), key=lambda path: int(path.name.partition("-")[2]))
+    for path in found[:-KEEP]:
+        shutil.rmtree(path, ignore_errors=True)
