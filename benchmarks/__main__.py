@@ -52,7 +52,7 @@ LONG = (
     "rivals",
     "gavel-peers",
 )
-WITH_PARTS = ("learning", "live")
+WITH_PARTS = ("learning", "live", "rivals")
 NAMES = (*SPEED, *LONG)
 
 
