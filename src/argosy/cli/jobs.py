@@ -31,6 +31,7 @@ from argosy.cli._live import (
     table_of,
 )
 from argosy.cli._shared import Output, OutputOption, at_least, emit, say
+from argosy.cli.eta import estimate_rows
 from argosy.cli.queue import PAGE, gpus
 
 
@@ -94,6 +95,7 @@ def _facts(job: dict[str, Any]) -> list[tuple[str, Any]]:
         ("submitted", moment(job["submitted_at"])),
         ("started", moment(job["started_at"])),
         ("ended", moment(job["ended_at"])),
+        *estimate_rows(job.get("eta")),
         ("run time", f"{span(job['run_s'])}, {job['gpu_s'] / 3600:.2f} GPU hours" if job["run_s"] else ""),
         ("so far", ", ".join(counts)),
         ("reported", ", ".join(said)),
@@ -135,6 +137,8 @@ def _told(reason: dict[str, Any]) -> list[Any]:
         parts += ["", table_of(("", ""), rows)] if rows else []
     elif evidence and safe(evidence) not in lines:
         parts += [safe(evidence)]
+    for name, value in estimate_rows(reason.get("eta")):
+        parts += [f"It {name}: {value}"]
     if reason["change"]:
         parts += ["", f"What would start it now: {safe(reason['change'])}"]
     return parts

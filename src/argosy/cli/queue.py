@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from argosy.cli._job_numbers import ALL, ENDED, LIVE, WAITING, array_name, states_of
-from argosy.cli._live import ApiOption, HomeOption, Patient, connect, show, span, table_of
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, safe, show, span, table_of
 from argosy.cli._shared import Output, OutputOption, at_least, emit
 from argosy.errors import InputError
 
@@ -51,7 +51,7 @@ def queue(
     asked = {"queue": queue, "name": name, "owner": user}
     if not watch:
         with connect(api, home) as daemon:
-            answer = read_queue(daemon, asked, states, limit)
+            answer = read_queue(daemon, asked, states, limit) | {"notice": _notice(daemon)}
         if output is not Output.TABLE:
             emit(answer, output)
             return
@@ -87,6 +87,11 @@ def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], lim
     return {"jobs": list(jobs.values()), "more": more, "counts": counts}
 
 
+def _notice(daemon: Client) -> str:
+    """Return what everybody should know, such as that the daemon fell back to its former policy."""
+    return str(daemon.get("/v1/health").get("notice", ""))
+
+
 def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Sequence[str], limit: int) -> None:
     from rich.console import Console, Group
     from rich.live import Live
@@ -95,7 +100,7 @@ def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Se
     with Patient(api, home) as patient, Live(auto_refresh=False, screen=True) as live:
         while True:
             with patient.bearing() as daemon:
-                found = read_queue(daemon, asked, states, min(limit, rows))
+                found = read_queue(daemon, asked, states, min(limit, rows)) | {"notice": _notice(daemon)}
                 drawn: Group = Group(*_parts(found), "\nCtrl-C to leave")
                 live.update(drawn, refresh=True)
             time.sleep(1)
@@ -105,12 +110,24 @@ def _parts(answer: dict[str, Any]) -> list[Any]:
     """Return the table, and the line below it."""
     jobs = answer["jobs"]
     owners = len({job["owner"] for job in jobs}) > 1
-    columns = ["job", "name", *(["user"] if owners else []), "queue", "state", "GPUs", "done", "age", "where or why"]
+    columns = [
+        "job",
+        "name",
+        *(["user"] if owners else []),
+        "queue",
+        "state",
+        "GPUs",
+        "done",
+        "age",
+        "expected",
+        "where or why",
+    ]
     rows = [[value for value in _row(job, owners) if value is not None] for job in grouped(jobs)]
     counts = ", ".join(f"{number} {state}" for state, number in answer["counts"].items() if number) or "no jobs yet"
     more = "; more with -n" if answer["more"] else ""
     table = [table_of(columns, rows, right=("job", "GPUs", "done", "age")), ""] if rows else []
-    return [*table, f"{counts}{more}"]
+    notice = [safe(answer["notice"])] if answer["notice"] else []
+    return [*table, f"{counts}{more}", *notice]
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -153,8 +170,26 @@ def _row(job: dict[str, Any], owners: bool) -> list[Any]:
         gpus(job),
         done,
         span(age_s),
+        expected(job),
         told,
     ]
+
+
+def expected(job: dict[str, Any]) -> str:
+    """Format when a job probably starts, or ends if it has started: the median, from now on."""
+    eta = job.get("eta")
+    if eta is None:
+        return ""
+    what, times = ("starts", eta["start"]) if eta["start"] is not None else ("ends", eta["end"])
+    return f"{what} {within(times['p50'])}"
+
+
+def within(unix_s: float | None) -> str:
+    """Format a time in the future as the time until then."""
+    if unix_s is None:
+        return "in > 1 year"
+    left_s = unix_s - time.time()
+    return f"in {span(left_s)}" if left_s >= 1 else "now"
 
 
 def gpus(job: dict[str, Any]) -> str:

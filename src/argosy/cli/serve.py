@@ -8,37 +8,73 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from argosy.cli._live import needs_live
+from argosy.cli._engines import check_engine_options, is_engine, make_engine
+from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
     from argosy.live.backends.base import Backend
+    from argosy.live.backends.cluster.engines.base import Engine
     from argosy.live.daemon.daemon import Daemon
+    from argosy.live.daemon.notifier import NoticeSettings
     from argosy.live.home import Home
     from argosy.live.http.tls import ServerTls
 
-NETWORK, LOCAL = "Who may call it", "The nodes of --cluster local or fake"
+NETWORK, LOCAL, ENGINES = "Who may call it", "The nodes, unless a file lists them", "The nodes of Slurm and Ray"
 BOUNDS = "How much they may ask"
 PAGES = "The dashboard"
+NOTICES = "Notices to users about their jobs"
 
 
 def serve(
     *,
     cluster: Annotated[
-        str, typer.Option("--cluster", "-c", help="local: this machine; fake: jobs only pretend; or a cluster file")
+        str,
+        typer.Option(
+            "--cluster",
+            "-c",
+            help="local: this machine; fake: jobs only pretend; slurm; ray://HOST:PORT; or a cluster file",
+        ),
     ] = "local",
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
     ] = "tiresias-las",
+    shadow: Annotated[
+        str | None, typer.Option(help="a policy that decides too, and acts never: see argosy shadow")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
     home: Annotated[Path | None, typer.Option(help="its folder; default: $ARGOSY_HOME or ~/.argosy")] = None,
-    nodes: Annotated[int | None, typer.Option(help="how many; default: 2", rich_help_panel=LOCAL)] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="how many; default: 2; of Ray: all that there are", rich_help_panel=LOCAL)
+    ] = None,
     slots: Annotated[
-        int | None, typer.Option(help="GPUs of each node, virtual if there are none; default: 2", rich_help_panel=LOCAL)
+        int | None,
+        typer.Option(
+            help="GPUs of each node, virtual if there are none; default: 2, or those of the engine",
+            rich_help_panel=LOCAL,
+        ),
+    ] = None,
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            help="a folder for checkpoints that all nodes see; without it, they travel to the head",
+            rich_help_panel=ENGINES,
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="of Slurm; default: its default", rich_help_panel=ENGINES)
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(help="of Slurm's jobs, such as 1-00:00:00; renewed in time", rich_help_panel=ENGINES),
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="an option for sbatch, such as --account=ml; repeatable", rich_help_panel=ENGINES),
     ] = None,
     host: Annotated[str, typer.Option(help="address to listen on", rich_help_panel=NETWORK)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free", min=0, max=65535, rich_help_panel=NETWORK)] = 0,
@@ -85,6 +121,21 @@ def serve(
     max_grace: Annotated[
         str, typer.Option(help="longest time in which a job may save its work and exit; then it is killed")
     ] = "10m",
+    smtp: Annotated[
+        str | None,
+        typer.Option(metavar="HOST[:PORT]", help="the server for mails about jobs", rich_help_panel=NOTICES),
+    ] = None,
+    mail_from: Annotated[
+        str | None, typer.Option(help="the sender of these mails, such as argosy@example.org", rich_help_panel=NOTICES)
+    ] = None,
+    notify_allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="webhooks may reach this host of your own network; repeatable",
+            rich_help_panel=NOTICES,
+        ),
+    ] = None,
     stop_jobs: Annotated[
         bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and exit; they continue next time")
     ] = False,
@@ -94,8 +145,12 @@ def serve(
     \b
     argosy serve
     argosy serve --policy srtf --nodes 2 --slots 4
+    argosy serve --policy tiresias-las --shadow argonaut
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
+    argosy serve --cluster hosts.yaml --host head --tls     # other hosts, with argosy agent on each
+    argosy serve --cluster slurm --partition gpu --nodes 4 --shared /nfs/argosy --host head --tls
+    argosy serve --cluster ray://head:6379 --shared /nfs/argosy --host head --tls
     argosy serve --host 0.0.0.0 --allow-host gpu1.example.org --port 7557 --tls
 
     \b
@@ -120,11 +175,25 @@ def serve(
     from argosy.policies.base import create
 
     most_s = parse_duration(max_grace)
+    notice_settings = _notices(smtp, mail_from, notify_allow or [])
+    if shadow is not None:
+        create(shadow)
     create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
     kind = backend or _kind(cluster)
-    machines = _cluster(cluster, kind, nodes, slots)
+    engine = None
+    if is_engine(cluster):
+        check_engine_options(cluster, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+        engine = make_engine(
+            cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
+        )
+    elif shared or partition or time_limit or sbatch:
+        hint = "leave them out; a cluster file has a section agents: instead"
+        raise InputError(
+            "--shared, --partition, --time-limit and --sbatch are for --cluster slurm and ray://", hint=hint
+        )
+    machines = engine[1] if engine else _cluster(cluster, kind, nodes, slots)
     place.create()
     written = log or place.folder / "daemon.log"
     _log_to(written)
@@ -135,8 +204,7 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    if studies is not None and not studies.is_dir():
-        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,
@@ -150,14 +218,16 @@ def serve(
         place,
         machines,
         policy,
-        _backend(kind, place, machines, cluster),
+        _engine_backend(place, engine, shared) if engine else _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
         connections=bounds,
         tls=encryption,
+        shadow=shadow,
         new_database=new_database,
         max_grace_s=most_s,
+        notices=notice_settings,
     )
     import asyncio
     import gc
@@ -165,6 +235,34 @@ def serve(
     gc.collect()
     gc.freeze()  # imported objects stay, and examining them again would delay all requests by a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
+
+
+def _notices(smtp: str | None, sender: str | None, allowed: list[str]) -> NoticeSettings:
+    """Return what the options say about notices to users."""
+    from argosy.live.daemon.notifier import NoticeSettings
+    from argosy.live.notices.mail import MailServer
+    from argosy.live.notify_spec import Notify
+
+    for host in allowed:
+        name, _, port = host.partition(":")
+        if not name or "/" in host or (port and not port.isdigit()):
+            hint = "write a name as it is in the address, such as hooks.internal:8080"
+            raise InputError(f"--notify-allow {host!r} is not a host", hint=hint)
+    if smtp is None:
+        if sender is not None:
+            raise InputError(
+                "--mail-from is given without --smtp", hint="name the mail server: --smtp mail.example.org"
+            )
+        return NoticeSettings(None, tuple(allowed))
+    host, colon, port = smtp.partition(":")
+    if not host or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
+        raise InputError(f"--smtp {smtp!r} is not a mail server", hint="write HOST or HOST:PORT")
+    try:
+        Notify.model_validate({"mail": sender})
+    except ValueError:
+        what = "--mail-from is missing" if sender is None else f"--mail-from {sender!r} is not a mail address"
+        raise InputError(what, hint="write one such as argosy@example.org") from None
+    return NoticeSettings(MailServer(host, int(port or 25), str(sender)), tuple(allowed))
 
 
 def _warm_up() -> None:
@@ -209,6 +307,8 @@ def _kind(cluster: str) -> str:
 
     if cluster in ("local", "fake"):
         return cluster
+    if is_engine(cluster):
+        return "cluster"
     return "local" if read_agents(cluster) is None else "cluster"
 
 
@@ -231,12 +331,19 @@ def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
 
     agents = read_agents(source)
     if agents is None:
-        hint = "add a section such as agents: {shared: /shared/argosy}"
+        hint = "add a section such as agents: {shared: /shared/argosy}, or agents: {}"
         raise InputError("this cluster file does not say how to reach its nodes", where=source, hint=hint)
-    home.shared = Path(agents.shared)
+    home.shared = Path(agents.shared) if agents.shared is not None else None
     return ClusterBackend(
         home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
     )
+
+
+def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path | None) -> Backend:
+    from argosy.live.backends.cluster.backend import ClusterBackend
+
+    home.shared = shared.absolute() if shared is not None else None
+    return ClusterBackend(home.folder, engine[1].nodes, home.shared, engine=engine[0])
 
 
 def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]) -> ServerTls | None:

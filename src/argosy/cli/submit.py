@@ -66,6 +66,10 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="wait until all have ended; exit code as in argosy wait")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="submit nothing; say when it would start and end, and what would change that"),
+    ] = False,
     timeout: Annotated[str | None, typer.Option(help="with --wait: give up after this time, such as 2h")] = None,
     output: OutputOption = Output.TABLE,
     api: ApiOption = None,
@@ -80,6 +84,7 @@ def submit(
     argosy submit --run ./evaluate.sh --after 7 --time-limit 2h --env SEED=3
     argosy submit job.sbatch              # a script with #SBATCH lines; it is told what they mean here
     generate-a-job | argosy submit - --wait
+    argosy submit job.yaml --dry-run
 
     \b
     A job file needs only one line, the command; docs/live.md describes all keys:
@@ -116,6 +121,9 @@ def submit(
     for file, script in scripts.items():
         for told in script.told if output is Output.TABLE else ():
             say(told.text(file))
+    if dry_run:
+        _dry_run(specs, here, wait, output, api, home)
+        return
     numbers: list[int] = []
     with connect(api, home) as daemon:
         for batch in _batches([_as_sent(spec, here) for spec in specs]):
@@ -191,6 +199,18 @@ def _refuse_programs(files: list[str]) -> None:
     else:
         return
     raise InputError(what, hint=f"submit a command with --run: argosy submit --run {shlex.quote(command)}")
+
+
+def _dry_run(specs: list[JobSpec], here: bool, wait: bool, output: Output, api: str | None, home: Path | None) -> None:
+    if len(specs) != 1 or wait:
+        what = "--dry-run and --wait exclude each other" if wait else f"--dry-run takes one job, not {len(specs)}"
+        raise InputError(what, hint="name one job file, and leave --wait out")
+    from argosy.cli.eta import show_variants
+
+    with connect(api, home) as daemon:
+        body = {"jobs": [_as_sent(specs[0], here)], "workdir": os.getcwd()}
+        answer = daemon.post("/v1/jobs/dry-run", body)
+    show_variants(answer, output)
 
 
 def _is_program(path: Path) -> bool:

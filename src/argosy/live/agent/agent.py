@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import struct
 import sys
 import time
@@ -49,6 +50,10 @@ class Agent:
     ) -> None:
         self.node, self.registration, self.address, self.engine = node, registration, address, engine
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.lstat()
+        if about.st_uid != os.geteuid() or about.st_mode & 0o022 or not stat.S_ISDIR(about.st_mode):
+            hint = "remove it, or give another --folder"
+            raise InputError("others may write to the agent's folder", where=str(folder), hint=hint)
         self.lock = os.open(folder / "agent.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

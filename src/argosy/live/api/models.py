@@ -123,6 +123,101 @@ class Report(In):
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
 
 
+class ShadowIn(In):
+    policy: Text | None = Field(description="a policy with its parameters; null: none")
+
+
+class PromotionIn(In):
+    policy: Text
+    guard: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        0.1, description="fall back if jobs are in the system longer than expected by more than this; null: never"
+    )
+    for_s: float = Field(3600.0, gt=0, le=30 * DAY_S, description="seconds for which it is guarded")
+
+
+class PromotionOut(BaseModel):
+    policy: str
+    former: str
+    in_force: str
+    guard: float | None
+    at: float
+    phase: Literal["guarded", "kept", "fell-back", "unguarded"]
+    reason: str
+    last: dict[str, float] | None = Field(description="the last check: measured over expected, less 1")
+
+
+class Gain(BaseModel):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Difference(BaseModel):
+    job: int
+    gpus: float
+    shadow_gpus: float
+
+
+class ShadowOut(BaseModel):
+    policy: str | None = Field(description="the shadow; null: there is none")
+    live: str
+    since: float | None
+    decisions: int = Field(description="decisions of the live policy since then")
+    compared: int
+    skipped: int = Field(description="decisions that were not compared, because the shadow was busy or rested")
+    slow: int
+    failed: int
+    problem: str
+    agreement: float | None = Field(description="GPUs that both give to the same job, of those that either gives")
+    gain: Gain = Field(description="how much longer jobs take under the live policy, over the last comparisons")
+    last_at: float | None
+    differ: list[Difference] = Field(description="jobs that the shadow would have treated otherwise last")
+    promotion: PromotionOut | None
+
+
+class Times(BaseModel):
+    """Quantiles of a time, in Unix seconds; null: later than in a year."""
+
+    p10: float | None
+    p50: float | None
+    p90: float | None
+
+
+class Eta(BaseModel):
+    """When a job is expected to start (null: it has started) and to end."""
+
+    at: float = Field(description="when the estimate was made")
+    start: Times | None
+    end: Times
+
+
+class JobEta(BaseModel):
+    job: int
+    state: StateName
+    eta: Eta | None = Field(description="null: it has ended, or no estimate has been made yet")
+    problem: str = Field(description="why there are no estimates at the moment; empty: there are")
+    policy: str | None = None
+    rollouts: int | None = Field(None, description="how often the future was played through")
+
+
+class EtaScore(BaseModel):
+    """How good past estimates were."""
+
+    count: int
+    coverage: float = Field(description="how often p10..p90 contained the truth; exact would be 0.8")
+    below: float
+    above: float
+    pinball_s: float
+    naive_pinball_s: float | None
+    gain: float | None = Field(description="how much smaller the loss is than that of queue length × mean")
+    reliability: list[tuple[float, float]]
+
+
+class Calibration(BaseModel):
+    start: EtaScore | None
+    end: EtaScore | None
+
+
 class JobOut(Out):
     id: int
     name: str
@@ -154,6 +249,7 @@ class JobOut(Out):
     resizes: int
     moves: int
     hot: bool = Field(description="whether it uses the SDK, so that it can be resized without a restart")
+    eta: Eta | None = Field(description="when it is expected to start and to end; null: not known, or it has ended")
 
 
 class JobDetail(JobOut):
@@ -292,6 +388,9 @@ class LimitsIn(In):
     priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
     array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
+    types: Annotated[dict[Text, Annotated[float, Field(ge=0, le=1e9)] | None], Field(max_length=100)] | None = Field(
+        None, description="GPUs of a type that may be held at once, such as {a100: 4}; types left out stay as they are"
+    )
 
 
 class LimitsOut(Out):
@@ -304,6 +403,7 @@ class LimitsOut(Out):
     priority: float | None
     queues: list[str] | None
     array: int | None
+    types: dict[str, float] = Field(description="GPUs that may be held at once, by type; others have no limit")
     in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
     set_here: list[str] = Field(description="which limits an operator has set for this owner")
     set_by: str | None
@@ -311,10 +411,54 @@ class LimitsOut(Out):
     queued_now: int
     running_now: int
     gpus_now: float
+    types_now: dict[str, float] = Field(description="GPUs held now, by type")
 
 
 class LimitsList(BaseModel):
     limits: list[LimitsOut]
+
+
+class TopJob(BaseModel):
+    """What a running job holds and uses now; null where the backend cannot tell."""
+
+    id: int
+    name: str
+    owner: str
+    state: StateName
+    places: list[str]
+    gpus: float
+    run_s: float
+    cpus: float | None = Field(None, description="CPU cores that its processes keep busy")
+    memory_gib: float | None = Field(None, description="resident memory of its processes; shared pages count in each")
+    processes: int | None = None
+    gpu_busy: float | None = Field(None, description="share of time in which its GPUs compute; null: virtual GPUs")
+    gpu_memory_gib: float | None = None
+
+
+class Top(BaseModel):
+    jobs: list[TopJob]
+
+
+class NoticeOut(Out):
+    id: int
+    job: int
+    owner: str
+    event: str = Field(description="start, end, preempted or lost")
+    channel: Literal["mail", "webhook"]
+    target: str
+    tries: int
+    state: str = Field(description="waiting, sent, failed, or left-out: too many in an hour")
+    error: Shown = Field(description="why the last try failed")
+    made_at: float
+    due_at: float = Field(description="when it is tried next, if it waits")
+
+
+class NoticeList(BaseModel):
+    notices: list[NoticeOut]
+
+
+class NoticeSecret(BaseModel):
+    secret: str
 
 
 class AuditPage(BaseModel):

@@ -20,17 +20,23 @@ from argosy.live.daemon.accounts import Accounts
 from argosy.live.daemon.admission import MAX_GRACE_S
 from argosy.live.daemon.audit import DAEMON, Audit
 from argosy.live.daemon.curves import Curves
+from argosy.live.daemon.dry_run import described, estimated_facts, variants
+from argosy.live.daemon.forecasts import Forecasts, calibration, shown
 from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
+from argosy.live.daemon.promotion import Promotion
 from argosy.live.daemon.reconcile import HURRY_S
+from argosy.live.daemon.shadow import Shadow
 from argosy.live.daemon.submissions import MIN_FREE_BYTES, Batch, Submissions
 from argosy.live.daemon.tokens import Tokens
 from argosy.live.daemon.user_limits import LimitBook, LimitRow
 from argosy.live.daemon.views import JobView, NodeView, job_view
 from argosy.live.errors import Conflict, NotFound
 from argosy.live.home import Home
+from argosy.live.notices.outbox import Notice, Outbox, secret_of
 from argosy.live.spec import JobSpec
 from argosy.live.states import State, Stop
 from argosy.live.store import Actor, Event, Job, RunRow, Store, Token, database
@@ -69,7 +75,13 @@ class Service:
         self.tokens, self.control = Tokens(store, home.key()), JobControl(self)
         self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
         self.curves = Curves(store)
+        self.outbox: Outbox | None = None  # notices to users
+        self.inspector: Inspector | None = None  # looks into running jobs
+        self.sends_mail = True  # whether there is a mail server; if not, jobs that want mail are refused
         self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
+        self.forecasts: Forecasts | None = None
+        self.shadow: Shadow | None = None
+        self.promotion: Promotion | None = None
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
@@ -93,6 +105,9 @@ class Service:
 
     def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
         self.accounts.check(owner)
+        if not self.sends_mail and any(spec.notify is not None and spec.notify.mail for spec in specs):
+            hint = "leave it out, use webhook:, or ask the operator to start the daemon with --smtp"
+            raise InputError("notify.mail: this daemon sends no mail", hint=hint)
         return Batch(specs, owner, str(workdir or self.accounts.folder(owner)), by or Actor(owner, "user"))
 
     def job(self, number: int) -> JobView:
@@ -170,7 +185,32 @@ class Service:
 
     def explain(self, number: int) -> dict[str, Any]:
         """Explain why a job waits or runs: state, category, text, evidence, and the change that would start it."""
-        return explanation(self._job(number), self.store, self.health)
+        job = self._job(number)
+        return explanation(job, self.store, self.health) | {"eta": self._eta(job)}
+
+    def eta(self, number: int) -> dict[str, Any]:
+        """Return when a job is expected to start and to end, and from what that is known."""
+        job = self._job(number)
+        made = self.forecasts.latest if self.forecasts is not None else None
+        known = {"policy": made.policy, "rollouts": made.rollouts} if made is not None else {}
+        problem = self.forecasts.problem if self.forecasts is not None else "this daemon makes no estimates"
+        return {"job": number, "state": job.state.value, "eta": self._eta(job), "problem": problem, **known}
+
+    def calibration(self) -> dict[str, Any]:
+        """Return how good past estimates were; may be called from another thread."""
+        return calibration(self.store.path)
+
+    async def dry_run(self, spec: JobSpec, owner: str) -> dict[str, Any]:
+        """Return when a job would start and end if it were submitted now, and the same for cheaper variants of it."""
+        self.accounts.check(owner)
+        self._submissions.check(self._batch([spec], owner, None, None))
+        if self.forecasts is None:
+            raise Conflict("this daemon makes no estimates", hint="submit the job without --dry-run")
+        asked = variants(spec, self.cluster)
+        facts = [estimated_facts(one.spec, owner, self.store) for one in asked]
+        found = await self.forecasts.what_if(facts)
+        to_unix_s, now = self.store.clock.wall() - self.store.clock.now(), self.store.clock.now()
+        return {"variants": [described(one, what, now, to_unix_s) for one, what in zip(asked, found)]}
 
     async def explain_now(self, number: int) -> dict[str, Any]:
         """Explain a job after asking the policy for its reason."""
@@ -238,6 +278,16 @@ class Service:
             self.home.write_secret(self.home.token, secret)
         return token, secret
 
+    # notices
+
+    def notices(self, owner: str | None, limit: int = 100) -> list[Notice]:
+        """Return the newest notices, sent or not, of one user or of all."""
+        return [] if self.outbox is None else self.outbox.recent(owner, limit)
+
+    def notice_secret(self, owner: str) -> str:
+        """Return the secret with which notices to a user's web addresses are signed."""
+        return secret_of(self.home.key(), owner)
+
     # history, health and backups
 
     def history(self, owner: str | None = None, limit: int = 100, before: int | None = None) -> list[dict[str, Any]]:
@@ -264,6 +314,7 @@ class Service:
             "ok": not problems,
             "problems": problems,
             "policy": s.policy,
+            "notice": self.promotion.notice() if self.promotion is not None else "",
             "backend": s.backend,
             "passes": s.passes,
             "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
@@ -272,7 +323,9 @@ class Service:
         }
 
     def metrics_text(self) -> bytes:
-        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"])
+        promoted = self.promotion.now if self.promotion is not None else None
+        phase = "" if promoted is None else promoted.phase
+        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"], phase)
         return self.metrics.text()
 
     def backup(self, target: Path) -> None:
@@ -289,7 +342,15 @@ class Service:
         now = self.store.clock.now()
         why = "" if job.state.ended else one_line(job, self.store, self.health)
         said = self.store.reports.get(job.id, job.report)
-        return job_view(job, self.store.runs.get(job.id), said, why, now)
+        return job_view(job, self.store.runs.get(job.id), said, why, now, self._eta(job))
+
+    def _eta(self, job: Job) -> dict[str, Any] | None:
+        """Return when a job is expected to start and to end, from the latest forecast."""
+        made = self.forecasts.latest if self.forecasts is not None else None
+        found = made.jobs.get(job.id) if made is not None and not job.state.ended else None
+        if made is None or found is None:
+            return None
+        return shown(found, made.at_s, self.store.clock.wall() - self.store.clock.now())
 
     def _tell(self) -> None:
         self.changed()

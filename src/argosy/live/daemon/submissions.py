@@ -79,6 +79,10 @@ class Submissions:
             self._check(batch)
         return self._take_in(batches)
 
+    def check(self, batch: Batch) -> None:
+        """Raise the error with which this batch would be refused, if it would."""
+        self._check(batch)
+
     def _take_in(self, batches: Sequence[Batch]) -> list[list[int]]:
         with self._store.transaction() as changes:
             numbers = [self._add(changes, batch) for batch in batches]

@@ -52,6 +52,7 @@ class JobView:
     gpu_s: float
     workdir: str
     spec_json: str
+    eta: Mapping[str, Any] | None = None  # when it is expected to start and to end
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -97,7 +98,9 @@ def progress(report: Mapping[str, Any]) -> float | None:
     return None if value is None else min(max(value, 0.0), 1.0)
 
 
-def job_view(job: Job, run: RunRow | None, report: Mapping[str, Any], why: str, now: float) -> JobView:
+def job_view(
+    job: Job, run: RunRow | None, report: Mapping[str, Any], why: str, now: float, eta: Mapping[str, Any] | None = None
+) -> JobView:
     parts = run.parts if run else ()
     current = now - run.settled_s if run and not run.paused else 0.0
     run_s = job.run_s + (run.run_s + current if run else 0.0)
@@ -136,4 +139,5 @@ def job_view(job: Job, run: RunRow | None, report: Mapping[str, Any], why: str, 
         job.gpu_s + (run.gpu_s + current * held(parts) if run else 0.0),
         job.workdir,
         job.spec_json,
+        eta,
     )

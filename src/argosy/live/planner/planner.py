@@ -37,6 +37,7 @@ from argosy.live.planner.messages import (
 )
 from argosy.live.planner.placements import Placements
 from argosy.live.planner.reasons import reasons
+from argosy.live.planner.recent_arrivals import Recent
 from argosy.live.planner.takeover import as_active, put_back
 
 STATES: dict[NodeState, view.NodeState] = {
@@ -58,6 +59,7 @@ class Planner:
         self._types = {t.lower() for t in setup.cluster.gpu_types}
         self._kinds = JobKinds(setup.cluster)
         self._durations = Durations()
+        self.recent = Recent()
         self._overheads: dict[str | None, dict[str, float]] = {}
         self._states: dict[str, NodeState] = {}
         self._index = JobIndex()
@@ -66,6 +68,7 @@ class Planner:
         snapshot = snapshot or Snapshot()
         for ended in snapshot.ended:
             self._durations.learn(ended.facts, ended.work_s)
+            self.recent.add(ended.facts)
         self._take_over(snapshot)
 
     @property
@@ -90,6 +93,8 @@ class Planner:
         if not new:
             return refused
         facts = [job.facts for job in new]
+        for known in facts:
+            self.recent.add(known)
         if self._kinds.learn(facts):
             self._rebuild()
         expected = [self._durations.expect(f) for f in facts]

@@ -13,12 +13,13 @@ import os
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from argosy.errors import ArgosyError
 from argosy.live.backends.base import Placement
+from argosy.live.planner.forked import Finished
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Told, Update
 from argosy.live.planner.wire import LENGTH, frame
 
@@ -101,6 +102,22 @@ class PlannerProcess:
                 return None
             memory: str = await self._ask("memory")
             return memory
+
+    async def begin(self, name: str, limit_s: float, arguments: Mapping[str, Any]) -> bool:
+        """Begin to answer a question about the future beside all else; False: it is being answered already."""
+        async with self._lock:
+            if self._process is None or self._is_new:
+                raise self.problem or PlannerFailed("the policy has not been asked yet")
+            begun: bool = await self._ask("begin", name, limit_s, dict(arguments))
+            return begun
+
+    async def finished(self, name: str) -> Finished | None:
+        """Return the answer to such a question once it is there."""
+        async with self._lock:
+            if self._process is None:
+                raise self.problem or PlannerFailed("the planner's process has ended")
+            found: Finished | None = await self._ask("finished", name)
+            return found
 
     async def close(self) -> None:
         """End the process."""

@@ -14,15 +14,25 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 from argosy.live.backends.base import Placement
+from argosy.live.planner.forecast import forecast, what_if
+from argosy.live.planner.forked import Finished, Forked
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
+from argosy.live.planner.shadowing import control, shadow
 from argosy.live.planner.wire import LENGTH, frame
 
 LOOK_EVERY_S = 0.5
+FORESIGHT: dict[str, Callable[..., Any]] = {
+    "forecast": forecast,
+    "what-if": what_if,
+    "shadow": shadow,
+    "control": control,
+}
 
 
 class Answers:
@@ -31,6 +41,7 @@ class Answers:
     def __init__(self) -> None:
         self._planner: Planner | None = None
         self._known: dict[int, Placement] = {}  # placements that the parent knows
+        self._copies: dict[str, Forked] = {}  # questions about the future, which copies of this process answer
 
     def take_over(self, setup: Setup, snapshot: Snapshot) -> None:
         self._planner, self._known = Planner(setup, snapshot), {}
@@ -52,6 +63,21 @@ class Answers:
 
     def memory(self) -> str:
         return self.planner.memory()
+
+    def begin(self, name: str, limit_s: float, arguments: dict[str, Any]) -> bool:
+        """Begin to answer a question about the future; return False if it is being answered already."""
+        if name in self._copies:
+            return False
+        planner, answer = self.planner, FORESIGHT[name]
+        self._copies[name] = Forked(lambda: answer(planner, **arguments), limit_s)
+        return True
+
+    def finished(self, name: str, wait_s: float = 0.0) -> Finished | None:
+        """Return the answer to such a question once it is there."""
+        found = self._copies[name].poll(wait_s) if name in self._copies else Finished(None, "it was never asked", 0.0)
+        if found is not None:
+            self._copies.pop(name, None)
+        return found
 
     @property
     def planner(self) -> Planner:

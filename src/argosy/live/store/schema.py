@@ -10,6 +10,7 @@ import sqlite3
 from argosy.live.errors import StoreError
 
 NODES = "nodes"  # key in `meta`: what the cluster had when the daemon was last started
+POLICY = "policy"  # key in `meta`: the policy in use
 
 FIRST = """
 CREATE TABLE jobs (
@@ -95,8 +96,35 @@ CREATE TABLE limits (
 
 BY_END = "CREATE INDEX jobs_by_end ON jobs (ended_s, id) WHERE ended_s IS NOT NULL"  # the history, newest first
 
+# what was expected of jobs before they started, to be scored; what a shadow policy would have done
+FORESIGHT = """
+CREATE TABLE estimates (
+  job INTEGER PRIMARY KEY, at_s REAL NOT NULL, at REAL NOT NULL, policy TEXT NOT NULL, rollouts INTEGER NOT NULL,
+  start_p10 REAL, start_p50 REAL, start_p90 REAL, end_p10 REAL, end_p50 REAL, end_p90 REAL,
+  naive_start REAL, naive_end REAL
+) WITHOUT ROWID;
+CREATE TABLE shadow (
+  id INTEGER PRIMARY KEY, at_s REAL NOT NULL, at REAL NOT NULL, policy TEXT NOT NULL, live TEXT NOT NULL,
+  jobs INTEGER NOT NULL, differ TEXT NOT NULL, agreement REAL NOT NULL, gain REAL, cpu_s REAL NOT NULL
+);
+"""
+
+# what is to be sent to users about their jobs
+NOTICES = """
+CREATE TABLE notices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, owner TEXT NOT NULL, event TEXT NOT NULL,
+  channel TEXT NOT NULL, target TEXT NOT NULL, payload TEXT NOT NULL,
+  tries INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL, state TEXT NOT NULL, error TEXT NOT NULL DEFAULT '',
+  made_at REAL NOT NULL
+);
+CREATE INDEX notices_due ON notices (due_at) WHERE state = 'waiting';
+CREATE INDEX notices_by_owner ON notices (owner, made_at);
+"""
+
+BATCHES = "ALTER TABLE runs ADD COLUMN batch INTEGER"  # samples of a step, where the policy chooses them
+
 # step i migrates version i to i + 1; a released step must never be changed
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES, BATCHES)
 VERSION = len(STEPS)
 
 

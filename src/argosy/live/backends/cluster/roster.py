@@ -42,13 +42,14 @@ class Watched:
     runs: list[str] = field(default_factory=list)
     problem: str = "no agent has registered; start one there: argosy agent"
     refusal: str = ""  # what the daemon has told an agent of this node
+    engine: str = ""  # what the engine says about its agent, if an engine starts it
     shared: bool = False  # it sees the shared folder
     again_at: float = 0.0
     pause_s: float = AGAIN_S
 
 
 class Roster:
-    def __init__(self, nodes: Sequence[Node], folder: Path, shared: Path, times: LeaseTimes) -> None:
+    def __init__(self, nodes: Sequence[Node], folder: Path, shared: Path | None, times: LeaseTimes) -> None:
         self.folder, self.shared, self.times = folder, shared, times
         self.watched = {node.name: Watched(node) for node in nodes}
         self._orders: deque[Callable[[], None]] = deque()
@@ -65,7 +66,7 @@ class Roster:
         self._ending = True
         self._thread.join(timeout=2.0)
         self._dials.shutdown(wait=False, cancel_futures=True)
-        for path in self.shared.glob(f"{self._probe}*"):
+        for path in self.shared.glob(f"{self._probe}*") if self.shared is not None else ():
             path.unlink(missing_ok=True)
 
     def statuses(self) -> list[NodeStatus]:
@@ -81,6 +82,14 @@ class Roster:
             watched.address = address
             self._orders.append(lambda: self._renew(watched))
         watched.refusal = ""
+
+    def engine_says(self, node: str, text: str) -> None:
+        """Note what an engine says about the agent of a node, which is shown as long as there is none."""
+        self.watched[node].engine = text
+
+    def jobs_on(self, node: str) -> bool:
+        """Return whether the agent of a node has said that it has runs."""
+        return bool(self.watched[node].runs)
 
     def prepare(self, spec: Mapping[str, Any], user: str | None) -> None:
         """Ask nodes to warm up the interpreter of a job that waits."""
@@ -101,15 +110,16 @@ class Roster:
             }
         silent = time.monotonic() - watched.heard > self.times.silence + PING_S
         up = watched.line is not None and watched.shared and not silent
-        problem = watched.refusal or watched.problem
+        problem = watched.refusal or (watched.engine if watched.line is None else "") or watched.problem
         return NodeStatus(watched.node, up, "" if up else problem or "its agent does not answer", details)
 
     # -- in the thread
 
     def _run(self) -> None:
-        with suppress(OSError):  # the disk is full: then no node can be probed, which every node's state shows
-            (self.shared / self._probe).write_text(self._probe)
-            (self.shared / self._probe).chmod(0o644)
+        if self.shared is not None:
+            with suppress(OSError):  # the disk is full: then no node can be probed, which every node's state shows
+                (self.shared / self._probe).write_text(self._probe)
+                (self.shared / self._probe).chmod(0o644)
         self._reactor.every(PING_S / 5, self._look)
         self._reactor.every(PING_S, self._ping)
         self._reactor.run()
@@ -171,9 +181,8 @@ class Roster:
             lambda message: self._heard(watched, message),
             lambda: self._lost(watched, "its agent has ended"),
         )
-        watched.shared = False
-        path = str(self.shared / self._probe)
-        watched.line.send({"op": "probe", "path": path, "content": self._probe})
+        watched.shared = self.shared is None
+        self._probe_again(watched)
         watched.line.send({"op": "ping"})
 
     def _heard(self, watched: Watched, message: Message) -> None:
@@ -181,7 +190,7 @@ class Roster:
         if message.get("op") == "pong":
             runs = message.get("runs")
             watched.runs = [str(one)[:64] for one in runs[:10_000]] if isinstance(runs, list) else []
-        elif message.get("op") == "probed":
+        elif message.get("op") == "probed" and self.shared is not None:
             why = str(message.get("why") or "")[:300]
             beside = self.shared / f"{self._probe}.seen"
             with suppress(OSError):
@@ -194,7 +203,7 @@ class Roster:
                 self._reactor.later(LONGEST_WAIT_S, lambda: self._probe_again(watched))
 
     def _probe_again(self, watched: Watched) -> None:
-        if watched.line is not None:
+        if watched.line is not None and self.shared is not None:
             watched.line.send({"op": "probe", "path": str(self.shared / self._probe), "content": self._probe})
 
     def _lost(self, watched: Watched, why: str) -> None:
