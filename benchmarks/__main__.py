@@ -2,7 +2,8 @@
 
 python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
-python -m benchmarks rivals                   # the newest rivals' claims and Gavel's own answers, half an hour
+python -m benchmarks rivals                   # the newest rivals' claims, ten minutes
+python -m benchmarks gavel-peers --data DIR   # Gavel's own answers, some minutes
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
@@ -66,9 +67,10 @@ LONG = (
     "dashboard",
     "goodput",
     "rivals",
+    "gavel-peers",
     "shadow",
 )
-WITH_PARTS = ("learning", "live", "cluster", "goodput", "schedulers")
+WITH_PARTS = ("learning", "live", "cluster", "goodput", "rivals", "schedulers")
 NAMES = (*SPEED, *LONG)
 
 

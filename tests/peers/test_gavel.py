@@ -55,7 +55,7 @@ def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:
     "file, gpus, theirs, ours",
     [
         ("fresh_101.csv", 12, "fifo_perf", "gavel-fifo"),
-        ("fresh_101.csv", 12, "finish_time_fairness_perf", "gavel-ftf"),
+        pytest.param("fresh_101.csv", 12, "finish_time_fairness_perf", "gavel-ftf", marks=pytest.mark.slow),
         ("fresh_101.csv", 12, "isolated", "gavel-isolated"),
         ("fresh_101.csv", 12, "max_min_fairness", "gavel-max-min-agnostic"),
         pytest.param("fresh_101.csv", 12, "max_min_fairness_perf", "gavel-max-min", marks=pytest.mark.slow),
@@ -74,7 +74,7 @@ def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:
         ("physical_max_min_fairness.csv", 12, "max_min_fairness_perf", "gavel-max-min"),
         ("physical_max_min_fairness.csv", 12, "finish_time_fairness_perf", "gavel-ftf"),
         ("msr_seed0_ed69ec.csv", 36, "fifo_perf", "gavel-fifo"),
-        ("msr_seed0_ed69ec.csv", 36, "max_min_fairness", "gavel-max-min-agnostic"),
+        pytest.param("msr_seed0_ed69ec.csv", 36, "max_min_fairness", "gavel-max-min-agnostic", marks=pytest.mark.slow),
     ],
 )
 def test_mean_completion_time(
