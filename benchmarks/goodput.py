@@ -43,13 +43,10 @@ def run(options: Options, parts: Sequence[str] | None = None) -> Json:
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise UnknownName("part", unknown[0], tuple(PARTS))
+    found = {part: PARTS[part](options) for part in parts if part != "agreement" or options.data is not None}
     last = RESULTS / "goodput.json"
     known = json.loads(last.read_text("utf-8"))["figures"] if last.is_file() and not options.quick else {}
-    figures = {part: known.get(part, []) for part in PARTS}
-    for part in parts:
-        if part != "agreement" or options.data is not None:
-            figures[part] = PARTS[part](options)
-    return figures
+    return {part: found.get(part, known.get(part, [])) for part in PARTS}
 
 
 def decided(options: Options) -> list[Json]:
