@@ -73,7 +73,7 @@ def cost(policy: str, active: int, rollouts: int) -> Json:
 def replay(options: Options, name: str, policy: str) -> Json:
     """Replay 500 jobs of a trace, and score the estimates that were made when they arrived."""
     from argosy.cluster.cluster import Cluster
-    from argosy.live.estimate_scores import Scored, score
+    from argosy.live.daemon.estimate_scores import Scored, score
     from argosy.live.planner.forecast import forecast
     from argosy.live.planner.messages import Setup, Snapshot
     from argosy.live.planner.planner import Planner

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from argosy.errors import InputError
 from benchmarks import (
+    cluster,
     decision,
     dual_agent,
     dual_agent_training,
@@ -23,6 +24,8 @@ from benchmarks import (
     goodput,
     growth,
     growth_elsewhere,
+    growth_left_out,
+    growth_shrink,
     growth_spare,
     joint,
     joint_training,
@@ -31,6 +34,7 @@ from benchmarks import (
     peers,
     philly,
     placement,
+    rivals,
     schedulers,
     startup,
     windows,
@@ -52,6 +56,7 @@ NAMES = (
     "online-learning",
     "learned-placement",
     "goodput",
+    "from-one-machine-to-a-cluster",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -68,14 +73,20 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
     "environments": ("environments", environments.table),
+    "cluster": ("cluster", cluster.table),
     "claims": ("faithfulness", faithfulness.table),
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
+    "rivals": ("rivals", rivals.table),
+    "rivalspeed": ("rivals", rivals.speed_table),
+    "gavelpeers": ("rivals", rivals.gavel_table),
     "agreement": ("faithfulness", faithfulness.agreement_table),
     "goodput": ("goodput", goodput.table),
     "growthtargets": ("growth", growth.target_table),
+    "leftout": ("growth-left-out", growth_left_out.table),
     "elsewhere": ("growth-elsewhere", growth_elsewhere.table),
     "elsewheretargets": ("growth-elsewhere", growth_elsewhere.target_table),
+    "shrinkpairs": ("growth-shrink", growth_shrink.table),
     "spare": ("growth-spare", growth_spare.table),
     "sparetargets": ("growth-spare", growth_spare.target_table),
     "pays": ("growth", growth.pays_table),

@@ -58,8 +58,8 @@ def replay(
     from argosy.cluster.cluster import Cluster
     from argosy.live.daemon.ended_trace import read_nodes
     from argosy.live.daemon.past import policy_of, read_past, trace_of
+    from argosy.live.daemon.performance_file import overheads_of
     from argosy.live.home import Home
-    from argosy.live.performance_file import overheads_of
     from argosy.policies.base import create
     from argosy.sim.recorded import ACTUAL
     from argosy.sim.settings import Settings
@@ -75,7 +75,8 @@ def replay(
     check_writable(report)
     work = trace_of(read_past(database), str(database.parent))
     machines = read_nodes(database) if cluster is None else Cluster.read(cluster)
-    block_length_s(work)
+    if draws:
+        block_length_s(work)
     used = policy_of(database)
     names = list(dict.fromkeys([ACTUAL, *([used] if used is not None else []), *names]))
     say(f"{len(work)} jobs of {database.parent}; the policy was {used or 'not noted'}")

@@ -109,6 +109,13 @@ class Progress(FileModel):
         return pattern
 
 
+class StopWarning(FileModel):
+    """A signal that a command gets before it is asked to stop."""
+
+    signal: Literal["USR1", "USR2", "INT", "HUP", "CONT"] = Field("USR1", description="the signal, such as USR1")
+    before: Duration = Field(60.0, gt=0, description="how long before it is asked to stop, such as 2m")
+
+
 class Batch(FileModel):
     """The batch sizes among which the policy may choose: `128..4096`, or with `per_gpu` as a table."""
 
@@ -138,13 +145,6 @@ class Batch(FileModel):
 
 def _batch(value: object) -> object:
     return {"sizes": value} if isinstance(value, str) else value
-
-
-class StopWarning(FileModel):
-    """A signal that a command gets before it is asked to stop."""
-
-    signal: Literal["USR1", "USR2", "INT", "HUP", "CONT"] = Field("USR1", description="the signal, such as USR1")
-    before: Duration = Field(60.0, gt=0, description="how long before it is asked to stop, such as 2m")
 
 
 class Growth(FileModel):

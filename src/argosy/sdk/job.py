@@ -33,7 +33,8 @@ from argosy.sdk.gradients.learning_rate import Rule
 from argosy.sdk.gradients.noise import NoiseScale
 from argosy.sdk.group.membership import Leave
 from argosy.sdk.group.process_group import Group, GroupBroken
-from argosy.sdk.growth.growth import Done, Growth, consent
+from argosy.sdk.growth.growth import Growth, consent
+from argosy.sdk.growth.scheduler import Done
 from argosy.sdk.reports import Reports
 from argosy.sdk.session import Session
 from argosy.sdk.settings import Settings, batch_limits, folders

@@ -31,6 +31,8 @@ class Settings:
     per_gpu: int | None = None  # most samples of an adaptive batch that fit a GPU at once
 
     def __post_init__(self) -> None:
+        if os.environ.get("ARGOSY_CHECKPOINTS_COMMON") == "no":  # other workers cannot write into rank 0's folder
+            object.__setattr__(self, "sharded", False)
         if self.batch not in BATCHES:
             raise InputError(f"unknown batch mode {self.batch!r}", hint=f"use one of {', '.join(BATCHES)}")
         if self.batch == "adaptive" and self.exact:

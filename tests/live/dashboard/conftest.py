@@ -10,6 +10,7 @@ from benchmarks.browser import browsing, missing, signed_in
 from benchmarks.running_demo import RunningDemo, running
 
 from argosy.dashboard.demo import Demo
+from argosy.live.daemon import forecasts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -34,7 +35,8 @@ def whole_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo
     folder = tmp_path_factory.mktemp("demo")
     studies = studies_folder(folder / "studies")
     demo = Demo(folder / "home", nodes=4, ended=60, speed=20, first=0, studies=studies, arrivals=False)
-    with running(demo) as found:
+    with pytest.MonkeyPatch.context() as patch, running(demo) as found:
+        patch.setattr(forecasts, "CPU_SHARE", 1.0)  # estimates are made again at once
         yield found
 
 

@@ -18,9 +18,11 @@ from argosy.live.api import (
     cluster,
     error_responses,
     eta,
+    inspection,
     jobs,
     log_routes,
     notices,
+    policy,
     reports,
     session_routes,
     studies,
@@ -99,8 +101,8 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    parts = (board_routes, charts, eta, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
-    for part in (*parts, session_routes):
+    parts = (board_routes, charts, eta, policy, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
+    for part in (inspection, *parts, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app

@@ -123,6 +123,58 @@ class Report(In):
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
 
 
+class ShadowIn(In):
+    policy: Text | None = Field(description="a policy with its parameters; null: none")
+
+
+class PromotionIn(In):
+    policy: Text
+    guard: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        0.1, description="fall back if jobs are in the system longer than expected by more than this; null: never"
+    )
+    for_s: float = Field(3600.0, gt=0, le=30 * DAY_S, description="seconds for which it is guarded")
+
+
+class PromotionOut(BaseModel):
+    policy: str
+    former: str
+    in_force: str
+    guard: float | None
+    at: float
+    phase: Literal["guarded", "kept", "fell-back", "unguarded"]
+    reason: str
+    last: dict[str, float] | None = Field(description="the last check: measured over expected, less 1")
+
+
+class Gain(BaseModel):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Difference(BaseModel):
+    job: int
+    gpus: float
+    shadow_gpus: float
+
+
+class ShadowOut(BaseModel):
+    policy: str | None = Field(description="the shadow; null: there is none")
+    live: str
+    since: float | None
+    decisions: int = Field(description="decisions of the live policy since then")
+    compared: int
+    skipped: int = Field(description="decisions that were not compared, because the shadow was busy or rested")
+    slow: int
+    failed: int
+    problem: str
+    agreement: float | None = Field(description="GPUs that both give to the same job, of those that either gives")
+    gain: Gain = Field(description="how much longer jobs take under the live policy, over the last comparisons")
+    last_at: float | None
+    differ: list[Difference] = Field(description="jobs that the shadow would have treated otherwise last")
+    promotion: PromotionOut | None
+
+
 class Times(BaseModel):
     """Quantiles of a time, in Unix seconds; null: later than in a year."""
 
@@ -336,6 +388,9 @@ class LimitsIn(In):
     priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
     array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
+    types: Annotated[dict[Text, Annotated[float, Field(ge=0, le=1e9)] | None], Field(max_length=100)] | None = Field(
+        None, description="GPUs of a type that may be held at once, such as {a100: 4}; types left out stay as they are"
+    )
 
 
 class LimitsOut(Out):
@@ -348,6 +403,7 @@ class LimitsOut(Out):
     priority: float | None
     queues: list[str] | None
     array: int | None
+    types: dict[str, float] = Field(description="GPUs that may be held at once, by type; others have no limit")
     in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
     set_here: list[str] = Field(description="which limits an operator has set for this owner")
     set_by: str | None
@@ -355,10 +411,32 @@ class LimitsOut(Out):
     queued_now: int
     running_now: int
     gpus_now: float
+    types_now: dict[str, float] = Field(description="GPUs held now, by type")
 
 
 class LimitsList(BaseModel):
     limits: list[LimitsOut]
+
+
+class TopJob(BaseModel):
+    """What a running job holds and uses now; null where the backend cannot tell."""
+
+    id: int
+    name: str
+    owner: str
+    state: StateName
+    places: list[str]
+    gpus: float
+    run_s: float
+    cpus: float | None = Field(None, description="CPU cores that its processes keep busy")
+    memory_gib: float | None = Field(None, description="resident memory of its processes; shared pages count in each")
+    processes: int | None = None
+    gpu_busy: float | None = Field(None, description="share of time in which its GPUs compute; null: virtual GPUs")
+    gpu_memory_gib: float | None = None
+
+
+class Top(BaseModel):
+    jobs: list[TopJob]
 
 
 class NoticeOut(Out):

@@ -8,6 +8,7 @@ from typing import Any
 
 from argosy.live import sanitize
 from argosy.live.backends.base import Part
+from argosy.live.daemon.performance_file import fitted_costs
 from argosy.live.planner.messages import Ended, JobFacts, Steps
 from argosy.live.store import Job, RunRow, Store, codec
 
@@ -29,10 +30,12 @@ def facts(job: Job, store: Store) -> JobFacts:
 
 
 def overheads(store: Store) -> dict[str | None, dict[str, float]]:
-    """Return the means of recently measured overheads, by model and kind."""
+    """Return the means of recently measured overheads, by model and kind, and those that `argosy fidelity` fitted."""
     found: dict[str | None, dict[str, float]] = {}
     for model, kind, seconds in store.query("SELECT model, kind, avg(seconds) FROM overheads GROUP BY model, kind"):
         found.setdefault(model or None, {})[kind] = seconds
+    for name, kinds in fitted_costs(store.path.parent).items():
+        found.setdefault(name or None, {}).update(kinds)
     return found
 
 

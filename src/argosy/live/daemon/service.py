@@ -23,10 +23,13 @@ from argosy.live.daemon.curves import Curves
 from argosy.live.daemon.dry_run import described, estimated_facts, variants
 from argosy.live.daemon.forecasts import Forecasts, calibration, shown
 from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
+from argosy.live.daemon.promotion import Promotion
 from argosy.live.daemon.reconcile import HURRY_S
+from argosy.live.daemon.shadow import Shadow
 from argosy.live.daemon.submissions import MIN_FREE_BYTES, Batch, Submissions
 from argosy.live.daemon.tokens import Tokens
 from argosy.live.daemon.user_limits import LimitBook, LimitRow
@@ -73,9 +76,12 @@ class Service:
         self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
         self.curves = Curves(store)
         self.outbox: Outbox | None = None  # notices to users
+        self.inspector: Inspector | None = None  # looks into running jobs
         self.sends_mail = True  # whether there is a mail server; if not, jobs that want mail are refused
         self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.forecasts: Forecasts | None = None
+        self.shadow: Shadow | None = None
+        self.promotion: Promotion | None = None
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
@@ -308,6 +314,7 @@ class Service:
             "ok": not problems,
             "problems": problems,
             "policy": s.policy,
+            "notice": self.promotion.notice() if self.promotion is not None else "",
             "backend": s.backend,
             "passes": s.passes,
             "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
@@ -316,7 +323,9 @@ class Service:
         }
 
     def metrics_text(self) -> bytes:
-        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"])
+        promoted = self.promotion.now if self.promotion is not None else None
+        phase = "" if promoted is None else promoted.phase
+        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"], phase)
         return self.metrics.text()
 
     def backup(self, target: Path) -> None:

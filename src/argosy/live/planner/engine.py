@@ -161,10 +161,6 @@ class LiveEngine(ExplainedEngine):
         job_class = self.world.ji[L.CLASS, self.jobs.row_of(index)]
         return float(self.world.ov[job_class, OVERHEADS["start"]])
 
-    def prefer_cheap_victims(self, yes: bool) -> None:
-        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
-        self.world.si[L.BY_STAKE] = yes
-
     @contextmanager
     def without_queue_limits(self) -> Iterator[None]:
         """Lift the limits of queues inside the block, so that jobs that run already can be placed."""

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,19 +86,26 @@ class Draws:
 class Future:
     """Roll-outs of one planner under one policy: the live one, or another for comparison."""
 
-    def __init__(self, planner: Planner, policy: str | None = None, later: Sequence[JobFacts] = ()) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        policy: str | None = None,
+        later: Sequence[JobFacts] = (),
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        """Prepare. `state` is the memory of a policy that is not the live one."""
         engine = planner._engine
         spec = policy or planner.setup.policy
         self.planner, self.policy = planner, spec
-        state = engine.policy.state() if spec == planner.setup.policy else {}
-        self._later = [(facts, planner._durations.expect(facts)) for facts in later]
+        memory = engine.policy.state() if spec == planner.setup.policy else state or {}
+        self.later = [(facts, planner._durations.expect(facts)) for facts in later]
         rows = None
         if later:
-            rows = planner._index.rows(engine, planner._kinds, later, [expected for _, expected in self._later])
+            rows = planner._index.rows(engine, planner._kinds, later, [expected for _, expected in self.later])
             kept = np.flatnonzero(~engine.hopeless(rows))
-            self._later = [self._later[i] for i in kept.tolist()]
+            self.later = [self.later[i] for i in kept.tolist()]
             rows = np.ascontiguousarray(rows[:, kept])
-        self.rolls = RollOuts(engine, create(spec), state, rows)
+        self.rolls = RollOuts(engine, create(spec), memory, rows)
         self.ids = [planner._index.ids[i] for i in engine.jobs.index.tolist()]
 
     def draw(self, count: int, seed: int = 0) -> Draws:
@@ -121,8 +128,8 @@ class Future:
             else:
                 drawn = durations.draw(job.facts, job.expected.seconds, float(done[row]), uniform(job.facts.user))
                 left[:, row] = np.maximum(drawn - done[row], 1e-3)
-        work = np.empty((count, len(self._later)))
-        for column, (facts, expected) in enumerate(self._later):
+        work = np.empty((count, len(self.later)))
+        for column, (facts, expected) in enumerate(self.later):
             work[:, column] = durations.draw(facts, expected.seconds, 0.0, uniform(facts.user))
         return Draws(left, work)
 
@@ -145,6 +152,7 @@ def forecast(
     """Return when each job of a planner starts and ends under its policy."""
     began = time.perf_counter()
     later = planner.recent.resample(planner.now, seed) if arrivals and not first_come(planner.setup.policy) else []
+    later = [facts for facts in later if planner._kinds.knows(facts)]  # of others none has come since it started
     future = Future(planner, later=later)
     starts, ends = future.run(future.draw(rollouts, seed), budget_s)
     table, naive = planner._engine.jobs, naive_times(planner)

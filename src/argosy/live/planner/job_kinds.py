@@ -52,6 +52,10 @@ class JobKinds:
             self._size = max(self._size, math.ceil(facts.gpus))
         return before != (len(self._kinds), len(self._queues), self._size)
 
+    def knows(self, facts: JobFacts) -> bool:
+        """Return whether the engine can run this job without being built anew."""
+        return kind_of(facts) in self._kinds and facts.queue in self._queues and facts.gpus <= self._size
+
     def state(self) -> dict[str, list[Any]]:
         """Return what was learned, in order: it numbers kinds and queues, also in the policy's memory."""
         return {"kinds": [list(kind) for kind in self._kinds], "queues": list(self._queues), "size": [self._size]}

@@ -105,7 +105,7 @@ CREATE TABLE estimates (
 ) WITHOUT ROWID;
 CREATE TABLE shadow (
   id INTEGER PRIMARY KEY, at_s REAL NOT NULL, at REAL NOT NULL, policy TEXT NOT NULL, live TEXT NOT NULL,
-  jobs INTEGER NOT NULL, differ TEXT NOT NULL, live_jct_s REAL, shadow_jct_s REAL, cpu_s REAL NOT NULL
+  jobs INTEGER NOT NULL, differ TEXT NOT NULL, agreement REAL NOT NULL, gain REAL, cpu_s REAL NOT NULL
 );
 """
 

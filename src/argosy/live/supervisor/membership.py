@@ -97,8 +97,14 @@ class Membership:
     left = lost
 
     def cut_off(self, number: int) -> None:
-        """Note that the host of a worker cannot be reached. That is not the worker's fault, so it is not counted."""
-        self.workers.pop(number, None)
+        """Note that the host of a worker cannot be reached. That is not the worker's fault, so it is not counted.
+
+        If it was about to leave, members that have not switched yet wait for it in the group of the plan before, whose
+        connections do not break: so the group is formed again at once.
+        """
+        worker = self.workers.pop(number, None)
+        if worker is not None and worker.state is WorkerState.LEAVING and self.pending:
+            self._broken_since = -math.inf
 
     @property
     def state_is_lost(self) -> bool:
@@ -155,7 +161,9 @@ class Membership:
 
     def _silent(self, now: float) -> Iterable[Kill]:
         for worker in list(self.workers.values()):
-            at_work = worker.state not in (WorkerState.STARTING, WorkerState.LEAVING)
+            at_work = worker.state is not WorkerState.STARTING
+            if worker.state is WorkerState.LEAVING:  # as long as others need it to leave the group of the plan before
+                at_work = bool(self.pending)
             if at_work and now - worker.heard > self.rules.hang_s:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")

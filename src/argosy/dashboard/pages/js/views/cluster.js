@@ -32,7 +32,7 @@ export function show(place) {
     const word = search.value.toLowerCase();
     const shown = nodes.filter((node) => !word || `${node.name} ${node.type} ${node.rack} ${node.state}`.toLowerCase().includes(word));
     map.classList.toggle("tiny", shown.length > TINY);
-    map.style.setProperty("--node", shown.length > TINY ? "60px" : shown.length > 64 ? "110px" : shown.length > 8 ? "150px" : "240px");
+    map.style.setProperty("--node", shown.length > TINY ? "60px" : shown.length > 64 ? "110px" : shown.length > 36 ? "150px" : shown.length > 8 ? "180px" : "240px");
     const wanted = new Set(shown.map((node) => node.name));
     for (const [name, one] of drawn) if (!wanted.has(name)) { one.element.remove(); drawn.delete(name); }
     for (const node of shown) {

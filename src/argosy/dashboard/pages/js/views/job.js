@@ -42,10 +42,14 @@ export function allocation(events, job) {
   return { points, marks };
 }
 
+const within = (low, high) => `in ${range(low, high).replace("≈ ", "about ")}`.replace("in >", "in more than");
+const ending = (job, how) => (job.endsIn ? `${how} ${within(job.endsIn[0], job.endsIn[2])}.` : "");
+const starting = (job) => (job.starts ? ` It is expected to start ${within(job.starts[0], job.starts[2])}${job.endsIn ? ` and to be done ${within(job.endsIn[0], job.endsIn[2])}` : ""}.` : "");
+
 function sentence(job, told) {
   const size = several(job.gpus, "GPU").replace(/^1 GPU$/, "one GPU");
   if (job.state === "running" && !job.paused) {
-    const left = job.left ? ` At its present pace it is done in ${range(...job.left).replace("≈ ", "about ")}.` : job.progress === null ? " It does not report its progress." : "";
+    const left = ending(job, " It is expected to be done") || (job.progress === null ? " It does not report its progress." : "");
     return `It runs on ${job.gpus ? size : "no GPU"} (${clean(job.places)}), ${job.progress === null ? "" : `${percent(job.progress)} of its work is done, and `}has run for ${rough(job.ran)}.${left}`;
   }
   if (job.over) {
@@ -55,7 +59,7 @@ function sentence(job, told) {
   }
   const text = clean(told?.state === job.state && told.text ? told.text : job.why);
   const retry = job.retry ? ` It is tried again in ${span(job.retry - now())}.` : "";
-  if (job.state === "pending") return `It has waited for ${rough(job.waited)}: ${text}.${retry}`;
+  if (job.state === "pending") return `It has waited for ${rough(job.waited)}: ${text}.${retry}${starting(job)}`;
   return `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}.`;
 }
 
