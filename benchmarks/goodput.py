@@ -79,7 +79,9 @@ def agreed(options: Options) -> list[Json]:
     from benchmarks.pollux_rivals import PAIRS
 
     pairs = PAIRS[:1] if options.quick else PAIRS
-    given = [{"data": str(options.data), "workload": w, "name": name, "seeds": list(AGREEMENT_SEEDS)} for name, w in pairs]
+    given = [
+        {"data": str(options.data), "workload": w, "name": name, "seeds": list(AGREEMENT_SEEDS)} for name, w in pairs
+    ]
     return [measure("pollux_rivals", "agreement", each) for each in given]
 
 
