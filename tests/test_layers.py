@@ -43,7 +43,7 @@ INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longes
         {"spec", "untrusted_files", "home"},
         {"backends.base"},  # what daemon, planner and supervisor say about nodes and runs
         {"store", "planner", "supervisor", "http"},
-        {"backends", "client", "notices"},
+        {"backends", "client", "notices", "performance_file"},
         {"daemon", "agent"},
         {"api"},
         {"demo"},

@@ -44,6 +44,10 @@ def submit(
         ),
     ] = None,
     array: Annotated[int | None, typer.Option(help="number of copies", rich_help_panel=VALUES)] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(help="batch sizes that the policy may choose: 128..4096", rich_help_panel=VALUES),
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="a variable for the command; repeatable", rich_help_panel=VALUES),
@@ -106,6 +110,7 @@ def submit(
         "priority": priority,
         "after": _after(after or []),
         "array": array,
+        "batch": batch,
         "env": _variables(env or []),
         "workdir": None if workdir is None else os.path.abspath(workdir),
         "max_duration": time_limit,
@@ -126,8 +131,8 @@ def submit(
         return
     numbers: list[int] = []
     with connect(api, home) as daemon:
-        for batch in _batches([_as_sent(spec, here) for spec in specs]):
-            answer = daemon.post("/v1/jobs", {"jobs": batch, "workdir": os.getcwd()})
+        for some in _batches([_as_sent(spec, here) for spec in specs]):
+            answer = daemon.post("/v1/jobs", {"jobs": some, "workdir": os.getcwd()})
             numbers += answer["ids"]
     if output is Output.TABLE:
         typer.echo("\n".join(map(str, numbers)))
