@@ -18,6 +18,7 @@ python -m benchmarks online                   # learning on the job when the mix
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
 python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
+python -m benchmarks fidelity                 # real jobs against their simulation, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -51,6 +52,7 @@ LONG = (
     "dual-agent-training",
     "eta",
     "shadow",
+    "fidelity",
 )
 WITH_PARTS = ("learning", "live")
 NAMES = (*SPEED, *LONG)
