@@ -21,7 +21,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "argosy"
 TIERS = (
-    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_gymnasium", "slack"},
+    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_by_address", "_gymnasium", "slack"},
     {"workload", "cluster", "perf", "zoo"},
     {"mechanism", "policies"},
     {"sim"},
@@ -39,11 +39,11 @@ FORBIDDEN = {("mechanism", "policies")}  # same tier, but one way only: policies
 INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longest name that fits a module counts
     "live": (
         {"errors", "states", "clock", "daemon_log", "unix_sockets", "durable_files", "sanitize"},
-        {"dependencies"},
+        {"dependencies", "notify_spec"},
         {"spec", "untrusted_files", "home"},
         {"backends.base"},  # what daemon, planner and supervisor say about nodes and runs
         {"store", "planner", "supervisor", "http"},
-        {"backends", "client"},
+        {"backends", "client", "notices"},
         {"daemon", "agent"},
         {"api"},
         {"demo"},

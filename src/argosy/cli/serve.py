@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from argosy.cli._engines import check_engine_options, is_engine, make_engine
-from argosy.cli._live import needs_live
+from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from argosy.live.backends.base import Backend
     from argosy.live.backends.cluster.engines.base import Engine
     from argosy.live.daemon.daemon import Daemon
+    from argosy.live.daemon.notifier import NoticeSettings
     from argosy.live.home import Home
     from argosy.live.http.tls import ServerTls
 
 NETWORK, LOCAL, ENGINES = "Who may call it", "The nodes, unless a file lists them", "The nodes of Slurm and Ray"
 BOUNDS = "How much they may ask"
 PAGES = "The dashboard"
+NOTICES = "Notices to users about their jobs"
 
 
 def serve(
@@ -57,7 +59,11 @@ def serve(
         ),
     ] = None,
     shared: Annotated[
-        Path | None, typer.Option(help="a folder for checkpoints that all nodes see", rich_help_panel=ENGINES)
+        Path | None,
+        typer.Option(
+            help="a folder for checkpoints that all nodes see; without it, they travel to the head",
+            rich_help_panel=ENGINES,
+        ),
     ] = None,
     partition: Annotated[
         str | None, typer.Option(help="of Slurm; default: its default", rich_help_panel=ENGINES)
@@ -115,6 +121,21 @@ def serve(
     max_grace: Annotated[
         str, typer.Option(help="longest time in which a job may save its work and exit; then it is killed")
     ] = "10m",
+    smtp: Annotated[
+        str | None,
+        typer.Option(metavar="HOST[:PORT]", help="the server for mails about jobs", rich_help_panel=NOTICES),
+    ] = None,
+    mail_from: Annotated[
+        str | None, typer.Option(help="the sender of these mails, such as argosy@example.org", rich_help_panel=NOTICES)
+    ] = None,
+    notify_allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="webhooks may reach this host of your own network; repeatable",
+            rich_help_panel=NOTICES,
+        ),
+    ] = None,
     stop_jobs: Annotated[
         bool, typer.Option("--stop-jobs", help="on Ctrl-C let jobs save their work and exit; they continue next time")
     ] = False,
@@ -154,6 +175,7 @@ def serve(
     from argosy.policies.base import create
 
     most_s = parse_duration(max_grace)
+    notice_settings = _notices(smtp, mail_from, notify_allow or [])
     if shadow is not None:
         create(shadow)
     create(policy)  # a wrong name is reported now, not by another process
@@ -162,7 +184,7 @@ def serve(
     kind = backend or _kind(cluster)
     engine = None
     if is_engine(cluster):
-        check_engine_options(cluster, shared, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+        check_engine_options(cluster, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
         engine = make_engine(
             cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
         )
@@ -182,8 +204,7 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    if studies is not None and not studies.is_dir():
-        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,
@@ -197,7 +218,7 @@ def serve(
         place,
         machines,
         policy,
-        _engine_backend(place, engine, shared) if engine and shared else _backend(kind, place, machines, cluster),
+        _engine_backend(place, engine, shared) if engine else _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
@@ -206,6 +227,7 @@ def serve(
         shadow=shadow,
         new_database=new_database,
         max_grace_s=most_s,
+        notices=notice_settings,
     )
     import asyncio
     import gc
@@ -213,6 +235,34 @@ def serve(
     gc.collect()
     gc.freeze()  # imported objects stay, and examining them again would delay all requests by a tenth of a second
     asyncio.run(_run(daemon, stop_jobs, written))
+
+
+def _notices(smtp: str | None, sender: str | None, allowed: list[str]) -> NoticeSettings:
+    """Return what the options say about notices to users."""
+    from argosy.live.daemon.notifier import NoticeSettings
+    from argosy.live.notices.mail import MailServer
+    from argosy.live.notify_spec import Notify
+
+    for host in allowed:
+        name, _, port = host.partition(":")
+        if not name or "/" in host or (port and not port.isdigit()):
+            hint = "write a name as it is in the address, such as hooks.internal:8080"
+            raise InputError(f"--notify-allow {host!r} is not a host", hint=hint)
+    if smtp is None:
+        if sender is not None:
+            raise InputError(
+                "--mail-from is given without --smtp", hint="name the mail server: --smtp mail.example.org"
+            )
+        return NoticeSettings(None, tuple(allowed))
+    host, colon, port = smtp.partition(":")
+    if not host or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
+        raise InputError(f"--smtp {smtp!r} is not a mail server", hint="write HOST or HOST:PORT")
+    try:
+        Notify.model_validate({"mail": sender})
+    except ValueError:
+        what = "--mail-from is missing" if sender is None else f"--mail-from {sender!r} is not a mail address"
+        raise InputError(what, hint="write one such as argosy@example.org") from None
+    return NoticeSettings(MailServer(host, int(port or 25), str(sender)), tuple(allowed))
 
 
 def _warm_up() -> None:
@@ -281,18 +331,18 @@ def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
 
     agents = read_agents(source)
     if agents is None:
-        hint = "add a section such as agents: {shared: /shared/argosy}"
+        hint = "add a section such as agents: {shared: /shared/argosy}, or agents: {}"
         raise InputError("this cluster file does not say how to reach its nodes", where=source, hint=hint)
-    home.shared = Path(agents.shared)
+    home.shared = Path(agents.shared) if agents.shared is not None else None
     return ClusterBackend(
         home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
     )
 
 
-def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path) -> Backend:
+def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path | None) -> Backend:
     from argosy.live.backends.cluster.backend import ClusterBackend
 
-    home.shared = shared.absolute()
+    home.shared = shared.absolute() if shared is not None else None
     return ClusterBackend(home.folder, engine[1].nodes, home.shared, engine=engine[0])
 
 

@@ -188,6 +188,8 @@ def pinned_text(s: Situation, row: int, displaced: Bools) -> str:
     until = s.moment("before", float(s.yields_at[pinned].min()))
     count = amount(int(pinned.sum()), "lower ranked job")
     why = f"minimum run time of {s.name(int(s.ids[s.barrier]))}" if s.barrier >= 0 else "lease"
+    if s.barrier < 0 and (s.jobs.spared_s[pinned] > 0).all():
+        why = "they would lose their work"
     return f"{count} with {amount(held, 'GPU')} may not be taken {until} ({why})"
 
 

@@ -26,13 +26,13 @@ def check_sizes(engine: Engine, workers: NDArray[np.int64]) -> None:
     """Raise `InvalidPlan` if a job would get a number of GPUs at which it cannot run."""
     jobs = engine.jobs
     least, largest = jobs.min_gpus, jobs.max_gpus
-    most = np.maximum(largest, 1.0)  # 1 stands for a share of a device, or for a CPU-only job
+    most = np.maximum(largest, 1.0) + jobs.spare_gpus  # 1 stands for a share of a device, or for a CPU-only job
     right = (workers >= least) & (workers <= most) & (workers > 0)
     if not (right | (workers == 0)).all():
         row = int(np.flatnonzero(~right & (workers != 0))[0])
         raise InvalidPlan(
             f"policy {engine.policy.name!r}: {workers[row]} GPUs for job {engine.job_name(int(jobs.index[row]))!r},"
-            f" which takes {least[row]:g}..{largest[row]:g}"
+            f" which takes {least[row]:g}..{largest[row] + jobs.spare_gpus[row]:g}"
         )
 
 

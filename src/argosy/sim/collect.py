@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from argosy.mechanism.kernels import layout as L
+from argosy.sim.quality import quality_of
 from argosy.sim.result import EVENT_COLUMNS, JOB_COLUMNS, Result
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Res
     log = w.lg[: w.si[L.LOG_N]]
     events = pl.DataFrame(
         {name: pl.Series(log[:, i]).cast(dtype) for i, (name, dtype) in enumerate(EVENT_COLUMNS.items())}
+    )
+    static = w.tr[L.STATIC_F :, : len(trace)]
+    completed = (status == "completed").to_numpy()
+    reached = quality_of(
+        events, static[L.QUALITY].astype(np.int64), w.tr[L.MAX_GPUS, : len(trace)], completed, engine.settings.seed
+    )
+    frame = frame.with_columns(
+        quality=pl.Series(reached.final).fill_nan(None),
+        quality_gain=pl.Series(reached.gain).fill_nan(None),
+        takes_spare=pl.Series(w.tr[L.SPARE_GPUS, : len(trace)] > 0),
+        spare_gpu_s=pl.Series(reached.spare_gpu_s),
+        spare_wasted_gpu_s=pl.Series(reached.wasted_gpu_s),
     )
     return Result(
         policy=engine.policy.name,

@@ -123,3 +123,23 @@ def test_a_job_that_is_requeued_and_held_stays_where_it_is(tmp_path: Path) -> No
             here.service.cancel([job], at_once=True)
 
     asyncio.run(scene())
+
+
+def test_explain_says_what_a_stop_would_cost_a_running_job(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with live(tmp_path) as here:
+            plain, kept, regular = here.submit(
+                spec("fake seconds=600 hot=false", min_runtime=1000),
+                spec("fake seconds=600"),
+                spec("fake seconds=600 hot=false", saves="interval"),
+            )
+            await here.until(lambda: all(here.state(n) == "running" for n in (plain, kept, regular)))
+            await here.until(lambda: here.service.store.jobs[kept].hot)
+            told = [here.service.explain(n)["text"] for n in (plain, kept, regular)]
+            assert "it saves nothing: a stop would cost its work of " in told[0]
+            assert "not preempted for another " in told[0] and "its minimum run time" in told[0]
+            assert "cost" not in told[1] and "minimum" not in told[1]
+            assert "a stop would cost what it has done since it saved last" in told[2]
+            here.service.cancel([plain, kept, regular], at_once=True)
+
+    asyncio.run(scene())

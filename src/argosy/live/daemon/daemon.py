@@ -27,6 +27,8 @@ from argosy.live.daemon.agents_head import head_for_agents
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.dispatcher import Dispatcher, Failure
 from argosy.live.daemon.housekeeping import Housekeeping
+from argosy.live.daemon.inspector import Inspector
+from argosy.live.daemon.notifier import NoticeSettings, Notifier
 from argosy.live.daemon.planner_client import Planner, PlannerClient, PlannerFactory
 from argosy.live.daemon.preparer import Preparer
 from argosy.live.daemon.promotion import Promotion
@@ -80,6 +82,7 @@ class Daemon:
         max_grace_s: float = MAX_GRACE_S,
         connections: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
+        notices: NoticeSettings | None = None,
         shadow: str | None = None,
     ) -> None:
         self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
@@ -88,6 +91,7 @@ class Daemon:
         switches = os.geteuid() == 0 and backend.runs_as_owners if switch_users is None else switch_users
         self._accounts = Accounts(switches)
         self._min_free_bytes, self._new_database, self._max_grace_s = min_free_bytes, new_database, max_grace_s
+        self._notices = notices or NoticeSettings()
         self._shadow = shadow
         self._connections, self._tls = connections or ConnectionLimits(), tls
         self._clock = clock or Clock()
@@ -139,6 +143,11 @@ class Daemon:
             accounts=self._accounts,
             max_grace_s=self._max_grace_s,
         )
+        self.service.sends_mail = self._notices.mail is not None
+        self.service.inspector = Inspector(store, self.backend)
+        notifier = Notifier(store, self.home.key, self._notices)
+        self.service.outbox = notifier.outbox
+        stack.push_async_callback(notifier.close)
         self.service.health.policy, self.service.health.backend = self.policy, self.backend.name
         self.service.enrol = getattr(self.backend, "enrol", None)
         self.service.health.began_s = store.clock.now()
@@ -185,6 +194,7 @@ class Daemon:
         await self._adopt(store)
         if serving := getattr(self.backend, "serving", None):
             serving(head_for_agents(self.service, self.address, asyncio.get_running_loop()))
+        notifier.begin()
         self._preparer.prepare(None, None)
         loop = asyncio.get_running_loop()
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals

@@ -47,6 +47,7 @@ class Forecasts:
     planner: object
     latest: Forecast | None = None
     problem: str = ""
+    speed: float = 1.0  # seconds that pass on the clock in one: more than one in demonstrations
     _recorded: set[int] = field(default_factory=set)  # jobs whose first estimate is stored
     _due_s: float = 0.0
     _decided_s: float | None = None
@@ -65,7 +66,7 @@ class Forecasts:
             self.latest = None
 
     async def _refresh(self, planner: Foresight) -> None:
-        self._due_s = self.store.clock.now() + EVERY_S
+        self._due_s = self.store.clock.now() + EVERY_S * self.speed
         try:
             answer = await ask(planner, "forecast", LIMIT_S, {"budget_s": BUDGET_S})
         except ArgosyError:
@@ -74,7 +75,7 @@ class Forecasts:
             note("a forecast failed", logging.ERROR, problem="see the traceback")
             logging.getLogger(__name__).exception("a forecast failed")
             return
-        self._due_s = self.store.clock.now() + max(EVERY_S, answer.cpu_s / CPU_SHARE)
+        self._due_s = self.store.clock.now() + max(EVERY_S, answer.cpu_s / CPU_SHARE) * self.speed
         if answer.problem != self.problem and answer.problem:
             note("no estimates of when jobs start", logging.WARNING, problem=answer.problem)
         self.problem = answer.problem

@@ -9,7 +9,7 @@ from argosy.live.daemon.health import DaemonHealth
 from argosy.live.daemon.views import place
 from argosy.live.dependencies import Met
 from argosy.live.states import State, Stop
-from argosy.live.store import Job, Store
+from argosy.live.store import Job, RunRow, Store
 
 STOPS = {
     Stop.PREEMPTED: "the policy gives its place to another job",
@@ -81,7 +81,22 @@ def _of_run(job: Job, store: Store) -> str:
         return f"paused on {where}: another job of its group has its turn"
     if job.state is State.STARTING:
         return f"starting on {where}"
-    return f"running on {where}"
+    return f"running on {where}{_if_stopped(job, run, store)}"
+
+
+def _if_stopped(job: Job, run: RunRow, store: Store) -> str:
+    """Say from when on a running job may be preempted, and what it would lose."""
+    since = run.launched_s if run.running_s is None else run.running_s
+    ran_s, least_s = max(0.0, store.clock.now() - since), job.parsed.min_runtime
+    told = ""
+    if ran_s < least_s:
+        told += f"; not preempted for another {least_s - ran_s:.0f} s, its minimum run time"
+    saves = job.parsed.saves or ("step" if job.hot or job.parsed.checkpoint.dir is not None else "none")
+    if saves == "none" and not store.checkpoints(job.id, 1):
+        told += f"; it saves nothing: a stop would cost its work of {ran_s:.0f} s, so others are preempted before it"
+    elif saves == "interval":
+        told += "; a stop would cost what it has done since it saved last"
+    return told
 
 
 def reason(category: str, text: str, evidence: Mapping[str, Any] | None = None, change: str = "") -> dict[str, Any]:

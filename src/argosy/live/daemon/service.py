@@ -23,6 +23,7 @@ from argosy.live.daemon.curves import Curves
 from argosy.live.daemon.dry_run import described, estimated_facts, variants
 from argosy.live.daemon.forecasts import Forecasts, calibration, shown
 from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
@@ -35,6 +36,7 @@ from argosy.live.daemon.user_limits import LimitBook, LimitRow
 from argosy.live.daemon.views import JobView, NodeView, job_view
 from argosy.live.errors import Conflict, NotFound
 from argosy.live.home import Home
+from argosy.live.notices.outbox import Notice, Outbox, secret_of
 from argosy.live.spec import JobSpec
 from argosy.live.states import State, Stop
 from argosy.live.store import Actor, Event, Job, RunRow, Store, Token, database
@@ -73,6 +75,9 @@ class Service:
         self.tokens, self.control = Tokens(store, home.key()), JobControl(self)
         self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
         self.curves = Curves(store)
+        self.outbox: Outbox | None = None  # notices to users
+        self.inspector: Inspector | None = None  # looks into running jobs
+        self.sends_mail = True  # whether there is a mail server; if not, jobs that want mail are refused
         self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.forecasts: Forecasts | None = None
         self.shadow: Shadow | None = None
@@ -100,6 +105,9 @@ class Service:
 
     def _batch(self, specs: Sequence[JobSpec], owner: str, workdir: str | Path | None, by: Actor | None) -> Batch:
         self.accounts.check(owner)
+        if not self.sends_mail and any(spec.notify is not None and spec.notify.mail for spec in specs):
+            hint = "leave it out, use webhook:, or ask the operator to start the daemon with --smtp"
+            raise InputError("notify.mail: this daemon sends no mail", hint=hint)
         return Batch(specs, owner, str(workdir or self.accounts.folder(owner)), by or Actor(owner, "user"))
 
     def job(self, number: int) -> JobView:
@@ -269,6 +277,16 @@ class Service:
         if local:
             self.home.write_secret(self.home.token, secret)
         return token, secret
+
+    # notices
+
+    def notices(self, owner: str | None, limit: int = 100) -> list[Notice]:
+        """Return the newest notices, sent or not, of one user or of all."""
+        return [] if self.outbox is None else self.outbox.recent(owner, limit)
+
+    def notice_secret(self, owner: str) -> str:
+        """Return the secret with which notices to a user's web addresses are signed."""
+        return secret_of(self.home.key(), owner)
 
     # history, health and backups
 

@@ -152,6 +152,7 @@ def forecast(
     """Return when each job of a planner starts and ends under its policy."""
     began = time.perf_counter()
     later = planner.recent.resample(planner.now, seed) if arrivals and not first_come(planner.setup.policy) else []
+    later = [facts for facts in later if planner._kinds.knows(facts)]  # of others none has come since it started
     future = Future(planner, later=later)
     starts, ends = future.run(future.draw(rollouts, seed), budget_s)
     table, naive = planner._engine.jobs, naive_times(planner)

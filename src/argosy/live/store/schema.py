@@ -109,8 +109,22 @@ CREATE TABLE shadow (
 );
 """
 
+# what is to be sent to users about their jobs
+NOTICES = """
+CREATE TABLE notices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, owner TEXT NOT NULL, event TEXT NOT NULL,
+  channel TEXT NOT NULL, target TEXT NOT NULL, payload TEXT NOT NULL,
+  tries INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL, state TEXT NOT NULL, error TEXT NOT NULL DEFAULT '',
+  made_at REAL NOT NULL
+);
+CREATE INDEX notices_due ON notices (due_at) WHERE state = 'waiting';
+CREATE INDEX notices_by_owner ON notices (owner, made_at);
+"""
+
+BATCHES = "ALTER TABLE runs ADD COLUMN batch INTEGER"  # samples of a step, where the policy chooses them
+
 # step i migrates version i to i + 1; a released step must never be changed
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES, BATCHES)
 VERSION = len(STEPS)
 
 

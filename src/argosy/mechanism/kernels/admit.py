@@ -203,7 +203,9 @@ def is_reclaimable(w: World, v: int) -> bool:
 @kernel
 def count_one(w: World, v: int, sign: int) -> None:
     """Add the GPUs of a running job to those that may be reclaimed, node by node."""
-    if is_reclaimable(w, v):
+    if w.jf[SPARED, v] > 0.0 and w.jf[LEASE, v] > w.sf[NOW] and w.ji[STATE, v] == RUNNING:
+        w.sf[WAKE] = min(w.sf[WAKE], w.jf[LEASE, v])  # then it may be taken
+    elif is_reclaimable(w, v):
         e = w.ji[HEAD, v]
         while e >= 0:
             w.ni[N_TAKE, w.en[e, E_NODE]] += sign * popcount(w.en[e, E_MASK])
@@ -271,6 +273,8 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     A job that started too recently ends the search: no job before it in the order is taken instead, because jobs would
     then displace each other in a chain. The function returns -1, and the policy is asked again when that job is old
     enough.
+
+    Jobs that would lose all their work are considered last, after all that can save theirs.
     """
     jf, ji, si, so = w.jf, w.ji, w.si, w.so
     order, scan = w.wk[W_ORDER], w.wk[W_SCAN]
@@ -281,9 +285,21 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     scanned, parts, check_at, available = 0, 0, 1, float(si[FREE_GPUS])
     too_few = 0  # with this many of the scanned jobs gone, it does not fit
     barred_until = 0.0
-    for j in range(si[ORDER_N] - 1, position, -1):
+    n, fragile, turns = si[ORDER_N], False, 1
+    j = n
+    while True:
+        j -= 1
+        if j == position:  # all are considered; now those that would lose their work, if there are any
+            if turns == 2 or not fragile or parts:
+                break
+            turns, j = 2, n
+            continue
         v = so[order[j]]
-        if ji[SEEN, v] == si[STAMP] or not is_reclaimable(w, v):
+        if ji[SEEN, v] == si[STAMP] or ji[STATE, v] != RUNNING:
+            continue
+        loses = jf[SAVES, v] == SAVES_NOTHING
+        fragile |= loses
+        if loses != (turns == 2) or not is_reclaimable(w, v):
             continue
         if old_enough_at(w, v) > w.sf[NOW] + TIME_SLACK_S:
             barred_until = old_enough_at(w, v)
@@ -325,11 +341,31 @@ def reclaim(w: World, position: int, s: int, gpus: int, servers: int, amount: fl
     lend_first(w, scanned, 0)
     if parts:
         clear_the_way(w, s, parts, scanned)
+        if fragile and turns == 1:
+            spare_fragile(w, position)
         return parts
     if barred_until > 0.0:
         w.sf[WAKE] = min(w.sf[WAKE], barred_until)
         return -1
     return 0
+
+
+@kernel
+def spare_fragile(w: World, position: int) -> None:
+    """Protect jobs that were passed over because they would lose their work, for as long again as they have run.
+
+    Otherwise the jobs that were taken in their place would take theirs in the next decision, and both would have been
+    stopped.
+    """
+    jf, ji, so, order = w.jf, w.ji, w.so, w.wk[W_ORDER]
+    passed = False
+    for j in range(position + 1, w.si[ORDER_N]):
+        v = so[order[j]]
+        if ji[FORMER, v] >= 0:
+            passed = True
+        elif passed and ji[STATE, v] == RUNNING and jf[SAVES, v] == SAVES_NOTHING and is_reclaimable(w, v):
+            jf[SPARED, v] = max(jf[SPARED, v], w.sf[NOW] - jf[STARTED, v])
+            jf[LEASE, v] = w.sf[NOW] + jf[SPARED, v]
 
 
 @kernel
