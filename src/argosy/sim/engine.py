@@ -104,7 +104,7 @@ class Engine(EngineState):
         configure(self.world, settings, policy, oracle=oracle, watched=watch is not None)
         refuse_impossible(self.world, settings, trace, cluster)
         self.external = ExternalEvents(self.world, cluster, settings, self.names.queues, trace, cancels or {})
-        self.world = self.external.world
+        self.world = self.external.refill(self.world)
         self._watchdog, self._arrival_estimates = Watchdog(), ArrivalEstimates(estimator)
         self.event_feed, self.place_codes = EventFeed(policy), PlaceCodes(policy.name)
         self.decision_ns: list[int] = []  # the policy's own time for each decision
@@ -329,16 +329,16 @@ class Engine(EngineState):
                 if self._watch is not None:
                     self.apply()
                     self._watch(self)
-        self._final = self.result(cpu_s=time.process_time() - began)
+        self._final = self.result(cpu_s=time.process_time() - began, is_over=True)
         self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the log is large, and the result has it
         return self._final
 
-    def result(self, cpu_s: float = 0.0) -> Result:
-        """Return what is known so far, as if the run ended now."""
+    def result(self, cpu_s: float = 0.0, *, is_over: bool = False) -> Result:
+        """Return what is known so far, as if the run ended now, or the result of a run that `is_over`."""
         if self._final is not None:
             return self._final
         self.kernel(L.OP_CLOSE)
-        return collect(self, np.array(self.decision_ns, np.int64), cpu_s)
+        return collect(self, np.array(self.decision_ns, np.int64), cpu_s, is_over=is_over)
 
     # -- what policies may read about single jobs ------------------------------------------------------------------
 

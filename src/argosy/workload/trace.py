@@ -131,7 +131,7 @@ class Trace:
         if frame.is_empty():
             hint = "check the file, or the filters in use"
             raise TraceError("the trace has no jobs", where=source, hint=hint)
-        return cls(frame.sort("submit_s", maintain_order=True), name)
+        return cls(in_order(frame), name)
 
     @classmethod
     def of_jobs(cls, jobs: Iterable[Job], name: str = "trace") -> Trace:
@@ -198,6 +198,11 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         (pl.col(c).cast(t) if c in frame.columns else pl.lit(None, dtype=t).alias(c)) for c, t in SCHEMA.items()
     ).with_columns(pl.col("status").fill_null("completed"))
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows by submission; those that are in order already are not copied."""
+    return frame if frame["submit_s"].is_sorted() else frame.sort("submit_s", maintain_order=True)
 
 
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:

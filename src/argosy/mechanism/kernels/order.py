@@ -5,6 +5,8 @@ from __future__ import annotations
 from argosy._jit import kernel
 from argosy.mechanism.kernels.layout import *
 
+MOVES_A_JOB = 12  # beyond so many moves for each job, sorting everything takes less time
+
 
 @kernel
 def refresh_order(w: World) -> None:
@@ -16,7 +18,7 @@ def refresh_order(w: World) -> None:
     si, so = w.si, w.so
     order = w.wk[W_ORDER]
     w.sf[LEAST] = 1e300
-    kept, budget, n = si[ORDER_N], 64 * (si[ORDER_N] + si[NEXT_JOB] - si[ORDER_UPTO]), 0
+    kept, budget, n = si[ORDER_N], MOVES_A_JOB * (si[ORDER_N] + si[NEXT_JOB] - si[ORDER_UPTO]), 0
     for i in range(kept):
         job = order[i]
         if so[job] >= 0:

@@ -196,8 +196,13 @@ class SharePolicy(Policy):
 
     def _shuffle(self) -> Ints:
         self._shuffles += 1
-        order = self._columns.tolist()
-        self._shuffler.shuffle(order)
+        order, draw = self._columns.tolist(), self._shuffler.getrandbits
+        for last in range(len(order) - 1, 0, -1):  # as random.shuffle does, which takes four times as long for a few
+            bits = (last + 1).bit_length()
+            other = draw(bits)
+            while other > last:
+                other = draw(bits)
+            order[last], order[other] = order[other], order[last]
         known = self._orders.get(tuple(order))
         return self._orders.setdefault(tuple(order), np.array(order)) if known is None else known
 
