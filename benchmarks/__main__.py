@@ -27,6 +27,7 @@ python -m benchmarks eta                      # estimates of when jobs start, a 
 python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
 python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
 python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
+python -m benchmarks fidelity                 # real jobs against their simulation, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -69,6 +70,7 @@ LONG = (
     "rivals",
     "gavel-peers",
     "shadow",
+    "fidelity",
 )
 WITH_PARTS = ("learning", "live", "cluster", "goodput", "rivals", "schedulers")
 NAMES = (*SPEED, *LONG)

@@ -117,8 +117,8 @@ def test_a_promotion_survives_a_kill_in_every_phase(daemon: LiveDaemon, live: Ar
     ("arguments", "text"),
     [
         (("promote", "no-such-policy"), "no-such-policy"),
-        (("promote", "/tmp/mine.py:Mine"), "a file"),
-        (("shadow", "--set", "/tmp/mine.py"), "a file"),
+        (("promote", "mine.py:Mine"), "a file"),
+        (("shadow", "--set", "mine.py"), "a file"),
         (("promote", "srtf", "--guard", "lots"), "--guard lots"),
         (("promote", "srtf", "--guard", "-3%"), "--guard -3%"),
         (("promote", "srtf", "--for", "soon"), "soon"),
