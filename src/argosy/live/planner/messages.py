@@ -51,6 +51,7 @@ class JobFacts:
     min_runtime_s: float = 0.0
     exclusive: bool = False
     saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
+    core: bool = False  # its least size is never taken from it once it runs
 
     @classmethod
     def of(
@@ -90,6 +91,7 @@ class JobFacts:
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
             saves=spec.saves,
+            core=gpus.core,
         )
 
 
