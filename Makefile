@@ -7,7 +7,7 @@ STAMP := $(VENV)/.argosy-setup
 RUN_STAMP := $(VENV)/.argosy-run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare test test-fast check picture bench faithfulness league clean
+.PHONY: help setup run compare test test-fast check picture screenshots bench faithfulness league clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ check: setup ## lint, formatting and types
 
 picture: setup ## draw the README's picture again
 	$(BIN)/python examples/readme_picture.py docs/images/compare.png
+
+screenshots: setup ## take the pictures of the dashboard again, in a real browser
+	@$(BIN)/python -m benchmarks.screenshots
 
 bench: setup ## measure speed and memory, study growth and learning; writes JSON
 	@$(BIN)/python -m benchmarks

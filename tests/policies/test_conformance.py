@@ -151,8 +151,9 @@ LASTING = [
 ]
 REMEMBERING = {"drf": "drf:slot_s=60", "rubick": "rubick:patience_s=1200"}  # they have a memory with these parameters
 # gavel-fifo remembers what each job has received, and first come, first served does not ask; sia remembers restarts,
-# which cost nothing here, and what jobs with changing batches have shown, of which there are none
-FORGETFUL = {"gavel-fifo", "sia"}
+# which cost nothing here, and what jobs with changing batches have shown, of which there are none; and no
+# job takes spare GPUs
+FORGETFUL = {"gavel-fifo", "sia", "grow-when-spare"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from argosy.cli._shared import say
+from argosy.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,6 +104,12 @@ class Patient:
             return  # it has no address at the moment
         self._client.__exit__()
         self._client = fresh
+
+
+def check_studies(folder: Path | None) -> None:
+    """Raise an InputError if the folder of studies does not exist."""
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"--studies {folder}: there is no such folder", hint="make it, or leave the option out")
 
 
 def safe(value: object) -> str:

@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +30,11 @@ from argosy.cli._shared import (
 )
 from argosy.cli.compare import parse_policies
 from argosy.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from argosy.cluster.cluster import Cluster
+    from argosy.sim.settings import Settings
+    from argosy.workload.trace import Trace
 
 # what a cluster can run without more knowledge than it has: none reads true durations, and all are fast enough
 CANDIDATES = (
@@ -77,13 +83,9 @@ def advise(
     """
     from argosy.cluster.cluster import Cluster
     from argosy.policies.base import create
-    from argosy.report.advice import advice, advice_lines
-    from argosy.report.comparison import Comparison
-    from argosy.sim.compare import Experiment, run_all, tasks
     from argosy.sim.recorded import ACTUAL, has_recorded_times
     from argosy.sim.settings import Settings
-    from argosy.sim.warm import warm_up
-    from argosy.workload.resample import ResampledDays, block_length_s
+    from argosy.workload.resample import block_length_s
 
     within("--draws", 0, MOST_SEEDS, draws)
     within("--workers", 1, MOST_WORKERS, workers)
@@ -103,9 +105,33 @@ def advise(
         if name != ACTUAL:
             create(name)
     check_writable(report)
+    settings = Settings(seed=seed, estimator="history", oversized="skip")
+    run_advice(work, machines, names, base, settings, draws, output, report, workers, progress)
+
+
+def run_advice(
+    work: Trace,
+    machines: Cluster,
+    names: Sequence[str],
+    base: str,
+    settings: Settings,
+    draws: int,
+    output: Output,
+    report: Path | None,
+    workers: int | None,
+    progress: bool | None,
+) -> None:
+    """Run the policies on a trace and on resampled days, and show which is best."""
+    from argosy.report.advice import advice, advice_lines
+    from argosy.report.comparison import Comparison
+    from argosy.sim.compare import Experiment, run_all, tasks
+    from argosy.sim.warm import warm_up
+    from argosy.workload.resample import ResampledDays
+
+    seed = settings.seed
     warm_up(say)
     began = time.perf_counter()
-    told = Experiment(ResampledDays(work, seed), machines, Settings(seed=seed, estimator="history", oversized="skip"))
+    told = Experiment(ResampledDays(work, seed), machines, settings)
     bound = Experiment(told.source, machines, replace(told.settings, estimator="oracle"))
     todo = tasks(names, [seed + i for i in range(draws + 1)])
     with progress_bar("runs", len(todo), progress) as bar:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from argosy.cli._live import ApiOption, HomeOption, connect, needs_live
+from argosy.cli._live import ApiOption, HomeOption, check_studies, connect, needs_live
 from argosy.cli._shared import say
 from argosy.errors import InputError
 
@@ -32,6 +32,9 @@ def dashboard(
     ] = 60.0,
     port: Annotated[int, typer.Option(help="0: any that is free", min=0, max=65535, rich_help_panel=DEMO)] = 0,
     policy: Annotated[str, typer.Option("--policy", "-p", help="its policy", rich_help_panel=DEMO)] = "drf",
+    studies: Annotated[
+        Path | None, typer.Option(help="a folder with reports, shown under Studies", rich_help_panel=DEMO)
+    ] = None,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
@@ -47,7 +50,7 @@ def dashboard(
     """
     if demo:
         needs_live("fastapi", "uvicorn", "httptools", "prometheus_client")
-        _show_demo(speed, port, policy, browser)
+        _show_demo(speed, port, policy, browser, studies)
         return
     with connect(api, home) as daemon:
         address = daemon.address.url
@@ -94,7 +97,7 @@ def _has_browser() -> bool:
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _show_demo(speed: float, port: int, policy: str, browser: bool) -> None:
+def _show_demo(speed: float, port: int, policy: str, browser: bool, studies: Path | None) -> None:
     import asyncio
 
     from argosy.dashboard.demo import Demo
@@ -103,6 +106,7 @@ def _show_demo(speed: float, port: int, policy: str, browser: bool) -> None:
     from argosy.policies.base import create
 
     create(policy)
+    check_studies(studies)
     with tempfile.TemporaryDirectory(prefix="argosy-dashboard-") as folder:
         home = Path(folder) / "home"
         set_up(file=Path(folder) / "daemon.log")
@@ -117,4 +121,4 @@ def _show_demo(speed: float, port: int, policy: str, browser: bool) -> None:
                 say("  Ctrl-C ends it")
 
         say("preparing a day of history …")
-        asyncio.run(Demo(home, speed=speed, port=port, policy=policy).run(ready))
+        asyncio.run(Demo(home, speed=speed, port=port, policy=policy, studies=studies).run(ready))

@@ -115,7 +115,7 @@ def _show_scores(scores: dict[str, Any], output: Output) -> None:
     if output is not Output.TABLE:
         emit(scores, output)
         return
-    from argosy.live.estimate_scores import Score, in_words
+    from argosy.live.daemon.estimate_scores import Score, in_words
 
     for name, of in (("start", "starts"), ("end", "ends")):
         show(in_words(None if scores[name] is None else Score(**scores[name]), of))

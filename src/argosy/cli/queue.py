@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from argosy.cli._job_numbers import ALL, ENDED, LIVE, WAITING, array_name, states_of
-from argosy.cli._live import ApiOption, HomeOption, Patient, connect, show, span, table_of
+from argosy.cli._live import ApiOption, HomeOption, Patient, connect, safe, show, span, table_of
 from argosy.cli._shared import Output, OutputOption, at_least, emit
 from argosy.errors import InputError
 
@@ -51,7 +51,7 @@ def queue(
     asked = {"queue": queue, "name": name, "owner": user}
     if not watch:
         with connect(api, home) as daemon:
-            answer = read_queue(daemon, asked, states, limit)
+            answer = read_queue(daemon, asked, states, limit) | {"notice": _notice(daemon)}
         if output is not Output.TABLE:
             emit(answer, output)
             return
@@ -87,6 +87,11 @@ def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], lim
     return {"jobs": list(jobs.values()), "more": more, "counts": counts}
 
 
+def _notice(daemon: Client) -> str:
+    """Return what everybody should know, such as that the daemon fell back to its former policy."""
+    return str(daemon.get("/v1/health").get("notice", ""))
+
+
 def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Sequence[str], limit: int) -> None:
     from rich.console import Console, Group
     from rich.live import Live
@@ -95,7 +100,7 @@ def _watch(api: str | None, home: Path | None, asked: dict[str, Any], states: Se
     with Patient(api, home) as patient, Live(auto_refresh=False, screen=True) as live:
         while True:
             with patient.bearing() as daemon:
-                found = read_queue(daemon, asked, states, min(limit, rows))
+                found = read_queue(daemon, asked, states, min(limit, rows)) | {"notice": _notice(daemon)}
                 drawn: Group = Group(*_parts(found), "\nCtrl-C to leave")
                 live.update(drawn, refresh=True)
             time.sleep(1)
@@ -121,7 +126,8 @@ def _parts(answer: dict[str, Any]) -> list[Any]:
     counts = ", ".join(f"{number} {state}" for state, number in answer["counts"].items() if number) or "no jobs yet"
     more = "; more with -n" if answer["more"] else ""
     table = [table_of(columns, rows, right=("job", "GPUs", "done", "age")), ""] if rows else []
-    return [*table, f"{counts}{more}"]
+    notice = [safe(answer["notice"])] if answer["notice"] else []
+    return [*table, f"{counts}{more}", *notice]
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -181,7 +187,7 @@ def expected(job: dict[str, Any]) -> str:
 def within(unix_s: float | None) -> str:
     """Format a time in the future as the time until then."""
     if unix_s is None:
-        return "in > 30d"
+        return "in > 1 year"
     left_s = unix_s - time.time()
     return f"in {span(left_s)}" if left_s >= 1 else "now"
 

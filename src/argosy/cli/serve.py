@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from argosy.cli._engines import check_engine_options, is_engine, make_engine
-from argosy.cli._live import needs_live
+from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
 
@@ -41,6 +41,9 @@ def serve(
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="name, or name:parameter=value:…; see argosy policies")
     ] = "tiresias-las",
+    shadow: Annotated[
+        str | None, typer.Option(help="a policy that decides too, and acts never: see argosy shadow")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help="local, fake or cluster: what runs the jobs; default: as the cluster says")
     ] = None,
@@ -56,7 +59,11 @@ def serve(
         ),
     ] = None,
     shared: Annotated[
-        Path | None, typer.Option(help="a folder for checkpoints that all nodes see", rich_help_panel=ENGINES)
+        Path | None,
+        typer.Option(
+            help="a folder for checkpoints that all nodes see; without it, they travel to the head",
+            rich_help_panel=ENGINES,
+        ),
     ] = None,
     partition: Annotated[
         str | None, typer.Option(help="of Slurm; default: its default", rich_help_panel=ENGINES)
@@ -138,6 +145,7 @@ def serve(
     \b
     argosy serve
     argosy serve --policy srtf --nodes 2 --slots 4
+    argosy serve --policy tiresias-las --shadow argonaut
     argosy serve --cluster fake --nodes 8 --slots 8      # a rehearsal: `run: sleep 30` uses no CPU
     argosy serve --cluster cluster.yaml --port 7557
     argosy serve --cluster hosts.yaml --host head --tls     # other hosts, with argosy agent on each
@@ -168,13 +176,15 @@ def serve(
 
     most_s = parse_duration(max_grace)
     notice_settings = _notices(smtp, mail_from, notify_allow or [])
+    if shadow is not None:
+        create(shadow)
     create(policy)  # a wrong name is reported now, not by another process
     _warm_up()
     place = Home(home)
     kind = backend or _kind(cluster)
     engine = None
     if is_engine(cluster):
-        check_engine_options(cluster, shared, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+        check_engine_options(cluster, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
         engine = make_engine(
             cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
         )
@@ -194,8 +204,7 @@ def serve(
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    if studies is not None and not studies.is_dir():
-        raise InputError(f"--studies {studies}: there is no such folder", hint="make it, or leave the option out")
+    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,
@@ -209,12 +218,13 @@ def serve(
         place,
         machines,
         policy,
-        _engine_backend(place, engine, shared) if engine and shared else _backend(kind, place, machines, cluster),
+        _engine_backend(place, engine, shared) if engine else _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
         connections=bounds,
         tls=encryption,
+        shadow=shadow,
         new_database=new_database,
         max_grace_s=most_s,
         notices=notice_settings,
@@ -321,18 +331,18 @@ def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
 
     agents = read_agents(source)
     if agents is None:
-        hint = "add a section such as agents: {shared: /shared/argosy}"
+        hint = "add a section such as agents: {shared: /shared/argosy}, or agents: {}"
         raise InputError("this cluster file does not say how to reach its nodes", where=source, hint=hint)
-    home.shared = Path(agents.shared)
+    home.shared = Path(agents.shared) if agents.shared is not None else None
     return ClusterBackend(
         home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
     )
 
 
-def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path) -> Backend:
+def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path | None) -> Backend:
     from argosy.live.backends.cluster.backend import ClusterBackend
 
-    home.shared = shared.absolute()
+    home.shared = shared.absolute() if shared is not None else None
     return ClusterBackend(home.folder, engine[1].nodes, home.shared, engine=engine[0])
 
 

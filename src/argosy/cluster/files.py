@@ -170,7 +170,9 @@ class LimitsSection(FileModel):
 class AgentsSection(FileModel):
     """How a daemon reaches the nodes of the file, if they are other hosts, each with an agent."""
 
-    shared: _Name = Field(description="folder for checkpoints, at the same path on the head and all nodes")
+    shared: _Name | None = Field(
+        None, description="folder for checkpoints, at the same path on all hosts; without it, they travel to the head"
+    )
     silence: Duration = Field(2.0, gt=0, description="a job goes on without a node that is silent for this long")
     lease: Duration = Field(6.0, gt=0, description="an agent kills its workers after this time without the head")
     margin: Duration = Field(1.0, gt=0, description="until they are dead and the devices may be given to others")

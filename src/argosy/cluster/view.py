@@ -59,6 +59,7 @@ INFORMATION: dict[str, str] = {
     "profile": "throughput by GPU type, size and locality",
     "nodes": "the nodes: free devices, types, racks, state",
     "efficiency": "what jobs report of their steps: batch size, gradient noise scale, times",
+    "quality": "what networks like a job's reach: left alone, with more replicas, or grown",
     "loss": "the training losses that a job has reported so far",
     "history": "what became of the jobs that have ended",
     "overhead": "what starting, suspending, resuming, moving and resizing a job costs",
@@ -104,6 +105,8 @@ JOB_COLUMNS: dict[str, tuple[str, str]] = {  # name: (information, meaning)
     "measured_rate": ("rate", "seconds of reference work per second, as measured over some minutes"),
     "family": ("demand", "its number in profile.families: a policy may choose its batch size; -1: it is fixed"),
     "max_batch": ("demand", "largest total batch that a policy may choose, NaN where the batch is fixed"),
+    "spare_gpus": ("demand", "GPUs beyond max_gpus that it takes while they are spare; it gets better, not faster"),
+    "quality": ("quality", "its curve in argosy.perf.quality, -1: not known"),
     "batch": ("efficiency", "total batch size now, NaN where it is not known"),
     "noise_scale": ("efficiency", "gradient noise scale in samples at this batch, NaN until it has been measured"),
     "expected_s": ("estimate", "expected duration at the requested size"),
@@ -158,6 +161,13 @@ class Columns:
     def refresh(self, count: int) -> None:
         self._count = count
         self.__dict__.clear()
+
+    def replaced(self, **columns: NDArray[Any]) -> Columns:
+        """Return the same columns at this instant, with some of them replaced."""
+        rows = {name: columns.get(name, row[: self._count]) for name, row in self._rows.items()}
+        found = Columns(rows, self._meanings, self._uses, self._policy)
+        found.refresh(self._count)
+        return found
 
     def __len__(self) -> int:
         return self._count
@@ -352,6 +362,12 @@ class View:
         self.waiting = 0  # jobs that hold nothing
         self.running = 0
         self.free_gpus = 0
+
+    def replaced(self, jobs: Columns, nodes: Columns, parts: Callable[[int], list[Part]], free_gpus: int) -> View:
+        """Return the same instant with other columns and placements, for a policy inside another."""
+        found = View(jobs, nodes, self._uses, self._profile, parts, self._losses, self._steps, self._modes)
+        found.now, found.waiting, found.running, found.free_gpus = self.now, self.waiting, self.running, free_gpus
+        return found
 
     @property
     def profile(self) -> Profile:

@@ -27,8 +27,8 @@ from argosy.live.store import Store
 
 SPEED = 60.0
 EVERY_S = 0.5  # how often something happens, in real seconds
-LOAD = 0.9  # work that arrives, of what the cluster can do
-FIRST = 112  # jobs that are there when it begins
+LOAD = 0.8  # work that arrives, of what the cluster can do
+FIRST = 88  # jobs that are there when it begins
 MOST_WAITING = 90
 KINDS = (("a", "a100", 22.0), ("b", "a100", 22.0), ("c", "v100", 9.6))  # first letter, GPUs, price of a node-hour
 MOST_LOGS = 400  # jobs that write a log
@@ -93,6 +93,8 @@ class Demo:
         waiting.cancel()
         if not serving.done():
             daemon.service.health.pass_limit_s *= self.speed
+            if daemon.service.forecasts is not None:
+                daemon.service.forecasts.speed = self.speed
             day = asyncio.create_task(self._day(daemon, ready))
             await asyncio.wait((serving, day), return_when=asyncio.FIRST_COMPLETED)
             daemon.stop()

@@ -39,7 +39,7 @@ def write(store: Store, cluster: Cluster, jobs: int, seed: int = 0) -> None:
     ending: list[tuple[float, int, list[tuple[str, int]]]] = []
     rows: list[tuple[Job, RunRow]] = []
     scale = min(1.0, 0.75 * cluster.total_gpus * DAY_S / max(1, jobs) / 9000.0)  # so that the day is busy, not full
-    for i, submitted_s in enumerate(sorted(now_s - DAY_S + chance.random() * 0.96 * DAY_S for _ in range(jobs))):
+    for i, submitted_s in enumerate(sorted(now_s - DAY_S + chance.random() * 0.99 * DAY_S for _ in range(jobs))):
         wanted, starts_s = _short_enough(chance, (now_s - submitted_s - 60.0) / scale), submitted_s + 5.0
         need = int(wanted.high)
         while len(free) < need or (ending and ending[0][0] <= starts_s):

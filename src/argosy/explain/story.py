@@ -36,6 +36,7 @@ OPENED = {
     EventKind.RESUME: "resumed",
     EventKind.MIGRATE: "moved",
     EventKind.RESIZE: "resized",
+    EventKind.GROW: "grew on spare GPUs",
 }
 COUNTED = {"preemptions": "preempted", "migrations": "moved", "resizes": "resized", "faults": "hit by faults"}
 

@@ -33,7 +33,10 @@ FIGURES = (
 )
 COMPARED = ("jct_mean_s", "jct_p99_s", "makespan_s", "rho_max", "utilisation_useful")
 MAIN = "jct_mean_s"
-IF_ANY = ("deadlines_met", "unfinished", "refused", "cancelled")  # shown if any run has some; means leave out the jobs
+IF_ANY = (
+    *("quality_mean", "quality_gain_mean", "spare_gpu_h", "spare_wasted_gpu_h", "jct_others_mean_s", "deadlines_met"),
+    *("unfinished", "refused", "cancelled"),
+)  # shown if any run has some; means leave out the jobs
 NAMES = LABELS | {"decision_p50_us": "decision p50"}
 CLOSE = 0.02  # a smaller difference counts as no difference
 

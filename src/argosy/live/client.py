@@ -182,6 +182,9 @@ class Client:
     def post(self, path: str, body: Any = None, **query: Any) -> Any:
         return self._call("POST", path, query, body)
 
+    def put(self, path: str, body: Any) -> Any:
+        return self._call("PUT", path, {}, body)
+
     def patch(self, path: str, body: Any) -> Any:
         return self._call("PATCH", path, {}, body)
 

@@ -13,6 +13,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.errors import TraceError
 from argosy.mechanism.devices import count_words, words
 from argosy.mechanism.kernels import layout as L
+from argosy.perf import quality
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import RateTables
 
@@ -125,6 +126,7 @@ def build(
         pt=np.zeros((0, L.PT_FACTORS)) if tables.parts is None else np.ascontiguousarray(tables.parts),
         wk=np.zeros((L.WK_ROWS, max(slots, devices, most_parts) + 2), np.int64),
         sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
+        wq=np.zeros((L.WQ_ROWS, 0), np.int32),
         ex=np.zeros((4, 0)),
         qu=queues,
         gp=np.zeros((0, L.GP_FIELDS), np.int64),
@@ -195,6 +197,7 @@ def trace_rows(
         app = np.where(frame["app"].is_null().to_numpy(), len(apps) + np.arange(frame.height), app)
     static = rows[L.STATIC_F :]
     static[L.QUEUE], static[L.USER], static[L.APP] = queue, user, app
+    set_quality(rows, quality_numbers(frame["quality"]))
     static[L.ENDING] = frame["status"].replace_strict(ENDINGS, return_dtype=pl.Int64).to_numpy()
     return rows, Names(queues, users, apps)
 
@@ -209,6 +212,12 @@ def _numbers(column: pl.Series) -> Floats:
 def number_of(column: str, value: str | float | None) -> float | None:
     """Return a value of a trace's column as the kernels have it: words such as `none` have numbers."""
     return L.WORDS_OF[column].get(value) if isinstance(value, str) else value
+
+
+def quality_numbers(column: pl.Series) -> Ints:
+    """Return the numbers of these jobs' quality curves; -1 where none is named."""
+    numbers = {name: i for i, name in enumerate(quality.names())}
+    return column.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
 
 
 ASKED = ("submit_s", "gpus", "cpus", "memory_gib", "min_gpus", "max_gpus", "ps", "work", *L.FROM_TRACE)
@@ -246,6 +255,7 @@ def demand_rows(
     static[L.TYPES] = accepted
     static[L.WANT_PS_ASKED] = np.where(tables.ps_class >= 0, np.maximum(column("ps", 1.0), 1.0), 0.0)
     static[L.WANT_PLACE] = -1
+    static[L.QUALITY] = -1
     static[L.FAMILY] = -1 if tables.job_family is None else tables.job_family
     static[L.FIRST_PART] = -1 if tables.first_part is None else tables.first_part
     drop_useless_types(rows, tables)
@@ -265,6 +275,12 @@ def set_owners(
     for row, numbers in ((L.QUEUE, queue), (L.USER, user), (L.APP, app)):
         if numbers is not None:
             static[row] = numbers
+
+
+def set_quality(rows: Floats, numbers: Ints) -> None:
+    """Write the numbers of quality curves into rows; a job with a curve has a time budget, which is its work."""
+    rows[L.STATIC_F + L.QUALITY] = numbers
+    rows[L.DECLARED] = np.where(numbers >= 0, rows[L.WORK], rows[L.DECLARED])
 
 
 def type_sets(frame: pl.DataFrame, types: tuple[str, ...]) -> Ints:

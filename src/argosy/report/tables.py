@@ -30,6 +30,10 @@ UNFINISHED_NOTE = "† JCT, queueing and fairness are over finished jobs only; s
 # The metrics for which a terminal of usual width has room, and those for a page.
 SHORT = (
     "jct_mean_s",
+    "quality_mean",
+    "jct_others_mean_s",
+    "spare_gpu_h",
+    "spare_wasted_gpu_h",
     "jct_p50_s",
     "jct_p99_s",
     "queueing_mean_s",
@@ -55,6 +59,10 @@ LONG = (
     "cost_held",
     "energy_kwh",
     "deadlines_met",
+    "quality_mean",
+    "spare_gpu_h",
+    "spare_wasted_gpu_h",
+    "jct_others_mean_s",
     "decision_p99_us",
 )
 LABELS = {
@@ -74,6 +82,11 @@ LABELS = {
     "cost_held": "cost",
     "energy_kwh": "energy",
     "deadlines_met": "deadlines",
+    "quality_mean": "accuracy",
+    "quality_gain_mean": "gained",
+    "spare_gpu_h": "spare",
+    "spare_wasted_gpu_h": "wasted",
+    "jct_others_mean_s": "JCT others",
     "decision_p99_us": "decision p99",
 }
 

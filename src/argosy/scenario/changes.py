@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from argosy.config import Duration, FileModel
-from argosy.perf import catalogue
+from argosy.perf import catalogue, quality
 from argosy.perf.goodput import NoiseScale, known_noise_scale
 from argosy.scenario.large_models import large_models
 from argosy.seeding import stream
@@ -73,6 +73,23 @@ class Deadlines(FileModel):
         return self
 
 
+class Spare(FileModel):
+    """A change by which some jobs have a quality curve, and take spare GPUs."""
+
+    share: Share = Field(description="share of the jobs that ask for whole GPUs")
+    most: float = Field(gt=0, description="spare GPUs that they take, relative to their size; rounded up")
+    curves: list[str] = Field(
+        default=[], description="their quality curves, drawn evenly; if none is named, all but the average"
+    )
+
+    @model_validator(mode="after")
+    def _known_curves(self) -> Spare:
+        for name in self.curves:
+            if name not in quality.names():
+                raise ValueError(f"there is no quality curve {name!r}; known: {', '.join(quality.names())}")
+        return self
+
+
 class Dynamic(FileModel):
     """A change by which some jobs change their batch size themselves, from a small one to larger ones.
 
@@ -115,6 +132,7 @@ class Changes(FileModel):
         " then last as long as that takes",
     )
     dynamic: Dynamic | None = None
+    spare: Spare | None = None
 
     @model_validator(mode="after")
     def _known_models(self) -> Changes:
@@ -159,7 +177,23 @@ class Changes(FileModel):
             frame = _adaptive(frame)
         if self.dynamic is not None:
             frame = _dynamic(frame, self.dynamic, stream(seed, "league.dynamic"))
+        if self.spare is not None:
+            frame = _spare(frame, self.spare, stream(seed, "league.spare"))
         return Trace.of(frame, trace.name)
+
+
+def _spare(frame: pl.DataFrame, spare: Spare, rng: np.random.Generator) -> pl.DataFrame:
+    """Give some jobs a curve and spare GPUs; their size becomes fixed, because their time budget is."""
+    gpus = frame["gpus"].to_numpy()
+    chosen = _chosen((gpus >= 1) & frame["ps"].is_null().to_numpy(), spare.share, rng)
+    known = spare.curves or [name for name in quality.names() if name != quality.AVERAGE]
+    drawn = pl.Series([known[i] for i in rng.integers(len(known), size=frame.height)])
+    here = pl.when(pl.Series(chosen))
+    return frame.with_columns(
+        here.then(drawn).alias("quality"),
+        here.then(pl.Series(np.ceil(gpus * spare.most))).alias("spare_gpus"),
+        *(pl.when(pl.Series(~chosen)).then(pl.col(column)).alias(column) for column in ("min_gpus", "max_gpus")),
+    )
 
 
 def _adaptive(frame: pl.DataFrame) -> pl.DataFrame:

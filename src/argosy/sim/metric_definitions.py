@@ -165,6 +165,32 @@ DEFINITIONS: dict[str, Definition] = {
         "Jobs that finished by their deadline / jobs that have one. Left out: cancelled jobs, and "
         "unfinished ones whose deadline lies after the end of the run.",
     ),
+    "quality_mean": Definition(
+        "share",
+        False,
+        "Accuracy of the network at its end, by the job's quality curve and the spare GPUs that it held: mean over "
+        "completed jobs that have a curve.",
+    ),
+    "quality_gain_mean": Definition(
+        "share", False, "Of quality_mean, what spare GPUs brought: the rest is the accuracy of networks left alone."
+    ),
+    "spare_gpu_h": Definition(
+        "GPU·h",
+        None,
+        "GPU-hours held beyond the size of a job, while they were spare; no figure where no job takes spare GPUs.",
+    ),
+    "spare_wasted_gpu_h": Definition(
+        "GPU·h",
+        True,
+        "Spare GPU-hours that brought nothing: they gained nothing, or went to growth that was taken back (the share "
+        "of its gain that shrinking loses).",
+    ),
+    "points_per_spare_gpu_h": Definition(
+        "points/GPU·h", False, "Points of accuracy, summed over jobs, that a spare GPU-hour brought."
+    ),
+    "jct_others_mean_s": Definition(
+        "s", True, "JCT: mean over finished jobs that take no spare GPUs, where other jobs do."
+    ),
     "decisions": Definition("calls", None, "Calls of the policy in the whole run."),
     "decision_p50_us": Definition("µs", True, "Time of one call of the policy: median."),
     "decision_p99_us": Definition("µs", True, "Time of one call of the policy: 99th percentile."),

@@ -31,7 +31,7 @@ NAN = float("nan")
 def metrics(result: Result, *, window: Window | None = None) -> dict[str, float]:
     """Return every metric of a run by name, in the order of DEFINITIONS."""
     run = Run.of(result, window)
-    groups = (_outcomes, _times, _fairness, _use, _losses, _bills, _decisions)
+    groups = (_outcomes, _times, _fairness, _use, _losses, _bills, _quality, _decisions)
     found = {name: float(value) for group in groups for name, value in group(run).items()}
     return {name: found[name] for name in DEFINITIONS}
 
@@ -151,6 +151,20 @@ def deadlines_met(run: Run) -> float:
     judged = run.counted & np.isfinite(deadline) & ~undecided & ~run.having("cancelled")
     met = judged & run.finished & (run.timeline.life[1] <= deadline + TIME_SLACK_S)
     return _ratio(float(met.sum()), float(judged.sum()))
+
+
+def _quality(run: Run) -> dict[str, float]:
+    """Return how good the networks became, and what that cost."""
+    jobs, spare = run.result.jobs, run.result.jobs["takes_spare"].fill_null(False).to_numpy()
+    known = run.finished & jobs["quality"].is_not_null().to_numpy()
+    gain = run.column("quality_gain")[known]
+    found = {"quality_mean": _mean(run.column("quality")[known]), "quality_gain_mean": _mean(gain)}
+    names = ("spare_gpu_h", "spare_wasted_gpu_h", "points_per_spare_gpu_h", "jct_others_mean_s")
+    if not spare.any():
+        return found | dict.fromkeys(names, NAN)
+    given, wasted = (run.column(f"{name}_gpu_s")[run.counted].sum() / HOUR_S for name in ("spare", "spare_wasted"))
+    others = _mean(run.jct_s[run.finished & ~spare])
+    return found | dict(zip(names, (given, wasted, _ratio(100.0 * float(gain.sum()), given), others)))
 
 
 def _decisions(run: Run) -> dict[str, float]:

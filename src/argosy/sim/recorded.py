@@ -70,6 +70,9 @@ def recorded_run(trace: Trace, cluster: Cluster, settings: Settings) -> Result:
         lost_gpu_s=pl.lit(0.0),
         preemptions=pl.Series(np.maximum(runs - 1, 0).astype(np.int64)),
         **{name: pl.lit(0, dtype=pl.Int64) for name in ("migrations", "resizes", "faults")},
+        **{name: pl.lit(None, dtype=pl.Float64) for name in ("quality", "quality_gain")},
+        takes_spare=pl.lit(False),
+        **{name: pl.lit(0.0) for name in ("spare_gpu_s", "spare_wasted_gpu_s")},
     )
     return Result(
         policy=ACTUAL,

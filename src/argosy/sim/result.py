@@ -25,6 +25,7 @@ class EventKind(IntEnum):
     RESUME = 1  # after a preemption, a pause or a fault
     MIGRATE = 2
     RESIZE = 3
+    GROW = 4  # a resize with spare GPUs, on which the network grows
     # closing
     PREEMPT = 10
     PAUSE = 11  # its turn in a time-sliced group is over
@@ -44,7 +45,7 @@ class EventKind(IntEnum):
     NODE_RELEASE = 34
 
 
-OPENING = (EventKind.START, EventKind.RESUME, EventKind.MIGRATE, EventKind.RESIZE)
+OPENING = (EventKind.START, EventKind.RESUME, EventKind.MIGRATE, EventKind.RESIZE, EventKind.GROW)
 CLOSING = tuple(k for k in EventKind if 10 <= k < 20)
 
 JOB_COLUMNS: dict[str, pl.DataType] = {
@@ -69,6 +70,11 @@ JOB_COLUMNS: dict[str, pl.DataType] = {
     "migrations": pl.Int64(),
     "resizes": pl.Int64(),
     "faults": pl.Int64(),  # crashes and evictions
+    "quality": pl.Float64(),  # accuracy at its end; null without a quality curve
+    "quality_gain": pl.Float64(),  # of that, what spare GPUs brought
+    "takes_spare": pl.Boolean(),  # whether it takes spare GPUs
+    "spare_gpu_s": pl.Float64(),  # spare GPUs held
+    "spare_wasted_gpu_s": pl.Float64(),  # of that, what brought nothing that lasts
 }
 
 EVENT_COLUMNS: dict[str, pl.DataType] = {

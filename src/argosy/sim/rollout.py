@@ -97,6 +97,26 @@ class RollOuts:
         fork.event_feed = EventFeed(policy)
         fork.view = view_of_active(fork)
 
+    def decide_now(self) -> Floats:
+        """Return the GPUs that each active job, by row, would hold after a decision at this instant."""
+        fork = self.engine
+        fork.world = self._copy.begin_anew(fork.world)
+        fork.world.sf[L.UNTIL] = fork.now
+        self._go_on()
+        w = fork.world
+        held = np.zeros(int(w.si[L.ACTIVE]))
+        held[:] = w.jf[L.HELD, w.so[self.jobs[: len(held)]]]
+        return held
+
+    def _go_on(self) -> None:
+        """Let time pass until UNTIL."""
+        fork = self.engine
+        if self.compiled:
+            fork.advance()
+            return
+        while fork.advance():
+            fork.ask()
+
     def run(self, left_s: Floats, work_s: Floats, until_s: float) -> Outcome:
         """Let time run until all jobs have ended, or `until_s`.
 
@@ -110,11 +130,7 @@ class RollOuts:
         if not self.compiled:
             self._reset(fork)
         fork.kernel(L.OP_REPRICE)
-        if self.compiled:
-            fork.advance()
-        else:
-            while fork.advance():
-                fork.ask()
+        self._go_on()
         w = fork.world
         starts = first_starts(w, w.tr.shape[1])
         return Outcome(starts[self.jobs], w.rs[L.R_FINISH, self.jobs].copy())

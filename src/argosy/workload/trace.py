@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from argosy.errors import TraceError
+from argosy.perf import quality
 
 SCHEMA: dict[str, pl.DataType] = {
     "job_id": pl.String(),
@@ -47,16 +49,25 @@ SCHEMA: dict[str, pl.DataType] = {
     "max_batch": pl.Float64(),  # largest total batch that a policy may choose; null = the batch is fixed
     "batches": pl.String(),  # batch sizes that the job itself takes by share of the work: 32|64@0.3|128@0.6
     "execution_plan": pl.String(),  # of a large model: the user's, then those a policy may choose: zero-dp|any
+    "quality": pl.String(),  # what it reaches left alone, grown, replicated: a name in argosy.perf.quality
+    "spare_gpus": pl.Float64(),  # GPUs beyond its size that it takes while they are spare; null = none
 }
 STATUSES = ("completed", "failed", "killed")
 SAVES = ("none", "step", "interval")
 ATTEMPTS = r"^\d+(\.\d+)?-\d+(\.\d+)?( \d+(\.\d+)?-\d+(\.\d+)?)*$"
 TIMES = ("submit_s", "deadline_s", "start_s", "end_s")  # columns on the trace's clock
 MAX_TIME_S = 1e12  # 31,700 years: larger times lose precision, and are mostly milliseconds since 1970
-LARGEST = {"gpus": 1e9, "min_gpus": 1e9, "max_gpus": 1e9, "weight": 1e9, "ps": 1e4}  # larger than any real value
+LARGEST = {
+    "gpus": 1e9,
+    "min_gpus": 1e9,
+    "max_gpus": 1e9,
+    "spare_gpus": 1e9,
+    "weight": 1e9,
+    "ps": 1e4,
+}  # larger than any real value
 AMOUNTS = (
     *("cpus", "memory_gib", "min_gpus", "max_gpus", "work", "batch_size", "max_batch"),
-    *("expected_s", "deadline_s", "start_s"),
+    *("expected_s", "deadline_s", "start_s", "spare_gpus"),
 )
 
 
@@ -93,6 +104,8 @@ class Job:
     max_batch: float | None = None
     batches: str | None = None
     execution_plan: str | None = None
+    quality: str | None = None
+    spare_gpus: float | None = None
 
 
 assert tuple(f.name for f in fields(Job)) == tuple(SCHEMA)  # both must list the same columns
@@ -118,7 +131,7 @@ class Trace:
         if frame.is_empty():
             hint = "check the file, or the filters in use"
             raise TraceError("the trace has no jobs", where=source, hint=hint)
-        return cls(frame.sort("submit_s", maintain_order=True), name)
+        return cls(in_order(frame), name)
 
     @classmethod
     def of_jobs(cls, jobs: Iterable[Job], name: str = "trace") -> Trace:
@@ -187,11 +200,25 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(pl.col("status").fill_null("completed"))
 
 
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows by submission; those that are in order already are not copied."""
+    return frame if frame["submit_s"].is_sorted() else frame.sort("submit_s", maintain_order=True)
+
+
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
     """Return (row, first reason) of every row that cannot be simulated, in row order.
 
     Of several rows with the same job_id, the first is good.
     """
+    is_wrong, reason = _checks()
+    again = ~pl.col("job_id").is_first_distinct()
+    rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
+    return rows.filter(is_wrong).select("row", reason).collect().rows()  # reasons are computed only for wrong rows
+
+
+@cache
+def _checks() -> tuple[pl.Expr, pl.Expr]:
+    """Return whether a row is wrong, and why; to make the expressions takes as long as to check thousands of rows."""
 
     def bad(column: str, lowest: float, *, optional: bool = True) -> pl.Expr:
         c = pl.col(column)
@@ -241,6 +268,19 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
             pl.lit("batches says that the job changes its batch itself, max_batch that a policy may: give one"),
         ),
         (
+            ~pl.col("quality").is_in(quality.names()),
+            pl.format("quality must be one of " + ", ".join(quality.names()) + ", is {}", shown("quality")),
+        ),
+        (
+            (pl.col("spare_gpus") % 1 != 0).fill_null(False),
+            pl.format("spare_gpus must be whole, is {}", shown("spare_gpus")),
+        ),
+        (
+            (pl.col("spare_gpus") > 0).fill_null(False)
+            & ((gpus < 1) | (pl.col("ps") > 0).fill_null(False) | pl.col("quality").is_null()),
+            pl.lit("spare_gpus need whole GPUs, no parameter servers, and a quality that says what they are worth"),
+        ),
+        (
             bad("weight", 0.0) | (pl.col("weight") == 0).fill_null(False),
             pl.format("weight must be > 0, is {}", shown("weight")),
         ),
@@ -274,8 +314,5 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
             for c, most in LARGEST.items()
         ),
     ]
-    again = ~pl.col("job_id").is_first_distinct()
-    rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
-    wrong = rows.filter(pl.any_horizontal(check for check, _ in checks))  # reasons are computed only for these
-    reason = pl.coalesce(pl.when(check).then(why) for check, why in checks)
-    return wrong.select("row", reason).collect().rows()
+    is_wrong = pl.any_horizontal(check for check, _ in checks)
+    return is_wrong, pl.coalesce(pl.when(check).then(why) for check, why in checks)

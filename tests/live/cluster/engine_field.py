@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ class EngineField(Yard):
         super().__init__(home, home, **settings)
 
     def another_backend(self) -> ClusterBackend:  # type: ignore[override]
-        engine = self.make_engine(f"argosy-{self.home.name}")
+        engine = self.make_engine(self.mark)
         self.nodes = [node.name for node in engine.nodes()]
         self.backend = ClusterBackend(
             self.home, engine.nodes(), self.common, times=TIMES, settings=self.settings, engine=engine
@@ -66,7 +68,7 @@ class EngineField(Yard):
 
     @property
     def mark(self) -> str:
-        return f"argosy-{self.backend._digest}"
+        return f"argosy-{hashlib.sha256(os.fsencode(self.home.resolve())).hexdigest()[:8]}"
 
     def end_field(self) -> None:
         if self.runs:

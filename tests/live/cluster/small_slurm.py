@@ -97,6 +97,11 @@ class SmallSlurm:
     def call(self, *words: str) -> str:
         return subprocess.run(words, env=self.env(), capture_output=True, text=True, timeout=30).stdout
 
+    def saved(self, mark: str, count: int) -> bool:
+        """Return whether slurmctld has written down that this many jobs run whose names begin with a mark."""
+        path = self.folder / "state" / "job_state"
+        return path.exists() and path.read_bytes().count(f"{mark}-".encode()) >= count
+
     def wait_idle(self) -> None:
         end = time.monotonic() + 60
         while self.call("sinfo", "-h", "-N", "-o", "%T").split() != ["idle"] * len(self.names):

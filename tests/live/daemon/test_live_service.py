@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.errors import InputError, UnknownName
 from argosy.live.backends.base import Part
+from argosy.live.daemon.past import read_past
 from argosy.live.daemon.reconcile import HURRY_S, grace_s
 from argosy.live.daemon.service import Service
 from argosy.live.errors import Conflict, NoSpace, NotFound
@@ -173,7 +174,7 @@ def test_history_is_a_trace_that_can_be_simulated(service: Service, tmp_path: Pa
             job, run = changes.job(number), changes.run(number)
             assert job and run
             changes.save(replace(job, state=state, ended_s=30.0, ended_at=9.0, run_s=10.0, gpu_s=20.0))
-            changes.save_run(replace(run, ended_s=30.0))
+            changes.save_run(replace(run, ended_s=30.0, run_s=10.0, gpu_s=20.0))
     entries = service.history()
     assert [e["id"] for e in entries] == [2, 1] and entries[1]["gpu_s"] == 20.0
     path = tmp_path / "trace.csv"
@@ -236,3 +237,28 @@ def test_no_job_may_take_longer_to_leave_than_the_operator_allows(service: Servi
 def test_a_grace_is_a_number_of_seconds(grace: object) -> None:
     with pytest.raises(ValidationError, match="not a duration"):
         spec(grace=grace)
+
+
+def test_work_that_was_done_again_is_no_part_of_the_duration(service: Service, tmp_path: Path) -> None:
+    """A plain command is stopped after 54 of its 60 seconds and starts from the beginning; one that saves goes on."""
+    service.submit([spec(name="plain"), spec(name="saving", saves="step")], "ann")
+    for number in (1, 2):
+        for generation, began, seconds in ((1, 10.0, 54.0), (2, 100.0, 61.0)):
+            with service.store.transaction() as changes:
+                job, last = changes.job(number), generation == 2
+                assert job
+                ended, state = began + seconds, State.SUCCEEDED if last else State.PENDING
+                for step in (State.STARTING, State.RUNNING, State.STOPPING, state):
+                    job = replace(job, state=step, generation=generation, started_s=10.0)
+                    changes.save(job)
+                changes.save(replace(job, ended_s=ended if last else None))
+                run = RunRow(number, generation, 1, (), began, began, ended, running_s=began + 1.0, ended_s=ended)
+                changes.save_run(replace(run, run_s=seconds, gpu_s=seconds))
+    path = tmp_path / "trace.csv"
+    path.write_text(service.history_csv("ann"))
+    frame = Trace.read(path).frame
+    assert frame["saves"].to_list() == ["none", "step"]
+    assert frame["duration_s"].to_list() == pytest.approx([60.0, 113.0])
+    assert frame["attempts"][0] == "0-54 90-151"
+    plain, saving = read_past(service.store.path)
+    assert (plain.redone_s, saving.redone_s) == (pytest.approx(53.0), 0.0)

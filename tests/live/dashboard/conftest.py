@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.browser import browsing, missing, signed_in
-from running_demo import RunningDemo, running, studies_folder
+from benchmarks.running_demo import RunningDemo, running
 
 from argosy.dashboard.demo import Demo
+from argosy.live.daemon import forecasts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -34,7 +35,8 @@ def whole_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo
     folder = tmp_path_factory.mktemp("demo")
     studies = studies_folder(folder / "studies")
     demo = Demo(folder / "home", nodes=4, ended=60, speed=20, first=0, studies=studies, arrivals=False)
-    with running(demo) as found:
+    with pytest.MonkeyPatch.context() as patch, running(demo) as found:
+        patch.setattr(forecasts, "CPU_SHARE", 1.0)  # estimates are made again at once
         yield found
 
 
@@ -70,3 +72,13 @@ def open_as(browser: Browser, demo: RunningDemo) -> Iterator[Callable[..., Page]
     for context in opened:
         context.close()
     assert not problems
+
+
+def studies_folder(folder: Path) -> Path:
+    """Make a folder of studies with a report and a training log."""
+    folder.mkdir()
+    reaches = "fetch('/v1/session').then(() => { document.title = 'sent' }, () => { document.title = 'refused' })"
+    (folder / "report.html").write_text(f"<h1>A report</h1><script>{reaches}</script>")
+    lines = [f'{{"step": {i}, "loss": {2 / (i + 1):.3f}}}\n' for i in range(40)]
+    (folder / "train.jsonl").write_text("".join(lines))
+    return folder

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from running_demo import RunningDemo
+from benchmarks.running_demo import RunningDemo
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no browser: there is no playwright; make setup")
 from playwright.sync_api import Browser, Page, expect  # noqa: E402

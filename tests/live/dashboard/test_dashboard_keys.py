@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from running_demo import RunningDemo
+from benchmarks.running_demo import RunningDemo
 
 pytest.importorskip("playwright.sync_api", reason="no browser: there is no playwright; make setup")
 from playwright.sync_api import Browser, Page, expect

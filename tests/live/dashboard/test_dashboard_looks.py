@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_demo import RunningDemo
+from benchmarks.running_demo import RunningDemo
 
 pytest.importorskip("playwright.sync_api", reason="no browser: there is no playwright; make setup")
 from benchmarks.browser import signed_in
@@ -45,7 +45,7 @@ def test_a_screen(filled: tuple[RunningDemo, int], page: Page, screen: str) -> N
     page.goto(f"{demo.address}/{f'jobs/{number}' if screen == 'job' else screen}")
     page.wait_for_selector(".link.live")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.locator("main h2, main tr, main .node, main canvas").first).to_be_visible()
+    expect(page.locator("main :is(h2, tr, .node, canvas):visible").first).to_be_visible()
     for size, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
         wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")

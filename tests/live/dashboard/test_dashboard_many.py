@@ -17,6 +17,7 @@ from argosy.dashboard import PAGES, yesterday
 from argosy.dashboard.demo import Demo
 
 JOBS, MOST_DRAWN = 10_000, 80
+pytestmark = pytest.mark.slow(10)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, in
         yield api, api.do(count)
 
 
-@pytest.mark.slow(10)
 def test_ten_thousand_jobs(many: tuple[Serving, int], browser: Browser) -> None:
     api, count = many
     assert count >= JOBS

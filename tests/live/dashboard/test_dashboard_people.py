@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from running_demo import RunningDemo
+from benchmarks.running_demo import RunningDemo
 
 pytest.importorskip("playwright.sync_api", reason="no browser: there is no playwright; make setup")
 from benchmarks.browser import signed_in

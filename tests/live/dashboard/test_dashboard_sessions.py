@@ -113,6 +113,15 @@ def test_a_link_signs_in_once_and_not_for_long(api: Serving, monkeypatch: pytest
         assert client.post("/v1/session/links").status_code == 401
 
 
+def test_a_demonstration_gives_people_no_less_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "LINK_S", 1e-4)
+    monkeypatch.setattr(rules, "IDLE_S", 1e-4)
+    with serving(tmp_path, pages=PAGES, speed=1e6) as api, api.as_("ann") as ann, api.as_(None) as client:
+        code = ann.post("/v1/session/links").json()["code"]
+        key = client.post("/v1/session", json={"code": code}).json()["key"]
+        assert status(client, key) == 200
+
+
 def test_the_token_of_a_job_cannot_sign_in(api: Serving) -> None:
     secret = api.start(api.submit("ann"))
     with api.as_(None) as client:

@@ -39,6 +39,7 @@ def test_a_short_play(tmp_path: Path) -> None:
     assert exact.steps == twin.steps == 75 and plain.steps == 25 and plain.loss is not None
     assert exact.weights and exact.weights == twin.weights
     assert "bit for bit" in exactness(outcomes)
+    assert any("/signin#" in line for line in said)
     assert any("kill -9" in line for line in said) and any("finds them again" in line for line in said)
     assert {stay.slot for stay in record.stays} == {"n1:0", "n1:1", "n1:2"}
     assert "start" in {row[0] for row in overheads(record)}

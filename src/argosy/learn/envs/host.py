@@ -14,7 +14,10 @@ from argosy.learn.envs.env_policy import EnvPolicy, as_driver
 from argosy.learn.envs.source import Source
 from argosy.mechanism.bids import Bids
 from argosy.policies.base import Floats, Policy, Sizes
+from argosy.policies.common.spare_gpus import SEES as SPARE_SEES
+from argosy.policies.common.spare_gpus import SpareGpus
 from argosy.policies.common.time_slots import slot_at
+from argosy.policies.grow_when_spare import GrowWhenSpare
 from argosy.sim.engine import Engine
 from argosy.sim.gang_start import start_gang
 from argosy.sim.metrics import metrics
@@ -49,6 +52,12 @@ class Host:
             raise InputError("autopilot needs a policy that decides", hint="name one: under='drf'")
         self._times_in_system, (self._times, self._ages) = times_in_system, np.zeros((2, len(trace)))  # scratch
         self.source, self.trace = source, trace
+        self.spare: SpareGpus | None = None
+        if isinstance(under, GrowWhenSpare) and not autopilot:  # the learner stands in place of the policy inside it
+            if not sizing or bidding:
+                hint = "use mode='size', or autopilot=True"
+                raise InputError("grow-when-spare adds GPUs to sizes, which this learner does not decide", hint=hint)
+            self.spare, under = under.spare, under.inner
         self.slot_s, self.reward_kind = slot_s, reward
         self.driver = as_driver(under) if autopilot and under is not None else None
         self.env_policy: EnvPolicy | None = None
@@ -57,6 +66,8 @@ class Host:
             self.env_policy = EnvPolicy(under, slot_s=slot_s, sizing=sizing, newcomers=newcomers, cap=cap)
         policy = self.driver or self.env_policy or self.bid_policy
         assert policy is not None
+        if self.spare is not None:
+            policy.uses = policy.uses | SPARE_SEES
         self.engine = Engine(trace, source.cluster, policy, source.settings.with_seed(seed))
         self._slot = -1
         self._before = self._total()
@@ -69,7 +80,7 @@ class Host:
     def next(self) -> bool:
         """Let time pass until the learner is to decide; return False when the run is over."""
         engine = self.engine
-        while engine.advance():
+        while self._advance():
             engine.ask()  # the environment policy answers, and the learner's answer replaces it
             if not self.slot_s:
                 return True
@@ -78,6 +89,17 @@ class Host:
                 self._slot = slot
                 return True
         return False
+
+    def _advance(self) -> bool:
+        """Let time pass until the next decision; spare GPUs are added to the last one."""
+        engine = self.engine
+        if self.spare is not None and engine.is_decided:
+            engine.refresh_view()
+            self.spare.without(engine.view)
+            key, sizes = engine.decided
+            more = self.spare.extend(engine.view, key, sizes, preemptive=engine.policy.preemptive)
+            engine.enlarge(more, self.spare.wake_at(engine.now))
+        return engine.advance()
 
     def answer(self, key: Floats, sizes: Sizes, wake_at: float | None = None) -> None:
         """Give the learner's answer instead of the environment policy's, whose timers stay."""

@@ -22,6 +22,7 @@ from argosy.live.api import (
     jobs,
     log_routes,
     notices,
+    policy,
     reports,
     session_routes,
     studies,
@@ -57,7 +58,7 @@ def create_app(
     `pages` is the folder with the files of the dashboard; without it there are neither pages nor sessions. `speed` is
     how many seconds pass on the daemon's clock in one second: more than one in demonstrations.
     """
-    sessions = Sessions(service.store, service.tokens) if pages is not None else None
+    sessions = Sessions(service.store, service.tokens, speed) if pages is not None else None
 
     def find(secret: str) -> Caller | None:
         return caller_of(service.tokens.find(secret))
@@ -100,7 +101,7 @@ def create_app(
     app.state.sessions, app.state.speed = sessions, speed
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
-    parts = (board_routes, charts, eta, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
+    parts = (board_routes, charts, eta, policy, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
     for part in (inspection, *parts, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)

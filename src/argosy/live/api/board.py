@@ -19,18 +19,23 @@ from argosy.live.api.display import clean_text
 from argosy.live.daemon.pending_reason import explanation, waits_outside
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.views import held, place, progress
+from argosy.live.planner.forecast import Estimate, Forecast
 from argosy.live.states import State
 from argosy.live.store import Job
 
 MOST_ROWS = 20_000  # active jobs first, then the newest that have ended
 LONGEST = 300  # characters of a text in a line
 PER_REFRESH = 200  # waiting jobs whose reasons are looked at again in each refresh
+CLOSE_S, CLOSE = 5.0, 0.1  # an estimate that has moved by less is not shown anew, or every line would always change
 NEAR_S = 0.4  # two refreshes are never closer
 COLUMNS = (
     "id", "name", "owner", "queue", "state", "gpus", "low", "high", "progress", "priority", "submitted", "started",
     "ended", "why", "category", "array", "index", "paused", "held", "retry", "behind", "pace", "mean", "runs",
-    "failures", "preemptions", "resizes", "places", "hot", "wait", "run", "gpuS", "settled",
+    "failures", "preemptions", "resizes", "places", "hot", "wait", "run", "gpuS", "settled", "eta",
 )  # fmt: skip
+
+
+Eta = tuple[int | None, ...]
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class Board:
         self._changed: set[int] | None = None  # None: nobody has looked yet
         self._refreshed_s = -math.inf
         self._turn = 0  # which waiting jobs are looked at again
+        self._forecast: Forecast | None = None  # the last whose estimates are in the lines
+        self._etas: dict[int, Eta] = {}  # by job: as it is in its line
 
     def refresh(self) -> None:
         """Bring the lines up to date."""
@@ -62,12 +69,14 @@ class Board:
         if self._changed is None:
             self._changed = set()
             store.watchers.append(self._changed)
+            self._new_etas()
             self._render(self._newest_ended())
             self._render(store.jobs)
             return
         changed = set(self._changed)
         self._changed.clear()
         changed.update(store.runs, self._service.health.waiting, self._service.health.starts)
+        changed.update(self._new_etas())
         waiting = list(islice(store.jobs, self._turn, self._turn + PER_REFRESH))
         self._turn = self._turn + PER_REFRESH if len(waiting) == PER_REFRESH else 0
         self._render(sorted(changed.union(waiting)))
@@ -80,6 +89,7 @@ class Board:
                 known for known in self._service.store.watchers if known is not self._changed
             ]
         self._lines.clear()
+        self._etas, self._forecast = {}, None
         self._changed, self.number, self.epoch = None, 0, secrets.token_hex(4)
 
     def since(self, number: int, owner: str | None) -> Iterator[str]:
@@ -89,6 +99,19 @@ class Board:
                 return
             if owner in (None, line.owner):
                 yield line.text
+
+    def _new_etas(self) -> list[int]:
+        """Take in the latest forecast; return the jobs whose estimates have become clearly different ones."""
+        forecasts, clock = self._service.forecasts, self._service.store.clock
+        made = forecasts.latest if forecasts is not None else None
+        if made is self._forecast:
+            return []
+        self._forecast, before = made, self._etas
+        now, to_unix_s = clock.wall(), clock.wall() - clock.now()
+        etas = {} if made is None else {job: in_unix_s(one, to_unix_s) for job, one in made.jobs.items()}
+        news = [job for job in before.keys() | etas.keys() if differs(before.get(job), etas.get(job), now)]
+        self._etas = {job: eta for job, eta in before.items() if job in etas} | {n: etas[n] for n in news if n in etas}
+        return news
 
     def _newest_ended(self) -> Iterable[int]:
         room = max(0, MOST_ROWS - len(self._service.store.jobs))
@@ -161,7 +184,27 @@ class Board:
             round(run_s, 1),
             round(job.gpu_s + (run.gpu_s if run else 0.0), 1),
             _rounded(settled),
+            self._etas.get(job.id) if not job.state.ended else None,
         ]
+
+
+def in_unix_s(estimate: Estimate, to_unix_s: float) -> Eta:
+    """Return p10, p50 and p90 of the start, if it has not started, and of the end; None: later than a year."""
+    times = (*(estimate.start or (None, None, None)), *estimate.end)
+    return tuple(None if time is None else round(time + to_unix_s) for time in times)
+
+
+def differs(shown: Eta | None, new: Eta | None, now: float) -> bool:
+    """Return whether an estimate has moved by more than a tenth of what is left, so that people would notice."""
+    if shown is None or new is None:
+        return shown is not new
+    for before, after in zip(shown, new):
+        if before is None or after is None:
+            if before is not after:
+                return True
+        elif abs(after - before) > CLOSE_S + CLOSE * max(0.0, after - now):
+            return True
+    return False
 
 
 def _short(text: str) -> str:

@@ -115,6 +115,8 @@ async def policy(request: Request, caller: Person) -> dict[str, Any]:
         }
     except (ArgosyError, KeyError):
         told["summary"] = "a policy that this process does not know"
+    if caller.operates:
+        told["known"] = sorted(POLICIES)  # those that may be compared and promoted
     return told | {"figures": figures(service)}
 
 

@@ -123,8 +123,60 @@ class Report(In):
     metrics: dict[Text, float | None] = Field(default_factory=dict, max_length=50)
 
 
+class ShadowIn(In):
+    policy: Text | None = Field(description="a policy with its parameters; null: none")
+
+
+class PromotionIn(In):
+    policy: Text
+    guard: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        0.1, description="fall back if jobs are in the system longer than expected by more than this; null: never"
+    )
+    for_s: float = Field(3600.0, gt=0, le=30 * DAY_S, description="seconds for which it is guarded")
+
+
+class PromotionOut(BaseModel):
+    policy: str
+    former: str
+    in_force: str
+    guard: float | None
+    at: float
+    phase: Literal["guarded", "kept", "fell-back", "unguarded"]
+    reason: str
+    last: dict[str, float] | None = Field(description="the last check: measured over expected, less 1")
+
+
+class Gain(BaseModel):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Difference(BaseModel):
+    job: int
+    gpus: float
+    shadow_gpus: float
+
+
+class ShadowOut(BaseModel):
+    policy: str | None = Field(description="the shadow; null: there is none")
+    live: str
+    since: float | None
+    decisions: int = Field(description="decisions of the live policy since then")
+    compared: int
+    skipped: int = Field(description="decisions that were not compared, because the shadow was busy or rested")
+    slow: int
+    failed: int
+    problem: str
+    agreement: float | None = Field(description="GPUs that both give to the same job, of those that either gives")
+    gain: Gain = Field(description="how much longer jobs take under the live policy, over the last comparisons")
+    last_at: float | None
+    differ: list[Difference] = Field(description="jobs that the shadow would have treated otherwise last")
+    promotion: PromotionOut | None
+
+
 class Times(BaseModel):
-    """Quantiles of a time, in Unix seconds; null: later than a month from now."""
+    """Quantiles of a time, in Unix seconds; null: later than in a year."""
 
     p10: float | None
     p50: float | None

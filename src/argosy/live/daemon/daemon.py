@@ -31,6 +31,7 @@ from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.notifier import NoticeSettings, Notifier
 from argosy.live.daemon.planner_client import Planner, PlannerClient, PlannerFactory
 from argosy.live.daemon.preparer import Preparer
+from argosy.live.daemon.promotion import Promotion
 from argosy.live.daemon.reconcile import grace_s
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.submissions import MIN_FREE_BYTES
@@ -46,7 +47,7 @@ from argosy.live.http.tls import ServerTls
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
 from argosy.live.store import RunRow, Store
-from argosy.live.store.schema import NODES
+from argosy.live.store.schema import NODES, POLICY
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
@@ -82,6 +83,7 @@ class Daemon:
         connections: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
         notices: NoticeSettings | None = None,
+        shadow: str | None = None,
     ) -> None:
         self.home, self.cluster, self.policy, self.backend = home, cluster, policy, backend
         self._make_planner = planner or self._planner_process
@@ -90,6 +92,7 @@ class Daemon:
         self._accounts = Accounts(switches)
         self._min_free_bytes, self._new_database, self._max_grace_s = min_free_bytes, new_database, max_grace_s
         self._notices = notices or NoticeSettings()
+        self._shadow = shadow
         self._connections, self._tls = connections or ConnectionLimits(), tls
         self._clock = clock or Clock()
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
@@ -162,7 +165,14 @@ class Daemon:
         self.bookkeeper.taken = self.home.newest_generations(store.jobs)
         stack.push_async_callback(self.backend.close)
         self._dispatcher = Dispatcher(self.backend, self._make_run, self._grace, store.clock.now)
+        promotion = Promotion(store, self.policy, self._switch, self._present)
+        self.policy = self.service.health.policy = promotion.load()
         self._planner_client = PlannerClient(self._make_planner, self.policy, store, self.bookkeeper, self._wake)
+        self._planner_client.promotion = self.service.promotion = promotion
+        self.service.shadow = self._planner_client.shadow
+        self._planner_client.shadow.load()
+        if self._shadow is not None and self._shadow != self._planner_client.shadow.policy:
+            self._planner_client.shadow.set(self._shadow)
         self.service.ask_policy = self._planner_client.explain
         self.service.forecasts = self._planner_client.forecasts
         stack.push_async_callback(self._planner_client.close)
@@ -201,6 +211,16 @@ class Daemon:
         hint = f"go back to it: argosy restore {saved}" if saved else "go back to a copy: argosy restore FILE"
         note("the database is lost; the daemon ends, jobs continue", logging.ERROR, why=lost.what, kept=kept)
         return DatabaseLost(f"{lost.what}; the daemon has ended, jobs continue, {kept}", hint)
+
+    async def _switch(self, policy: str) -> None:
+        """Let another policy decide."""
+        self.policy = policy
+        await self._planner_client.switch(policy)
+        with self.service.store.transaction() as changes:
+            changes.meta(POLICY, policy)
+
+    def _present(self) -> Snapshot:
+        return self._planner_client.present()
 
     def _planner_process(self, snapshot: Callable[[], Snapshot]) -> Planner:
         return PlannerProcess(Setup(self.cluster, self.policy), snapshot)
@@ -314,6 +334,7 @@ class Daemon:
     def _write_cluster(self, store: Store) -> None:
         """Note what the cluster has, for those who read the database later."""
         with store.transaction() as changes:
+            changes.meta(POLICY, self.policy)
             changes.meta(NODES, [asdict(node) for node in self.cluster.nodes])
             changes.execute("DELETE FROM queues")
             for queue in self.cluster.queues:

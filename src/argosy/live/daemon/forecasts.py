@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from argosy.errors import ArgosyError
+from argosy.live.daemon.estimate_scores import Scored, score
 from argosy.live.daemon_log import note
 from argosy.live.errors import Conflict
-from argosy.live.estimate_scores import Scored, score
 from argosy.live.planner.forecast import Estimate, Forecast, Quantiles, WhatIf
 from argosy.live.planner.forked import Finished
 from argosy.live.planner.messages import JobFacts
@@ -47,6 +47,7 @@ class Forecasts:
     planner: object
     latest: Forecast | None = None
     problem: str = ""
+    speed: float = 1.0  # seconds that pass on the clock in one: more than one in demonstrations
     _recorded: set[int] = field(default_factory=set)  # jobs whose first estimate is stored
     _due_s: float = 0.0
     _decided_s: float | None = None
@@ -65,16 +66,16 @@ class Forecasts:
             self.latest = None
 
     async def _refresh(self, planner: Foresight) -> None:
-        self._due_s = self.store.clock.now() + EVERY_S
+        self._due_s = self.store.clock.now() + EVERY_S * self.speed
         try:
-            answer = await self._ask(planner, "forecast", LIMIT_S, {"budget_s": BUDGET_S})
+            answer = await ask(planner, "forecast", LIMIT_S, {"budget_s": BUDGET_S})
         except ArgosyError:
             return  # the planner has failed, which is reported elsewhere
         except Exception:
             note("a forecast failed", logging.ERROR, problem="see the traceback")
             logging.getLogger(__name__).exception("a forecast failed")
             return
-        self._due_s = self.store.clock.now() + max(EVERY_S, answer.cpu_s / CPU_SHARE)
+        self._due_s = self.store.clock.now() + max(EVERY_S, answer.cpu_s / CPU_SHARE) * self.speed
         if answer.problem != self.problem and answer.problem:
             note("no estimates of when jobs start", logging.WARNING, problem=answer.problem)
         self.problem = answer.problem
@@ -87,18 +88,10 @@ class Forecasts:
         if not isinstance(self.planner, Foresight):
             raise Conflict("this daemon's planner makes no estimates", hint="submit the job without --dry-run")
         async with self._one_at_a_time:
-            answer = await self._ask(self.planner, "what-if", WHAT_IF_LIMIT_S, {"variants": tuple(variants)})
+            answer = await ask(self.planner, "what-if", WHAT_IF_LIMIT_S, {"variants": tuple(variants)})
         if answer.problem:
             raise Conflict(f"no estimate: {answer.problem}", hint="try again in a few seconds")
         found: list[WhatIf] = answer.answer
-        return found
-
-    async def _ask(self, planner: Foresight, name: str, limit_s: float, arguments: Mapping[str, Any]) -> Finished:
-        await planner.begin(name, limit_s, arguments)
-        wait_s = 0.02
-        while (found := await planner.finished(name)) is None:
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LOOK_EVERY_S)
         return found
 
     def _record(self, made: Forecast) -> None:
@@ -119,6 +112,16 @@ class Forecasts:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def ask(planner: Foresight, name: str, limit_s: float, arguments: Mapping[str, Any]) -> Finished:
+    """Ask a question about the future, and wait for the answer without holding up the planner."""
+    await planner.begin(name, limit_s, arguments)
+    wait_s = 0.02
+    while (found := await planner.finished(name)) is None:
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, LOOK_EVERY_S)
+    return found
 
 
 INSERT = (

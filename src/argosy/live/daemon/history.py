@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from argosy.live import sanitize
+from argosy.live.daemon.past import read_past
 from argosy.live.daemon.views import JobView
 from argosy.live.errors import NotFound
-from argosy.live.states import State
-from argosy.live.store import Store, codec, database
+from argosy.live.store import Store
 from argosy.perf.overhead import MEASURED
 
-STATUS = {State.SUCCEEDED: "completed", State.FAILED: "failed", State.CANCELLED: "killed"}
 COLUMNS = (
     "job_id",
     "submit_s",
@@ -33,6 +33,10 @@ COLUMNS = (
     "priority",
     "expected_s",
     "name",
+    "saves",
+    "start_s",
+    "end_s",
+    "attempts",
 )
 
 
@@ -95,48 +99,25 @@ def overheads_csv(store: Store, owner: str | None = None) -> str:
 def trace_csv(path: Path, owner: str | None = None) -> str:
     """Return ended jobs that ever ran as a trace, in order of submission; time starts with the first.
 
-    A job's duration is the time that its GPU-seconds would take at the size that it asked for (`Gpus.asked`).
+    A job's duration is the time that its useful GPU-seconds would take at the size that it asked for (`Gpus.asked`):
+    work that was lost and done again, and the start-up of its runs, are not part of it.
     """
-    where = " AND owner = ?" if owner is not None else ""
-    states = ", ".join(f"'{state.value}'" for state in STATUS)
-    reading = database.reader(path)
-    rows = reading.execute(
-        f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE state IN ({states}) AND generation > 0{where}"
-        " ORDER BY submitted_s, id",
-        () if owner is None else (owner,),
-    ).fetchall()
-    reading.close()
-    jobs = [codec.job_of(row) for row in rows]
+    pasts = [past for past in read_past(path) if owner is None or past.job.owner == owner]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    zero, wall_zero = (jobs[0].submitted_s, jobs[0].submitted_at) if jobs else (0.0, 0.0)
-    for job in jobs:
-        spec, high, asked = job.parsed, job.gpus_high, job.parsed.resources.gpus.asked or job.gpus_high
-        per_gpu = asked or 1.0
-        cpus, memory = spec.resources.cpus_per_gpu, spec.resources.memory_per_gpu_gib
-        if high == 0 and not cpus and not memory:
+    zero, wall_zero = (pasts[0].job.submitted_s, pasts[0].job.submitted_at) if pasts else (0.0, 0.0)
+    for past in pasts:
+        row, deadline = past.row(zero), past.job.parsed.deadline_at
+        cpus = row.cpus
+        if row.gpus == 0 and not row.cpus and not row.memory_gib:
             cpus = 1.0  # a trace needs some demand of every job
-        elastic = spec.resources.gpus.elastic
-        writer.writerow(
-            [
-                job.id,
-                round(job.submitted_s - zero, 3),
-                round(job.gpu_s / asked if asked else job.run_s, 3),
-                f"{asked:g}",
-                sanitize.cell(job.owner),
-                sanitize.cell(job.queue),
-                sanitize.cell(spec.model),
-                sanitize.cell("|".join(spec.resources.gpu_types)) or None,
-                STATUS[job.state],
-                None if cpus is None else cpus * per_gpu,
-                None if memory is None else memory * per_gpu,
-                max(job.gpus_low, 1.0) if elastic else None,
-                high if elastic else None,
-                None if spec.deadline_at is None else max(0.0, round(spec.deadline_at - wall_zero, 3)),
-                job.priority,
-                spec.expected_duration,
-                job.name,
-            ]
-        )
+        deadline_s = None if deadline is None else max(0.0, round(deadline - wall_zero, 3))
+        shown = replace(row, cpus=cpus, deadline_s=deadline_s)
+        writer.writerow([_cell(getattr(shown, name)) for name in COLUMNS])
     return out.getvalue()
+
+
+def _cell(value: str | float | None) -> str | None:
+    """Return a value as a cell; texts that a spreadsheet would take for formulas are made harmless."""
+    return sanitize.cell(value) if value is None or isinstance(value, str) else f"{round(value, 3):.15g}"

@@ -19,6 +19,7 @@ class Metrics:
         self._jobs = Gauge("argosy_jobs", "Jobs by state", ["state"], registry=own)
         self._gpus = Gauge("argosy_gpus", "GPUs of the cluster", ["what"], registry=own)
         self._nodes = Gauge("argosy_nodes", "Nodes by state", ["state"], registry=own)
+        self._phase = Gauge("argosy_promotion", "The phase of the last promotion", ["phase"], registry=own)
         self._healthy = Gauge("argosy_healthy", "1 if nothing is wrong", registry=own)
         self.submitted = Counter("argosy_submitted_jobs", "Jobs accepted", registry=own)
         self.passes = Counter("argosy_passes", "Passes of the daemon's loop", registry=own)
@@ -40,7 +41,7 @@ class Metrics:
         for part in ("planner", "backend", "disk", "own"):
             self.errors.labels(part)
 
-    def observe(self, counts: Mapping[str, int], nodes: Sequence[NodeView], healthy: bool) -> None:
+    def observe(self, counts: Mapping[str, int], nodes: Sequence[NodeView], healthy: bool, phase: str = "") -> None:
         """Set the gauges to the current counts."""
         for state, count in counts.items():
             self._jobs.labels(state).set(count)
@@ -49,6 +50,8 @@ class Metrics:
         for state in ("up", "draining", "down"):
             self._nodes.labels(state).set(sum(node.state == state for node in nodes))
         self._healthy.set(healthy)
+        for one in ("guarded", "kept", "fell-back", "unguarded"):
+            self._phase.labels(one).set(one == phase)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

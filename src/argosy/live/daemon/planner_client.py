@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from itertools import islice
 from typing import Protocol
 
 from argosy.errors import message_of
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.forecasts import Forecasts
+from argosy.live.daemon.promotion import Promotion
+from argosy.live.daemon.shadow import Shadow
 from argosy.live.daemon_log import note
 from argosy.live.planner.messages import Decision, Snapshot, Told, Update
 from argosy.live.states import State
@@ -52,7 +55,7 @@ class PlannerClient:
     def __init__(
         self, make: PlannerFactory, policy: str, store: Store, bookkeeper: Bookkeeper, wake: asyncio.Event
     ) -> None:
-        self._planner = make(self._snapshot)
+        self._make, self._planner = make, make(self._snapshot)
         self._policy, self._store, self._bookkeeper, self._wake = policy, store, bookkeeper, wake
         self._asking: asyncio.Task[Decision] | None = None
         self._explaining: asyncio.Task[None] | None = None
@@ -60,10 +63,15 @@ class PlannerClient:
         self._wake_at_s: float | None = self._asked_s  # the first question is due at once
         self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
         self.forecasts = Forecasts(store, self._planner)
+        self.shadow = Shadow(store, policy)
+        self.promotion: Promotion | None = None
+        self._switching = False
         self._turn = 0  # which of the jobs behind the head of the queue are explained next
 
     def step(self) -> None:
         """Take an answer that has arrived, and ask again if there is a reason to."""
+        if self._switching:
+            return
         if self._asking is not None:
             if not self._asking.done():
                 return
@@ -78,6 +86,8 @@ class PlannerClient:
         if asks:
             self._ask(now, due)
         self.forecasts.step(self._bookkeeper.health.decided_s)
+        if self.promotion is not None:
+            self.promotion.step(self._planner, self._bookkeeper.health.planner_problem)
         if self._stale_reasons(now, EXPLAIN_AT_LAST_S if asks else EXPLAIN_EVERY_S):
             self._explaining = asyncio.create_task(self._explain_queue())
 
@@ -121,6 +131,7 @@ class PlannerClient:
         for text in decision.notes:
             note(text, logging.WARNING)
         self._bookkeeper.decide(decision)
+        self.shadow.decided(self._planner)
         if decision.memory is not None:
             self._remembered_s = now
             with self._store.transaction() as changes:
@@ -152,10 +163,39 @@ class PlannerClient:
         with suppress(Exception):  # a failing planner is noticed when it is asked for a plan
             await self.explain(head)
 
+    async def switch(self, policy: str) -> None:
+        """Let another policy decide from now on. Running jobs go on, and the new policy finds them where they are."""
+        self._switching = True
+        try:
+            await self._leave()
+            self._policy = self.shadow.live = policy
+            self._planner = self._make(self._snapshot)
+            self.forecasts.planner, self.forecasts.latest = self._planner, None
+            self._asking = self._explaining = None
+        finally:
+            self._switching = False
+        self._bookkeeper.health.policy, self._bookkeeper.health.planner_problem = policy, ""
+        self._wake_at_s = self._store.clock.now()
+        self._wait_s, self._not_before_s = FIRST_WAIT_S, 0.0
+        self._wake.set()
+
+    def present(self) -> Snapshot:
+        """Return the complete state, for a control estimate; nothing counts as told by it."""
+        feed = copy(self._bookkeeper.feed)
+        feed.touched, feed.said = set(), set()
+        return feed.snapshot(None)
+
     async def close(self) -> None:
+        if self.promotion is not None:
+            await self.promotion.close()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """End the planner, and all that is asked of it."""
         under_way = [task for task in (self._asking, self._explaining) if task is not None]
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
         await self.forecasts.close()
+        await self.shadow.close()
         await self._planner.close()

@@ -13,7 +13,7 @@ from typing import Any
 from argosy.live import sanitize
 from argosy.live.backends.base import RunKey
 from argosy.live.daemon.observe import settle
-from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads
+from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads, steps_of
 from argosy.live.daemon.views import progress
 from argosy.live.planner.messages import Account, Active, How, JobFacts, NodeState, Report, Saves, Snapshot, Update
 from argosy.live.states import State, Stop
@@ -251,12 +251,15 @@ class PlannerFeed:
         )
         if run is None or run.stop is not None:
             return Active(self._facts(job), account)
-        return Active(self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id))
+        saved = self._saved.get(job.id)
+        return Active(self._facts(job), account, run.parts, run.paused, run.launched_s, saved, run.batch)
 
     def _facts(self, job: Job) -> JobFacts:
         """Return the job's facts within its owner's limits, but never below its least size."""
         said, most = facts(job, self.store), self.most_gpus(job)
         said = replace(said, saves=said.saves or ("step" if self._saves(job) else "none"))
+        if most < math.inf:  # its owner has a limit, which spare GPUs would exceed
+            said = replace(said, spare_gpus=0.0)
         types = self.types_of(job)
         if types is not None:
             said = replace(said, gpu_types=types)
@@ -295,4 +298,5 @@ class PlannerFeed:
             sanitize.number(loss),
             self._saved.get(number),
             saves,
+            steps_of(metrics) if self.store.jobs[number].parsed.batch else None,
         )

@@ -27,7 +27,9 @@ from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
+from argosy.live.daemon.promotion import Promotion
 from argosy.live.daemon.reconcile import HURRY_S
+from argosy.live.daemon.shadow import Shadow
 from argosy.live.daemon.submissions import MIN_FREE_BYTES, Batch, Submissions
 from argosy.live.daemon.tokens import Tokens
 from argosy.live.daemon.user_limits import LimitBook, LimitRow
@@ -78,6 +80,8 @@ class Service:
         self.sends_mail = True  # whether there is a mail server; if not, jobs that want mail are refused
         self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.forecasts: Forecasts | None = None
+        self.shadow: Shadow | None = None
+        self.promotion: Promotion | None = None
         self.ask_policy: Callable[[Sequence[int]], Awaitable[None]] | None = None  # fills `DaemonHealth.waiting`
 
     # jobs
@@ -310,6 +314,7 @@ class Service:
             "ok": not problems,
             "problems": problems,
             "policy": s.policy,
+            "notice": self.promotion.notice() if self.promotion is not None else "",
             "backend": s.backend,
             "passes": s.passes,
             "last_pass_age_s": None if s.last_pass_s is None else round(now - s.last_pass_s, 3),
@@ -318,7 +323,9 @@ class Service:
         }
 
     def metrics_text(self) -> bytes:
-        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"])
+        promoted = self.promotion.now if self.promotion is not None else None
+        phase = "" if promoted is None else promoted.phase
+        self.metrics.observe(self.counts(), self.nodes(), self.health_summary()["ok"], phase)
         return self.metrics.text()
 
     def backup(self, target: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +32,8 @@ class DemoCluster:
 
     def __init__(self, home: Path, nodes: int = 2, slots: int = 2) -> None:
         self.home, self._size = Home(home), (nodes, slots)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]  # the same for every daemon, so that an open page finds the next one
         self._environment = dict(os.environ)  # a copy: libraries that are loaded later may change it
         self._daemon: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
@@ -67,6 +70,7 @@ class DemoCluster:
         nodes, slots = self._size
         words = [sys.executable, "-m", "argosy.cli.main", "serve", "--home", str(self.home.folder), "--policy", policy]
         words += ["--nodes", str(nodes), "--slots", str(slots), "--stop-jobs"]
+        words += ["--port", str(self._port)]
         self.home.create()
         with (self.home.folder / "serve.out").open("ab") as out:
             # a session of its own: Ctrl-C reaches only us, and we end the daemon in order
@@ -79,6 +83,11 @@ class DemoCluster:
                 start_new_session=True,
             )
         self._await_answer()
+
+    def link(self) -> str:
+        """Return a link to the dashboard that signs in once."""
+        code = self.client.post("/v1/session/links")["code"]
+        return f"{self.home.address.read_text().strip()}/signin#{code}"
 
     def kill(self) -> None:
         """Kill the daemon without notice, as a failure of the machine would."""

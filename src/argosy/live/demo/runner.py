@@ -62,6 +62,7 @@ def run_demo(
     with DemoCluster(home / "home", nodes, slots) as cluster:
         say(f"starts a daemon: {nodes} nodes with {slots} slots each, policy {periods[0].policy}")
         cluster.serve(periods[0].policy)
+        say(f"watch it in a browser, by a link that works once within two minutes:\n  {cluster.link()}")
         say("warms up an interpreter: later workers are forked from it")
         write_digits(folder / "digits.pt")
         record = Record(ignored={_warm_up(cluster, folder)})

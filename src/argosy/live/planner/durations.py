@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from argosy.live.planner.messages import JobFacts
-from argosy.workload.duration_errors import Errors
+from argosy.workload.duration_draws import Draws, Floats
 from argosy.workload.durations import DEFAULT_S, RollingMeans
 
 LEAST_S = 1.0
@@ -30,11 +30,13 @@ class Durations:
 
     def __init__(self) -> None:
         self._means: RollingMeans[tuple[object, ...]] = RollingMeans()
-        self.errors = Errors()
+        self._draws = Draws()
 
     def learn(self, facts: JobFacts, seconds: float) -> None:
-        before = self.expect(facts)
-        self.errors.learn(before.source, before.seconds, seconds)
+        groups = [group for group, _ in _groups(facts)]
+        self._draws.learn(groups, seconds)
+        if facts.expected_s is not None:
+            self._draws.learn(_of_estimates(facts), seconds / max(facts.expected_s, LEAST_S))
         self._means.add((group for group, _ in _groups(facts)), seconds)
 
     def expect(self, facts: JobFacts) -> Expected:
@@ -45,6 +47,18 @@ class Durations:
             if not math.isnan(mean):
                 return Expected(max(mean, LEAST_S), f"learned from {source}")
         return Expected(DEFAULT_S, "a guess: no job has ended yet")
+
+    def draw(self, facts: JobFacts, expected_s: float, done_s: float, uniform: Floats) -> Floats:
+        """Return how long a job may take that has done `done_s`, one length for each number between 0 and 1."""
+        if facts.expected_s is not None:
+            return self._draws.draw(_of_estimates(facts), expected_s, done_s, uniform)
+        known = [group for group, _ in _groups(facts) if len(self._draws.of(group))]
+        return self._draws.draw(known, 1.0 if known else expected_s, done_s, uniform)
+
+
+def _of_estimates(facts: JobFacts) -> list[tuple[object, ...]]:
+    """Return the groups that tell how wrong a user's estimate may be."""
+    return [("estimates", facts.user), ("estimates",)]
 
 
 def _groups(facts: JobFacts) -> list[tuple[tuple[object, ...], str]]:

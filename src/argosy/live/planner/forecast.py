@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,8 @@ QUANTILES = (0.1, 0.5, 0.9)
 ROLLOUTS = 100
 WHAT_IF_ROLLOUTS = 50
 LEAST = 5  # roll-outs, even if time is up
-HORIZON_S = 30 * 86400.0
+HORIZON_S = 365 * 86400.0
+ALIKE = 0.5  # correlation of how long the jobs of one user take, in a roll-out
 MEASURED_SPREAD = 0.1  # of the logarithm of what is left of a job that reports its progress
 
 
@@ -85,37 +86,51 @@ class Draws:
 class Future:
     """Roll-outs of one planner under one policy: the live one, or another for comparison."""
 
-    def __init__(self, planner: Planner, policy: str | None = None, later: Sequence[JobFacts] = ()) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        policy: str | None = None,
+        later: Sequence[JobFacts] = (),
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        """Prepare. `state` is the memory of a policy that is not the live one."""
         engine = planner._engine
         spec = policy or planner.setup.policy
         self.planner, self.policy = planner, spec
-        state = engine.policy.state() if spec == planner.setup.policy else {}
-        self._later = [planner._durations.expect(f) for f in later]
+        memory = engine.policy.state() if spec == planner.setup.policy else state or {}
+        self.later = [(facts, planner._durations.expect(facts)) for facts in later]
         rows = None
         if later:
-            rows = planner._index.rows(engine, planner._kinds, later, self._later)
+            rows = planner._index.rows(engine, planner._kinds, later, [expected for _, expected in self.later])
             kept = np.flatnonzero(~engine.hopeless(rows))
-            self._later = [self._later[i] for i in kept.tolist()]
+            self.later = [self.later[i] for i in kept.tolist()]
             rows = np.ascontiguousarray(rows[:, kept])
-        self.rolls = RollOuts(engine, create(spec), state, rows)
+        self.rolls = RollOuts(engine, create(spec), memory, rows)
         self.ids = [planner._index.ids[i] for i in engine.jobs.index.tolist()]
 
     def draw(self, count: int, seed: int = 0) -> Draws:
         """Draw the lengths of all jobs; the same seed gives every policy the same."""
         rng, tracked = stream(seed, "forecast"), self.planner._index.jobs
-        done = self.rolls.done_s
-        errors = self.planner._durations.errors
+        done, durations = self.rolls.done_s, self.planner._durations
+        moods: dict[str, Floats] = {}
+
+        def uniform(user: str) -> Floats:
+            """Return numbers between 0 and 1, alike for the jobs of a user, which are often all longer or shorter."""
+            if user not in moods:
+                moods[user] = rng.standard_normal(count)
+            return normal_cdf(ALIKE * moods[user] + math.sqrt(1.0 - ALIKE**2) * rng.standard_normal(count))
+
         left = np.empty((count, len(self.ids)))
         for row, id in enumerate(self.ids):
-            job, uniform = tracked[id], rng.random(count)
+            job = tracked[id]
             if job.measured:
-                left[:, row] = self.rolls.left_s[row] * np.exp(MEASURED_SPREAD * (2 * uniform - 1))
+                left[:, row] = self.rolls.left_s[row] * np.exp(MEASURED_SPREAD * (2 * rng.random(count) - 1))
             else:
-                drawn = errors.draw(job.expected.source, job.expected.seconds, float(done[row]), uniform)
+                drawn = durations.draw(job.facts, job.expected.seconds, float(done[row]), uniform(job.facts.user))
                 left[:, row] = np.maximum(drawn - done[row], 1e-3)
-        work = np.empty((count, len(self._later)))
-        for column, expected in enumerate(self._later):
-            work[:, column] = errors.draw(expected.source, expected.seconds, 0.0, rng.random(count))
+        work = np.empty((count, len(self.later)))
+        for column, (facts, expected) in enumerate(self.later):
+            work[:, column] = durations.draw(facts, expected.seconds, 0.0, uniform(facts.user))
         return Draws(left, work)
 
     def run(self, draws: Draws, budget_s: float = math.inf) -> tuple[Floats, Floats]:
@@ -137,6 +152,7 @@ def forecast(
     """Return when each job of a planner starts and ends under its policy."""
     began = time.perf_counter()
     later = planner.recent.resample(planner.now, seed) if arrivals and not first_come(planner.setup.policy) else []
+    later = [facts for facts in later if planner._kinds.knows(facts)]  # of others none has come since it started
     future = Future(planner, later=later)
     starts, ends = future.run(future.draw(rollouts, seed), budget_s)
     table, naive = planner._engine.jobs, naive_times(planner)
@@ -179,6 +195,11 @@ def what_if(
         found.append(WhatIf(seen, "", (expected.seconds, expected.source)))
         planner.end({facts.id: "withdrawn"})
     return found
+
+
+def normal_cdf(z: Floats) -> Floats:
+    """Return the distribution function of the standard normal, to four digits."""
+    return np.asarray(1.0 / (1.0 + np.exp(-1.5976 * z - 0.07056 * z**3)))
 
 
 def first_come(policy: str) -> bool:

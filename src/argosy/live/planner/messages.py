@@ -42,6 +42,8 @@ class JobFacts:
     gpu_types: tuple[str, ...] = ()  # empty: any
     model: str | None = None
     batch_size: float | None = None
+    max_batch: float | None = None  # the largest that a policy may choose; None: the batch is fixed
+    batch_per_gpu: float | None = None  # samples that fit a GPU at once; None: any number
     servers: int | None = None  # parameter servers
     app: str | None = None  # jobs of one search or array belong together
     weight: float = 1.0
@@ -52,6 +54,8 @@ class JobFacts:
     exclusive: bool = False
     saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
     core: bool = False  # its least size is never taken from it once it runs
+    spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
+    quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
     @classmethod
     def of(
@@ -84,6 +88,9 @@ class JobFacts:
             memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
             gpu_types=spec.resources.gpu_types,
             model=spec.model,
+            batch_size=None if spec.batch is None else float(spec.batch.smallest),
+            max_batch=None if spec.batch is None else float(spec.batch.largest),
+            batch_per_gpu=None if spec.batch is None else spec.batch.per_gpu,
             app=app,
             priority=spec.priority,
             deadline_s=math.inf if deadline_s is None else deadline_s,
@@ -92,6 +99,8 @@ class JobFacts:
             exclusive=spec.exclusive,
             saves=spec.saves,
             core=gpus.core,
+            spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
+            quality=spec.grow.quality,
         )
 
 
@@ -118,6 +127,7 @@ class Active:
     paused: bool = False
     started_s: float | None = None  # start of its current run
     checkpoint_s: float | None = None  # when its work was last saved
+    batch: int | None = None  # samples of a step, where the policy chooses them
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +137,18 @@ class Ended:
     facts: JobFacts
     work_s: float  # how long it took, converted to the size it asked for
     attained_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a job with an adaptive batch has measured of its steps."""
+
+    workers: int
+    batch: int  # samples of all workers together
+    passes: int  # of each worker in a step
+    pass_s: float  # of a pass that does not synchronise
+    step_s: float  # of the last pass, which does
+    noise_scale: float  # of the gradient, in samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +162,7 @@ class Report:
     loss: float | None = None
     checkpoint_s: float | None = None  # when its work was last saved
     saves: Saves | None = None  # what survives a stop, where that has become known
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)

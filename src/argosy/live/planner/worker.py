@@ -23,10 +23,16 @@ from argosy.live.planner.forecast import forecast, what_if
 from argosy.live.planner.forked import Finished, Forked
 from argosy.live.planner.messages import Decision, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
+from argosy.live.planner.shadowing import control, shadow
 from argosy.live.planner.wire import LENGTH, frame
 
 LOOK_EVERY_S = 0.5
-FORESIGHT: dict[str, Callable[..., Any]] = {"forecast": forecast, "what-if": what_if}
+FORESIGHT: dict[str, Callable[..., Any]] = {
+    "forecast": forecast,
+    "what-if": what_if,
+    "shadow": shadow,
+    "control": control,
+}
 
 
 class Answers:

@@ -10,6 +10,7 @@ import sqlite3
 from argosy.live.errors import StoreError
 
 NODES = "nodes"  # key in `meta`: what the cluster had when the daemon was last started
+POLICY = "policy"  # key in `meta`: the policy in use
 
 FIRST = """
 CREATE TABLE jobs (
@@ -104,7 +105,7 @@ CREATE TABLE estimates (
 ) WITHOUT ROWID;
 CREATE TABLE shadow (
   id INTEGER PRIMARY KEY, at_s REAL NOT NULL, at REAL NOT NULL, policy TEXT NOT NULL, live TEXT NOT NULL,
-  jobs INTEGER NOT NULL, differ TEXT NOT NULL, live_jct_s REAL, shadow_jct_s REAL, cpu_s REAL NOT NULL
+  jobs INTEGER NOT NULL, differ TEXT NOT NULL, agreement REAL NOT NULL, gain REAL, cpu_s REAL NOT NULL
 );
 """
 
@@ -120,8 +121,10 @@ CREATE INDEX notices_due ON notices (due_at) WHERE state = 'waiting';
 CREATE INDEX notices_by_owner ON notices (owner, made_at);
 """
 
+BATCHES = "ALTER TABLE runs ADD COLUMN batch INTEGER"  # samples of a step, where the policy chooses them
+
 # step i migrates version i to i + 1; a released step must never be changed
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES, BATCHES)
 VERSION = len(STEPS)
 
 

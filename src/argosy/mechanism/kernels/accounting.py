@@ -100,12 +100,13 @@ def save_if_asked(jf: F1, s: int, t: float) -> None:
 
 @kernel
 def price(w: World, s: int) -> None:
-    """Set RATE and IDEAL of a job from its placement and its neighbours."""
+    """Set RATE and IDEAL of a job from its placement and its neighbours; spare GPUs change neither."""
     jf, ji, ni, en = w.jf, w.ji, w.ni, w.en
     gpus, rack, node0, island, level = 0, -1, -1, -1, 0
     speed, milli = 1e9, WHOLE
+    most = int(jf[MAX_GPUS, s]) if jf[SPARE_GPUS, s] > 0.0 else 1 << 40
     e = ji[HEAD, s]
-    while e >= 0:
+    while e >= 0 and gpus < most:
         node = en[e, E_NODE]
         speed = min(speed, w.nf[SPEED, node])
         if en[e, E_MASK]:
@@ -122,6 +123,7 @@ def price(w: World, s: int) -> None:
             elif level == 0 and island_of_all(ni, w.si, node, en[e, E_WORD], en[e, E_MASK]) != island:
                 level = 1
         e = en[e, E_NEXT]
+    gpus = min(gpus, most)
     ji[LEVEL, s] = level
     ji[HELD_TYPE, s] = ni[N_TYPE, node0] if node0 >= 0 else -1
     cls = ji[CLASS, s]
@@ -135,8 +137,9 @@ def price(w: World, s: int) -> None:
     else:
         k = min(gpus, w.si[KMAX])
         ideal = 1e300
-        e = ji[HEAD, s]
-        while e >= 0:
+        e, counted = ji[HEAD, s], 0
+        while e >= 0 and counted < most:
+            counted += popcount(en[e, E_MASK])
             if en[e, E_MASK]:
                 ideal = min(ideal, w.rt[ji[BATCH_CLASS, s], ni[N_TYPE, en[e, E_NODE]], k, level])
             e = en[e, E_NEXT]
@@ -184,7 +187,7 @@ def set_batch(w: World, s: int, cls: int) -> None:
     jf, ji = w.jf, w.ji
     if ji[STATE, s] == RUNNING:
         settle(jf, w.sf, s, w.sf[NOW])
-        ji[BATCH_CLASS, s] = cls
+        ji[BATCH_CLASS, s], jf[BATCH, s] = cls, w.cb[cls]
         price(w, s)
         expect_end(w, s)
         measure(w, s, True)
@@ -481,6 +484,8 @@ def finish_move(w: World, s: int, kind: int) -> None:
         ji[MIGRATIONS, s] += 1
         overhead = w.ov[cls, O_MIGRATE]
     else:
+        if ji[GROWS, s] and w.jf[HELD, s] > w.jf[MAX_GPUS, s]:
+            kind = K_GROW
         ji[RESIZES, s] += 1
         overhead = w.ov[cls, O_RESIZE_HOT if w.si[HOT] else O_RESIZE_COLD]
     begin(w, s, kind, overhead)
@@ -575,7 +580,7 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
 @kernel
 def leave_hole(w: World, s: int) -> None:
     """Leave a slot empty; the next job that arrives takes it."""
-    w.wk[W_HOLES, w.si[HOLES]] = s
+    w.wq[WQ_HOLES, w.si[HOLES]] = s
     w.si[HOLES] += 1
 
 
@@ -595,3 +600,14 @@ def note(w: World, s: int, status: int) -> None:
     rs[R_RESIZES, job] = ji[RESIZES, s]
     rs[R_FAULTS, job] = ji[FAULTS, s]
     rs[R_DONE, job] = jf[WORK, s] - jf[LEFT, s]
+
+
+@kernel
+def close(w: World) -> None:
+    """End the run: settle and note the jobs that are still active."""
+    for s in range(w.si[ACTIVE]):
+        if w.so[w.ji[ID, s]] != s:  # the slot is empty
+            continue
+        if w.ji[STATE, s] == RUNNING:
+            settle(w.jf, w.sf, s, w.sf[NOW])
+        note(w, s, UNFINISHED)

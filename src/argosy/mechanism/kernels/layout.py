@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 F1 = NDArray[np.float64]
 I1 = NDArray[np.int64]
+I4 = NDArray[np.int32]
 
 
 class World(NamedTuple):
@@ -43,6 +44,7 @@ class World(NamedTuple):
     pt: F1  # [part, fields]       parts of trainings whose speed changes: argosy.perf.batch_family
     wk: I1  # [rows, ..]           scratch
     sk: F1  # [rows, ..]           scratch
+    wq: I4  # [rows, jobs]         queues of waiting jobs of policies whose keys are fixed at arrival
     ex: F1  # [rows, events]       external events: faults, repairs, reservations, …
     qu: F1  # [rows, queues]
     gp: I1  # [rows, fields]      members of time-sliced groups and their placements
@@ -51,8 +53,9 @@ class World(NamedTuple):
 
 # jf: the first STATIC rows are copied from the trace on arrival
 (SUBMIT, GPUS, CPUS, MEMORY, MIN_GPUS, MAX_GPUS, WEIGHT, PRIORITY, DEADLINE, WORK, EXPECTED, REFERENCE, CPU_UNIT,
- MEM_UNIT, DECLARED, MAX_BATCH, SAVES) = range(17)
-STATIC_F = 17
+ MEM_UNIT, DECLARED, MAX_BATCH, SAVES,
+ SPARE_GPUS) = range(18)  # that it takes beyond MAX_GPUS while they are spare: it gets no faster, but better
+STATIC_F = 18
 (LEFT,  # work left, in seconds at the reference configuration, as of MARK
  MARK,  # until when the accounts below are settled
  READY,  # when the overhead of the last change is over
@@ -76,16 +79,17 @@ STATIC_F = 17
  LEAST_GAIN,  # machines must be faster by this factor for a move to them; used where FASTER is set
  BATCH,  # total batch size now
  NOISE_SCALE,  # gradient noise scale as last reported, NaN until then
- SPARED) = range(17, 53)  # not preempted for this long after its next start, because it has lost its work
-JF_ROWS = 53
+ SPARED) = range(18, 54)  # not preempted for this long after its next start, because it has lost its work
+JF_ROWS = 54
 # SAVES: what survives a stop; all of it because the job saves when it is asked to stop, what it saved last, or nothing
 SAVES_AT_STOP, SAVES_AT_INTERVALS, SAVES_NOTHING = range(3)
 
 # ji: the first STATIC rows are copied from the trace (rows STATIC_F.. of tr)
 (QUEUE, USER, APP, CLASS, PS_CLASS, TYPES, WANT_PS_ASKED, ENDING, WANT_PLACE,
  FAMILY,  # of networks whose batch a policy may choose, -1: the batch is fixed
- FIRST_PART) = range(11)  # row of the first part of its training, -1: its speed does not change
-STATIC_I = 11
+ FIRST_PART,  # row of the first part of its training, -1: its speed does not change
+ QUALITY) = range(12)  # its curve in argosy.perf.quality, -1: not known
+STATIC_I = 12
 (ID, STATE, HEAD, GEN, PREEMPTIONS, MIGRATIONS, RESIZES, FAULTS, RUNS, PS_HELD, WANT, WANT_PS, WANT_TYPES, PEER,
  GROUP, SEEN, GUARANTEED, LEVEL,
  FORMER,  # first entry of what a job held until the decision under way took it, -1: nothing
@@ -93,8 +97,9 @@ STATIC_I = 11
  YIELDS,  # whether it gives way before the walk, and goes on if its place is still free when its turn comes
  HELD_TYPE,  # the GPU type of its devices, -1 while it has none
  WANT_PEER,  # the job whose GPUs it is to share if it finds none, -1: nobody's; used where PACKS is set
- BATCH_CLASS) = range(11, 35)  # the class of its present batch
-JI_ROWS = 35
+ BATCH_CLASS,  # the class of its present batch
+ GROWS) = range(12, 37)  # whether its network grows on spare GPUs; otherwise they are replicas
+JI_ROWS = 37
 WAITING, RUNNING, PAUSED = range(3)  # outside the mechanism: argosy.cluster.view.JobState
 
 # names of these rows outside the kernels; policies see those that are in argosy.cluster.view.JOB_COLUMNS
@@ -106,6 +111,7 @@ COLUMNS_F = {
     "expected_left_s": NOW_EXPECTED_LEFT, "reference_rate": REFERENCE,
     "duration_s": WORK, "remaining_s": NOW_LEFT, "batch": BATCH, "noise_scale": NOISE_SCALE, "max_batch": MAX_BATCH,
     "saves": SAVES,
+    "spare_gpus": SPARE_GPUS,
     # for hosts, not for policies
     "cpu_unit": CPU_UNIT, "memory_unit": MEM_UNIT, "ready": READY, "lease": LEASE, "keep_for_s": KEEP_FOR,
     "key": KEY, "wait_since": WAIT_SINCE, "settled_left_s": LEFT, "settled_attained": ATTAINED,
@@ -115,7 +121,7 @@ COLUMNS_F = {
 COLUMNS_I = {
     "index": ID, "ps": WANT_PS_ASKED, "queue": QUEUE, "user": USER, "app": APP, "types": TYPES, "kind": CLASS,
     "ps_kind": PS_CLASS, "preemptions": PREEMPTIONS, "state": STATE, "servers": PS_HELD, "level": LEVEL,
-    "held_type": HELD_TYPE, "peer": PEER, "family": FAMILY,
+    "held_type": HELD_TYPE, "peer": PEER, "family": FAMILY, "quality": QUALITY,
     # for hosts, not for policies
     "group": GROUP, "wanted": WANT, "wanted_servers": WANT_PS, "wanted_types": WANT_TYPES,
     "guaranteed": GUARANTEED, "faults": FAULTS, "runs": RUNS, "placement_version": GEN,
@@ -128,6 +134,7 @@ FROM_TRACE = {
     "deadline_s": (DEADLINE, np.inf),
     "max_batch": (MAX_BATCH, np.nan),
     "saves": (SAVES, SAVES_AT_STOP),
+    "spare_gpus": (SPARE_GPUS, 0.0),
 }
 # the numbers of words in such columns
 WORDS_OF = {"saves": {"step": SAVES_AT_STOP, "interval": SAVES_AT_INTERVALS, "none": SAVES_NOTHING}}
@@ -170,8 +177,13 @@ SF_SIZE = 16
  WORDS,  # of the largest node
  BIDS,  # whether the policy bids: a job that finds no room for its bid stays as it was
  FASTER,  # whether jobs are placed on machines that are believed to be fast (BELIEVED)
- PACKS) = range(59)  # whether jobs that find no GPUs may share those of others (WANT_PEER)
-SI_SIZE = 64
+ PACKS,  # whether jobs that find no GPUs may share those of others (WANT_PEER)
+ KEY_FACTOR,  # the row that KEY_ROW is multiplied with, -1: none
+ ORDER_FN,  # the address of a compiled order, 0: none; then of its memory, its size, and how many columns it reads
+ ORDER_MEMORY, ORDER_MEMORY_N, ORDER_READS_N) = range(64)
+ORDER_READS = 64  # the rows that a compiled order reads: r is row r of jf, -1 - r is row r of ji
+MOST_ORDER_READS = 8
+SI_SIZE = ORDER_READS + MOST_ORDER_READS
 
 # bits of DERIVE: which of the columns that change with time the policy reads
 D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
@@ -181,14 +193,17 @@ D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
  W_OLD_MASK, W_OLD_MILLI, W_OLD_PS, W_KEPT, W_WORTH,
  W_PICKED,  # by word of a node
  W_ISLAND) = range(20)  # by island of a node
+WK_ROWS = 20
+S_KEYS, S_SORT, S_FAILED = range(3)
+S_ORDER = 3  # the columns that a compiled order reads; behind them the key, which it fills, and rows for its own use
+SK_ROWS = S_ORDER + MOST_ORDER_READS + 4
+
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
 # failed to fit since something was last released; then the class of each job, its place in the order of all jobs, the
 # job at each place, and the heaps themselves, which hold places; it shows no columns to a policy, so slots that jobs
 # left may stay empty, in a stack, until other jobs take them
-W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(20, 28)
-WK_ROWS = 28
-S_KEYS, S_SORT, S_FAILED = range(3)
-SK_ROWS = 3
+WQ_OFFSET, WQ_SIZE, WQ_FAILED, WQ_CLASS, WQ_RANK, WQ_RANKED, WQ_HEAP, WQ_HOLES = range(8)
+WQ_ROWS = 8
 
 # results
 (R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,
@@ -240,7 +255,7 @@ T_WHAT, T_TARGET, T_VALUE = range(3)
 DECIDE, DONE, GROW_JOBS, GROW_LOG, GROW_HEAP, TICK, REFILL, PULSE = range(8)
 
 # kinds of log rows; outside the mechanism: argosy.sim.result.EventKind
-K_START, K_RESUME, K_MIGRATE, K_RESIZE = range(4)
+K_START, K_RESUME, K_MIGRATE, K_RESIZE, K_GROW = range(5)
 K_PREEMPT, K_PAUSE, K_EVICT, K_CRASH, K_FINISH, K_FAIL, K_KILL, K_CANCEL = range(10, 18)
 K_SUBMIT, K_REFUSE = range(20, 22)
 K_NODE_DOWN, K_NODE_UP, K_NODE_DRAIN, K_NODE_RESERVE, K_NODE_RELEASE = range(30, 35)

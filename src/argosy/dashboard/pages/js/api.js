@@ -42,6 +42,7 @@ export async function open(method, path, body, signal) {
 
 export const get = (path, signal) => call("GET", path, null, signal);
 export const post = (path, body) => call("POST", path, body);
+export const put = (path, body) => call("PUT", path, body);
 
 export async function signIn(given) {
   Object.assign(session, await call("POST", "/v1/session", given));

@@ -49,6 +49,7 @@ export function rough(seconds) {
 
 /** A range of durations with one unit, such as 12–18 min. */
 export function range(low, high) {
+  if (!Number.isFinite(high)) return Number.isFinite(low) ? `> ${rough(low)}` : "> 1 year";
   const [a, b] = [rough(low), rough(high)];
   if (a === b) return `≈ ${a}`;
   const [x, unit] = a.split(" ");

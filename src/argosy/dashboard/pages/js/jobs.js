@@ -25,6 +25,18 @@ export class Job {
     return this.ended !== null;
   }
 
+  /** Seconds until it starts, as roll-outs of the present state say: [p10, p50, p90], or null if unknown. */
+  get starts() {
+    return this.state === "pending" && this.eta && (this.eta[1] !== null || this.eta[0] !== null) ? this.eta.slice(0, 3).map(ahead) : null;
+  }
+
+  /** Seconds until it is done: [p10, p50, p90], or null if unknown. */
+  get endsIn() {
+    if (this.over) return null;
+    if (this.eta && this.eta[3] !== null) return this.eta.slice(3).map(ahead);
+    return this.left && [this.left[0], (this.left[0] + this.left[1]) / 2, this.left[1]];
+  }
+
   /** Seconds until it is done, at its present and at its mean pace so far: [least, most], or null if unknown. */
   get left() {
     if (this.state !== "running" || this.progress === null || this.progress >= 1) return null;
@@ -49,6 +61,8 @@ export class Job {
     return this.gpuS + (this.settled ? (now() - this.settled) * this.gpus : 0);
   }
 }
+
+const ahead = (moment) => (moment === null ? Infinity : Math.max(0, moment - now()));
 
 export const jobs = new Map();
 export const cluster = { state: null, link: "begins" };

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from argosy.cluster.cluster import Node
 from argosy.errors import ArgosyError
@@ -38,7 +37,7 @@ class Head:
 class _Kept:
     started_at: float = float("-inf")
     wait_s: float = WAIT_S
-    leaving: float | None = None  # when the agent ends for which the node was drained
+    leaving: float | None = None  # when the agent has started because of whose end the node was drained
     seen: AgentState = field(default_factory=lambda: AgentState("absent"))
 
 
@@ -98,7 +97,7 @@ class Keeper:
             self._engine.ensure_agents(orders)
 
     def _words(self, kept: _Kept) -> str:
-        if kept.seen.phase == "starting":
+        if kept.seen.phase == "waiting":
             return kept.seen.why or f"{self._engine.name} is starting its agent"
         if kept.seen.phase == "running":
             return "its agent was started, and has not registered yet"
@@ -112,18 +111,15 @@ class Keeper:
 
     def _renew(self, name: str, kept: _Kept, up: bool) -> None:
         """Have jobs move away before the engine ends an agent, and use the node again when there is another."""
-        ends_at: Any = kept.seen.ends_at
+        address, ends_at = self._roster.watched[name].address, kept.seen.ends_at
+        if not up or address is None:
+            return
         if kept.leaving is None:
-            if up and ends_at is not None and ends_at - time.time() < self._lead_s(name, ends_at):
-                kept.leaving = ends_at
+            if ends_at is not None and ends_at - time.time() < min(RENEWAL_S, (ends_at - address.started_at) / 10):
+                kept.leaving = address.started_at
                 self._head.drain(name, True)
-        elif up and kept.seen.phase == "running" and (ends_at is None or ends_at > kept.leaving + 60):
+        elif address.started_at != kept.leaving:
             kept.leaving = None
             self._head.drain(name, False)
-        elif not self._roster.jobs_on(name) and kept.seen.phase == "running" and ends_at is not None:
+        elif not self._roster.jobs_on(name):
             self._engine.release([name])  # it is empty, so another can begin at once
-
-    def _lead_s(self, name: str, ends_at: float) -> float:
-        address = self._roster.watched[name].address
-        began = address.started_at if address is not None else time.time()
-        return min(RENEWAL_S, (ends_at - began) / 10)

@@ -4,7 +4,7 @@ import { get, operates, post } from "../api.js";
 import { confirm, failed, hideTip, showTip, toast } from "../dialog.js";
 import { h, put, renew, say } from "../dom.js";
 import { amount, clean, hue, percent, several } from "../format.js";
-import { cluster, jobs, listen } from "../jobs.js";
+import { jobs, listen } from "../jobs.js";
 import { go, keep, query } from "../router.js";
 
 const EVERY_MS = 1500;
@@ -32,7 +32,7 @@ export function show(place) {
     const word = search.value.toLowerCase();
     const shown = nodes.filter((node) => !word || `${node.name} ${node.type} ${node.rack} ${node.state}`.toLowerCase().includes(word));
     map.classList.toggle("tiny", shown.length > TINY);
-    map.style.setProperty("--node", shown.length > TINY ? "60px" : shown.length > 64 ? "110px" : "150px");
+    map.style.setProperty("--node", shown.length > TINY ? "60px" : shown.length > 64 ? "110px" : shown.length > 36 ? "150px" : shown.length > 8 ? "180px" : "240px");
     const wanted = new Set(shown.map((node) => node.name));
     for (const [name, one] of drawn) if (!wanted.has(name)) { one.element.remove(); drawn.delete(name); }
     for (const node of shown) {
@@ -99,7 +99,8 @@ export function show(place) {
     });
     const total = nodes.reduce((sum, node) => sum + node.gpus, 0), idle = free.reduce((a, b) => a + b, 0), whole = up.filter((node, i) => free[i] === node.gpus).length;
     const shared = nodes.reduce((sum, node) => sum + node.held.filter(([, , , , milli]) => milli < 1000).length, 0);
-    const rows = [["GPUs", amount(total)], ["Held", `${amount(cluster.state?.held ?? 0)} (${percent((cluster.state?.held ?? 0) / Math.max(total, 1))})`], ["Free on nodes in use", amount(idle)], ["Nodes wholly free", `${whole} of ${up.length}`], ["Largest free block", free.length ? several(Math.max(...free), "GPU") : "–"], ["Draining", String(nodes.filter((n) => n.state === "draining").length)], ["Down", String(nodes.filter((n) => n.state === "down").length)], ["Shares of a GPU", amount(shared)]];
+    const held = nodes.reduce((sum, node) => sum + node.held.reduce((a, [, , , devices, milli, paused]) => a + (paused ? 0 : (devices.length * milli) / 1000), 0), 0);
+    const rows = [["GPUs", amount(total)], ["Held", `${amount(held)} (${percent(held / Math.max(total, 1))})`], ["Free on nodes in use", amount(idle)], ["Nodes wholly free", `${whole} of ${up.length}`], ["Largest free block", free.length ? several(Math.max(...free), "GPU") : "–"], ["Draining", String(nodes.filter((n) => n.state === "draining").length)], ["Down", String(nodes.filter((n) => n.state === "down").length)], ["Shares of a GPU", amount(shared)]];
     if (figures.childElementCount !== rows.length) renew(figures, rows.map(([name]) => h("div", null, h("dt", null, name), h("dd"))));
     rows.forEach(([, value], i) => say(figures.children[i].lastChild, value));
     say(note, `Filled: held. Half filled: shared. Pale: paused. Dashed: leaving. ${operates() ? "Click a GPU for its job, a node to drain it. " : "GPUs of others are grey. "}How busy a held GPU really is, is not measured by this backend.`);

@@ -25,6 +25,9 @@ export function gpusIn(text) {
   return sum;
 }
 
+const FIRST = ["loss", "samples_per_s"], LAST = ["samples", "workers"];
+const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) - 10 : LAST.indexOf(name) + 1);
+
 export function allocation(events, job) {
   const points = [];
   const marks = [];
@@ -39,10 +42,14 @@ export function allocation(events, job) {
   return { points, marks };
 }
 
+const within = (low, high) => `in ${range(low, high).replace("≈ ", "about ")}`.replace("in >", "in more than");
+const ending = (job, how) => (job.endsIn ? `${how} ${within(job.endsIn[0], job.endsIn[2])}.` : "");
+const starting = (job) => (job.starts ? ` It is expected to start ${within(job.starts[0], job.starts[2])}${job.endsIn ? ` and to be done ${within(job.endsIn[0], job.endsIn[2])}` : ""}.` : "");
+
 function sentence(job, told) {
   const size = several(job.gpus, "GPU").replace(/^1 GPU$/, "one GPU");
   if (job.state === "running" && !job.paused) {
-    const left = job.left ? ` At its present pace it is done in ${range(...job.left).replace("≈ ", "about ")}.` : job.progress === null ? " It does not report its progress." : "";
+    const left = ending(job, " It is expected to be done") || (job.progress === null ? " It does not report its progress." : "");
     return `It runs on ${job.gpus ? size : "no GPU"} (${clean(job.places)}), ${job.progress === null ? "" : `${percent(job.progress)} of its work is done, and `}has run for ${rough(job.ran)}.${left}`;
   }
   if (job.over) {
@@ -52,7 +59,7 @@ function sentence(job, told) {
   }
   const text = clean(told?.state === job.state && told.text ? told.text : job.why);
   const retry = job.retry ? ` It is tried again in ${span(job.retry - now())}.` : "";
-  if (job.state === "pending") return `It has waited for ${rough(job.waited)}: ${text}.${retry}`;
+  if (job.state === "pending") return `It has waited for ${rough(job.waited)}: ${text}.${retry}${starting(job)}`;
   return `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}.`;
 }
 
@@ -65,8 +72,9 @@ export function show(place, id) {
   const actions = buttons(() => [jobs.get(number)].filter(Boolean), { hides: true });
   const where = h("div"), curves = h("div", { class: "cards" }), story = h("ol", { class: "story" }), runs = h("div"), similar = h("div"), file = h("pre", { class: "file" }), logs = h("div");
   const card = (title, ...content) => h("section", { class: "card" }, h("h2", null, title), content);
+  const overTime = card("GPUs over time", where, h("p", { class: "note" }, "Dotted lines mark resizes, moves, suspensions and failures; point at one to read it."));
   const whole = h("div", { class: "stack", hidden: true }, h("section", { class: "card" }, said, change, evidence), figures,
-    card("GPUs over time", where, h("p", { class: "note" }, "Dotted lines mark resizes, moves, suspensions and failures; point at one to read it.")), curves,
+    overTime, curves,
     card("Log", logs), h("div", { class: "cards" }, card("Story", story), h("div", { class: "stack" }, card("Runs", runs), card("Jobs like this one", similar))), card("Its file", file));
   put(place, h("div", { class: "head" }, h("a", { href: backToJobs() }, "← Jobs"), head, state, actions.elements), whole);
 
@@ -74,6 +82,7 @@ export function show(place, id) {
     const job = jobs.get(number);
     if (!job) return;
     whole.hidden = false;
+    overTime.hidden = curves.hidden = !job.runs; // a job that has never run has nothing to draw
     say(head, `${number} ${clean(job.name, 100)}`);
     stateOf(state, job.shown);
     say(said, sentence(job, told));
@@ -132,9 +141,9 @@ export function show(place, id) {
   function drawCurves({ at, values, checkpoints }) {
     const job = jobs.get(number);
     const marks = checkpoints.map((saved) => ({ x: saved.at, text: `saved at step ${saved.step}` }));
-    const names = Object.keys(values).filter((name) => !["step", "progress", "epoch"].includes(name));
+    const names = Object.keys(values).filter((name) => !["step", "progress", "epoch"].includes(name)).sort((a, b) => place(a) - place(b));
     const units = { loss: "loss", samples_per_s: "samples/s", samples: "samples" };
-    const made = names.map((name, i) => h("section", { class: "card" }, h("h2", null, { loss: "Loss", samples_per_s: "Throughput" }[name] ?? clean(name, 60)), lines([{ name, hue: (i % 8) + 1, points: at.map((t, n) => [t, values[name][n]]) }], { unit: units[name] ?? clean(name, 24), marks })));
+    const made = names.map((name, i) => h("section", { class: "card" }, h("h2", null, { loss: "Loss", samples_per_s: "Throughput" }[name] ?? clean(name, 60).replaceAll("_", " ")), lines([{ name, hue: (i % 8) + 1, points: at.map((t, n) => [t, values[name][n]]) }], { unit: units[name] ?? clean(name, 24).replaceAll("_", " "), marks })));
     const saved = checkpoints.length ? `${several(checkpoints.length, "checkpoint")} kept; the newest is of step ${checkpoints[0].step}, ${rough(now() - checkpoints[0].at)} old.` : "No checkpoint was saved yet.";
     const teach = made.length || job?.over ? null : h("p", { class: "soft" }, "The job reports no loss or speed. With the SDK it would: ", h("code", null, "for batch in job.steps(loader): … job.report(loss=loss)"));
     renew(curves, made, h("section", { class: "card" }, h("h2", null, "Checkpoints"), h("p", null, saved), teach));

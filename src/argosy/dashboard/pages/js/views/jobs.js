@@ -15,8 +15,8 @@ const COLUMNS = [
   { id: "state", title: "State", width: 128, sort: (job) => STATES.indexOf(job.shown) },
   { id: "gpus", title: "GPUs", width: 96, sort: (job) => job.gpus || job.low / 1e6, className: "num", hint: "GPUs that it holds, of those that it asks for" },
   { id: "progress", title: "Progress", width: 130, sort: (job) => job.progress ?? -1 },
-  { id: "eta", title: "Done in", width: 104, sort: (job) => job.left?.[0] ?? Infinity, className: "num", hint: "at its present pace and at its mean pace so far; when a waiting job will start is not predicted" },
-  { id: "why", title: "Why it waits, or what happened", sort: (job) => job.why },
+  { id: "eta", title: "Expected", width: 142, sort: (job) => job.starts?.[1] ?? job.endsIn?.[1] ?? Infinity, hint: "when it starts or is done, in eight of ten roll-outs of the present state" },
+  { id: "why", title: "Reason", sort: (job) => job.why },
   { id: "age", title: "Age", width: 84, sort: (job) => -job.submitted, className: "num", hint: "since it was submitted" },
   { id: "owner", title: "Owner", width: 96, sort: (job) => job.owner },
   { id: "queue", title: "Queue", width: 92, sort: (job) => job.queue },
@@ -199,7 +199,7 @@ function makeRow(marked, toggleMark, unfold) {
   const meter = h("i");
   row.cells_ = {
     box, foldButton, link, meter, state: h("span", { class: "state" }), share: h("span"), bar: h("span", { class: "meter" }, meter), id: h("td", { class: "num c-id" }), gpus: h("td", { class: "num c-gpus" }),
-    eta: h("td", { class: "num c-eta" }), why: h("td", { class: "why c-why" }), age: h("td", { class: "num c-age" }), owner: h("td", { class: "c-owner" }), queue: h("td", { class: "c-queue" }), priority: h("td", { class: "num c-priority" }),
+    eta: h("td", { class: "c-eta" }), why: h("td", { class: "why c-why" }), age: h("td", { class: "num c-age" }), owner: h("td", { class: "c-owner" }), queue: h("td", { class: "c-queue" }), priority: h("td", { class: "num c-priority" }),
   };
   const c = row.cells_;
   return put(row, h("td", { class: "c-mark" }, box), c.id, h("td", { class: "c-name" }, foldButton, h("bdi", null, link)), h("td", { class: "c-state" }, c.state), c.gpus,
@@ -240,7 +240,7 @@ function drawRow(row, item, marked) {
   c.bar.className = `meter${shown === "failed" ? " bad" : share === 1 ? " good" : ""}`;
   width(c.meter, share);
   say(c.share, percent(share));
-  say(c.eta, folded || !job.left ? "" : range(...job.left));
+  say(c.eta, folded ? "" : expected(job));
   const retry = job.retry ? `; tried again in ${span(job.retry - now())}` : "";
   const why = folded ? states : clean(job.why) + retry;
   say(c.why, why);
@@ -249,6 +249,11 @@ function drawRow(row, item, marked) {
   say(c.owner, clean(job.owner, 64));
   say(c.queue, clean(job.queue, 64));
   say(c.priority, amount(job.priority));
+}
+
+function expected(job) {
+  const soon = job.starts ?? (job.state === "pending" ? null : job.endsIn);
+  return soon ? `${job.starts ? "starts" : "done"} ${range(soon[0], soon[2]).replace("≈", "in ≈").replace(/^(?=\d)/, "in ")}` : "";
 }
 
 function tally(members) {

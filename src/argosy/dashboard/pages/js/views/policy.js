@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { h, put, renew } from "../dom.js";
 import { amount, clean, rough, speed } from "../format.js";
 import { cluster, jobs, listen } from "../jobs.js";
+import { shadowCard } from "./shadow.js";
 
 export const MEANING = {
   declared: "work that users declare", demand: "what jobs ask for", duration: "true durations (only in simulations)", estimate: "estimates of durations", history: "what has ended before", nodes: "nodes and what is free", overhead: "measured costs of starts and moves", placement: "where jobs are", profile: "measured speeds of models", progress: "progress that jobs report", rate: "present speeds", service: "time and GPU-time received",
@@ -16,20 +17,22 @@ export function quantile(buckets, share) {
   return (buckets.find(([, count]) => count >= share * total)[0] ?? Infinity);
 }
 
-export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === Infinity ? "> 30 s" : seconds < 1 ? `≤ ${amount(seconds * 1000)} ms` : `≤ ${amount(seconds)} s`);
+export const below = (seconds) => (Number.isNaN(seconds) ? "–" : seconds === Infinity ? `> ${amount(30 / speed())} s` : seconds < 1 ? `≤ ${amount(seconds * 1000)} ms` : `≤ ${amount(seconds)} s`);
 export const figureList = (rows) => h("dl", { class: "figures" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 
 export function show(place) {
   let stopped = false, asked = 0, told = null;
-  const body = h("div", { class: "stack" });
-  put(place, h("div", { class: "head" }, h("h1", null, "Policy lab")), body);
+  const body = h("div", { class: "stack" }), shadow = shadowCard(), others = h("div", { class: "stack" });
+  put(place, h("div", { class: "head" }, h("h1", null, "Policy lab")), h("div", { class: "stack" }, body, shadow.element, others));
   const card = (title, ...content) => h("section", { class: "card" }, h("h2", null, title), content);
 
   async function load() {
     asked = performance.now();
     try {
       told = await get("/v1/policy");
-      if (!stopped) draw();
+      if (stopped) return;
+      draw();
+      shadow.update(told.known ?? []);
     } catch { /* the bar says that there is no connection */ }
   }
 
@@ -46,9 +49,9 @@ export function show(place) {
       figureList([["Decisions", amount(decided)], ["Mean time of a decision", decided ? rough_(counts.argosy_decision_seconds_sum / decided / speed()) : "–"], ["99 of 100 decisions", below(quantile(times.argosy_decision_seconds, 0.99) / speed())], ["Starts", amount(counts.argosy_starts_total)], ["Preemptions", amount(counts.argosy_preemptions_total)], ["Resizes", amount(counts.argosy_resizes_total)], ["Failures of the policy", amount(counts.errors_planner ?? 0)]]),
       h("div", { class: "cards" },
         card("Measured on this cluster", h("dl", { class: "facts" }, h("dt", null, "GPUs held now"), h("dd", null, `${amount(cluster.state?.held)} of ${amount(cluster.state?.gpus)}`), h("dt", null, "mean wait of jobs that ended"), h("dd", null, rough(mean(over.map((job) => job.wait ?? 0))) || "–"), h("dt", null, "mean completion time"), h("dd", null, rough(mean(over.map((job) => job.ended - job.submitted))) || "–"), h("dt", null, "longest wait now"), h("dd", null, rough(Math.max(0, ...waiting.map((job) => job.waited)))), h("dt", null, "preemptions per ended job"), h("dd", null, amount(mean(over.map((job) => job.preemptions)))), h("dt", null, "resizes per ended job"), h("dd", null, amount(mean(over.map((job) => job.resizes)))))),
-        card("Why jobs wait now", reasons(waiting))),
-      card("Other policies", h("p", null, "This daemon does not run other policies beside this one, so there is nothing measured to compare with. Until it does, replay what happened here under others in the simulator:"),
-        h("pre", { class: "file" }, "argosy history -o csv > week.csv\nargosy history -o overheads > costs.csv\nargosy compare --trace week.csv --cluster cluster.yaml --policies drf,srtf,las \\\n  --overheads costs.csv --report out/report.html"), h("p", { class: "note" }, "Start the daemon with --studies out, and the report is listed under Studies.")));
+        card("Why jobs wait now", reasons(waiting))));
+    if (!others.childElementCount) put(others, card("Other policies on what happened", h("p", null, "What would the jobs of this daemon have gained under others? Replay its own history, in a terminal on this machine; the report then stands under Studies, if the daemon was started with --studies out:"),
+        h("pre", { class: "file" }, "argosy replay --policies tiresias-las,srtf,gavel-max-min --report out/replay.html"), h("p", { class: "note" }, "Jobs have the lengths that they really had, and starts, stops and moves cost what was measured here. “actual” is what really happened.")));
   }
 
   const rough_ = (seconds) => (seconds < 1 ? `${amount(seconds * 1000)} ms` : rough(seconds));

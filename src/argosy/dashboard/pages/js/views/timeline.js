@@ -8,20 +8,21 @@ import { clean, hue, moment, now, range, several, span } from "../format.js";
 import { jobs, listen } from "../jobs.js";
 import { go, keep, query } from "../router.js";
 
-const SPANS = [["1h", 3600], ["6h", 21600], ["1d", 86400], ["1w", 604800], ["4w", 2419200]];
+const SPANS = [["10m", 600], ["1h", 3600], ["6h", 21600], ["1d", 86400], ["1w", 604800], ["4w", 2419200]];
 const LEFT = 92, TOP = 26, AHEAD = 0.3; // of the span lies in the future
+const MOST_WAITING = 300; // jobs whose expected start is drawn
 const LEAST_S = 300, MOST_S = 90 * 86400;
 
 export function show(place) {
   let runs = [], nodes = [], cut = false, stopped = false, timer = 0, asked = 0, waits = 0, hits = [];
-  let view = { length: (SPANS.find(([name]) => name === query().get("span")) ?? SPANS[1])[1], until: null };
+  let view = { length: chosen()[1], until: null };
   const by = () => (query().get("by") === "job" ? "job" : "node");
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Runs over time; the table of jobs has the same in words" });
   const spacer = h("div"), box = h("div", { class: "gantt" }, canvas, spacer), note = h("p", { class: "note soft" }), empty = h("div", { class: "empty card", hidden: true });
   const choices = [["node", "by node"], ["job", "by job"]].map(([name, title]) => h("button", { class: "chip", "data-by": name, onclick: () => { keep({ by: name === "node" ? "" : name }); box.scrollTop = 0; layOut(); } }, title));
-  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { keep({ span: name === "6h" ? "" : name }); view = { length, until: null }; load(); layOut(); } }, name));
+  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { keep({ span: name }); view = { length, until: null }; load(); layOut(); } }, name));
   const search = h("input", { type: "search", placeholder: "Search jobs, owners, nodes", "aria-label": "Search the timeline", value: query().get("q") ?? "", oninput: () => { keep({ q: search.value }); layOut(); } });
-  put(place, h("div", { class: "head" }, h("h1", null, "Timeline"), search, h("div", { class: "chips" }, choices), h("div", { class: "chips" }, spans), h("button", { "aria-label": "Zoom out", onclick: () => zoom(1.6) }, "−"), h("button", { "aria-label": "Zoom in", onclick: () => zoom(1 / 1.6) }, "+"), h("button", { onclick: () => { view.until = null; load(); later(); } }, "Now")), empty, box, note);
+  put(place, h("div", { class: "head" }, h("h1", null, "Timeline"), search, h("div", { class: "chips" }, choices), h("div", { class: "chips" }, spans), h("div", { class: "chips" }, h("button", { "aria-label": "Zoom out", onclick: () => zoom(1.6) }, "−"), h("button", { "aria-label": "Zoom in", onclick: () => zoom(1 / 1.6) }, "+"), h("button", { onclick: () => { view.until = null; load(); later(); } }, "Now"))), empty, box, note);
   note.style.marginTop = "8px";
 
   const limits = () => {
@@ -59,8 +60,17 @@ export function show(place) {
     const add = (key, title, tall, state = "up") => { top.set(key, lanes.length); lanes.push({ key, title, y, tall, state, bars: [] }); y += tall + 3; };
     if (by() === "node") {
       const hasHits = word && runs.some(fits);
-      for (const node of nodes) if (!word || hasHits || node.name.toLowerCase().includes(word)) add(node.name, node.name, Math.max(14, node.gpus * 4), node.state);
-    } else for (const run of [...runs].filter(fits).sort((a, b) => b.job - a.job)) if (!top.has(run.job)) add(run.job, `${run.job} ${run.name}`, 15);
+      const shown = nodes.filter((node) => !word || hasHits || node.name.toLowerCase().includes(word));
+      const each = Math.max(4, Math.min(24, (box.clientHeight - TOP - 8 - 3 * shown.length) / Math.max(1, shown.reduce((sum, node) => sum + node.gpus, 0)))); // pixels of a GPU
+      for (const node of shown) add(node.name, node.name, Math.max(14, node.gpus * each), node.state);
+    } else {
+      const waiting = [...jobs.values()].filter((job) => job.starts && fits({ ...job, job: job.id })).sort((a, b) => a.starts[1] - b.starts[1]).slice(0, MOST_WAITING);
+      for (const job of waiting) { // when they start is predicted, not where
+        add(job.id, `${job.id} ${job.name}`, 15);
+        lanes.at(-1).bars.push({ run: { job: job.id, name: job.name, owner: job.owner, waits: true }, from: null, low: 0, high: 1 });
+      }
+      for (const run of [...runs].filter(fits).sort((a, b) => b.job - a.job)) if (!top.has(run.job)) add(run.job, `${run.job} ${run.name}`, 15);
+    }
     const gpusOf = new Map(nodes.map((node) => [node.name, node.gpus]));
     const nodeMatch = word && !runs.some(fits);
     for (const run of runs) {
@@ -77,7 +87,7 @@ export function show(place) {
     empty.hidden = runs.length > 0 || !asked;
     box.hidden = !empty.hidden;
     if (!runs.length) renew(empty, h("h2", null, "Nothing ran in this time"), h("p", null, "Choose a longer period, or submit a job: argosy submit --run 'sleep 30' --gpus 1"));
-    say(note, `${cut ? "Only the longest 5,000 runs are drawn. " : ""}Hatched: expected, at each job's present and mean pace so far; the pale part is the uncertainty. When waiting jobs will start is not predicted. Drag or ← → to move, wheel with Ctrl or + − to zoom, click for the job.`);
+    say(note, `${cut ? "Only the longest 5,000 runs are drawn. " : ""}Hatched: expected, until the middle of what roll-outs of the present state say; pale: where one in ten of them still is. ${by() === "job" ? "Waiting jobs come first, soonest on top. " : "By job, waiting jobs are drawn too. "}Drag or ← → to move, wheel with Ctrl or + − to zoom, click for the job.`);
     later();
   }
 
@@ -138,7 +148,24 @@ export function show(place) {
     }
   }
 
+  /** The expected end of a run, or the expected whole of a job that waits: pale where it may be, hatched where it is likely. */
+  function drawExpected(g, bar, { y0, high, fill, X, present, wide, left }) {
+    const job = bar.to ? null : jobs.get(bar.run.job);
+    const ends = job?.endsIn, starts = bar.run.waits ? job?.starts : [0, 0, 0];
+    if (!ends || !starts) return;
+    const [a, b, c, d] = [starts[0], starts[1], ends[1], ends[2]].map((s) => Math.max(left, Math.min(wide, X(present + s))));
+    if (d <= a) return;
+    g.fillStyle = fill;
+    g.globalAlpha = 0.16;
+    g.fillRect(a, y0, d - a, high);
+    g.globalAlpha = 0.45;
+    for (let at = b; at < c; at += 5) g.fillRect(at, y0, 2, high);
+    g.globalAlpha = 1;
+    hits.push([a, y0, d, y0 + high, bar]);
+  }
+
   function drawBar(g, bar, y, tall, { X, present, hues, wide, left, ink, card }) {
+    if (bar.run.waits) return drawExpected(g, bar, { y0: y, high: tall, fill: hues[hue(bar.run.job)], X, present, wide, left });
     const end = bar.to ?? present;
     const x = Math.max(left, X(bar.from)), x1 = Math.min(wide, X(end)), y0 = y + bar.low * tall, high = Math.max(2, (bar.high - bar.low) * tall - (tall > 20 ? 1 : 0));
     const fill = hues[bar.run.job ? hue(bar.run.job) : 0];
@@ -159,17 +186,7 @@ export function show(place) {
         g.restore();
       }
     }
-    const job = bar.to === null ? jobs.get(bar.run.job) : null;
-    if (!job?.left) return;
-    const [soon, late] = job.left, a = Math.min(wide, X(present + soon)), b = Math.min(wide, X(present + late)), begin = Math.max(left, X(present));
-    if (b <= begin) return;
-    g.fillStyle = fill;
-    g.globalAlpha = 0.16;
-    g.fillRect(begin, y0, b - begin, high);
-    g.globalAlpha = 0.45;
-    for (let at = begin; at < a; at += 5) g.fillRect(at, y0, 2, high);
-    g.globalAlpha = 1;
-    hits.push([begin, y0, b, y0 + high, bar]);
+    drawExpected(g, bar, { y0, high, fill, X, present, wide, left });
   }
 
   const hitAt = (event) => {
@@ -203,7 +220,7 @@ export function show(place) {
     canvas.style.cursor = bar ? "pointer" : "";
     if (!bar) return hideTip();
     const { run } = bar, job = jobs.get(run.job);
-    showTip(event, h("b", null, `${run.job} `, h("bdi", null, clean(run.name, 60))), h("div", null, `${clean(run.owner, 40)}, run ${run.run}, ${run.to ? `${span(run.to - run.from)}` : "running"}`), h("div", null, `${moment(run.from)}${run.to ? ` – ${moment(run.to)}` : ""}`), run.stop ? h("div", null, run.stop) : null, run.exit ? h("div", null, `exit code ${run.exit}`) : null, !run.to && job?.left ? h("div", null, `expected to be done in ${range(...job.left)}`) : null);
+    showTip(event, h("b", null, `${run.job} `, h("bdi", null, clean(run.name, 60))), h("div", null, `${clean(run.owner, 40)}, ${run.waits ? "waits" : `run ${run.run}, ${run.to ? span(run.to - run.from) : "running"}`}`), run.waits ? null : h("div", null, `${moment(run.from)}${run.to ? ` – ${moment(run.to)}` : ""}`), run.stop ? h("div", null, run.stop) : null, run.exit ? h("div", null, `exit code ${run.exit}`) : null, !run.to && job?.starts ? h("div", null, `expected to start in ${range(job.starts[0], job.starts[2])}`) : null, !run.to && job?.endsIn ? h("div", null, `expected to be done in ${range(job.endsIn[0], job.endsIn[2])}`) : null);
   });
   canvas.addEventListener("pointerup", (event) => {
     const was = drag;
@@ -229,12 +246,26 @@ export function show(place) {
   };
   addEventListener("keydown", keys);
   addEventListener("theme", later);
-  const sizes = new ResizeObserver(later);
+  const sizes = new ResizeObserver(() => layOut());
   sizes.observe(box);
   load();
-  const stop = listen(() => { if (performance.now() - asked > 4000 && !drag) load(); else later(); });
+  const stop = listen((changed) => {
+    const fits = changed === null && view.until === null && view.length !== chosen()[1]; // what has happened is known only now
+    if (fits) view.length = chosen()[1];
+    if (fits || (performance.now() - asked > 4000 && !drag)) load();
+    else later();
+  });
   const ticking = setInterval(later, 1000);
   return () => { stopped = true; stop(); clearInterval(ticking); clearTimeout(timer); sizes.disconnect(); hideTip(); removeEventListener("keydown", keys); removeEventListener("theme", later); };
+}
+
+/** The period in the address; without one, the shortest up to six hours that shows all that has happened. */
+function chosen() {
+  const given = SPANS.find(([name]) => name === query().get("span"));
+  if (given) return given;
+  let first = now();
+  for (const job of jobs.values()) first = Math.min(first, job.submitted);
+  return SPANS.slice(0, 2).find(([, length]) => now() - first < length * (1 - AHEAD)) ?? SPANS[2];
 }
 
 /** Neighbouring devices as [first, last]. */

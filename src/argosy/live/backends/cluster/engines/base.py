@@ -32,7 +32,7 @@ class AgentOrder:
 class AgentState:
     """What an engine knows of the agent of one node."""
 
-    phase: Literal["starting", "running", "absent"]
+    phase: Literal["waiting", "running", "absent"]  # waiting: the engine starts it as soon as it can
     why: str = ""  # what it waits for
     ends_at: float | None = None  # when the engine will end it (Unix time), if it will
 

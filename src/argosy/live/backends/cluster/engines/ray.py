@@ -33,6 +33,7 @@ class Ray:
         if importlib.util.find_spec("ray") is None:
             raise EngineError("Ray is not installed here", hint="pip install 'argosy[ray]'")
         self._mark, self._address, self._count, self._slots = mark, address, count, slots
+        self._names: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
     def nodes(self) -> Sequence[Node]:
@@ -45,7 +46,7 @@ class Ray:
         if not rows or len(rows) < (self._count or 0):
             what = f"the Ray cluster at {self._address} has {len(rows)} nodes, not {self._count or 1}"
             raise EngineError(what, where="--nodes", hint="give a smaller --nodes, or add nodes: ray start --address …")
-        found = []
+        found, self._names = [], names[: self._count]
         for row in rows[: self._count]:
             count = self._slots or int(row["gpus"]) or 2
             if row["gpus"] and count > row["gpus"]:
@@ -59,7 +60,8 @@ class Ray:
         self._ask("ensure", orders=[asdict(order) for order in orders])
 
     def agent_states(self) -> Mapping[str, AgentState]:
-        return {name: AgentState(phase, why) for name, (phase, why) in self._ask("states").items()}
+        found = self._ask("states", nodes=self._names)
+        return {name: AgentState(phase, why) for name, (phase, why) in found.items()}
 
     def release(self, nodes: Sequence[str]) -> None:
         self._ask("release", nodes=list(nodes))
@@ -145,8 +147,8 @@ def _answer(ray: Any, question: Mapping[str, Any]) -> Any:
     ready, _ = ray.wait(list(pings.values()), num_returns=len(pings), timeout=PING_S) if pings else ([], [])
     states = {name: _state(ray, ping, ping in ready) for name, ping in pings.items()}
     if question["do"] == "states":
-        gone = {name: ("absent", f"Ray has no living node {name}") for name in states if name not in living}
-        return states | {name: state for name, state in gone.items() if states[name][0] == "absent"}
+        gone = [name for name in question["nodes"] if name not in living and states.get(name, ("",))[0] != "running"]
+        return states | {name: ("waiting", f"Ray has no living node {name}") for name in gone}
     if question["do"] == "ensure":
         for order in question["orders"]:
             name, node = order["node"], living.get(order["node"])
@@ -177,7 +179,7 @@ def _start(ray: Any, node: Mapping[str, Any], order: Mapping[str, Any]) -> None:
 
 def _state(ray: Any, ping: Any, ready: bool) -> tuple[str, str]:
     if not ready:
-        return "starting", "its actor in Ray has not answered yet"
+        return "waiting", "its actor in Ray has not answered yet"
     try:
         return ("running" if ray.get(ping) else "absent"), ""
     except ray.exceptions.RayError:

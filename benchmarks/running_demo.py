@@ -1,4 +1,4 @@
-"""The demonstration's daemon in a thread of this process, with people who sign in, for tests in a browser."""
+"""The dashboard's demonstration in a thread of this process, with people who sign in: for tests, figures, pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -120,13 +119,3 @@ def running(demo: Demo) -> Iterator[RunningDemo]:
                 running.loop.call_soon_threadsafe(running.daemon.stop)
         thread.join(120)
         assert not thread.is_alive()
-
-
-def studies_folder(folder: Path) -> Path:
-    """Make a folder of studies with a report and a training log."""
-    folder.mkdir()
-    reaches = "fetch('/v1/session').then(() => { document.title = 'sent' }, () => { document.title = 'refused' })"
-    (folder / "report.html").write_text(f"<h1>A report</h1><script>{reaches}</script>")
-    lines = [f'{{"step": {i}, "loss": {2 / (i + 1):.3f}}}\n' for i in range(40)]
-    (folder / "train.jsonl").write_text("".join(lines))
-    return folder

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 LEVELS = (0.1, 0.5, 0.9)
-BEYOND_S = 30 * 86400.0  # what counts for a quantile beyond the horizon, after the time of the estimate
+BEYOND_S = 365 * 86400.0  # what counts for a quantile beyond the horizon, after the time of the estimate
 
 
 @dataclass(frozen=True, slots=True)
