@@ -37,7 +37,7 @@ def limits(
     if output is not Output.TABLE:
         emit(found, output)
         return
-    columns = ("user", "queued", "running", "GPUs", "of a type", "priority", "queues", "array", "set by")
+    columns = ("user", "queued", "running", "GPUs", "of a type", "priority", "queues", "array", "guaranteed", "set by")
     rows = [
         (
             one["owner"],
@@ -48,11 +48,12 @@ def limits(
             _number(one["priority"]),
             "any" if one["queues"] is None else ", ".join(one["queues"]) or "none",
             _number(one["array"]),
+            _number(one["guaranteed"]),
             _author(one),
         )
         for one in found
     ]
-    show(table_of(columns, rows, right=("queued", "running", "GPUs", "priority", "array")))
+    show(table_of(columns, rows, right=("queued", "running", "GPUs", "priority", "array", "guaranteed")))
 
 
 @app.command("set")
@@ -65,6 +66,7 @@ def set_(
     priority: Annotated[str | None, typer.Option(help="the highest priority that may be given, 0..100")] = None,
     queues: Annotated[str | None, typer.Option(help="queues that may be used, with commas")] = None,
     array: Annotated[str | None, typer.Option(help="copies in one array")] = None,
+    guaranteed: Annotated[str | None, typer.Option(help="GPUs that are never taken (gpus: 2+6), over all jobs")] = None,
     type_: Annotated[
         list[str] | None,
         typer.Option("--type", metavar="TYPE=GPUS", help="GPUs of a type that may be held at once; repeatable"),
@@ -83,6 +85,7 @@ def set_(
     Running jobs continue. No job of the user starts or grows beyond the limit; `argosy explain` says so.
     """
     numbers = {"queued": queued, "running": running, "gpus": gpus, "priority": priority, "array": array}
+    numbers["guaranteed"] = guaranteed
     given: dict[str, Any] = {name: _value(name, text) for name, text in numbers.items() if text is not None}
     if type_:
         given["types"] = _types(type_)

@@ -154,6 +154,7 @@ class LimitSection(FileModel):
     priority: float | None = Field(None, ge=0, le=100, description="the highest priority that may be given")
     queues: list[_Name] | None = Field(None, description="queues that may be used, such as [research]")
     array: int | None = Field(None, ge=1, description="copies in one array")
+    guaranteed: float | None = Field(None, ge=0, description="GPUs that are never taken (gpus: 2+6), over all jobs")
     types: dict[_Name, Annotated[float, Field(ge=0)] | None] | None = Field(
         None, description="GPUs of a type that may be held at once, such as {a100: 4}"
     )

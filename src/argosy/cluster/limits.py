@@ -19,6 +19,7 @@ class Limits:
     priority: float | None = None  # the highest that the user may give
     queues: tuple[str, ...] | None = None  # those that the user may submit to
     array: int | None = None  # copies in one array
+    guaranteed: float | None = None  # GPUs that may be asked for as never to be taken, over all jobs
     types: tuple[tuple[str, float], ...] = ()  # GPUs held at once, by GPU type
 
     @property

@@ -23,11 +23,15 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Gpus(FileModel):
-    """How many GPUs a job wants: `2`, a range `1..8`, a range that asks for 4 `1..4..8`, a share `0.5`, or `0`."""
+    """How many GPUs a job wants: `2`, a range `1..8`, a range that asks for 4 `1..4..8`, a share `0.5`, or `0`.
+
+    `2+6` is a range from 2 to 8 of which the first two are never taken from the job once it runs.
+    """
 
     low: float = Field(ge=0, le=MAX_GPUS)
     high: float = Field(ge=0, le=MAX_GPUS)
     asks: float | None = Field(None, ge=0, le=MAX_GPUS)
+    core: bool = False  # the least size is guaranteed: it is never taken from the job
 
     @property
     def asked(self) -> float:
@@ -54,6 +58,13 @@ class Gpus(FileModel):
 def _gpus(value: object) -> object:
     if isinstance(value, dict | Gpus):
         return value
+    core, plus, burst = str(value).partition("+")
+    if plus:
+        if not (core.strip().isdecimal() and burst.strip().isdecimal()) or not 1 <= int(core) <= MAX_GPUS:
+            raise ValueError(
+                f"{str(value)[:60]!r} is not a number of GPUs; write 2+6: two that are never taken, and six more"
+            )
+        return {"low": int(core), "high": int(core) + int(burst), "asks": None, "core": True}
     try:
         numbers = [float(number) for number in str(value).split("..")]
     except ValueError:
@@ -71,7 +82,8 @@ class Resources(FileModel):
     gpus: GpusText = Field(
         Gpus(low=1, high=1, asks=None),
         validate_default=True,
-        description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5",
+        description="2, or a range such as 1..8 (1..4..8: asks for 4), or a share such as 0.5, or 2+6: two that are "
+        "never taken, and six more",
     )
     gpu_types: Annotated[tuple[str, ...], FailFast()] = Field(
         (), description="GPU types that the job accepts, such as [a100, v100]; all if not given"

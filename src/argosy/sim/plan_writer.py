@@ -60,7 +60,8 @@ class PlanWriter:
                 parts += self._parts(row, plan.placements[row])
                 ops.append((L.DO_SLICE, int(ids[row]), first, len(parts) - first, group))
         for row, until in plan.leases.items():
-            w.jf[L.LEASE, row] = until
+            if w.jf[L.LEASE, row] < np.inf:  # a lease without an end is not the policy's to change
+                w.jf[L.LEASE, row] = until
         if not ops:
             return
         bad = engine.kernel(L.OP_PLAN, np.array(ops, np.int64), np.array(parts, np.int64).reshape(-1, L.PART_FIELDS))

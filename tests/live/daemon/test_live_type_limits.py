@@ -18,7 +18,7 @@ from argosy.live.daemon.limit_enforcement import Headroom, LimitFilter, usage_by
 from argosy.live.daemon.service import Service
 from argosy.live.errors import OverLimit
 from argosy.live.home import Home
-from argosy.live.store import Store
+from argosy.live.store import Actor, Store
 
 NODES = Node("a", "a100", 4, 64, 256), Node("v", "v100", 4, 64, 256)
 CLUSTER = Cluster(NODES, limits=(UserLimits(EVERYBODY, (("types", (("a100", 2.0),)),)),))
@@ -129,3 +129,18 @@ def test_a_cluster_file_has_limits_of_types(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(text.replace("TYPE", "a10"))
     with pytest.raises(ClusterError, match="unknown GPU type 'a10'"):
         Cluster.read(str(tmp_path / "c.yaml"))
+
+
+def test_how_much_may_be_asked_for_as_never_to_be_taken(service: Service) -> None:
+    service.set_limits("*", {"guaranteed": 4})
+    first, second = service.submit([spec(resources={"gpus": "2+1"}), spec(resources={"gpus": "1+3"})], "ann")
+    with pytest.raises(OverLimit, match="asked for 3 of 4 GPUs that are never taken, so 2 more are too many"):
+        service.submit([spec(resources={"gpus": "1+0"}, array=2)], "ann")
+    assert service.submit([spec(resources={"gpus": "3..4"})], "ann") and service.submit(
+        [spec(resources={"gpus": "4+0"})], "bob"
+    )
+    with pytest.raises(OverLimit, match="1 of 4"):
+        service.control.update([first], {"gpus": {"low": 4, "high": 4, "core": True}}, Actor("ann", "user"))
+    service.control.update([first], {"gpus": {"low": 3, "high": 4, "core": True}}, Actor("ann", "user"))
+    service.cancel([second])
+    assert service.submit([spec(resources={"gpus": "1+0"})], "ann")

@@ -388,6 +388,9 @@ class LimitsIn(In):
     priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
     array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
+    guaranteed: Annotated[float, Field(ge=0, le=1e9)] | None = Field(
+        None, description="GPUs that are never taken (gpus: 2+6), over all jobs"
+    )
     types: Annotated[dict[Text, Annotated[float, Field(ge=0, le=1e9)] | None], Field(max_length=100)] | None = Field(
         None, description="GPUs of a type that may be held at once, such as {a100: 4}; types left out stay as they are"
     )
@@ -403,6 +406,7 @@ class LimitsOut(Out):
     priority: float | None
     queues: list[str] | None
     array: int | None
+    guaranteed: float | None
     types: dict[str, float] = Field(description="GPUs that may be held at once, by type; others have no limit")
     in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
     set_here: list[str] = Field(description="which limits an operator has set for this owner")

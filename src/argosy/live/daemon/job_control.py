@@ -103,7 +103,7 @@ class JobControl:
         changed = {"resources" if key == "gpus" else key for key in given}
         check_possible(spec, self._service.cluster)
         if by.role == "user":  # an operator may exceed the owner's limits
-            self._service.limits.check_change(job.owner, spec, changed)
+            self._service.limits.check_change(job.owner, spec, changed, job.id)
         gpus = spec.resources.gpus
         return replace(
             job,

@@ -88,7 +88,10 @@ def _if_stopped(job: Job, run: RunRow, store: Store) -> str:
     """Say from when on a running job may be preempted, and what it would lose."""
     since = run.launched_s if run.running_s is None else run.running_s
     ran_s, least_s = max(0.0, store.clock.now() - since), job.parsed.min_runtime
-    told = ""
+    gpus, told = job.parsed.resources.gpus, ""
+    if gpus.core:
+        burst = f", and what it has beyond that, up to {gpus.high - gpus.low:g}, may be" if gpus.elastic else ""
+        return f"; its {gpus.low:g} GPUs are guaranteed and never taken{burst}"
     if ran_s < least_s:
         told += f"; not preempted for another {least_s - ran_s:.0f} s, its minimum run time"
     saves = job.parsed.saves or ("step" if job.hot or job.parsed.checkpoint.dir is not None else "none")

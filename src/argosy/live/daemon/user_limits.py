@@ -106,6 +106,7 @@ class LimitBook:
         limits = self.of(owner)
         for spec in specs:
             self._check_one(owner, limits, spec)
+        self._check_guaranteed(owner, limits, specs)
         if limits.queued is None:
             return
         more, waiting = sum(spec.array or 1 for spec in specs), self._store.queued[owner] + coming
@@ -123,9 +124,25 @@ class LimitBook:
                 hint=f"give at most {most:g}, or {_ask(owner, 'priority', priority)}",
             )
 
-    def check_change(self, owner: str, spec: JobSpec, changed: Set[str]) -> None:
+    def check_change(self, owner: str, spec: JobSpec, changed: Set[str], job: int | None = None) -> None:
         """Raise OverLimit for what the owner of a job may not change it to; only what has changed counts."""
         self._check_one(owner, self.of(owner), spec, changed)
+        if "resources" in changed:
+            self._check_guaranteed(owner, self.of(owner), [spec.model_copy(update={"array": None})], but=job)
+
+    def _check_guaranteed(self, owner: str, limits: Limits, specs: Sequence[JobSpec], but: int | None = None) -> None:
+        """Check how many GPUs that are never to be taken the jobs of a user ask for, waiting or running."""
+        new = sum(guaranteed_gpus(spec) * (spec.array or 1) for spec in specs)
+        if limits.guaranteed is None or not new:
+            return
+        mine = (job for job in self._store.jobs.values() if job.owner == owner and job.id != but)
+        now = sum(guaranteed_gpus(job.parsed) for job in mine)
+        if now + new > limits.guaranteed:
+            raise OverLimit(
+                f"resources.gpus: {owner} has asked for {now:g} of {limits.guaranteed:g} GPUs that are never taken, so "
+                f"{new:g} more are too many",
+                hint=f"leave out the + (write 2..8), or {_ask(owner, 'guaranteed', f'{now + new:g}')}",
+            )
 
     def _check_one(self, owner: str, limits: Limits, spec: JobSpec, changed: Set[str] | None = None) -> None:
         # a default priority is lowered, not refused
@@ -188,6 +205,11 @@ def least_gpus(spec: JobSpec) -> float:
     """Return the fewest GPUs that the job holds while it runs; an exclusive share of a GPU counts as a whole one."""
     low = spec.resources.gpus.low
     return 1.0 if spec.exclusive and 0 < low < 1 else low
+
+
+def guaranteed_gpus(spec: JobSpec) -> float:
+    """Return the GPUs that are never taken from the job once it runs."""
+    return spec.resources.gpus.low if spec.resources.gpus.core else 0.0
 
 
 def _shown(value: Any) -> str:

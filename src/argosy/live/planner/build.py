@@ -83,6 +83,8 @@ def _restore_timers(engine: LiveEngine, index: JobIndex, memory: Json | None) ->
     """Set minimum run times, the events that the policy has not been told yet, and timers."""
     for job in index.jobs.values():
         engine.set_job(job.index, keep_for_s=job.facts.min_runtime_s)
+        if job.facts.core:
+            engine.set_job(job.index, lease=np.inf)
     engine.set_untold_events(memory["told"] if memory else [])
     engine.request_decision()
     if memory:

@@ -56,6 +56,8 @@ class JobIndex:
         self.ids[index] = facts.id
         if facts.min_runtime_s > 0:
             engine.set_job(index, keep_for_s=facts.min_runtime_s)
+        if facts.core:
+            engine.set_job(index, lease=np.inf)
         if facts.exclusive:
             engine.exclusive.add(index)
         return job

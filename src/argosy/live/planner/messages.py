@@ -53,6 +53,7 @@ class JobFacts:
     min_runtime_s: float = 0.0
     exclusive: bool = False
     saves: Saves | None = None  # what survives a stop; None: all of it, for it saves when it is asked to stop
+    core: bool = False  # its least size is never taken from it once it runs
     spare_gpus: float = 0.0  # beyond max_gpus, that it takes while they are spare
     quality: str | None = None  # its quality curve; None: the average, if it takes spare GPUs
 
@@ -97,6 +98,7 @@ class JobFacts:
             min_runtime_s=spec.min_runtime,
             exclusive=spec.exclusive,
             saves=spec.saves,
+            core=gpus.core,
             spare_gpus=float(spec.grow.spare_gpus) if asked >= 1 else 0.0,
             quality=spec.grow.quality,
         )

@@ -115,7 +115,8 @@ def find_room(jf: F1, ji: I1, nf: F1, ni: I1, sf: F1, si: I1, qu: F1, protected:
     for s in range(si[ACTIVE]):
         if ji[STATE, s] == WAITING:
             continue
-        free_at = max(jf[STARTED, s] + max(sf[MIN_RUN], jf[KEEP_FOR, s]), jf[LEASE, s])
+        lease = jf[LEASE, s] if jf[LEASE, s] < np.inf else 0.0  # without an end: it may shrink, but is never stopped
+        free_at = max(jf[STARTED, s] + max(sf[MIN_RUN], jf[KEEP_FOR, s]), lease)
         young = free_at > sf[NOW] + TIME_SLACK_S
         if young:
             sf[WAKE] = min(sf[WAKE], free_at)
@@ -166,11 +167,14 @@ def write(
         runs = ji[STATE, s] == RUNNING
         held = int(np.round(jf[HELD, s])) if jf[GPUS, s] >= 1.0 else 1
         lost = runs and taken[s] < 0 and not protected[s] and ji[WANT, s] > 0 and jf[GPUS, s] > 0.0
+        keeps_core = lost and jf[LEASE, s] == np.inf
         if protected[s] or lost:
             ji[WANT, s], ji[WANT_PS, s], ji[WANT_TYPES, s] = held, ji[PS_HELD, s], -1
+        if keeps_core:
+            ji[WANT, s] = int(jf[MIN_GPUS, s])
         same = ji[WANT, s] == held and ji[WANT_PS, s] == ji[PS_HELD, s]
         on_type = ji[WANT_TYPES, s] == -1 or (ji[HELD_TYPE, s] >= 0 and ji[WANT_TYPES, s] >> ji[HELD_TYPE, s] & 1)
-        if protected[s] or (jf[GPUS, s] == 0.0 and ji[WANT, s] > 0):
+        if protected[s] or keeps_core or (jf[GPUS, s] == 0.0 and ji[WANT, s] > 0):
             place = KEEPS_PLACE
         elif lost:
             place = GIVES_WAY

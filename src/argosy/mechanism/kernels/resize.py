@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from argosy._jit import kernel
 from argosy.mechanism.kernels.accounting import (
     count_held,
@@ -23,17 +25,23 @@ from argosy.slack import GPU_SLACK, TIME_SLACK_S
 
 @kernel
 def shrink_all(w: World) -> None:
-    """Stop jobs that are no longer wanted and shrink those that are too large, before any job grows or starts."""
+    """Stop jobs that are no longer wanted and shrink those that are too large, before any job grows or starts.
+
+    A job with a lease without an end keeps its least size for ever; what it has beyond that is taken like any other.
+    """
     jf, ji = w.jf, w.ji
     for s in range(w.si[ACTIVE]):
         if ji[STATE, s] != RUNNING:
             continue
+        if jf[LEASE, s] == np.inf and ji[WANT, s] < jf[MIN_GPUS, s]:
+            ji[WANT, s] = int(jf[MIN_GPUS, s])
         if ji[WANT, s] == 0 or ji[YIELDS, s] or not is_on_wanted_type(w, s, ji[HEAD, s]):
-            if old_enough_at(w, s) <= w.sf[NOW] + TIME_SLACK_S:
+            stays_until = max(old_enough_at(w, s), jf[LEASE, s])
+            if stays_until <= w.sf[NOW] + TIME_SLACK_S:
                 take_away(w, s)
                 log_taken(w, s)
             else:
-                w.sf[WAKE] = min(w.sf[WAKE], old_enough_at(w, s))
+                w.sf[WAKE] = min(w.sf[WAKE], stays_until)
         else:
             too_large = ji[WANT, s] < count_gpus(w, s) or ji[WANT_PS, s] < ji[PS_HELD, s]
             if too_large and jf[GPUS, s] >= 1.0 and ji[PEER, s] < 0:
