@@ -56,7 +56,7 @@ LONG = (
     "dashboard",
     "eta",
 )
-WITH_PARTS = ("learning", "live")
+WITH_PARTS = ("learning", "live", "dashboard")
 NAMES = (*SPEED, *LONG)
 
 
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning or live: names separated by commas; default: all")
+    parser.add_argument("--parts", help="of learning, live or dashboard: names separated by commas; default: all")
     parser.add_argument("--minutes", type=float, help="of live's soak: how long; default: 30, with --quick 1")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
