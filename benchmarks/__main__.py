@@ -2,11 +2,14 @@
 
 python -m benchmarks                          # speed and memory, some minutes
 python -m benchmarks philly peers --data DIR  # some, with the public data in DIR
+python -m benchmarks rivals                   # the newest rivals' claims and Gavel's own answers, half an hour
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
 python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
+python -m benchmarks growth-left-out          # what the growth agent says of families it was not taught, seconds
 python -m benchmarks growth-elsewhere         # the growth agent on networks it was not taught, hours
 python -m benchmarks growth-spare             # spare GPUs of a cluster: grow-when-spare against its rivals, minutes
+python -m benchmarks growth-shrink            # small networks taught by grown ones, half an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
 python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
@@ -14,12 +17,15 @@ python -m benchmarks windows                  # joint scheduling on windows of r
 python -m benchmarks joint-training           # argonaut's learning curves and ablations, half an hour
 python -m benchmarks placement                # learned placement: searches, gangs and Harmony, some minutes
 python -m benchmarks live                     # real jobs on this machine, some minutes
+python -m benchmarks cluster                  # several pseudo-hosts, Slurm and Ray, as root, some minutes
 python -m benchmarks reference                # every finish time against a slow, plain simulator, ten minutes
 python -m benchmarks dual-agent               # the dual-agent scheduler against its rivals, ten minutes
 python -m benchmarks online                   # learning on the job when the mix of jobs changes, fifteen minutes
 python -m benchmarks dual-agent-training      # its training: ES, MAPPO, IPPO and SAC, ten minutes
-python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
 python -m benchmarks eta                      # estimates of when jobs start, a quarter of an hour
+python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
+python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
+python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
 
@@ -39,11 +45,14 @@ SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "env
 LONG = (
     "growth",
     "growth-safety",
+    "growth-left-out",
     "growth-elsewhere",
     "growth-spare",
+    "growth-shrink",
     "faithfulness",
     "learning",
     "live",
+    "cluster",
     "reference",
     "rltune",
     "placement",
@@ -53,10 +62,13 @@ LONG = (
     "dual-agent",
     "online",
     "dual-agent-training",
-    "dashboard",
     "eta",
+    "dashboard",
+    "goodput",
+    "rivals",
+    "shadow",
 )
-WITH_PARTS = ("learning", "live", "dashboard")
+WITH_PARTS = ("learning", "live", "cluster", "goodput", "dashboard")
 NAMES = (*SPEED, *LONG)
 
 
@@ -65,8 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument("--parts", help="of learning, live or dashboard: names separated by commas; default: all")
-    parser.add_argument("--minutes", type=float, help="of live's soak: how long; default: 30, with --quick 1")
+    parser.add_argument(
+        "--parts", help="of learning, live, cluster, goodput or dashboard: names separated by commas; default: all"
+    )
+    parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)
     try:

@@ -1,5 +1,7 @@
 """One decision at 10,000 GPUs with 10,000 active jobs, for every ordering policy; one elastic re-division.
 
+Some ordering policies decide with ten times as many GPUs and jobs, too.
+
 A decision is the call of the policy (`engine.ask`), carrying it out and going on to the next event
 (`engine.advance`). Policies that would skip calls or take the path for fixed keys are made to decide in full.
 """
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 SEEDS = (2,)
 NODES, GPUS = 1250, 8
 ACTIVE, ELASTIC_ACTIVE = 10_000, 1_000
+HUGE, HUGE_DECISIONS = 10, 100  # times as many GPUs and jobs
+AT_HUGE = ("fifo", "srtf", "srsf", "las", "tiresias-las")
 WARM, DECISIONS = 5, 400
 BUDGET_S = 60.0  # a policy too slow for all of them is judged by what it managed
 ELASTIC_RANGE = (1.0, 32.0)
-TARGET_MS, ELASTIC_TARGET_MS = 5.0, 20.0
+TARGET_MS, ELASTIC_TARGET_MS, HUGE_TARGET_MS = 5.0, 20.0, 20.0
 
 
 def run(options: Options) -> Json:
@@ -35,10 +39,12 @@ def run(options: Options) -> Json:
     cases = [measure("decision", "case", {"policy": p, "active": active, "elastic": False}) for p in ordering]
     if "drf" in POLICIES:
         cases.append(measure("decision", "case", {"policy": "drf", "active": elastic, "elastic": True}))
+    if not options.quick:
+        cases += [measure("decision", "case", {"policy": p, "active": active, "times": HUGE}) for p in AT_HUGE]
     return {"gpus": NODES * GPUS, "cases": cases, "floor": measure("decision", "floor", {"active": active})}
 
 
-def crowd(active: int, elastic: bool) -> Trace:
+def crowd(active: int, elastic: bool, times: int = 1) -> Trace:
     """So many jobs at once, then one every second; like Philly's, none so short that the crowd thins."""
     import polars as pl
 
@@ -46,7 +52,7 @@ def crowd(active: int, elastic: bool) -> Trace:
     from argosy.workload.trace import Trace
 
     later = WARM + 2 * DECISIONS
-    drawn = generate("philly", active + later, SEEDS[0], gpus=NODES * GPUS, load=1.0).frame
+    drawn = generate("philly", active + later, SEEDS[0], gpus=times * NODES * GPUS, load=1.0).frame
     frame = drawn.with_columns(
         submit_s=pl.Series(np.concatenate([np.zeros(active), np.arange(1.0, later + 1)])),
         duration_s=pl.max_horizontal(pl.col("duration_s"), pl.lit(600.0)),
@@ -57,7 +63,8 @@ def crowd(active: int, elastic: bool) -> Trace:
     return Trace.of(frame, "crowd")
 
 
-def case(policy: str, active: int, elastic: bool) -> Json:
+def case(policy: str, active: int, elastic: bool = False, times: int = 1) -> Json:
+    """Decide with `times` as many active jobs, on as many nodes more."""
     from argosy.cluster.cluster import Cluster
     from argosy.policies.base import create
     from argosy.sim.engine import Engine
@@ -65,10 +72,10 @@ def case(policy: str, active: int, elastic: bool) -> Json:
 
     warm()
     chosen: Policy = create(policy)
-    machines = Cluster.uniform(NODES, GPUS, nodes_per_rack=20)
+    machines = Cluster.uniform(times * NODES, GPUS, nodes_per_rack=20)
     settings = Settings(seed=SEEDS[0])
-    engine = Engine(crowd(active, elastic), machines, chosen, settings, watch=lambda engine: None)
-    took_ns, seen = time_decisions(engine, WARM, DECISIONS, BUDGET_S)
+    engine = Engine(crowd(times * active, elastic, times), machines, chosen, settings, watch=lambda engine: None)
+    took_ns, seen = time_decisions(engine, WARM, DECISIONS if times == 1 else HUGE_DECISIONS, BUDGET_S)
     result = engine.result()
     resized = int(result.jobs["resizes"].sum())
     ms = np.array(took_ns) / 1e6
@@ -77,6 +84,7 @@ def case(policy: str, active: int, elastic: bool) -> Json:
     return {
         "policy": policy,
         "elastic": elastic,
+        "gpus": times * NODES * GPUS,
         "decisions": len(ms),
         "running": float(running),
         "waiting": float(waiting),
@@ -131,6 +139,7 @@ def floor_table(figures: Json) -> Sequence[Row]:
 def table(figures: Json) -> Sequence[Row]:
     rows: list[Row] = [
         (
+            "GPUs",
             "policy",
             "running",
             "waiting",
@@ -143,9 +152,11 @@ def table(figures: Json) -> Sequence[Row]:
         )
     ]
     for c in figures["cases"]:
-        target = ELASTIC_TARGET_MS if c["elastic"] else TARGET_MS
+        huge = c["gpus"] > figures["gpus"]
+        target = HUGE_TARGET_MS if huge else ELASTIC_TARGET_MS if c["elastic"] else TARGET_MS
         rows.append(
             (
+                f"{c['gpus']:,}",
                 c["policy"],
                 f"{c['running']:,.0f}",
                 f"{c['waiting']:,.0f}",

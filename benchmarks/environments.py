@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argosy.learn.envs.speed import Speed
 
 SEEDS = (0,)
-TARGET = 20_000  # in every mode, apart from resets
+TARGET = 50_000  # in every mode, apart from resets
 PROCESSES = 2
 COMPILED = {  # the compiled code of a decision of bids: what it does, module and function
     "choice": ("argosy.mechanism.kernels.bids", "carry_out_bids"),

@@ -33,7 +33,8 @@ LARGE = "Rubick artifact, best measured plan on A800-80GB nodes of 8 (an A100 wi
 DL2 = "DL2 repository, measured speeds of parameter-server jobs (synchronous, GTX 1080 Ti testbed)"
 LOCALITY = "published relative speeds by model, GPUs and nodes; MIT"
 
-POLLUX_TYPES = {"aws": "t4", "azure": "v100", "dgx-ext": "a100", "quad": "rtx6000", "rtx": "2080ti"}
+DGX = "dgxa100"  # the A100s of a DGX that were measured first; other networks take those measured as "a100"
+POLLUX_TYPES = {"aws": "t4", "azure": "v100", "dgx-ext": "a100", "quad": "rtx6000", "rtx": "2080ti", "dgx": DGX}
 POLLUX_MODELS = {  # name: (batch per GPU where a job names none, aliases)
     "bert": (12, ["bert-base", "bert-squad"]),
     "cifar10": (128, ["resnet18-cifar10"]),
@@ -213,6 +214,7 @@ def gpu_types(speeds: Speeds) -> Json:
         ratios = [r for r in (speeds.ratio(name, gpu_type) for name in names) if r is not None]
         if ratios:
             types[gpu_type] |= {"speed": short(float(np.median(ratios))), "networks": len(ratios)}
+    types[DGX] = dict(types["a100"])
     return {
         "source": "speed: median over catalogued networks of one-GPU speed against the V100, at the largest "
         "common batch; memory_gb_s: data sheets",

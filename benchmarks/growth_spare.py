@@ -25,7 +25,15 @@ RIVALS = {
     "growth by benefit": "grow-when-spare:use=growth",
     "replicas by benefit": "grow-when-spare:use=replicas",
 }
-KEPT = ("quality_mean", "quality_gain_mean", "spare_gpu_h", "spare_wasted_gpu_h", "jct_others_mean_s", "jct_mean_s")
+KEPT = (
+    "quality_mean",
+    "quality_gain_mean",
+    "spare_gpu_h",
+    "spare_wasted_gpu_h",
+    "jct_others_mean_s",
+    "jct_mean_s",
+    "deadlines_met",
+)
 LEAST, UNHARMED = 0.005, 0.01
 
 
@@ -76,6 +84,7 @@ def table(figures: Json) -> list[Row]:
             "wasted",
             "grow-when-spare gains",
             "JCT of others",
+            "deadlines met",
         )
     ]
     never = fmean(row["jct_others_mean_s"] for row in figures["runs"]["never grow"])
@@ -90,6 +99,7 @@ def table(figures: Json) -> list[Row]:
                 f"{fmean(r['spare_wasted_gpu_h'] or 0.0 for r in runs):,.0f}",
                 _points(against) if against else "",
                 f"{100 * (fmean(r['jct_others_mean_s'] for r in runs) / never - 1):+.1f} %",
+                f"{100 * fmean(r['deadlines_met'] for r in runs):.1f} %",
             )
         )
     return rows

@@ -21,7 +21,7 @@ QUICK = (3_000, 10_000, 30_000)
 NODES, GPUS = 1250, 8
 LOAD = 1.3
 POLICY = "fifo-backfill"
-TARGET_S, TARGET_MIB = 10.0, 1536.0
+TARGET_S, TARGET_MIB = 6.0, 1024.0
 STAGES = ("read", "set_up", "run", "metrics")
 
 

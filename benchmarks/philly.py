@@ -22,8 +22,8 @@ SEEDS = (0,)
 JOBS = 70_717
 TRACE = "traces/philly_pass_80d.csv.gz"
 CLUSTERS = ("philly-80x8", "philly")
-POLICIES = ("fifo", "fifo-backfill", "srtf", "las", "srsf")
-TARGETS = {"fifo": 1.0, "srtf": 3.0, "las": 4.0}  # CPU s, on philly-80x8
+POLICIES = ("fifo", "fifo-backfill", "srtf", "las", "srsf", "tiresias-las")
+TARGETS = {"fifo": 0.6, "srtf": 1.5, "las": 1.8, "srsf": 1.8, "tiresias-las": 2.0}  # CPU s, on philly-80x8
 TARGET_MIB = 1024.0
 STAGES = ("read", "set_up", "run", "metrics", "log")
 

@@ -29,7 +29,7 @@ BUDGET_S = 40.0  # a policy too slow for all of them is judged by what it manage
 DECIDED = (  # policy, jobs, target for the p99 in ms
     ("tiresias-las", "rigid", 3.0),
     ("tiresias-gittins", "rigid", 3.0),
-    ("gandiva", "rigid", 20.0),
+    ("gandiva", "rigid", 5.0),
     ("themis", "rigid", 20.0),
     ("sidecar", "elastic", 20.0),
     (f"optimus:slot_s={GAP_S:g}", "servers", 50.0),
@@ -54,11 +54,12 @@ PROGRAMS = (  # policy, numbers of active jobs
     ("gavel-max-min:packing=yes", (100, 1000)),
 )
 SOLVED = {100: 20, 1000: 10, 10_000: 3}  # how often
-PROGRAM_TARGET_MS = {1000: 150.0, 10_000: 5000.0}
+PROGRAM_TARGET_MS = {1000: 50.0, 10_000: 5000.0}
 REPEATS = 3
-RATIO_TARGET = 50.0
-GAVEL_START_UP_S = 1.9  # is in their CPU seconds
-SYN, MSR = "syn4000_g128.csv", "msr_seed0_ed69ec.csv"
+SYN, MSR, PHYSICAL = "syn4000_g128.csv", "msr_seed0_ed69ec.csv", "physical_max_min_fairness.csv"
+FRESH, ONE_GPU = "fresh_101.csv", "fresh_303.csv"
+RATIO_TARGET, RATIO_TARGETS = 100.0, {PHYSICAL: 30.0, FRESH: 30.0, ONE_GPU: 30.0}
+START_UP_S = {MSR: 1.9, PHYSICAL: 1.9}  # of their simulator, is in their CPU seconds of these files
 TRACES = (  # peer, file, GPUs, theirs (as results.csv calls it), ours
     ("tiresias", SYN, 32, "dlas-gpu (count)", "tiresias-las:authors=true"),
     ("tiresias", SYN, 32, "dlas-gpu (count)", "tiresias-las"),
@@ -67,6 +68,15 @@ TRACES = (  # peer, file, GPUs, theirs (as results.csv calls it), ours
     ("gavel", MSR, 36, "max_min_fairness", "gavel-max-min-agnostic:authors=true"),
     ("gavel", MSR, 36, "max_min_fairness", "gavel-max-min-agnostic"),
     ("gavel", MSR, 36, "fifo", "gavel-fifo:authors=true"),
+    ("gavel", PHYSICAL, 12, "max_min_fairness", "gavel-max-min-agnostic:authors=true"),
+    ("gavel", PHYSICAL, 12, "max_min_fairness_perf", "gavel-max-min:authors=true"),
+    ("gavel", PHYSICAL, 12, "finish_time_fairness_perf", "gavel-ftf:authors=true"),
+    ("gavel", FRESH, 12, "max_min_fairness", "gavel-max-min-agnostic:authors=true"),
+    ("gavel", FRESH, 12, "max_min_fairness_perf", "gavel-max-min:authors=true"),
+    ("gavel", FRESH, 12, "finish_time_fairness_perf", "gavel-ftf:authors=true"),
+    ("gavel", FRESH, 12, "min_total_duration_perf", "gavel-makespan:authors=true"),
+    ("gavel", FRESH, 12, "fifo_perf", "gavel-fifo:authors=true"),
+    ("gavel", ONE_GPU, 12, "allox", "gavel-allox:authors=true"),
 )
 
 
@@ -156,9 +166,9 @@ def solve(policy: str, active: int, solved: int) -> Json:
     share = chosen.share
 
     def timed(view: Any, places: Ints, speed: Floats) -> Floats:
-        began = time.perf_counter_ns()
+        began = time.process_time_ns()
         found = share(view, places, speed)
-        took_ms.append((time.perf_counter_ns() - began) / 1e6)
+        took_ms.append((time.process_time_ns() - began) / 1e6)
         parts = chosen.partitions
         if parts > 1 and not policy.startswith("gavel-ftf"):  # which remembers, and may not be asked twice
             chosen.partitions = 1
@@ -239,7 +249,7 @@ def replay(data: str, peer: str, file: str, gpus: int, theirs: str, ours: str) -
             metrics(result)
         spent.append(watch.cpu_s["all"])
     known = agreement.published(folder, peer, file, theirs)
-    their_s = known["cpu_s"] - (GAVEL_START_UP_S if peer == "gavel" else 0.0)
+    their_s = known["cpu_s"] - START_UP_S.get(file, 0.0)
     cpu_s = float(np.median(spent[1:]))  # the first one loads what was compiled
     return {
         "peer": peer,
@@ -297,8 +307,9 @@ def program_table(figures: Json) -> Sequence[Row]:
 
 
 def trace_table(figures: Json) -> Sequence[Row]:
-    rows: list[Row] = [("trace", "theirs", "ours", "their CPU s", "ours", "ratio", f"≥ {RATIO_TARGET:g}", "decisions")]
+    rows: list[Row] = [("trace", "theirs", "ours", "their CPU s", "ours", "ratio", "target", "decisions")]
     for c in figures["traces"]:
+        target = RATIO_TARGETS.get(c["trace"], RATIO_TARGET)
         rows.append(
             (
                 c["trace"] + (" (measured earlier)" if c.get("kept") else ""),
@@ -307,7 +318,7 @@ def trace_table(figures: Json) -> Sequence[Row]:
                 f"{c['their_cpu_s']:.1f}",
                 f"{c['cpu_s']:.3f}",
                 f"{c['ratio']:.0f}×",
-                "yes" if c["ratio"] >= RATIO_TARGET else "no",
+                f"≥ {target:g}: {'yes' if c['ratio'] >= target else 'no'}",
                 f"{c['decisions']:,}",
             )
         )

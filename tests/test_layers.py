@@ -21,7 +21,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "argosy"
 TIERS = (
-    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_gymnasium", "slack"},
+    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_by_address", "_gymnasium", "slack"},
     {"workload", "cluster", "perf", "zoo"},
     {"mechanism", "policies"},
     {"sim"},

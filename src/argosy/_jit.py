@@ -20,13 +20,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 BOUNDS_CHECKED = bool(os.environ.get("ARGOSY_BOUNDSCHECK"))  # for debugging: slow kernels that check every index
 SOURCES = Path(__file__).parent / "mechanism" / "kernels"
 OF_POLICIES = Path(__file__).parent / "policies" / "learned" / "kernels"
-SHARED = Path(__file__).with_name("slack.py")  # constants that kernels of all folders are compiled with
+SHARED = [Path(__file__).with_name(name) for name in ("slack.py", "_by_address.py")]  # used by kernels of all folders
 
 
 @cache
 def digest(folder: Path = SOURCES) -> str:
     """Return a digest of what compiled code depends on, except Numba and the processor, which Numba itself checks."""
-    sources = [p.read_bytes() for p in (Path(__file__), SHARED, *sorted(folder.glob("*.py")))]
+    sources = [p.read_bytes() for p in (Path(__file__), *SHARED, *sorted(folder.glob("*.py")))]
     return hashlib.sha256(b"".join([*sources, str(BOUNDS_CHECKED).encode()])).hexdigest()[:12]
 
 
@@ -65,13 +65,13 @@ def kernel(function: F, *, allocates: bool = False) -> F:
     return _compile(function, _nrt=allocates, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def entry_point(function: F, *, allocates: bool = False) -> F:
+def entry_point(function: F, *, allocates: bool = False, called_by_address: bool = False) -> F:
     """Compile a function for callers in Python, on first use, and keep the result on disk, outside the source tree.
 
     Modules that use this as a decorator import Numba: import them late. A function that makes arrays of its own says
-    that it `allocates`.
+    that it `allocates`; one that kernels call by its address is compiled for that (argosy/_by_address.py).
     """
-    compiled: Any = _compile(function, _nrt=allocates, no_cfunc_wrapper=True)
+    compiled: Any = _compile(function, _nrt=allocates, no_cfunc_wrapper=not called_by_address)
     compiled._cache = _shared_cache(compiled.py_func, allocates)
     return cast(F, compiled)
 

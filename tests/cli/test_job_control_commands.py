@@ -119,7 +119,7 @@ def test_the_policy_learns_at_once_that_a_job_has_become_smaller(live: Argosy) -
     ],
 )
 def test_wrong_input(live: Argosy, arguments: list[str], texts: list[str]) -> None:
-    (number,) = submitted(live("submit", "--run", "fake seconds=600", "--gpus", "8"))
+    (number,) = submitted(live("submit", "--run", "fake seconds=600", "--gpus", "8", "--hold"))
     answer = live(*(argument.replace("{n}", str(number)) for argument in arguments))
     assert answer.code in (2, 102) and answer.out == ""
     for text in texts:

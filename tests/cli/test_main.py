@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import Argosy
 
+import argosy.cli as argosy_cli
 from argosy import __version__
+from argosy.cli.main import HOMES
 from argosy.errors import PolicyError
 
 HEAVY = {"numpy", "polars", "numba", "scipy", "altair", "pydantic", "lightgbm", "torch", "rich"}
@@ -46,23 +48,9 @@ def test_help_names_every_command_and_no_other(argosy: Argosy) -> None:
     answer = argosy("--help")
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line.strip()]
-    simulation = ["simulate", "compare", "advise", "plan-capacity", "league", "train", "zoo", "import", "generate"]
-    live = ["demo", "serve", "dashboard", "agent", "submit", "queue", "status", "logs", "explain"]
-    control = ["cancel", "hold", "release", "requeue", "resubmit", "update", "wait"]
-    more = [
-        "history",
-        "backup",
-        "restore",
-        "audit",
-        "notices",
-        "policies",
-        "doctor",
-        "nodes",
-        "token",
-        "limits",
-        "grow",
-    ]
-    assert listed == [*simulation, *live, *control, *more]
+    assert listed == list(HOMES)
+    modules = {path.stem for path in Path(argosy_cli.__file__).parent.glob("*.py") if not path.stem.startswith("_")}
+    assert modules - {"main", "start"} == {home.partition(".")[0] for home in HOMES.values()}
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

@@ -31,11 +31,12 @@ from argosy.workload.trace import Job, Trace
 
 DIGESTS = Path(__file__).with_name("digests.json")
 SEEDS = (0, 1)
-# policies that search long; they are recorded where they belong
+# policies that search long, or have something to do in few scenarios; they are recorded where they belong
 ONLY_IN = {
     "pollux": ("elastic-64", "hetero-elastic-64"),
     "sia": ("elastic-64", "hetero-elastic-64", "mixed"),
     "shockwave": ("dynamic-batch",),
+    "grow-when-spare": ("mixed", "spare"),
 }
 DECIMALS = 3  # of times and amounts in event logs
 ENVIRONMENTS = {"dl2": ("dl2-testbed", "dl2-100"), "dl2+": ("dl2-testbed", "dl2-heavy")}

@@ -99,7 +99,7 @@ def test_an_agent_may_want_only_the_learning_rate_reset():
 
 
 def test_how_to_widen_and_to_distil_can_be_said(monkeypatch):
-    from argosy.grow.training import distill
+    from argosy.grow.training import shrinking
 
     training = trainer(
         None,
@@ -109,10 +109,10 @@ def test_how_to_widen_and_to_distil_can_be_said(monkeypatch):
         widen_noise=0.1,
     )
     assert training.options() == tuple(Surgery("widen", "1", f, "fresh", 0.1) for f in (1.5, 2))
-    seen = {}
-    real = distill.shrink
-    monkeypatch.setattr(distill, "shrink", lambda *a, **k: seen.update(k) or real(*a, **k))
+    seen = []
+    real = shrinking.taught
+    monkeypatch.setattr(shrinking, "taught", lambda *a, **k: seen.append((a[3], k["own"])) or real(*a, **k))
     how = Distillation(temperature=3.0, lr=0.02)
     history = trainer(Chooses([FINE]), down_at=[7], distillation=how).fit()
-    assert (seen["temperature"], seen["lr"]) == (3.0, 0.02)
+    assert seen == [(how, None)]
     assert [d.allocation for d in history.decisions] == ["up", "down"]

@@ -156,4 +156,4 @@ def test_the_tables_that_ship_cover_the_family() -> None:
     assert {t.family for t in tables} == set(family.FAMILIES)
     assert all("make_branches" in t.about["command"] for t in tables)
     assert sum(path.stat().st_size for path in SHIPPED.glob("*")) < 1_000_000
-    assert sum(len(t.runs) >= 3 for t in tables) > 0.8 * len(tables)
+    assert len(tables) >= 40 and all(t.runs for t in tables)

@@ -14,6 +14,7 @@ from argosy.grow.data import Data, load
 from argosy.grow.errors import GrowError
 from argosy.grow.models import cnn1
 from argosy.grow.surgery.deepen import deepen
+from argosy.grow.surgery.record import Surgery
 from argosy.grow.surgery.widen import widen
 from argosy.grow.training import clock as clock_module
 from argosy.grow.training.clock import VirtualClock
@@ -22,6 +23,7 @@ from argosy.grow.training.feed import Loaders
 from argosy.grow.training.inherit import inherited, recalibrate
 from argosy.grow.training.recipe import Recipe
 from argosy.grow.training.run import Run
+from argosy.grow.training.shrinking import shrunk
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -231,3 +233,70 @@ def test_bad_networks_and_data_are_explained(digits: Data) -> None:
     frozen = cnn1(4, channels=1).requires_grad_(False)
     with pytest.raises(GrowError, match="nothing to train"):
         shrink(model, frozen, digits, epochs=1)
+
+
+class TestInTheJobsOwnWay:
+    """Without settings, a shrunk network goes on as the job does: its optimizer, its rate, its data in their order."""
+
+    def shrunk_run(self, digits: Data, recipe: Recipe) -> tuple[Run, nn.Module, str]:
+        torch.manual_seed(0)
+        run = Run(cnn1(8, channels=1), digits, recipe, VirtualClock(), budget=10.0)
+        for _ in range(2):
+            run.train_epoch()
+        small = copy.deepcopy(run.model)
+        run.grow([Surgery("deepen", "0")])
+        for _ in range(4):
+            run.train_epoch()
+        what, problem = shrunk(run, small, 0.5, None, loss=None, seed=0)
+        assert not problem
+        return run, small, what
+
+    @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+    def test_optimizer_rate_and_time_are_those_of_the_job(self, digits: Data, optimizer: str) -> None:
+        rate = 0.05 if optimizer == "sgd" else 0.003
+        run, small, what = self.shrunk_run(digits, Recipe(lr=rate, optimizer=optimizer))
+        assert type(run.optimizer).__name__.lower() == optimizer and run.optimizer.state
+        assert run.clock.now() == pytest.approx(8.0) and list(run.model.state_dict()) == list(small.state_dict())
+        assert {id(p) for group in run.optimizer.param_groups for p in group["params"]} == {
+            id(p) for p in run.model.parameters()
+        }
+        assert run.course.since == 6.0 and run.lr == pytest.approx(rate / 2)  # reset at 6, half-way to the end at 10
+        assert "small network from before growth" in what or "grown network's weights" in what
+        before = accuracy(run.model, digits)
+        while run.time_left > 0:
+            run.train_epoch()
+        assert accuracy(run.model, digits) > before - 0.05
+
+    def test_the_order_of_the_data_goes_on(self, digits: Data) -> None:
+        run, *_ = self.shrunk_run(digits, Recipe(lr=0.05))
+        fresh = torch.Generator().manual_seed(0)
+        assert not torch.equal(run.generator.get_state(), fresh.get_state())
+
+    def test_a_grown_network_that_is_no_better_does_not_teach(self, digits: Data) -> None:
+        torch.manual_seed(0)
+        run = Run(cnn1(8, channels=1), digits, Recipe(lr=0.05), VirtualClock(), budget=8.0)
+        for _ in range(4):
+            run.train_epoch()
+        small = copy.deepcopy(run.model)
+        run.grow([Surgery("deepen", "0")])
+        with torch.no_grad():
+            for parameter in run.model.parameters():
+                parameter.add_(torch.randn_like(parameter))  # it has forgotten all
+        what, problem = shrunk(run, small, 1.0, None, loss=None, seed=0)
+        assert not problem and "no better" in what and "before growth" in what
+        assert accuracy(run.model, digits) >= accuracy(small, digits) - 0.02
+
+    def test_if_it_fails_the_job_goes_on_as_before_growth(self, digits: Data) -> None:
+        run = Run(cnn1(8, channels=1), digits, Recipe(lr=0.05), VirtualClock(), budget=8.0)
+        run.train_epoch()
+        small = copy.deepcopy(run.model)
+        run.grow([Surgery("deepen", "0")])
+        course = run.course
+
+        def broken(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no loss today")
+
+        what, problem = shrunk(run, small, 1.0, None, loss=broken, seed=0)
+        assert problem == "no loss today" and not what and run.course == course
+        assert fingerprint(run.model)[1:] == fingerprint(small)[1:]
+        run.train_epoch()

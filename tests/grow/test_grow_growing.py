@@ -317,12 +317,12 @@ def test_a_kept_file_that_is_missing_is_reported_and_training_goes_on(tmp_path):
 
 
 def test_a_distillation_that_fails_leaves_the_network_from_before_growth(monkeypatch):
-    from argosy.grow.training import distill
+    from argosy.grow.training import shrinking
 
     def fail(*_, **__):
         raise RuntimeError("no memory for two networks")
 
-    monkeypatch.setattr(distill, "shrink", fail)
+    monkeypatch.setattr(shrinking, "taught", fail)
     training = trainer(Chooses([FINE]), down_at=[7])
     history = training.fit()
     assert "no memory for two networks" in history.decisions[-1].why

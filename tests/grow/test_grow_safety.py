@@ -18,6 +18,7 @@ from torch import nn
 from argosy.grow.agents.baselines import RandomGrowth
 from argosy.grow.errors import Diverged
 from argosy.grow.training.clock import VirtualClock
+from argosy.grow.training.distill import Distillation
 from argosy.grow.training.feed import Loaders
 from argosy.grow.training.guard import Guard
 from argosy.grow.training.recipe import Recipe
@@ -82,10 +83,21 @@ recipes = st.builds(
     repeat=st.integers(1, 2),
     down_at=st.sampled_from((None, 3.5, 5.0)),
     kill_at=st.sampled_from((None, 2, 3, 4)),
+    kill_on=st.sampled_from(("epoch", "release", "shrink")),
+    distillation=st.sampled_from((None, None, Distillation(batch=8))),
     guard=st.builds(Guard, probation=st.integers(1, 3), memory_gib=st.sampled_from((0.0, 1.0)), again=st.booleans()),
 )
 def test_growth_never_loses_the_job(
-    plan: NetPlan, recipe: Recipe, seed: int, noise: float, repeat: int, down_at, kill_at, guard: Guard
+    plan: NetPlan,
+    recipe: Recipe,
+    seed: int,
+    noise: float,
+    repeat: int,
+    down_at,
+    kill_at,
+    kill_on: str,
+    distillation: Distillation | None,
+    guard: Guard,
 ) -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -103,11 +115,12 @@ def test_growth_never_loses_the_job(
                 checkpoint=Path(folder) / "c",
                 on_event=on_event,
                 distil=0.5,
+                distillation=distillation,
                 progress=False,
             )
 
         def kill(event) -> None:
-            if event.kind == "epoch" and kill_at is not None and event.time >= kill_at:
+            if event.kind == kill_on and kill_at is not None and event.time >= kill_at:
                 raise Killed
 
         training = make(kill)

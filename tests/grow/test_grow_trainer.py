@@ -81,16 +81,16 @@ def test_a_choice_that_is_not_possible_is_refused_and_training_goes_on():
 
 
 def test_slots_are_given_back_before_anything_is_distilled(monkeypatch):
-    from argosy.grow.training import distill
+    from argosy.grow.training import shrinking
 
     order = []
-    real = distill.shrink
+    real = shrinking.taught
 
-    def shrink(*arguments, **options):
+    def taught(*arguments, **options):
         order.append("shrink")
         return real(*arguments, **options)
 
-    monkeypatch.setattr(distill, "shrink", shrink)
+    monkeypatch.setattr(shrinking, "taught", taught)
     net = small_net()
     training = trainer(
         TimedScheduler(8, up_at=[2], down_at=[5]),

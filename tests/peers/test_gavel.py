@@ -1,4 +1,4 @@
-"""Argosy's results are within three per cent of those of Gavel's own simulator.
+"""Argosy's results are within two per cent of those of Gavel's own simulator, except where it says otherwise.
 
 Its semantics: no overheads, consolidated throughputs only, rounds of whole steps, and what `authors` switches on.
 """
@@ -54,6 +54,20 @@ def restricted(trace: Trace, measured: pl.DataFrame) -> Trace:
 @pytest.mark.parametrize(
     "file, gpus, theirs, ours",
     [
+        ("fresh_101.csv", 12, "fifo_perf", "gavel-fifo"),
+        ("fresh_101.csv", 12, "finish_time_fairness_perf", "gavel-ftf"),
+        ("fresh_101.csv", 12, "isolated", "gavel-isolated"),
+        ("fresh_101.csv", 12, "max_min_fairness", "gavel-max-min-agnostic"),
+        pytest.param("fresh_101.csv", 12, "max_min_fairness_perf", "gavel-max-min", marks=pytest.mark.slow),
+        pytest.param("fresh_101.csv", 12, "max_sum_throughput_perf", "gavel-throughput", marks=pytest.mark.slow),
+        pytest.param("fresh_101.csv", 12, "min_total_duration", "gavel-makespan-agnostic", marks=pytest.mark.slow),
+        pytest.param("fresh_101.csv", 12, "min_total_duration_perf", "gavel-makespan", marks=pytest.mark.slow),
+        ("fresh_303.csv", 12, "fifo_perf", "gavel-fifo"),
+        ("fresh_303.csv", 12, "isolated", "gavel-isolated"),
+        ("fresh_303.csv", 12, "max_min_fairness", "gavel-max-min-agnostic"),
+        pytest.param("fresh_303.csv", 12, "max_min_fairness_perf", "gavel-max-min", marks=pytest.mark.slow),
+        pytest.param("fresh_303.csv", 12, "max_sum_throughput_perf", "gavel-throughput", marks=pytest.mark.slow),
+        pytest.param("fresh_303.csv", 12, "min_total_duration_perf", "gavel-makespan", marks=pytest.mark.slow),
         ("physical_max_min_fairness.csv", 12, "fifo_perf", "gavel-fifo"),
         ("physical_max_min_fairness.csv", 12, "isolated", "gavel-isolated"),
         ("physical_max_min_fairness.csv", 12, "max_min_fairness", "gavel-max-min-agnostic"),
@@ -73,4 +87,26 @@ def test_mean_completion_time(
     cluster = Cluster(tuple(Node(t, t, gpus) for t in TYPES))
     settings = Settings.ideal(perf="table", reference_type="v100")
     jobs = Engine(restricted(trace, measured), cluster, create(f"{ours}:authors=true"), settings).run().jobs
-    assert (jobs["finish_s"] - jobs["submit_s"]).mean() == pytest.approx(told, rel=0.03)
+    assert (jobs["finish_s"] - jobs["submit_s"]).mean() == pytest.approx(told, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "theirs, ours, exact",
+    [
+        ("fifo_perf", "gavel-fifo", 0.9),
+        ("isolated", "gavel-isolated", 0.5),
+        ("max_min_fairness", "gavel-max-min-agnostic", 0.35),
+    ],
+)
+def test_many_jobs_end_at_the_same_second(
+    shared_data: Path, measured: pl.DataFrame, theirs: str, ours: str, exact: float
+) -> None:
+    folder = shared_data / "peers" / "gavel"
+    told = pl.read_csv(folder / "fresh_303_jct.csv").filter(pl.col("policy") == theirs).drop_nulls("jct_s")
+    trace = get_importer("gavel").run([folder / "fresh_303.csv"], on_error="fail").trace
+    cluster = Cluster(tuple(Node(t, t, 12) for t in TYPES))
+    settings = Settings.ideal(perf="table", reference_type="v100")
+    jobs = Engine(restricted(trace, measured), cluster, create(f"{ours}:authors=true"), settings).run().jobs
+    jct = dict(zip(jobs["job_id"], (jobs["finish_s"] - jobs["submit_s"]).to_list(), strict=True))
+    near = [abs(jct[str(job)] / jct_s - 1) < 1e-3 for job, jct_s in told.select("job_id", "jct_s").iter_rows()]
+    assert sum(near) >= exact * len(near)

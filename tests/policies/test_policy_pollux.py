@@ -50,7 +50,7 @@ def test_fitness_by_hand() -> None:
     """Speed-ups 2 and 0.5 have a harmonic mean of 0.8."""
     problem = small_problem(np.array([[[0, 2.0]] * 2, [[0, 0.5]] * 2]), [1, 1], 1)
     population = Population(10)
-    population.search(problem, -1.0, avoid=True, generations=30, patience=30, seed=0)
+    population.search(problem, -1.0, avoid=True, greedy=True, generations=30, patience=30, seed=0)
     assert population.fitness == pytest.approx(0.8, rel=2e-3)  # less the 1e-3 that keeps it stable
     assert population.utility == pytest.approx(2.5 / 2)
 
@@ -127,7 +127,7 @@ def test_the_search_finds_the_best_allocation_of_a_small_cluster() -> None:
         speedup = np.stack([local, 0.7 * local], axis=1)
         problem = small_problem(speedup, [2, 2], 4)
         population = Population(50)
-        chosen = population.search(problem, -1.0, avoid=True, generations=60, patience=60, seed=1)
+        chosen = population.search(problem, -1.0, avoid=True, greedy=True, generations=60, patience=60, seed=1)
         assert all(sum(row.get(n, 0) for row in chosen) <= 2 for n in (0, 1))
         best = 0.0
         rows = [(a, b) for a in range(3) for b in range(3)]
@@ -142,7 +142,7 @@ def test_the_search_finds_the_best_allocation_of_a_small_cluster() -> None:
 def test_no_two_jobs_that_span_nodes_share_one() -> None:
     k = np.arange(9.0)
     problem = small_problem(np.stack([np.stack([k, k])] * 4), [4, 4, 4, 4], 8)
-    chosen = Population(40).search(problem, -1.0, avoid=True, generations=40, patience=40, seed=0)
+    chosen = Population(40).search(problem, -1.0, avoid=True, greedy=True, generations=40, patience=40, seed=0)
     spanning = [set(row) for row in chosen if len(row) > 1]
     assert sum(len(nodes) for nodes in spanning) == len(set().union(*spanning))
 

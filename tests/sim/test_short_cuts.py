@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.cluster.view import View
 from argosy.errors import PolicyError, UndeclaredInformation
 from argosy.policies.base import Floats, Ints, Place, Policy, create
+from argosy.policies.tiresias.policy import TiresiasLas
 from argosy.sim.engine import Engine
 from argosy.sim.result import Result
 from argosy.sim.settings import Settings
@@ -24,9 +28,13 @@ def asked(trace: Trace, cluster: Cluster, policy: Policy, settings: Settings) ->
     return engine.result()
 
 
-@pytest.mark.parametrize("name", ["srtf", "las", "las:quantum_s=60"])
+KEYED = ["srtf", "las", "las:quantum_s=60", "srsf"]
+ORDERED = ["tiresias-las", "tiresias-las:promote=2", "tiresias-las:limits=600,3000,9000"]
+
+
+@pytest.mark.parametrize("name", [*KEYED, *ORDERED])
 @pytest.mark.parametrize("settings", [Settings(), Settings.ideal(), Settings(node_mtbf_h=100.0, seed=2)])
-def test_a_key_that_is_a_column_need_not_be_asked_for(name: str, settings: Settings) -> None:
+def test_an_order_in_compiled_code_is_the_order_that_the_policy_gives_when_asked(name: str, settings: Settings) -> None:
     trace, cluster = generate("philly", 400, 3, gpus=32, load=1.3), Cluster.uniform(4, 8)
     settings = Settings(**{**settings.as_dict(), "oversized": "skip", "until_s": np.inf})
     engine = Engine(trace, cluster, create(name), settings)
@@ -35,6 +43,30 @@ def test_a_key_that_is_a_column_need_not_be_asked_for(name: str, settings: Setti
     other = asked(trace, cluster, create(name), settings)
     assert len(other.decision_ns) > 400
     assert result.events.equals(other.events) and result.jobs.equals(other.jobs)
+
+
+@pytest.mark.parametrize("name", ["tiresias-las:authors=true", "tiresias-gittins:authors=true:history={}"])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_authors_rules_are_the_same_in_compiled_code(name: str, seed: int, tmp_path: Path) -> None:
+    history = tmp_path / "history.csv"
+    history.write_text("\n".join(str(s) for s in range(60, 90_000, 977)))
+    rows = generate("philly", 400, seed, gpus=32, load=1.3).frame.filter(pl.col("gpus") <= 32)
+    whole = rows.with_columns(pl.col("submit_s").floor(), pl.col("duration_s").ceil())
+    trace, cluster = Trace.of(whole, "whole seconds"), Cluster.uniform(4, 8, cpus=0.0, memory_gib=0.0)
+    engine = Engine(trace, cluster, create(name.format(history)), Settings.ideal())
+    result = engine.run()
+    assert not len(result.decision_ns)
+    other = asked(trace, cluster, create(name.format(history)), Settings.ideal())
+    assert len(other.decision_ns) > 400
+    assert result.events.equals(other.events) and result.jobs.equals(other.jobs)
+
+
+def test_a_compiled_order_reads_only_what_the_policy_declares() -> None:
+    class Peek(TiresiasLas):
+        uses = TiresiasLas.uses - {"service"}
+
+    with pytest.raises(UndeclaredInformation, match="attained"):
+        Engine(Trace.of_jobs([Job("a", 0, 5, 1)]), Cluster.uniform(1, 1), Peek(), Settings.ideal()).run()
 
 
 def test_a_column_that_is_not_declared_is_no_key() -> None:

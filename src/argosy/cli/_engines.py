@@ -23,11 +23,8 @@ def is_engine(cluster: str) -> bool:
     return cluster == "slurm" or cluster.startswith(RAY)
 
 
-def check_engine_options(cluster: str, shared: Path | None, host: str, **of_slurm: object) -> None:
+def check_engine_options(cluster: str, host: str, **of_slurm: object) -> None:
     """Refuse options that do not go together, before anything is started."""
-    if shared is None:
-        hint = "add --shared with a folder that the head and all nodes mount at the same path"
-        raise InputError("jobs need a place for their checkpoints that all nodes see", where="--shared", hint=hint)
     if host in ("0.0.0.0", "::"):
         hint = "give the address or name of this machine that the nodes can reach"
         raise InputError("agents must be told one address of the daemon", where=f"--host {host}", hint=hint)

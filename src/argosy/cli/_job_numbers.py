@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from argosy.cli.completion import complete_job
 from argosy.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -23,13 +24,20 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 FILTERS = "Which jobs, instead of numbers or besides"
 JobsArgument = Annotated[
-    list[str], typer.Argument(metavar="JOB…", help="their numbers, or parts of an array: '12[3-7]'")
+    list[str],
+    typer.Argument(metavar="JOB…", help="their numbers, or parts of an array: '12[3-7]'", autocompletion=complete_job),
 ]
 JobsOrNone = Annotated[
-    list[str] | None, typer.Argument(metavar="[JOB…]", help="their numbers, or parts of an array: '12[3-7]'")
+    list[str] | None,
+    typer.Argument(
+        metavar="[JOB…]", help="their numbers, or parts of an array: '12[3-7]'", autocompletion=complete_job
+    ),
 ]
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="number of the job, see argosy queue; of an array: '12[3]'")
+    str,
+    typer.Argument(
+        metavar="JOB", help="number of the job, see argosy queue; of an array: '12[3]'", autocompletion=complete_job
+    ),
 ]
 UserOption = Annotated[str | None, typer.Option(help="all jobs of this user", rich_help_panel=FILTERS)]
 NameOption = Annotated[str | None, typer.Option(help="all jobs of this name", rich_help_panel=FILTERS)]

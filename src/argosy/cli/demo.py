@@ -21,6 +21,9 @@ def demo(
         typer.Option("--policy", "-p", help="one policy for the whole demo; default: three, one after the other"),
     ] = None,
     repair: Annotated[bool, typer.Option(help="empty a node for a while: its jobs have to move")] = True,
+    hosts: Annotated[
+        int, typer.Option(help="on so many pseudo-hosts, one of which is cut off and one dies; needs root")
+    ] = 0,
     home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
     progress: ProgressOption = None,
 ) -> None:
@@ -29,12 +32,16 @@ def demo(
     \b
     argosy demo
     argosy demo --policy tiresias-las --report out/las.html
+    sudo argosy demo --hosts 3                # a gang over three hosts; a cable is pulled out, a host dies
 
     The cluster has two nodes with two slots each, which are virtual if there are no GPUs. The demo takes about two
     minutes, and leaves no process running, even after Ctrl-C. Its first lines give a link to its dashboard.
     """
     needs_live("fastapi", "uvicorn", "httpx", "prometheus_client", "torch", "sklearn")
     check_writable(report)
+    if hosts:
+        _on_hosts(hosts, report, progress)
+        return
     from argosy.live.demo.outcome import HEAD, exactness
     from argosy.live.demo.page import overheads, write_page
     from argosy.live.demo.runner import PERIODS, REPAIRS, PolicyPeriod, run_demo
@@ -51,6 +58,26 @@ def demo(
         place = home or Path(folder) / "demo"
         record, outcomes = run_demo(place, periods, default_jobs, say, repairs=repairs, moving=progress)
     write_page(report, record, outcomes, [period.policy for period in periods], slots=4)
+    show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
+    show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")
+    say("\n".join([*filter(None, [exactness(outcomes)]), f"the page: {report}"]))
+    if any(found.state != "succeeded" for found in outcomes):
+        raise typer.Exit(1)
+
+
+def _on_hosts(hosts: int, report: Path, progress: bool | None) -> None:
+    from argosy.live.demo.hosts_demo import POLICY, SLOTS, run_hosts_demo
+    from argosy.live.demo.outcome import HEAD, exactness
+    from argosy.live.demo.page import overheads, write_page
+    from argosy.live.demo.pseudo_hosts import not_possible
+
+    if not 2 <= hosts <= 16:
+        raise InputError(f"--hosts {hosts}: there can be 2 to 16 pseudo-hosts", hint="such as --hosts 3")
+    if why := not_possible():
+        raise InputError(why, where="--hosts", hint="run it as root on Linux, or leave --hosts out")
+    needs_live("cryptography")
+    record, outcomes = run_hosts_demo(hosts, say, moving=progress)
+    write_page(report, record, outcomes, [POLICY], slots=hosts * SLOTS)
     show(table_of(HEAD, [found.cells() for found in outcomes], right=HEAD[3:11]), "")
     show(table_of(("measured", "times", "median s", "longest s"), overheads(record), right=("times",)), "")
     say("\n".join([*filter(None, [exactness(outcomes)]), f"the page: {report}"]))

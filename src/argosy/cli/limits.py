@@ -37,13 +37,14 @@ def limits(
     if output is not Output.TABLE:
         emit(found, output)
         return
-    columns = ("user", "queued", "running", "GPUs", "priority", "queues", "array", "set by")
+    columns = ("user", "queued", "running", "GPUs", "of a type", "priority", "queues", "array", "set by")
     rows = [
         (
             one["owner"],
             _of(one, "queued"),
             _of(one, "running"),
             _of(one, "gpus"),
+            ", ".join(f"{one['types_now'].get(name, 0.0):g} of {most:g} {name}" for name, most in one["types"].items()),
             _number(one["priority"]),
             "any" if one["queues"] is None else ", ".join(one["queues"]) or "none",
             _number(one["array"]),
@@ -64,6 +65,10 @@ def set_(
     priority: Annotated[str | None, typer.Option(help="the highest priority that may be given, 0..100")] = None,
     queues: Annotated[str | None, typer.Option(help="queues that may be used, with commas")] = None,
     array: Annotated[str | None, typer.Option(help="copies in one array")] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE=GPUS", help="GPUs of a type that may be held at once; repeatable"),
+    ] = None,
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
@@ -73,11 +78,14 @@ def set_(
     argosy limits set ann --gpus 8 --queued 100
     argosy limits set ann --queues research,default --priority 60
     argosy limits set ann --gpus none
+    argosy limits set '*' --type a100=4 --type h100=0
 
     Running jobs continue. No job of the user starts or grows beyond the limit; `argosy explain` says so.
     """
     numbers = {"queued": queued, "running": running, "gpus": gpus, "priority": priority, "array": array}
     given: dict[str, Any] = {name: _value(name, text) for name, text in numbers.items() if text is not None}
+    if type_:
+        given["types"] = _types(type_)
     if queues is not None:
         given["queues"] = None if queues == "none" else [name.strip() for name in queues.split(",") if name.strip()]
     with connect(api, home) as daemon:
@@ -105,6 +113,16 @@ def _value(name: str, text: str) -> float | None:
     except ValueError:
         raise InputError(f"--{name} {text!r} is not a number", hint="write a number, or none for no limit") from None
     return int(number) if number.is_integer() else number
+
+
+def _types(given: list[str]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for text in given:
+        name, equals, most = text.partition("=")
+        if not name or not equals:
+            raise InputError(f"--type {text!r} is not a limit of a GPU type", hint="write TYPE=GPUS, such as a100=4")
+        found[name] = _value("type", most)
+    return found
 
 
 def _of(one: dict[str, Any], name: str) -> str:

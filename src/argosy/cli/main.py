@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -43,9 +44,13 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "resubmit": "control.resubmit",
     "update": "control.update",
     "wait": "wait.wait",
+    "top": "top.top",
+    "exec": "exec_.exec_",
+    "attach": "exec_.attach",
     "history": "history.history",
     "shadow": "shadow.shadow",
     "promote": "shadow.promote",
+    "fidelity": "fidelity.fidelity",
     "backup": "tokens.backup",
     "restore": "restore.restore",
     "audit": "audit.audit",
@@ -56,6 +61,7 @@ HOMES = {  # command → (module in argosy.cli, name there), in the order in whi
     "token": "tokens.app",
     "limits": "limits.app",
     "grow": "grow.app",
+    "completion": "completion.completion",
 }
 
 
@@ -73,6 +79,14 @@ class LazyGroup(TyperGroup):
         if cmd_name in HOMES and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands.get(cmd_name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete the names of commands, without importing them for their help."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        own = find_spec("typer._click") is not None  # newer versions of Typer have their own copy of Click
+        items = import_module(f"{'typer._click' if own else 'click'}.shell_completion")
+        return [items.CompletionItem(name) for name in HOMES if name.startswith(incomplete)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.rich_markup_mode = None  # loading Rich to draw frames would take longer than everything else
@@ -134,10 +148,14 @@ _usual_format = warnings.formatwarning
 def main() -> None:
     """Run the command line. Exit codes: 0 ok, 1 failed, 2 wrong input, 130 interrupted, 141 the output was closed."""
     debugging = bool(os.environ.get("ARGOSY_DEBUG"))
+    if "_ARGOSY_COMPLETE" in os.environ:  # the shell asks for completions
+        from typer._completion_classes import completion_init
+
+        completion_init()
     warnings.formatwarning = _plain_warning
     try:
         try:
-            app(standalone_mode=True)
+            app(standalone_mode=True, complete_var="_ARGOSY_COMPLETE")
         except Exception as problem:
             if caused_by_ctrl_c(problem):
                 raise KeyboardInterrupt from problem

@@ -75,7 +75,8 @@ def replay(
     check_writable(report)
     work = trace_of(read_past(database), str(database.parent))
     machines = read_nodes(database) if cluster is None else Cluster.read(cluster)
-    block_length_s(work)
+    if draws:
+        block_length_s(work)
     used = policy_of(database)
     names = list(dict.fromkeys([ACTUAL, *([used] if used is not None else []), *names]))
     say(f"{len(work)} jobs of {database.parent}; the policy was {used or 'not noted'}")

@@ -59,7 +59,11 @@ def serve(
         ),
     ] = None,
     shared: Annotated[
-        Path | None, typer.Option(help="a folder for checkpoints that all nodes see", rich_help_panel=ENGINES)
+        Path | None,
+        typer.Option(
+            help="a folder for checkpoints that all nodes see; without it, they travel to the head",
+            rich_help_panel=ENGINES,
+        ),
     ] = None,
     partition: Annotated[
         str | None, typer.Option(help="of Slurm; default: its default", rich_help_panel=ENGINES)
@@ -180,7 +184,7 @@ def serve(
     kind = backend or _kind(cluster)
     engine = None
     if is_engine(cluster):
-        check_engine_options(cluster, shared, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+        check_engine_options(cluster, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
         engine = make_engine(
             cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
         )
@@ -214,7 +218,7 @@ def serve(
         place,
         machines,
         policy,
-        _engine_backend(place, engine, shared) if engine and shared else _backend(kind, place, machines, cluster),
+        _engine_backend(place, engine, shared) if engine else _backend(kind, place, machines, cluster),
         app=app,
         host=host,
         port=port,
@@ -327,18 +331,18 @@ def _cluster_backend(home: Home, cluster: Cluster, source: str) -> Backend:
 
     agents = read_agents(source)
     if agents is None:
-        hint = "add a section such as agents: {shared: /shared/argosy}"
+        hint = "add a section such as agents: {shared: /shared/argosy}, or agents: {}"
         raise InputError("this cluster file does not say how to reach its nodes", where=source, hint=hint)
-    home.shared = Path(agents.shared)
+    home.shared = Path(agents.shared) if agents.shared is not None else None
     return ClusterBackend(
         home.folder, cluster.nodes, home.shared, times=LeaseTimes(agents.silence, agents.lease, agents.margin)
     )
 
 
-def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path) -> Backend:
+def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path | None) -> Backend:
     from argosy.live.backends.cluster.backend import ClusterBackend
 
-    home.shared = shared.absolute()
+    home.shared = shared.absolute() if shared is not None else None
     return ClusterBackend(home.folder, engine[1].nodes, home.shared, engine=engine[0])
 
 

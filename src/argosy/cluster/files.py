@@ -154,6 +154,9 @@ class LimitSection(FileModel):
     priority: float | None = Field(None, ge=0, le=100, description="the highest priority that may be given")
     queues: list[_Name] | None = Field(None, description="queues that may be used, such as [research]")
     array: int | None = Field(None, ge=1, description="copies in one array")
+    types: dict[_Name, Annotated[float, Field(ge=0)] | None] | None = Field(
+        None, description="GPUs of a type that may be held at once, such as {a100: 4}"
+    )
 
 
 class LimitsSection(FileModel):
@@ -166,7 +169,9 @@ class LimitsSection(FileModel):
 class AgentsSection(FileModel):
     """How a daemon reaches the nodes of the file, if they are other hosts, each with an agent."""
 
-    shared: _Name = Field(description="folder for checkpoints, at the same path on the head and all nodes")
+    shared: _Name | None = Field(
+        None, description="folder for checkpoints, at the same path on all hosts; without it, they travel to the head"
+    )
     silence: Duration = Field(2.0, gt=0, description="a job goes on without a node that is silent for this long")
     lease: Duration = Field(6.0, gt=0, description="an agent kills its workers after this time without the head")
     margin: Duration = Field(1.0, gt=0, description="until they are dead and the devices may be given to others")
@@ -244,7 +249,7 @@ def build_cluster(file: ClusterFile, name: str) -> Cluster:
         _reservations(file, nodes),
         _drains(file, nodes),
         _loans(file, nodes),
-        _limits(file),
+        _limits(file, (node.gpu_type for node in nodes.values())),
     )
 
 
@@ -384,8 +389,8 @@ def _loans(file: ClusterFile, nodes: dict[str, Node]) -> tuple[Loan, ...]:
     return tuple(made)
 
 
-def _limits(file: ClusterFile) -> tuple[UserLimits, ...]:
-    queues = [queue.name for queue in file.queues]
+def _limits(file: ClusterFile, types: Iterable[str]) -> tuple[UserLimits, ...]:
+    queues, known = [queue.name for queue in file.queues], set(types)
     made: list[UserLimits] = []
     for owner, section in {EVERYBODY: file.limits.default, **file.limits.users}.items():
         keys = ("limits", "default") if owner == EVERYBODY else ("limits", "users", owner)
@@ -393,7 +398,13 @@ def _limits(file: ClusterFile) -> tuple[UserLimits, ...]:
             if name not in (queues or ["default"]):
                 unknown = UnknownName("queue", name, queues or ["default"])
                 raise ClusterError(unknown.what, where=file.where(*keys, "queues"), hint=unknown.hint)
+        for name in section.types or ():
+            if name not in known:
+                unknown = UnknownName("GPU type", name, known)
+                raise ClusterError(unknown.what, where=file.where(*keys, "types"), hint=unknown.hint)
         given = section.model_dump(include=section.model_fields_set)
+        if given.get("types"):
+            given["types"] = tuple(sorted(given["types"].items()))
         if given:
             plain = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
             made.append(UserLimits(owner, tuple(sorted(plain.items()))))
@@ -584,7 +595,11 @@ def write_cluster(cluster: Cluster, path: str | Path) -> None:
         ]
     if cluster.limits:
         written = {
-            one.owner: {name: list(v) if isinstance(v, tuple) else v for name, v in one.given} for one in cluster.limits
+            one.owner: {
+                name: dict(v) if name == "types" and v else list(v) if isinstance(v, tuple) else v
+                for name, v in one.given
+            }
+            for one in cluster.limits
         }
         everybody = {"default": written.pop(EVERYBODY)} if EVERYBODY in written else {}
         document["limits"] = everybody | ({"users": written} if written else {})

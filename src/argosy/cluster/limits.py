@@ -19,11 +19,17 @@ class Limits:
     priority: float | None = None  # the highest that the user may give
     queues: tuple[str, ...] | None = None  # those that the user may submit to
     array: int | None = None  # copies in one array
+    types: tuple[tuple[str, float], ...] = ()  # GPUs held at once, by GPU type
 
     @property
     def bound_runs(self) -> bool:
         """Return whether the limits also restrict what may run at once, not only what may be submitted."""
-        return self.running is not None or self.gpus is not None
+        return self.running is not None or self.gpus is not None or bool(self.types)
+
+    @property
+    def of_types(self) -> dict[str, float]:
+        """Return the limits by GPU type; a type that is not in it has none."""
+        return dict(self.types)
 
 
 NAMES = tuple(field.name for field in fields(Limits))
@@ -40,8 +46,12 @@ class UserLimits:
 def merged(given: Iterable[Mapping[str, Any]]) -> Limits:
     """Merge limits that are given in several places; later ones overrule earlier ones, limit by limit."""
     values: dict[str, Any] = {}
+    types: dict[str, float | None] = {}
     for one in given:
         values |= one
+        some = one.get("types", ())
+        types = {} if some is None else types | dict(some)  # None: no limit of any type
+    values["types"] = tuple(sorted((name, float(most)) for name, most in types.items() if most is not None))
     if values.get("queues") is not None:
         values["queues"] = tuple(values["queues"])
     return Limits(**values)

@@ -17,6 +17,7 @@ from argosy.perf import quality
 
 MAX_GPUS = 4096
 MAX_ARRAY = 10_000
+MAX_BATCH = 10**6
 EPOCH = 1970
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -115,6 +116,37 @@ class StopWarning(FileModel):
     before: Duration = Field(60.0, gt=0, description="how long before it is asked to stop, such as 2m")
 
 
+class Batch(FileModel):
+    """The batch sizes among which the policy may choose: `128..4096`, or with `per_gpu` as a table."""
+
+    sizes: str = Field(description="smallest and largest global batch, such as 128..4096")
+    per_gpu: int | None = Field(
+        None, ge=1, le=MAX_BATCH, description="samples that fit a GPU at once; all if not given"
+    )
+
+    @field_validator("sizes")
+    @classmethod
+    def _a_range(cls, given: str) -> str:
+        found = re.fullmatch(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*", given)
+        if not found or not 1 <= int(found[1]) <= int(found[2]) <= MAX_BATCH:
+            raise ValueError(
+                f"{given[:60]!r} is not a range of batch sizes; write the smaller first, such as 128..4096"
+            )
+        return f"{int(found[1])}..{int(found[2])}"
+
+    @property
+    def smallest(self) -> int:
+        return int(self.sizes.partition("..")[0])
+
+    @property
+    def largest(self) -> int:
+        return int(self.sizes.partition("..")[2])
+
+
+def _batch(value: object) -> object:
+    return {"sizes": value} if isinstance(value, str) else value
+
+
 class Growth(FileModel):
     allowed: bool = Field(False, description="whether the network may grow when GPUs are spare")
     time_budget: Duration | None = Field(None, gt=0, description="time from the start until the job should be done")
@@ -146,6 +178,9 @@ class JobSpec(FileModel):
         "one", description="without the SDK: one process with all GPUs, or one for each GPU with torchrun's variables"
     )
     model: str | None = Field(None, description="name of the network, under which its speed is looked up")
+    batch: Annotated[Batch | None, BeforeValidator(_batch)] = Field(
+        None, description="global batch sizes that the policy may choose, such as 128..4096; see docs/goodput.md"
+    )
     queue: str = Field("default", description="the queue that the job belongs to")
     priority: float = Field(50.0, ge=0, le=100, description="0..100, higher first")
     after: Annotated[After, BeforeValidator(read_after)] = Field(

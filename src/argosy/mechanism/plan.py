@@ -66,6 +66,7 @@ class Plan:
     reasons: dict[int, Reason] = field(default_factory=dict)
     wake_at: float | None = None
     batches: dict[int, float] = field(default_factory=dict)  # total batch of jobs with `family` >= 0
+    grows: set[int] = field(default_factory=set)  # rows whose GPUs beyond `max_gpus` are for a larger network
 
     @classmethod
     def keep(cls, view: View) -> Plan:

@@ -220,6 +220,22 @@ class Rounds:
         self.total += n * self.round_s / 2
         self.rows += n
 
+    def whole_steps_s(self) -> tuple[Ints, Ints, Floats]:
+        """Return the rows that run, their columns, and how long the whole steps take that fit into a round."""
+        t = self._t
+        rows = np.flatnonzero((t["running"][: self.rows] >= 0) & t["alive"][: self.rows])
+        columns = t["running"][rows]
+        pace = t["pace"][rows, columns]
+        whole = np.floor(pace * self.round_s) / np.where(pace > 0, pace, 1.0)
+        return rows, columns, np.where(pace > 0, whole, self.round_s)
+
+    def count_whole_steps(self, span_s: float, idle_s: float = 0.0, rounds: int = 1) -> None:
+        """Count the whole steps of rounds instead of their `span_s`, and `idle_s` before them, as received."""
+        rows, columns, whole_s = self.whole_steps_s()
+        more = rounds * whole_s + idle_s - span_s
+        self._t["received"][rows, columns] += more
+        np.add.at(self.total, columns, more)
+
     def select(self, columns: Ints, *, fresh: bool) -> Chosen:
         """Choose what runs, going through columns in this order; rows with a turn keep it, unless `fresh`."""
         chosen = self._kernels.select(

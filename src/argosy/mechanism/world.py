@@ -126,6 +126,7 @@ def build(
         pt=np.zeros((0, L.PT_FACTORS)) if tables.parts is None else np.ascontiguousarray(tables.parts),
         wk=np.zeros((L.WK_ROWS, max(slots, devices, most_parts) + 2), np.int64),
         sk=np.zeros((L.SK_ROWS, max(slots, nodes, 256) + 2)),
+        wq=np.zeros((L.WQ_ROWS, 0), np.int32),
         ex=np.zeros((4, 0)),
         qu=queues,
         gp=np.zeros((0, L.GP_FIELDS), np.int64),

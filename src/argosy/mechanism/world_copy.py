@@ -69,7 +69,9 @@ class WorldCopy:
 
     def keep(self, w: L.World) -> None:
         """Let later copies begin from this world."""
-        self._before = w._replace(**{name: getattr(w, name).copy() for name in CHANGING}, so=w.so.copy())
+        self._before = w._replace(
+            **{name: getattr(w, name).copy() for name in CHANGING}, so=w.so.copy(), rs=w.rs.copy()
+        )
 
 
 def rank_by(w: L.World, ranks: Floats, jobs: Ints) -> None:

@@ -93,6 +93,7 @@ class BatchFamily:
     first_class: int  # the row of its smallest batch in the rate tables
     model: StepModel
     largest_local: tuple[float, ...]  # by GPU type: samples that fit one GPU
+    profiled: bool = True  # whether its speed is known before it runs
 
     def nearest(self, batch: Floats) -> Ints:
         """Return the number of the batch size nearest to each given one."""

@@ -15,12 +15,18 @@ from typing import Protocol
 from argosy.perf import catalogue
 from argosy.perf.base import Links
 from argosy.perf.batch_family import Efficiency, FittedEfficiency, StepModel
+from argosy.perf.declared_batches import Declared
 from argosy.perf.goodput import known_noise_scale
 from argosy.perf.iteration import IterationModel
 
 
 class GoodputSource(Protocol):
     """Knows networks by name."""
+
+    @property
+    def own_names(self) -> bool:
+        """Return whether it knows networks that are not in the catalogue, by the names that traces give them."""
+        ...
 
     def efficiency(self, model: str) -> Efficiency | None:
         """Return the efficiency of a network by batch size; None where it is not known."""
@@ -32,6 +38,8 @@ class GoodputSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """The parameters that ship."""
+
+    own_names = False
 
     def efficiency(self, model: str) -> Efficiency | None:
         noise = known_noise_scale(model)
@@ -51,5 +59,7 @@ def _measured(folder: str) -> GoodputSource:
 
 
 def source_of(name: str) -> GoodputSource:
-    """Return the source that a setting names: `fitted`, or a folder of measurements."""
+    """Return the source that a setting names: `fitted`, `declared` (by live jobs), or a folder of measurements."""
+    if name == "declared":
+        return Declared()
     return Fitted() if name == "fitted" else _measured(name)

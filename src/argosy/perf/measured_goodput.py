@@ -21,7 +21,7 @@ from argosy.perf.batch_family import Efficiency, StepModel
 from argosy.perf.catalogue import key_of
 from argosy.slack import COUNT_SLACK
 
-TYPES = {"aws": "t4", "azure": "v100", "dgx-ext": "a100", "quad": "rtx6000", "rtx": "2080ti"}
+TYPES = {"aws": "t4", "azure": "v100", "dgx-ext": "a100", "quad": "rtx6000", "rtx": "2080ti", "dgx": "dgxa100"}
 LARGEST_LOCAL = {("yolov3", "t4"): 8.0}  # the artifact's own limit, below what it measured
 LEAST_SQUARE = 1e-9  # of the variance: some squared norms were measured as 0
 Lines = Mapping[tuple[int, int], tuple[Floats, Floats, Floats]]  # (nodes, GPUs) → local batches, step s, sync s
@@ -115,6 +115,8 @@ class MeasuredEfficiency:
 @dataclass(frozen=True, slots=True)
 class MeasuredGoodput:
     """What a folder of measurements knows."""
+
+    own_names = False
 
     of_steps: Mapping[str, MeasuredSteps]
     of_efficiency: Mapping[str, MeasuredEfficiency]

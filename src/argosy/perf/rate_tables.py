@@ -20,6 +20,7 @@ from argosy.perf import batch_family as bf
 from argosy.perf import catalogue
 from argosy.perf.base import Floats, Level, Links, PerfModel
 from argosy.perf.batch_family import BatchFamily
+from argosy.perf.declared_batches import DeclaredSteps
 from argosy.perf.goodput_source import GoodputSource, source_of
 from argosy.perf.interference import pair_matrix
 from argosy.perf.iteration import IterationModel
@@ -201,13 +202,15 @@ class ChangingBatches:
         self, frame: pl.DataFrame, job_class: Ints, classes: tuple[PerfClass, ...]
     ) -> tuple[Ints, tuple[PerfClass, ...]]:
         """Add the classes of families and schedules; return the class of each job as requested, and all classes."""
-        adaptive = frame["max_batch"].is_not_null().to_numpy() & (job_class > 0)
+        adaptive = frame["max_batch"].is_not_null().to_numpy() & ((job_class > 0) | self._source.own_names)
         scheduled = frame["batches"].is_not_null().to_numpy() & (job_class > 0)
         if not adaptive.any() and not scheduled.any():
             return job_class, classes
         job_class, grown = job_class.copy(), list(classes)
         self.job_family = np.full(len(job_class), -1, np.int64)
         model_of = np.array([c.model for c in classes], object)[job_class]
+        if self._source.own_names:
+            model_of[adaptive] = frame["model"].to_numpy()[adaptive]
         for name in sorted(set(model_of[adaptive].tolist())):
             known = self._source.efficiency(name)
             if known is None:
@@ -249,7 +252,8 @@ class ChangingBatches:
             speeds = [bf.throughput(model, self._types, size, len(Level), float(b), known.m0) for b in batches]
             largest = tuple(model.max_local_batch(t) for t in self._types)
             mean = bf.mean_efficiency(upto, of_batch)
-            made.append(BatchFamily(name, known.m0, batches, np.stack(speeds), mean, first, model, largest))
+            profiled = not isinstance(model, DeclaredSteps) or model.known is not None
+            made.append(BatchFamily(name, known.m0, batches, np.stack(speeds), mean, first, model, largest, profiled))
         return tuple(made)
 
     def refer(self, reference: Floats, rates: Floats) -> None:

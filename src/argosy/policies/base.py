@@ -78,6 +78,20 @@ class Event:
     gpus: float = 0.0  # where a job ends: what it asked for
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledOrder:
+    """A policy's `rank` and `wake_at` as one compiled function, which a run calls without coming back to Python.
+
+    It has the signature of `argosy._by_address.call_order`, and gets the address of a block of columns, whose rows are
+    the columns named here, for all active jobs, and behind them one which it fills with the keys (three more are for
+    its own use). It returns when it is to be called again if nothing happens. What it remembers is in `memory`.
+    """
+
+    function: Callable[..., float]
+    columns: tuple[str, ...]
+    memory: Floats
+
+
 QUESTIONS = ("rank", "size", "place", "bid", "plan", "reclaim", "wake_at", "on_event")  # what a host may ask a policy
 
 
@@ -104,6 +118,7 @@ class Policy:
     placer: str = "consolidate"
     static: bool = False  # whether a job's rank is fixed when it arrives and depends on nothing but the job
     key: str = ""  # the job column that is the rank; the host may then read it without asking the policy
+    key_factor: str = ""  # another column, which the key is multiplied with: the rank is 0 where this column is 0
     every_s: float = np.inf  # how often the policy is asked while jobs wait
     eager: bool = False  # whether the host need not ask when no job waits, or the only waiting job is new and fits
     hears: frozenset[str] | None = None  # kinds of events that `on_event` is told, as `Event.kind`; None: all
@@ -123,8 +138,21 @@ class Policy:
         """Return a number for each job; jobs with smaller numbers come first, and ties go to the earlier submission."""
         if self.key:
             column: Floats = getattr(view.jobs, self.key)
-            return column
+            if not self.key_factor:
+                return column
+            # a factor of 0 is left out of the product: what is not known is infinite, and ∞ · 0 is no number
+            factor, product = getattr(view.jobs, self.key_factor), np.zeros(len(column))
+            np.multiply(column, factor, out=product, where=factor > 0)
+            return product
         raise PolicyError(f"policy {self.name!r} implements neither rank nor bid nor plan")
+
+    def compiled_order(self, jobs: int) -> CompiledOrder | None:
+        """Return `rank` and `wake_at` as compiled code for one run of this many jobs, or None if there is none.
+
+        A host may use it instead of asking, from the beginning of a run to its end. It decides exactly as `rank` and
+        `wake_at` do, which say what it means: a test compares both, event by event.
+        """
+        return None
 
     def size(self, view: View) -> Sizes:
         """Return how many GPUs each job gets; it is called after `rank`."""

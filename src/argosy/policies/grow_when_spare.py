@@ -14,8 +14,8 @@ expected gain in accuracy that is worth the trouble; `reserve`, the share of the
 arrive; `idle`, how many idle nodes stay so, too, unless a job of that size arrives.
 Differences from published work: there is none that decides between replicas and growth for a whole cluster. How likely
 GPUs are claimed is learned by the hour of the day. Spare GPUs are only given to jobs that run at their full size. A
-policy that bids or plans cannot be inside. An elastic job inside a policy that only orders may start with fewer GPUs
-than it asks for.
+policy that bids cannot be inside; around one that plans, jobs get only what its plans leave free on their own nodes. An
+elastic job inside a policy that only orders may start with fewer GPUs than it asks for.
 References: the network growth of Argosy itself (docs/growth.md).
 
     worth = p·gain(left) + (1 − p)·kept·gain(left) / 2       p: nobody claims the GPUs before the end
@@ -29,8 +29,10 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
+from argosy.mechanism.plan import Plan
 from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create, decides, register
 from argosy.policies.common.spare_gpus import SEES, SpareGpus
+from argosy.policies.common.spare_plans import extend_plan
 
 
 @register(
@@ -49,15 +51,17 @@ class GrowWhenSpare(Policy):
         idle: int = 2,
     ) -> None:
         self.inner = create(inner)
-        if self.inner.answers & {"plan", "bid"}:
-            hint = "give a policy that orders, or orders and sizes, such as srtf or optimus"
+        if "bid" in self.inner.answers:
+            hint = "give a policy that orders, sizes or plans, such as srtf, optimus or gavel-ftf"
             what = f"grow-when-spare: the inner policy {inner!r} decides {decides(self.inner)} at once"
             raise InputError(what, hint=hint)
         self.spare = SpareGpus(use, by, at_least, reserve, idle)
         self.uses = SEES | self.inner.uses
         self.preemptive, self.backfill, self.placer = self.inner.preemptive, self.inner.backfill, self.inner.placer
         self.seeded, self.every_s, self.hears = self.inner.seeded, self.inner.every_s, self.inner.hears
-        self.answers = frozenset({"rank", "size", "wake_at"}) | (self.inner.answers & {"place", "on_event", "reclaim"})
+        own = {"plan"} if "plan" in self.inner.answers else {"rank", "size", "wake_at"}
+        self.answers = frozenset(own) | (self.inner.answers & {"place", "on_event", "reclaim"})
+        self.keeps_books = self.inner.keeps_books
 
     def reset(self, context: Context) -> None:
         self.inner.reset(context)
@@ -79,6 +83,10 @@ class GrowWhenSpare(Policy):
         else:
             sizes = Sizes(np.maximum(np.ceil(jobs.gpus), 1).astype(np.int64))
         return self.spare.extend(view, self._key, sizes, preemptive=self.preemptive)
+
+    def plan(self, view: View) -> Plan:
+        seen = self.spare.without(view)
+        return extend_plan(self.spare, view, seen, self.inner.plan(seen))
 
     def place(self, view: View) -> Ints:
         return self.inner.place(view)

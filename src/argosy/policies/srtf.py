@@ -8,15 +8,12 @@ Differences from the paper: none; preemption is damped by a minimum run time, as
 References: Schrage 1968, the usual upper bound for mean completion time; Tiresias (NSDI'19) for srsf.
 
     srtf:  key(j) = expected_left_s(j)
-    srsf:  key(j) = expected_left_s(j) · gpus(j)
+    srsf:  key(j) = expected_left_s(j) · gpus(j), and 0 for CPU-only jobs
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from argosy.cluster.view import View
-from argosy.policies.base import Floats, Policy, register
+from argosy.policies.base import Policy, register
 
 
 @register("srtf", "shortest remaining time first, preemptive")
@@ -30,12 +27,6 @@ class Srtf(Policy):
 @register("srsf", "shortest remaining service (GPU-time) first, preemptive", "Tiresias, NSDI'19")
 class Srsf(Policy):
     uses = frozenset({"demand", "estimate"})
+    key, key_factor = "expected_left_s", "gpus"
     preemptive = True
     eager = True
-
-    def rank(self, view: View) -> Floats:
-        gpus = view.jobs.gpus
-        # CPU-only jobs are left out of the product: with an unknown length it would be ∞ · 0
-        gpu_s = np.zeros(len(gpus))
-        np.multiply(view.jobs.expected_left_s, gpus, out=gpu_s, where=gpus > 0)
-        return gpu_s

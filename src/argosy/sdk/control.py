@@ -33,6 +33,7 @@ class Plan:
     members: tuple[int, ...]  # numbers of workers, in order of rank
     store: str = ""  # the file for the rendezvous; empty for a plan with one member
     recover: bool = False  # a worker is lost, so members switch at once, not after the step
+    batch: int | None = None  # samples of a step, if the policy chooses them
 
 
 class Control:
@@ -144,7 +145,8 @@ class Control:
                 if op == "plan":
                     version = int(message["version"])
                     members, store = tuple(message["members"]), str(message.get("store") or "")
-                    self.plans[version] = Plan(version, members, store, bool(message.get("recover")))
+                    recover, batch = bool(message.get("recover")), message.get("batch")
+                    self.plans[version] = Plan(version, members, store, recover, batch and int(batch))
                 elif op == "suspend":
                     self.suspending = True
                 elif op == "checkpoint":

@@ -23,7 +23,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from argosy.errors import InputError
-from argosy.sdk import signals
+from argosy.sdk import adaptive_batch, signals
 from argosy.sdk.control import Control
 from argosy.sdk.data.feed import Feed
 from argosy.sdk.data.order import Order, Position
@@ -33,10 +33,11 @@ from argosy.sdk.gradients.learning_rate import Rule
 from argosy.sdk.gradients.noise import NoiseScale
 from argosy.sdk.group.membership import Leave
 from argosy.sdk.group.process_group import Group, GroupBroken
-from argosy.sdk.growth.growth import Done, Growth, consent
+from argosy.sdk.growth.growth import Growth, consent
+from argosy.sdk.growth.scheduler import Done
 from argosy.sdk.reports import Reports
 from argosy.sdk.session import Session
-from argosy.sdk.settings import Settings, folders
+from argosy.sdk.settings import Settings, batch_limits, folders
 from argosy.sdk.steps import Steps
 from argosy.sdk.training import Backwards
 
@@ -62,6 +63,7 @@ class Job:
         if threads := os.environ.get("ARGOSY_THREADS"):
             torch.set_num_threads(int(threads))  # the same on all workers, warm or cold
         self._session = Session(settings, _combiner(settings, self._noise), control)
+        self._session.times.on = settings.batch == "adaptive"
         self._steps = Steps(self._session)
         self._reports = Reports(self._session.tell)
         if settings.grow:
@@ -165,9 +167,12 @@ class Job:
             if session.act():
                 cursor = training.position
                 continue
+            if self._settings.batch == "adaptive":
+                adaptive_batch.take(self._settings, session, order, feed)
             slots, of = training.combiner.slots()
-            if self._settings.batch == "scaled":
+            if self._settings.batch != "constant":
                 self._steps.factor = self._rule.factor(order.scale(cursor, of), self._noise.value, order.batch_size)
+            session.times.begin(self.world, order.samples, len(slots))
             for number, slot in enumerate(slots):
                 samples = order.share(cursor, of, slot).count
                 batch = feed.take(cursor, of, slot, slots)
@@ -186,6 +191,7 @@ class Job:
                 cursor = training.position
                 continue
             cursor = order.after(cursor, of)
+            session.times.end()
             session.end()
         training.position = max(cursor, training.position)
 
@@ -201,8 +207,20 @@ class Job:
         if progress is None and order is not None and self._epochs:
             progress = order.progress(position, self._epochs)
         samples = position.epoch * order.size(position.epoch) + position.taken if order else 0
-        metrics = self._noise.metrics | metrics
+        metrics = self._noise.metrics | metrics | self._batch_metrics()
         self._reports.note(metrics, progress, step=self.step, epoch=position.epoch, samples=samples)
+
+    @property
+    def batch_size(self) -> int:
+        """Return how many samples all workers together take in a step; a policy may have chosen that."""
+        order = self._order
+        if order is None:
+            raise InputError("the batch size is not known yet", hint="read it inside the loop over job.batches")
+        return (
+            order.samples
+            if self._settings.batch == "adaptive"
+            else order.batch(self._live.training.position, self.world)
+        )
 
     def checkpoint(self) -> None:
         """Save a checkpoint after the next step, or now if the training has ended."""
@@ -243,8 +261,15 @@ class Job:
     def _feed(self, loader: DataLoader[Any]) -> tuple[Order, Feed]:
         if id(loader) not in self._feeds:
             order = Order(loader, self._settings.seed, self._settings.batch)
+            adaptive_batch.check(self._settings, order)
             self._feeds[id(loader)] = order, Feed(order, self._epochs)
         return self._feeds[id(loader)]
+
+    def _batch_metrics(self) -> dict[str, float]:
+        """Return what the policy must know to choose batch sizes."""
+        if self._settings.batch != "adaptive":
+            return {}
+        return self._live.times.metrics | {"lr_factor": self._steps.factor}
 
     def _done(self) -> Done:
         """Return how far the training is."""
@@ -271,8 +296,8 @@ def job(
     *,
     exact: bool = False,
     virtual: int = 4,
-    batch: Literal["constant", "scaled"] = "constant",
-    lr: str = "linear",
+    batch: Literal["constant", "scaled", "adaptive"] = "constant",
+    lr: str | None = None,
     seed: int = 0,
     checkpoints: str | Path | None = None,
     every: float | None = None,
@@ -282,7 +307,8 @@ def job(
     """Return a context manager in which a script trains elastically.
 
     `exact`: the final weights do not depend on resizes and failures; `virtual` is the number of virtual ranks.
-    `batch`: the global batch stays constant, or is scaled with the workers, and `lr` is the rule for learning rates.
+    `batch`: the global batch stays constant, is scaled with the workers, or is adaptive: the policy chooses it among
+    those that the job file allows. `lr` is the rule for learning rates: adascale for adaptive batches, else linear.
     `checkpoints`, `every`: where to save, and how often (seconds), without a supervisor; under Argosy the job file
     decides. `sharded`: every worker saves a part. `grow`: the network may grow when there are spare slots, if the job
     file allows it too.
@@ -290,7 +316,9 @@ def job(
     folder, restore = folders(checkpoints, os.environ)
     given = os.environ.get("ARGOSY_CHECKPOINT_EVERY")
     every_s = float(given) if given else 600.0 if every is None else every
-    return Job(Settings(exact, virtual, batch, lr, seed, folder, restore, every_s, sharded, grow))
+    rule = lr or ("adascale" if batch == "adaptive" else "linear")
+    smallest, per_gpu = batch_limits(os.environ)
+    return Job(Settings(exact, virtual, batch, rule, seed, folder, restore, every_s, sharded, grow, smallest, per_gpu))
 
 
 def _combiner(settings: Settings, noise: NoiseScale) -> Combiner:

@@ -16,6 +16,7 @@ from argosy.sdk.group.agreement import Votes
 from argosy.sdk.group.membership import Membership
 from argosy.sdk.group.process_group import Group, GroupBroken
 from argosy.sdk.settings import Settings
+from argosy.sdk.step_times import StepTimes
 from argosy.sdk.training import Training
 
 
@@ -26,6 +27,7 @@ class Session:
         self.members = Membership(settings, self.training, control)
         self.suspend_wish = False  # a signal has asked for a suspension
         self.save_wish = False
+        self.times = StepTimes()
         self.between: list[Callable[[], None]] = []  # called on all workers after every step
         self.piece: Piece | None = None  # the piece that the script works on
         self.failed = False  # the step cannot be completed, because a worker is lost
@@ -65,7 +67,7 @@ class Session:
             if self.members.lost_somebody:
                 raise GroupBroken("a worker is lost")
             votes = self._votes().encode(group.rank, group.world, since)
-            with self.members.waiting():
+            with self.members.waiting(), self.times.synchronising(self.piece.last):
                 summed = self.training.combiner.combine(replace(self.piece, samples=self._samples), votes)
         except GroupBroken as problem:
             self.fail(problem)

@@ -39,6 +39,7 @@ class Training:
         self.optimizers: list[Optimizer] = []
         self.others: dict[str, Any] = {}
         self.growth: Structure | None = None
+        self.batch: int | None = None  # samples of a step, as the policy has chosen them; None: as the loader says
         self.random: list[dict[str, Any]] = []  # the random state of each rank, after loading a checkpoint
 
     @property

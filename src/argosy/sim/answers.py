@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.errors import InvalidPlan, PolicyError
+from argosy.mechanism.kernels import layout as L
 from argosy.policies.base import Policy
 
 if TYPE_CHECKING:
@@ -24,15 +25,15 @@ def check_key(key: Any, jobs: int, policy: Policy) -> NDArray[np.float64]:
 
 def check_sizes(engine: Engine, workers: NDArray[np.int64]) -> None:
     """Raise `InvalidPlan` if a job would get a number of GPUs at which it cannot run."""
-    jobs = engine.jobs
-    least, largest = jobs.min_gpus, jobs.max_gpus
-    most = np.maximum(largest, 1.0) + jobs.spare_gpus  # 1 stands for a share of a device, or for a CPU-only job
-    right = (workers >= least) & (workers <= most) & (workers > 0)
-    if not (right | (workers == 0)).all():
-        row = int(np.flatnonzero(~right & (workers != 0))[0])
+    jf, n = engine.world.jf, len(workers)
+    least, most = jf[L.MIN_GPUS, :n], jf[L.MAX_GPUS, :n] + jf[L.SPARE_GPUS, :n]
+    wrong = (workers > most) & (workers > 1)  # 1 may stand for a share of a device, or for a CPU-only job
+    wrong |= (workers < least) & (workers != 0)
+    if wrong.any():
+        jobs, row = engine.jobs, int(wrong.argmax())
         raise InvalidPlan(
             f"policy {engine.policy.name!r}: {workers[row]} GPUs for job {engine.job_name(int(jobs.index[row]))!r},"
-            f" which takes {least[row]:g}..{largest[row] + jobs.spare_gpus[row]:g}"
+            f" which takes {least[row]:g}..{most[row]:g}"
         )
 
 

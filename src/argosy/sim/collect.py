@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 STATUS = ("completed", "failed", "killed", "cancelled", "refused", "unfinished")  # in the order of L.ENDED_…
 
 
-def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Result:
-    """Return the result of an engine that is not running at the moment."""
+def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float, *, is_over: bool = False) -> Result:
+    """Return the result of an engine that is not running at the moment.
+
+    If its run `is_over` and all jobs have ended, matrices that nobody needs any more are emptied before the events are
+    collected, because together they would be much larger than the result.
+    """
     w, trace = engine.world, engine.trace
     rs = w.rs
     status = pl.Series(STATUS).gather(rs[L.R_STATUS].astype(np.uint32))
@@ -28,8 +32,8 @@ def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Res
         return pl.Series(rs[row]).fill_nan(None)
 
     frame = trace.frame.select("job_id", "user", "queue", "model", "gpus", "deadline_s", "submit_s").with_columns(
-        weight=pl.Series(w.tr[L.WEIGHT]),
-        alone_s=pl.Series(w.tr[L.WORK]),
+        weight=pl.Series(w.tr[L.WEIGHT].copy()),  # not the row itself, which would keep the whole matrix in memory
+        alone_s=pl.Series(w.tr[L.WORK].copy()),
         first_start_s=optional(L.R_FIRST_START),
         finish_s=optional(L.R_FINISH),
         status=status,
@@ -43,19 +47,20 @@ def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float) -> Res
         resizes=pl.Series(rs[L.R_RESIZES].astype(np.int64)),
         faults=pl.Series(rs[L.R_FAULTS].astype(np.int64)),
     )
+    curve = w.tr[L.STATIC_F + L.QUALITY, : len(trace)].astype(np.int64)
+    most_gpus, takes_spare = w.tr[L.MAX_GPUS, : len(trace)].copy(), w.tr[L.SPARE_GPUS, : len(trace)] > 0
+    if is_over and w.si[L.FINISHED] == w.si[L.JOBS]:
+        engine.world = w = w._replace(tr=w.tr[:, :0].copy(), wq=w.wq[:, :0].copy())
     log = w.lg[: w.si[L.LOG_N]]
     events = pl.DataFrame(
         {name: pl.Series(log[:, i]).cast(dtype) for i, (name, dtype) in enumerate(EVENT_COLUMNS.items())}
     )
-    static = w.tr[L.STATIC_F :, : len(trace)]
     completed = (status == "completed").to_numpy()
-    reached = quality_of(
-        events, static[L.QUALITY].astype(np.int64), w.tr[L.MAX_GPUS, : len(trace)], completed, engine.settings.seed
-    )
+    reached = quality_of(events, curve, most_gpus, completed, engine.settings.seed)
     frame = frame.with_columns(
         quality=pl.Series(reached.final).fill_nan(None),
         quality_gain=pl.Series(reached.gain).fill_nan(None),
-        takes_spare=pl.Series(w.tr[L.SPARE_GPUS, : len(trace)] > 0),
+        takes_spare=pl.Series(takes_spare),
         spare_gpu_s=pl.Series(reached.spare_gpu_s),
         spare_wasted_gpu_s=pl.Series(reached.wasted_gpu_s),
     )

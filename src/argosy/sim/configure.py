@@ -37,7 +37,7 @@ def configure(world: L.World, settings: Settings, policy: Policy, *, oracle: boo
         sf[L.CRASH_PER_S] = 1.0 / (settings.job_mtbf_h * 3600.0)
     si[L.PREEMPTIVE], si[L.BACKFILL] = policy.preemptive, policy.backfill
     si[L.EAGER] = policy.eager and not watched
-    si[L.KEY_ROW], sf[L.ASK_EVERY] = -1, policy.every_s
+    si[L.KEY_ROW], si[L.KEY_FACTOR], sf[L.ASK_EVERY] = -1, -1, policy.every_s
     placer = policy.placer if settings.placer == "policy" else settings.placer
     if placer not in PLACERS:
         raise PolicyError(f"policy {policy.name!r}: unknown placer {placer!r}; there are {', '.join(PLACERS)}")

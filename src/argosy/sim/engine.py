@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from argosy.mechanism.world import build
 from argosy.perf.convergence import Curves
 from argosy.perf.overhead import Overheads
 from argosy.perf.rate_tables import compile_tables
-from argosy.policies.base import Policy, Sizes
+from argosy.policies.base import CompiledOrder, Policy, Sizes
 from argosy.sim import batch_writer, bid_writer, static_order
 from argosy.sim.answers import check_key, check_sizes, check_wake_time
 from argosy.sim.arrival_estimates import ArrivalEstimates, unknown_last
@@ -41,6 +41,7 @@ from argosy.sim.collect import collect
 from argosy.sim.configure import configure, make_context, refuse_impossible
 from argosy.sim.event_feed import EventFeed
 from argosy.sim.external_events import ExternalEvents
+from argosy.sim.order_in_kernels import is_ranked_in_kernels, rank_in_kernels
 from argosy.sim.place_codes import PlaceCodes
 from argosy.sim.plan_guard import allowed
 from argosy.sim.plan_writer import PlanWriter
@@ -103,7 +104,7 @@ class Engine(EngineState):
         configure(self.world, settings, policy, oracle=oracle, watched=watch is not None)
         refuse_impossible(self.world, settings, trace, cluster)
         self.external = ExternalEvents(self.world, cluster, settings, self.names.queues, trace, cancels or {})
-        self.world = self.external.world
+        self.world = self.external.refill(self.world)
         self._watchdog, self._arrival_estimates = Watchdog(), ArrivalEstimates(estimator)
         self.event_feed, self.place_codes = EventFeed(policy), PlaceCodes(policy.name)
         self.decision_ns: list[int] = []  # the policy's own time for each decision
@@ -115,27 +116,28 @@ class Engine(EngineState):
         # a proxy avoids reference cycles, so that an engine and its matrices are freed as soon as they are unused
         itself = cast(Engine, weakref.proxy(self))
         self._plan_writer = PlanWriter(itself)
+        self.order: CompiledOrder | None = None  # by which the kernels rank; its memory lives as long as the run
         self.choice: Choice | None = None  # among the bids of the last decision
         self._elastic, self._plans = "size" in policy.answers, "plan" in policy.answers
         self._bids = "bid" in policy.answers
         self._wakes = "wake_at" in policy.answers
         self._learns = not estimator.timeless and "estimate" in policy.uses
-        # whether the policy itself must be asked, for more than the order of the jobs
-        self.must_ask = (
-            self._elastic
-            or self._plans
-            or self._bids
-            or self._wakes
-            or self.event_feed.is_used
-            or self._learns
-            or watch is not None
+        # whether the policy itself must be asked, for more than the order of the jobs (and when it changes)
+        beyond_order = (
+            self._elastic or self._plans or self._bids or self.event_feed.is_used or self._learns or watch is not None
         )
+        self.must_ask = beyond_order or self._wakes
+        self.may_compile = not beyond_order
         if "place" in policy.answers and settings.placer == "policy":
             all_jobs = np.arange(len(trace))
             codes = np.asarray(policy.place(view_on_arrival(self, self.world.tr, all_jobs)))
             self.world.tr[L.STATIC_F + L.WANT_PLACE] = self.place_codes.checked(codes, all_jobs, self.world)
-        self._keyed = bool(policy.key) and "rank" not in policy.answers and not self.must_ask
+        self.is_keyed = bool(policy.key) and "rank" not in policy.answers and not self.must_ask
         self.static = static_order.prepare(self)
+        if self.static:
+            from argosy.mechanism.kernels.static_entry import enter_static  # late, like `enter`
+
+            self.enter = enter_static
 
     # -- what the host does for the kernels --------------------------------------------------------------------
 
@@ -167,6 +169,10 @@ class Engine(EngineState):
         """Do what the kernels ask their host for before they can go on."""
         HOST_REQUESTS[request](self)
 
+    def prefer_cheap_victims(self, yes: bool) -> None:
+        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
+        self.world.si[L.BY_STAKE] = yes
+
     # -- from decision to decision -----------------------------------------------------------------------------
 
     def kernel(self, op: int, ops: NDArray[np.int64] = NO_PLAN, parts: NDArray[np.int64] = NO_PLAN) -> int:
@@ -186,7 +192,7 @@ class Engine(EngineState):
                 return False
             if code == L.PULSE:
                 self._watchdog.check_that_it_will_end(self.world)
-                if self.world.si[L.KEY_ROW] >= 0 and self._watchdog.is_stuck(self.world):
+                if is_ranked_in_kernels(self.world) and self._watchdog.is_stuck(self.world):
                     return False
                 if progress is not None:
                     progress(self.finished, len(self.trace), self.now)
@@ -224,6 +230,8 @@ class Engine(EngineState):
             return
         if isinstance(decision, Plan):
             batch_writer.write(self, decision.batches)
+            w.ji[L.GROWS, : int(w.si[L.ACTIVE])] = 0
+            w.ji[L.GROWS, list(decision.grows)] = 1
             self.carry_out(decision)
             return
         n = int(w.si[L.ACTIVE])
@@ -308,10 +316,7 @@ class Engine(EngineState):
 
     def _run(self, progress: Progress | None) -> Result:
         began = time.process_time()
-        if self._keyed:
-            self.policy.rank(self.view)  # raises an error if it reads a column that it does not declare
-            self.world.si[L.KEY_ROW] = L.COLUMNS_F[self.policy.key]
-        if self.static or self._keyed:
+        if self.static or rank_in_kernels(self):
             self.advance(progress)
         else:
             while self.advance(progress):
@@ -324,16 +329,16 @@ class Engine(EngineState):
                 if self._watch is not None:
                     self.apply()
                     self._watch(self)
-        self._final = self.result(cpu_s=time.process_time() - began)
+        self._final = self.result(cpu_s=time.process_time() - began, is_over=True)
         self.world = self.world._replace(lg=np.zeros((1, L.LG_FIELDS)))  # the log is large, and the result has it
         return self._final
 
-    def result(self, cpu_s: float = 0.0) -> Result:
-        """Return what is known so far, as if the run ended now."""
+    def result(self, cpu_s: float = 0.0, *, is_over: bool = False) -> Result:
+        """Return what is known so far, as if the run ended now, or the result of a run that `is_over`."""
         if self._final is not None:
             return self._final
         self.kernel(L.OP_CLOSE)
-        return collect(self, np.array(self.decision_ns, np.int64), cpu_s)
+        return collect(self, np.array(self.decision_ns, np.int64), cpu_s, is_over=is_over)
 
     # -- what policies may read about single jobs ------------------------------------------------------------------
 
@@ -375,7 +380,7 @@ HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask t
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
     """Exclude existing objects from garbage collection, which would take tens of milliseconds each time."""
-    if gc.get_freeze_count():  # it was already done
+    if _host_has_frozen():
         yield
         return
     gc.freeze()
@@ -383,3 +388,9 @@ def collector_at_rest() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@cache
+def _host_has_frozen() -> bool:
+    """Return whether the process had frozen its objects before its first run; to count them takes milliseconds."""
+    return gc.get_freeze_count() > 0

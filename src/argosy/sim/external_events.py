@@ -56,7 +56,6 @@ class ExternalEvents:
         if self._speeds is not None:
             self._nf[L.SPEED] = self._speeds.speeds(0, 1)[0]
             self._ticks = 1
-        self.world = self.refill(world)
 
     def _known(
         self, cluster: Cluster, queues: tuple[str, ...], trace: Trace, cancels: Mapping[str, float]

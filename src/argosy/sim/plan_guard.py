@@ -22,6 +22,8 @@ from argosy.slack import GPU_SLACK, TIME_SLACK_S
 if TYPE_CHECKING:
     from argosy.sim.engine import Engine
 
+YOUNG = "a job that may not be stopped yet keeps its GPUs"
+
 
 def allowed(engine: Engine, plan: Plan) -> Plan:
     """Return the plan, or the part of it that may be carried out now.
@@ -60,7 +62,7 @@ def _stops(engine: Engine, plan: Plan) -> set[int]:
     return plan.stops | ({int(row) for row in np.flatnonzero(engine.jobs.state != JobState.WAITING)} - named)
 
 
-def _without(engine: Engine, plan: Plan, young: set[int], until: float) -> Plan:
+def _without(engine: Engine, plan: Plan, young: set[int], until: float, why: str = YOUNG) -> Plan:
     """Stop the jobs that may be stopped, then start those for which there is room; change nothing else."""
     state = engine.jobs.state
     stops = {row for row in _stops(engine, plan) if row not in young}
@@ -75,7 +77,7 @@ def _without(engine: Engine, plan: Plan, young: set[int], until: float) -> Plan:
         elif row not in sliced and rooms.take(row, placement):
             starts[row] = placement
         else:
-            reasons[row] = Reason(Why.NO_GPUS, "a job that may not be stopped yet keeps its GPUs")
+            reasons[row] = Reason(Why.NO_GPUS, why)
     wake = plan.wake_at if until == np.inf else until if plan.wake_at is None else min(until, plan.wake_at)
     batches = {row: batch for row, batch in plan.batches.items() if row in starts or row not in plan.placements}
     return Plan(True, starts, stops, {}, [], plan.leases, reasons, wake, batches)
@@ -105,7 +107,10 @@ def _within_limits(engine: Engine, plan: Plan) -> Plan:
     packs = {guest: host for guest, host in plan.packs.items() if host not in gone}
     slices = [(rows, quantum) for rows, quantum in plan.slices if not gone & set(rows)]
     kept = plan if plan.keeps else replace(plan, keeps=True, stops=_stops(engine, plan))
-    return replace(kept, placements=placements, packs=packs, slices=slices, reasons=reasons)
+    kept = replace(kept, placements=placements, packs=packs, slices=slices, reasons=reasons)
+    if all(jobs.state[row] == JobState.WAITING for row in gone):
+        return kept
+    return _without(engine, kept, set(), np.inf, "a job whose queue is at its limit stays where it is")
 
 
 class Rooms:

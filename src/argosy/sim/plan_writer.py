@@ -93,7 +93,7 @@ class PlanWriter:
     def _check_amount(self, row: int, placement: Placement) -> None:
         jf = self._engine.world.jf
         asked, got = float(jf[L.GPUS, row]), sum(placement.gpus.values())
-        low, high = float(jf[L.MIN_GPUS, row]), float(jf[L.MAX_GPUS, row])
+        low, high = float(jf[L.MIN_GPUS, row]), float(jf[L.MAX_GPUS, row] + jf[L.SPARE_GPUS, row])
         if asked >= 1 and not low <= got <= high:
             raise self._refuse(row, f"gets {got} GPUs, takes {low:g}..{high:g}")
         if asked < 1 and got != (1 if asked > 0 else 0):

@@ -53,12 +53,12 @@ def prepare(engine: Engine) -> bool:
     if np.isnan(keys).any():
         engine.refuse_key(int(np.isnan(keys).argmax()))
     order = np.argsort(keys, kind="stable")
-    wk = np.zeros((L.WK_ROWS, max(w.wk.shape[1], jobs)), np.int64)
-    wk[L.W_CLASS, : len(inverse)] = inverse
-    wk[L.W_RANKED, : len(order)] = order
-    wk[L.W_RANK, order] = np.arange(len(order))
+    wq = np.zeros((L.WQ_ROWS, jobs), np.int32)
+    wq[L.WQ_CLASS, : len(inverse)] = inverse
+    wq[L.WQ_RANKED, : len(order)] = order
+    wq[L.WQ_RANK, order] = np.arange(len(order))
     sizes = np.bincount(inverse, minlength=classes)
-    wk[L.W_OFFSET, :classes] = np.cumsum(sizes) - sizes
-    engine.world = w._replace(wk=wk)
+    wq[L.WQ_OFFSET, :classes] = np.cumsum(sizes) - sizes
+    engine.world = w._replace(wq=wq)
     w.si[L.STATIC], w.si[L.CLASSES], w.si[L.EAGER] = 1, classes, 0
     return True

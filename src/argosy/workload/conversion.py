@@ -12,7 +12,7 @@ import polars as pl
 from argosy.errors import TraceError
 from argosy.workload.importers import ImportReport, OnError
 from argosy.workload.text_table import LINE, Bad, Table
-from argosy.workload.trace import SCHEMA, TIMES, Trace, conform, find_problems
+from argosy.workload.trace import SCHEMA, TIMES, Trace, conform, find_problems, in_order
 
 SHOWN = 5  # bad rows that an error lists; further ones are only counted
 
@@ -172,7 +172,7 @@ def finish(parts: Sequence[Table], *, on_error: OnError, notes: Sequence[str] = 
         raise _nothing(parts[0].path, skipped, notes)
     if shift:
         frame = frame.with_columns(pl.col(time) - pl.col("submit_s").min() for time in TIMES)
-    trace = Trace(frame.sort("submit_s", maintain_order=True), stem(parts[0].path))
+    trace = Trace(in_order(frame), stem(parts[0].path))
     return ImportReport(trace, skipped, list(notes))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -130,7 +131,7 @@ class Trace:
         if frame.is_empty():
             hint = "check the file, or the filters in use"
             raise TraceError("the trace has no jobs", where=source, hint=hint)
-        return cls(frame.sort("submit_s", maintain_order=True), name)
+        return cls(in_order(frame), name)
 
     @classmethod
     def of_jobs(cls, jobs: Iterable[Job], name: str = "trace") -> Trace:
@@ -199,11 +200,25 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(pl.col("status").fill_null("completed"))
 
 
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows by submission; those that are in order already are not copied."""
+    return frame if frame["submit_s"].is_sorted() else frame.sort("submit_s", maintain_order=True)
+
+
 def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
     """Return (row, first reason) of every row that cannot be simulated, in row order.
 
     Of several rows with the same job_id, the first is good.
     """
+    is_wrong, reason = _checks()
+    again = ~pl.col("job_id").is_first_distinct()
+    rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
+    return rows.filter(is_wrong).select("row", reason).collect().rows()  # reasons are computed only for wrong rows
+
+
+@cache
+def _checks() -> tuple[pl.Expr, pl.Expr]:
+    """Return whether a row is wrong, and why; to make the expressions takes as long as to check thousands of rows."""
 
     def bad(column: str, lowest: float, *, optional: bool = True) -> pl.Expr:
         c = pl.col(column)
@@ -299,8 +314,5 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
             for c, most in LARGEST.items()
         ),
     ]
-    again = ~pl.col("job_id").is_first_distinct()
-    rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
-    wrong = rows.filter(pl.any_horizontal(check for check, _ in checks))  # reasons are computed only for these
-    reason = pl.coalesce(pl.when(check).then(why) for check, why in checks)
-    return wrong.select("row", reason).collect().rows()
+    is_wrong = pl.any_horizontal(check for check, _ in checks)
+    return is_wrong, pl.coalesce(pl.when(check).then(why) for check, why in checks)

@@ -70,8 +70,10 @@ class Door:
 
 
 class Field(Yard):
-    def __init__(self, network: PseudoHosts, name: str, *, slots: int = 2, **settings: Any) -> None:
-        self.network, self.slots = network, slots
+    def __init__(
+        self, network: PseudoHosts, name: str, *, slots: int = 2, common: bool = True, **settings: Any
+    ) -> None:
+        self.network, self.slots, self.has_common = network, slots, common
         self.hosts = {host.name: host for host in network.hosts}
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.common = network.shared / name / "common"
@@ -80,8 +82,9 @@ class Field(Yard):
         self.door = Door(Home(self.home / "door"), network.head, lambda: self.backend)
 
     def another_backend(self) -> ClusterBackend:  # type: ignore[override]
+        common = self.common if self.has_common else None
         nodes = [Node(name, "cpu", self.slots) for name in self.hosts]
-        self.backend = ClusterBackend(self.home, nodes, self.common, times=TIMES, settings=self.settings)
+        self.backend = ClusterBackend(self.home, nodes, common, times=TIMES, settings=self.settings)
         return self.backend
 
     backend: ClusterBackend  # type: ignore[assignment]

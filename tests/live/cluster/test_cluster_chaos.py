@@ -99,6 +99,16 @@ class Chaos:
             one[1]()
 
 
+def state_of(cluster: HostCluster, jobs: list[int], chaos: Chaos) -> str:
+    """Return what somebody needs to know who has to find out why nothing goes on."""
+    found = [cluster.job(number) for number in jobs]
+    waiting = [(job["id"], job["state"], job["message"], job.get("reason"), job["places"]) for job in found]
+    nodes = {name: (node["state"], node["message"]) for name, node in cluster.nodes().items()}
+    log = (cluster.home.folder / "daemon.log").read_text().splitlines()[-15:]
+    serve = (cluster.network.folder / "serve.log").read_text().splitlines()[-5:]
+    return "\n".join(map(str, [dict(chaos.done), chaos.hurt, waiting, nodes, *log, *serve]))
+
+
 def undisturbed(folder: Path) -> str:
     words = [sys.executable, str(JOB), str(folder), "alone", str(EPOCHS), "0"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("ARGOSY_")}
@@ -127,7 +137,10 @@ def test_nothing_is_lost_and_no_device_is_used_twice(tmp_path: Path) -> None:
         for _ in range(EVENTS):
             while len(unfinished()) < 3:
                 submit()
-            wait_for(lambda: any(cluster.job(n)["state"] == "running" for n in jobs), "a job to run")
+            try:
+                wait_for(lambda: any(cluster.job(n)["state"] == "running" for n in jobs), "a job to run")
+            except TimeoutError as problem:
+                raise AssertionError(f"{problem}; {state_of(cluster, unfinished(), chaos)}") from None
             chaos.event()
             until = time.monotonic() + chaos.random.uniform(0.2, 3.0)
             while time.monotonic() < until:

@@ -242,7 +242,7 @@ def _read(path: Path) -> bytes:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--cluster", "slurm", "--tls"], "--shared"),
+        (["--cluster", "slurm"], "add --tls"),
         (["--cluster", "slurm", "--shared", "/tmp", "--host", "0.0.0.0", "--tls"], "one address"),
         (["--cluster", "ray://h:1", "--shared", "/tmp", "--partition", "gpu", "--tls"], "only for --cluster slurm"),
         (["--cluster", "local", "--shared", "/tmp"], "for --cluster slurm"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from field import TIMES, Field
@@ -25,6 +27,7 @@ if os.fork() == 0:
     os._exit(0)
 time.sleep(1000)
 """
+JOB = Path(__file__).with_name("cluster_job.py")
 ALL = {"h1": [0], "h2": [0], "h3": [0]}
 
 
@@ -85,6 +88,18 @@ def test_a_move_away_from_a_lost_host_is_reported_only_when_that_host_is_fenced(
     assert not any(process_table.process(pid) for pid in workers)
     assert time.monotonic() - cut_at < TIMES.fence + 10
     assert field.poll()[key].phase is Phase.RUNNING
+
+
+def test_a_host_that_is_cut_off_just_when_its_worker_should_leave_does_not_stop_the_others(field: Field) -> None:
+    command = f"{sys.executable} {JOB} {field.common} cut 1000 0.02"  # with torch: its connections do not break
+    key = field.launch(command, ALL, workdir=field.common)
+    field.wait(key, lambda status: status.hot and status.report.get("step", 0) > 3 and status.version == 1)
+    field.hosts["h3"].cut()
+    field.launch(command, {"h1": [0], "h2": [0]}, version=2, workdir=field.common)
+    field.wait(key, lambda status: "goes on without" in str(status.story))
+    before = field.poll()[key].report["step"]
+    field.wait(key, lambda status: status.report["step"] > before + 10)
+    field.wait(key, lambda status: status.version == 2)
 
 
 def test_a_run_whose_only_host_is_lost_ends_when_it_is_fenced_and_is_tried_again(field: Field) -> None:

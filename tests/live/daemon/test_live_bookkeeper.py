@@ -60,7 +60,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def test_an_overtaken_answer_does_not_cut_a_back_off_short(desk: Desk) -> None:
-    number = desk.submit(retry_wait=10)
+    number = desk.submit(retry_wait=10, retries=1)
     desk.run(number)
     desk.bookkeeper.feed.update()  # the policy is asked, and thinks
     desk.bookkeeper.take_in([Status(RunKey(number, 1), Phase.EXITED, 1, 1)])

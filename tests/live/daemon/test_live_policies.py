@@ -83,9 +83,11 @@ def test_it_drives_the_daemon(tmp_path: Path, policy: str) -> None:
         here = Live(daemon, backend, None)  # type: ignore[arg-type]
         try:
             kinds = [
-                spec("fake seconds=200", resources={"gpus": "1..4"}, expected_duration=250, model="resnet50"),
-                spec("fake seconds=300 hot=false", resources={"gpus": 2}, expected_duration=250),
-                spec("fake seconds=100", resources={"gpus": 0.5}),
+                spec(
+                    "fake seconds=200", resources={"gpus": "1..4"}, expected_duration=250, model="resnet50", retries=3
+                ),
+                spec("fake seconds=300 hot=false", resources={"gpus": 2}, expected_duration=250, retries=3),
+                spec("fake seconds=100", resources={"gpus": 0.5}, retries=3),
                 spec("fake seconds=200 crash_at=50", resources={"gpus": 1}, priority=80, retries=3),
             ]
             numbers = here.submit(*(kinds * 4))

@@ -46,7 +46,14 @@ def a_job(store: Store, state: State, generation: int, *paths: str) -> int:
     return job.id
 
 
-ALL = ("gen-1/step-5", "gen-1/step-9", "gen-2/.writing-step-12", "gen-2/step-12", "gen-2/step-15", "gen-3/step-20")
+ALL = (
+    "gen-1/step-5",
+    "gen-1/step-9",
+    "gen-2/.writing-step-12-0a1b2c3d",
+    "gen-2/step-12",
+    "gen-2/step-15",
+    "gen-3/step-20",
+)
 
 
 def test_while_it_runs_its_own_folder_is_left_alone(store: Store, tmp_path: Path) -> None:

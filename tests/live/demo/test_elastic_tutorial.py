@@ -85,6 +85,8 @@ def test_the_page_names_every_key_of_a_job_file(model: type[JobSpec]) -> None:
 
 
 def test_the_pages_code_for_a_backend_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks(DOCS / "write-a-backend.md", "python")
-    exec(compile(code, "write-a-backend.md", "exec"), {})
+    backend, engine = blocks(DOCS / "write-a-backend.md", "python")
+    exec(compile(backend, "write-a-backend.md", "exec"), {})
     assert "exited with code 0" in capsys.readouterr().out
+    exec(compile(engine, "write-a-backend.md", "exec"), {})
+    assert "['p0', 'p1']" in capsys.readouterr().out

@@ -134,7 +134,7 @@ def test_harmful_growth_is_rolled_back(tmp_path: Path, how: str, capsys: pytest.
 def test_after_a_roll_back_the_job_does_not_grow_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def again(job: Any) -> None:
         growth = _growth(job)
-        assert not growth._together(lambda: growth._grow(1, 2))
+        assert not growth._together(lambda: growth._grow(1))
 
     model, _ = _train(tmp_path, 10, {30: _grow, 31: _poison, 50: again})
     assert "because growth was rolled back before: the loss is not finite" in capsys.readouterr().err

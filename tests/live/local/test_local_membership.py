@@ -350,3 +350,47 @@ def test_through_any_disturbance_the_state_survives_and_the_wish_is_fulfilled(se
     for _ in range(200):
         act(disturb=False)
     assert membership.settled
+
+
+def test_a_new_batch_is_a_new_plan_for_the_same_members() -> None:
+    membership = Membership(Rules())
+    membership.want(("n1:0", "n1:1"), 0.0)
+    starts = [action.number for action in membership.decide(0.0) if isinstance(action, Start)]
+    for number in starts:
+        membership.ready(number, 0.1)
+    (first,) = membership.decide(0.1)
+    assert isinstance(first, Publish) and first.batch is None
+    for number in starts:
+        membership.switched(number, first.version, 0.2)
+    assert membership.settled and not membership.decide(0.3)
+    membership.batch = 512
+    (second,) = membership.decide(0.4)
+    assert isinstance(second, Publish) and (second.members, second.batch) == (first.members, 512)
+    assert not membership.decide(0.5)  # the same batch is told once
+
+
+def test_members_that_wait_for_a_leaver_whose_host_is_cut_off_form_the_group_again() -> None:
+    membership = working("a:0", "a:1", "b:0")
+    membership.want(["a:0", "a:1"], 1.0)
+    assert membership.decide(1.0) == [Publish(2, (0, 1), leavers=(2,))]
+    membership.cut_off(2)  # its connections do not break, so nobody reports a broken group
+    assert membership.decide(1.1) == [Publish(3, (0, 1), recover=True)]
+
+
+def test_a_leaver_that_is_cut_off_after_all_have_switched_costs_nothing() -> None:
+    membership = working("a:0", "a:1", "b:0")
+    membership.want(["a:0", "a:1"], 1.0)
+    membership.decide(1.0)
+    for number in (0, 1):
+        membership.switched(number, 2, 1.1)
+    membership.cut_off(2)
+    assert membership.decide(1.2) == []
+
+
+def test_a_leaver_that_hangs_while_others_need_it_to_switch_is_killed() -> None:
+    membership = working("a:0", "a:1", "b:0", rules=Rules(hang_s=10.0))
+    membership.want(["a:0", "a:1"], 1.0)
+    membership.decide(1.0)
+    for number in (0, 1):
+        membership.beat(number, 5, 12.0)
+    assert membership.decide(12.0) == [Kill(2, "gave no sign of life for 10 s")]

@@ -170,10 +170,11 @@ class Crew:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def publish(self, *members: int, recover: bool = False) -> int:
+    def publish(self, *members: int, recover: bool = False, batch: int | None = None) -> int:
         self.version += 1
         store = str(self.folder / f"plan-{self.generation}-{self.version}")
         plan = {"op": "plan", "version": self.version, "members": members, "store": store, "recover": recover}
+        plan |= {} if batch is None else {"batch": batch}
         with self._changed:
             for worker in list(self._connections):
                 self.send(worker, **plan)

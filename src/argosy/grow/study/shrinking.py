@@ -9,6 +9,8 @@ at the same time; while the network is grown, spare GPUs pay for the extra work.
     small_reset       never grown; the learning rate is reset whenever the others grow
     small_restart     as small_reset; when the GPUs are taken back it trains like the taught ones, but without a
                       teacher: the same learning rate schedule, a new optimizer, and the choice on validation data
+    own               taught in the job's own way: its optimizer, its data in their order, its learning rate, which is
+                      reset; and only if the grown network is better than what it would teach
     grown             the grown network at the moment when the GPUs are taken back, for information
 """
 
@@ -33,11 +35,12 @@ from argosy.grow.study.branches import (
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.training.distill import Distillation, shrink
 from argosy.grow.training.run import Run
+from argosy.grow.training.shrinking import shrunk
 from argosy.slack import RELATIVE_SLACK
 
-TAUGHT = ("logits", "logits_weights")
+TAUGHT = ("logits", "logits_weights", "own")
 SMALL = ("small", "small_reset", "small_restart")
-PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1], TAUGHT[0]))
+PAIRS = (*((taught, small) for taught in TAUGHT for small in SMALL), (TAUGHT[1], TAUGHT[0]), (TAUGHT[2], TAUGHT[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ class _Seed:
             ),
             "logits": self._taught(grown, small, number, replace(how, weight_weight=0.0)),
             "logits_weights": self._taught(grown, small, number, how),
+            "own": self._in_its_own_way(grown, small, number),
             "grown": score(grown),
         }
         return {"grow": trunk.clock.now(), "release": grown.clock.now(), "arms": arms}
@@ -100,6 +104,14 @@ class _Seed:
             )
         train_until(run, time)
         return run
+
+    def _in_its_own_way(self, run: Run, small: nn.Module, number: int) -> dict[str, float]:
+        """Go back to the small network as a trainer does without settings of distillation."""
+        arm = run.fork()
+        _, problem = shrunk(arm, small, 1.0, None, loss=None, seed=self.setting.seed_of(number))
+        if problem:
+            raise GrowError(f"the network cannot be shrunk: {problem}")
+        return finish(arm)
 
     def _taught(self, run: Run, small: nn.Module, number: int, how: Distillation) -> dict[str, float]:
         """Go back to the small network, and distil into it until the end of the budget."""

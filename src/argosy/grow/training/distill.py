@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
@@ -32,10 +31,10 @@ from argosy.grow.training import feed, workers
 from argosy.grow.training.clock import Clock
 from argosy.grow.training.distill_batches import Answers, Batches, Pace, check_networks, few, mean_loss
 from argosy.grow.training.inherit import inherited, recalibrate
+from argosy.grow.training.measure import Loss
+from argosy.grow.training.students import Own, Student
 
 TRIAL_SHARE = 0.05  # the share of the time in which each start is tried
-
-Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -87,28 +86,73 @@ def shrink(
     `loss` replaces the cross-entropy. `batch` is for `Data`; other loaders have their own batches.
     """
     how = Distillation(temperature, logit_weight, weight_weight, lr, momentum, batch)
+    return taught(bigger, small, loader, how, epochs=epochs, seconds=seconds, clock=clock, seed=seed, loss=loss).model
+
+
+@dataclass(frozen=True)
+class Taught:
+    """The small network after distillation, with what it goes on with; `optimizer` is None if it was not trained."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer | None
+    steps: int
+    what: str  # what was done, in words
+
+
+def taught(
+    bigger: nn.Module,
+    small: nn.Module,
+    loader: Data | feed.Loaders | Iterable[feed.Batch],
+    how: Distillation,
+    *,
+    epochs: float | None = None,
+    seconds: float | None = None,
+    clock: Clock | None = None,
+    seed: int = 0,
+    loss: Loss | None = None,
+    own: Own | None = None,
+) -> Taught:
+    """Distil as `shrink` does; with `own` the small network is trained in the job's own way.
+
+    The grown network teaches only if its answers are better than those of the start that is chosen: otherwise the small
+    network is restored, or goes on with the weights it has in the grown one, and learns from the data alone.
+    """
     source = feed.source(loader)
     judge, probe = few(source, "validation"), few(source, "train")
-    own, hard = copy.deepcopy(small), loss or nn.functional.cross_entropy
-    check_networks(bigger, own, probe + judge, check_targets=loss is None)
+    twin, hard = copy.deepcopy(small), loss or nn.functional.cross_entropy
+    check_networks(bigger, twin, probe + judge, check_targets=loss is None)
     teachers = [copy.deepcopy(bigger), _fresh(bigger, probe)]
     teacher = teachers[_best(teachers, judge, hard)].eval()
-    starts = [own]
-    if weight_weight:
-        starts.append(_fresh(inherited(bigger, own), probe))
+    starts, names = [twin], ["the small network from before growth"]
+    if how.weight_weight:
+        starts.append(_fresh(inherited(bigger, twin), probe))
+        names.append("the grown network's weights")
+        if own is not None and _best(starts, judge, hard) == 1:  # what it has learned is not lost: no time for a trial
+            starts, names = starts[1:], names[1:]
+    batch = how.batch if own is None else own.recipe.batch
     pace = Pace(feed.steps(source, batch), epochs, seconds, clock)
-    batches = Batches(source, batch, seed, Answers(teacher) if logit_weight else None, pace)
-    students = [_Student(copy.deepcopy(start), how, hard) for start in starts]
+    answers = Answers(teacher) if how.logit_weight else None
+    batches = Batches(source, batch, seed, answers, pace, None if own is None else own.generator)
+    students = [Student(copy.deepcopy(start), how, hard, own) for start in starts]
+    place = 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if len(students) > 1:
-            for place, student in enumerate(students):
-                student.train(batches, pace, until=TRIAL_SHARE * (place + 1))
-        first = students[_best([_fresh(student.model, probe) for student in students], judge, hard)]
+            for number, student in enumerate(students):
+                student.train(batches, pace, until=TRIAL_SHARE * (number + 1))
+            place = _best([_fresh(student.model, probe) for student in students], judge, hard)
+        first = students[place]
+        if own is not None and answers is not None and _best([_fresh(first.model, probe), teacher], judge, hard) == 0:
+            batches.answers = None
+        teaches = batches.answers is not None
         first.train(batches, pace, until=1.0)
     pace.settle()
-    candidates = [first.model, *starts]
-    return candidates[_best(candidates, judge, hard)]
+    goes_on = own is not None and own.goes_on and not first.diverged  # at a high rate it may be worse for a while
+    best = 0 if goes_on else _best([first.model, *starts], judge, hard)
+    if best:
+        return Taught(starts[best - 1], None, 0, f"{names[best - 1]} as it was")
+    how_taught = "taught by the grown network" if teaches else "on the data alone, as the grown network is no better"
+    return Taught(first.model, first.optimizer, first.steps, f"{names[place]}, {how_taught}")
 
 
 def _fresh(model: nn.Module, probe: list[feed.Batch]) -> nn.Module:
@@ -123,53 +167,3 @@ def _best(models: list[nn.Module], judge: list[feed.Batch], hard: Loss) -> int:
     """Return the index of the model with the lowest loss; the first worker decides for all."""
     losses = [mean_loss(model, judge, hard) for model in models]
     return int(workers.agree(losses.index(min(losses))))
-
-
-class _Student:
-    """A small network in training."""
-
-    def __init__(self, model: nn.Module, how: Distillation, hard: Loss) -> None:
-        self.model, self.how, self.hard = model, how, hard
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        if not self.parameters:
-            raise GrowError("the small network has nothing to train", hint="set requires_grad=True for some parameters")
-        self.optimizer = torch.optim.SGD(self.parameters, how.lr, momentum=how.momentum)
-        weights = [p for p in self.parameters if p.dim() > 1] if how.weight_weight else []
-        self.anchors = [(p, p.detach().clone()) for p in weights]
-        self.diverged = False
-
-    def train(self, batches: Batches, pace: Pace, until: float) -> None:
-        """Train until this share of the time is used, or until the weights are not finite."""
-        modes = [(part, part.training) for part in self.model.modules()]
-        self.model.train()
-        while not self.diverged and (progress := pace.progress()) < until:
-            x, y, share, answer = next(batches)
-            loss = self._loss(x, y, answer, progress)
-            value = float(loss.detach())
-            self.diverged = not math.isfinite(value)
-            for group in self.optimizer.param_groups:
-                group["lr"] = 0.5 * self.how.lr * (1 + math.cos(math.pi * progress))
-            self.optimizer.zero_grad()
-            (loss * share).backward()  # type: ignore[no-untyped-call]
-            if workers.size() > 1:
-                value, _ = workers.average(self.parameters, value, False)
-                self.diverged = not math.isfinite(value)
-            if not self.diverged:
-                self.optimizer.step()
-            pace.step += 1
-        for part, mode in modes:
-            part.training = mode
-
-    def _loss(self, x: Any, y: Any, answer: Tensor | None, progress: float) -> Tensor:
-        device = self.parameters[0].device
-        out = self.model(x.to(device))
-        loss = self.hard(out, y.to(device))
-        if answer is not None:
-            warm = self.how.temperature
-            mine, theirs = (nn.functional.log_softmax(z / warm, 1) for z in (out, answer.to(device)))
-            kl = nn.functional.kl_div(mine, theirs, reduction="batchmean", log_target=True)
-            loss = loss + self.how.logit_weight * warm**2 * kl
-        if self.anchors:
-            apart = [(p - start).square().sum() / start.square().sum().clamp_min(1e-12) for p, start in self.anchors]
-            loss = loss + self.how.weight_weight * (1 - progress) * torch.stack(apart).mean()
-        return loss

@@ -87,9 +87,18 @@ class Answers:
 class Batches:
     """Yields batches without end: inputs, targets, this worker's weight, and the grown network's answers if wanted."""
 
-    def __init__(self, source: feed.Source, batch: int, seed: int, answers: Answers | None, pace: Pace) -> None:
+    def __init__(
+        self,
+        source: feed.Source,
+        batch: int,
+        seed: int,
+        answers: Answers | None,
+        pace: Pace,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """`answers` may be set to None on the way. `generator`: the order of the data; otherwise that of `seed`."""
         self.source, self.batch, self.answers, self.pace = source, batch, answers, pace
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed) if generator is None else generator
         self.current = self._endless()
 
     def __next__(self) -> tuple[Any, Any, float, Tensor | None]:

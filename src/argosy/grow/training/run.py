@@ -121,7 +121,7 @@ class Run:
             raise GrowError(f"no time is left: the budget of {self.budget:g} s is used up")
         if self.recipe.reset_each_epoch and self.adapting:
             self.optimizer = self.recipe.build(self.model.parameters())
-            self._reset()
+            self.reset_rate()
         good = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         was_training = self.model.training
         self.model.train()
@@ -193,11 +193,14 @@ class Run:
     def _content(self, content: Content) -> None:
         self.model, self.optimizer, self.surgeries, self.course, self.adapting = content
 
-    def replace(self, model: nn.Module) -> None:
-        """Continue with another network (a shrunk one), with a new optimizer and the same learning rate schedule."""
-        self.model = copy.deepcopy(model)
+    def replace(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Continue with another network (a shrunk one) and the same learning rate schedule.
+
+        With its own `optimizer` the network is taken as it is; otherwise it is copied, and gets a new one.
+        """
+        self.model = copy.deepcopy(model) if optimizer is None else model
         self.surgeries = tuple(surgeries_of(self.model))
-        self.optimizer = self.recipe.build(self.model.parameters())
+        self.optimizer = self.recipe.build(self.model.parameters()) if optimizer is None else optimizer
         self._tell_size()
 
     def _start_anew(self, *, reset: bool) -> None:
@@ -205,13 +208,13 @@ class Run:
         recipe, before = self.recipe, self.lr
         damp_momentum(self.optimizer, recipe.keep_momentum)
         if reset:
-            self._reset()
+            self.reset_rate()
         steps = feed.steps(self.data, recipe.batch)
         climb = min(recipe.warm_up, steps) if steps is not None else recipe.warm_up
         start = min(before, WARM_UP_FROM * self.course.lr)
         self.course = replace(self.course, climb=climb, start=start, steps=0)
 
-    def _reset(self) -> None:
+    def reset_rate(self) -> None:
         """Reset the learning rate, unless too few epochs are left to reduce it again."""
         rate = self.recipe.rate_after_growth
         planned = self.clock.epoch_time()

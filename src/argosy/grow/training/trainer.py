@@ -252,10 +252,11 @@ class Trainer:
         self._tell("release", decision)
         if small is None:
             return
-        problem = shrunk(self.run, small, self.distil, self.distillation, loss=self._loss, seed=self.seed)
+        what, problem = shrunk(self.run, small, self.distil, self.distillation, loss=self._loss, seed=self.seed)
         if problem:
-            why = f"{why}; distillation failed, so the network is as it was before growth: {problem}"
-            decision = self.history.decisions[-1] = replace(decision, why=why)
+            what = f"distillation failed, so the network is as it was before growth: {problem}"
+        if what:
+            decision = self.history.decisions[-1] = replace(decision, why=f"{why}; {what}")
         line = self._line(self.run.clock.now() - now)
         self.history.lines.append(line)
         self.growing.shrunk(line.validation, self.run.time_left)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from argosy.live.agent.node_files import files_folder
 from argosy.live.supervisor import process_table, rendezvous
 from argosy.live.supervisor.cleanup import clean_up
 from argosy.live.supervisor.records import RunFolder, read_record
@@ -69,6 +70,7 @@ class NodeRuns:
             if not clean_up(record, workers, run["marker"], run["uid"]):
                 return False  # such as a process in an uninterruptible call
             _remove_places(folder, record, run)
+            shutil.rmtree(files_folder(run["marker"]), ignore_errors=True)
         shutil.rmtree(folder.path, ignore_errors=True)
         return True
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from argosy.live.agent.node_files import NodeFiles
 from argosy.live.agent.node_runs import NodeRuns
 from argosy.live.backends.base import LaunchError
 from argosy.live.backends.local.interpreters import read_command, warm
@@ -56,7 +57,8 @@ class Session:
         self.connections: dict[int, Connection] = {}
         self.numbers: dict[Connection, int] = {}
         self.next = 0
-        self.waiting: list[Message] | None = []  # starts that came before there was a spawner
+        self.waiting: list[Message] | None = []  # starts that came before there was a spawner, and its files
+        self.files: NodeFiles | None = None  # if node and head have no common folder
         self.holding = self.ending = False
 
     # -- start
@@ -86,6 +88,10 @@ class Session:
             "cold": {"how": command.cold.how, "argv": command.cold.argv},
             "user": user,
         }
+        if self.run["checkpoints"] is None:
+            self.files = NodeFiles(own, int(run["generation"]), self.uid, line.send, self.begin)
+            self.run["checkpoints"] = str(self.files.folder)
+            self.run["env"]["ARGOSY_CHECKPOINTS_COMMON"] = "no"
         self.places = Places({self.node: place})
         self.resources = RunResources(self.folder, self.run, self.uid, self.reactor, self.hear, self.refuse)
         self.resources.control.on_drop = self.hung_up
@@ -94,6 +100,15 @@ class Session:
         self.opened_at = time.monotonic()
         self.open_spawner(warm(ZygotePool(self.zygotes), command.interpreter, run["spec"], user, cuda=place.cuda))
         self.reactor.every(self.times.beat, self.tick)
+        if self.files is not None:
+            self.files.bring(run["restore"])
+
+    def begin(self) -> None:
+        """Start the workers that wait, once there is a spawner and all that they need is here."""
+        if self.processes.spawner.pid and (self.files is None or self.files.is_ready):
+            waiting, self.waiting = self.waiting or [], None
+            for one in waiting:
+                self.start(one)
 
     def refuse(self, connection: Connection, message: Message) -> None:
         connection.server.drop(connection)  # the daemon's requests go to the head's supervisor
@@ -112,9 +127,7 @@ class Session:
             self.processes.cgroup = self.resources.cgroup
             about = {"warm": self.processes.spawner.warm, "address": self.address, "port": free_port(self.address)}
             self.line.send({"op": "opened", **about})
-            waiting, self.waiting = self.waiting or [], None
-            for one in waiting:
-                self.start(one)
+            self.begin()
         elif op == "started":
             if self.processes.started(message["id"], message["pid"]):
                 self.note_workers()
@@ -219,6 +232,9 @@ class Session:
             self.end("closed by the head")
         elif op == "start":
             self.start(message)
+        elif op in ("get", "part"):
+            if self.files is not None:
+                self.files.part(message) if op == "get" else self.files.take(message)
         elif op in ("tell", "drop"):
             if connection := self.connections.get(message["c"]):
                 connection.send(message["m"]) if op == "tell" else connection.server.drop(connection)

@@ -18,7 +18,7 @@ from argosy.cluster.limits import EVERYBODY
 from argosy.live.api import models as m
 from argosy.live.api.callers import BEARER, Operator, Person, actor
 from argosy.live.api.jobs import REFUSALS, Before, Filter, Limit, not_json, service_of
-from argosy.live.daemon.limit_enforcement import usage
+from argosy.live.daemon.limit_enforcement import usage, usage_by_type
 from argosy.live.daemon.service import Service
 from argosy.live.daemon.user_limits import LimitRow
 from argosy.live.store import Token
@@ -123,6 +123,12 @@ def _limits(service: Service, row: LimitRow, used: Mapping[str, tuple[float, int
     everybody = sum(gpus for gpus, _ in used.values()), sum(jobs for _, jobs in used.values())
     gpus, jobs = everybody if row.owner == EVERYBODY else used.get(row.owner, (0.0, 0))
     values = asdict(row.limits) | {"queues": None if row.limits.queues is None else list(row.limits.queues)}
+    values["types"] = row.limits.of_types
+    by_type = usage_by_type(service.store, service.limits.type_of)
+    now: dict[str, float] = {}
+    for owner, mine in by_type.items():
+        for name, some in mine.items() if row.owner in (owner, EVERYBODY) else ():
+            now[name] = now.get(name, 0.0) + some
     return m.LimitsOut(
         owner=row.owner,
         **values,
@@ -133,4 +139,5 @@ def _limits(service: Service, row: LimitRow, used: Mapping[str, tuple[float, int
         queued_now=queued.total() if row.owner == EVERYBODY else queued[row.owner],
         running_now=jobs,
         gpus_now=gpus,
+        types_now=now,
     )

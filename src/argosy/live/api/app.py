@@ -18,6 +18,7 @@ from argosy.live.api import (
     cluster,
     error_responses,
     eta,
+    inspection,
     jobs,
     log_routes,
     notices,
@@ -101,7 +102,7 @@ def create_app(
     app.state.looking, app.state.studies = Looking(Board(service)), Studies(study_folder)
     error_responses.install(app)
     parts = (board_routes, charts, eta, policy, jobs, notices, log_routes, reports, cluster, admin, agents, studies)
-    for part in (*parts, session_routes):
+    for part in (inspection, *parts, session_routes):
         app.include_router(part.router)
     app.include_router(studies.frames)
     return app

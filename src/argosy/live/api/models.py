@@ -388,6 +388,9 @@ class LimitsIn(In):
     priority: Annotated[float, Field(ge=0, le=100)] | None = Field(None, description="the highest allowed priority")
     queues: Annotated[list[Text], Field(max_length=1000)] | None = Field(None, description="queues that may be used")
     array: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = Field(None, description="jobs in one array")
+    types: Annotated[dict[Text, Annotated[float, Field(ge=0, le=1e9)] | None], Field(max_length=100)] | None = Field(
+        None, description="GPUs of a type that may be held at once, such as {a100: 4}; types left out stay as they are"
+    )
 
 
 class LimitsOut(Out):
@@ -400,6 +403,7 @@ class LimitsOut(Out):
     priority: float | None
     queues: list[str] | None
     array: int | None
+    types: dict[str, float] = Field(description="GPUs that may be held at once, by type; others have no limit")
     in_file: list[str] = Field(description="which limits the cluster file sets for this owner")
     set_here: list[str] = Field(description="which limits an operator has set for this owner")
     set_by: str | None
@@ -407,10 +411,32 @@ class LimitsOut(Out):
     queued_now: int
     running_now: int
     gpus_now: float
+    types_now: dict[str, float] = Field(description="GPUs held now, by type")
 
 
 class LimitsList(BaseModel):
     limits: list[LimitsOut]
+
+
+class TopJob(BaseModel):
+    """What a running job holds and uses now; null where the backend cannot tell."""
+
+    id: int
+    name: str
+    owner: str
+    state: StateName
+    places: list[str]
+    gpus: float
+    run_s: float
+    cpus: float | None = Field(None, description="CPU cores that its processes keep busy")
+    memory_gib: float | None = Field(None, description="resident memory of its processes; shared pages count in each")
+    processes: int | None = None
+    gpu_busy: float | None = Field(None, description="share of time in which its GPUs compute; null: virtual GPUs")
+    gpu_memory_gib: float | None = None
+
+
+class Top(BaseModel):
+    jobs: list[TopJob]
 
 
 class NoticeOut(Out):

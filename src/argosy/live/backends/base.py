@@ -41,6 +41,7 @@ class Placement:
 
     parts: tuple[Part, ...]
     paused: bool = False  # it keeps its devices, but does not run: it is another job's turn
+    batch: int | None = None  # samples of a step of all its workers together; None: its own affair
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Assignment:
     version: int
     parts: tuple[Part, ...]
     paused: bool = False  # it keeps its devices, but does not run: it is another job's turn
+    batch: int | None = None  # samples of a step of all its workers together; None: its own affair
 
     @property
     def gpus(self) -> int:

@@ -229,7 +229,7 @@ class FakeRun:
     def load(cls, data: dict[str, Any]) -> FakeRun:
         coming = data["coming"]
         if coming is not None:
-            coming = Assignment(coming["version"], _parts(coming["parts"]), coming["paused"])
+            coming = Assignment(coming["version"], _parts(coming["parts"]), coming["paused"], coming.get("batch"))
         known = {
             "key": RunKey(*data["key"]),
             "script": Script(**data["script"]),

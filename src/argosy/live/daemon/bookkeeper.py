@@ -51,6 +51,7 @@ class Bookkeeper:
             store,
             lambda job: waits_outside(job, store) is None and self.limit_filter.shows(job),
             self.limit_filter.most_gpus,
+            self.limit_filter.types_of,
         )
         self.placements: dict[int, Placement] | None = None  # None: the policy has not answered yet
         self._untouched: set[int] = set()
@@ -140,7 +141,7 @@ class Bookkeeper:
         if self.placements is not None:
             hot = {key.job for key, status in self._statuses.items() if status.hot}
             at = self._moment()
-            headroom = Headroom(self.limits.of, store.jobs, store.runs)
+            headroom = Headroom(self.limits.of, store.jobs, store.runs, self.limits.type_of)
             outcome = reconcile(
                 store.jobs,
                 store.runs,

@@ -27,6 +27,7 @@ from argosy.live.daemon.agents_head import head_for_agents
 from argosy.live.daemon.bookkeeper import Bookkeeper
 from argosy.live.daemon.dispatcher import Dispatcher, Failure
 from argosy.live.daemon.housekeeping import Housekeeping
+from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.notifier import NoticeSettings, Notifier
 from argosy.live.daemon.planner_client import Planner, PlannerClient, PlannerFactory
 from argosy.live.daemon.preparer import Preparer
@@ -143,6 +144,7 @@ class Daemon:
             max_grace_s=self._max_grace_s,
         )
         self.service.sends_mail = self._notices.mail is not None
+        self.service.inspector = Inspector(store, self.backend)
         notifier = Notifier(store, self.home.key, self._notices)
         self.service.outbox = notifier.outbox
         stack.push_async_callback(notifier.close)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from argosy.atomic import writing
@@ -30,6 +31,20 @@ def read_costs(home: Path) -> Costs:
         return {model: dict(kinds) for model, kinds in Overheads.read(path_in(home)).measured.items()}
     except (ArgosyError, OSError):
         return {}
+
+
+def fitted_costs(home: Path) -> Costs:
+    """Return the same; the file is read again only after it has changed."""
+    try:
+        status = path_in(home).stat()
+    except OSError:
+        return {}
+    return _cached(home, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _cached(home: Path, _changed_ns: int, _size: int) -> Costs:
+    return read_costs(home)
 
 
 def write_costs(home: Path, costs: Costs) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 from argosy.live import sanitize
 from argosy.live.backends.base import RunKey
 from argosy.live.daemon.observe import settle
-from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads
+from argosy.live.daemon.planner_facts import ended_jobs, facts, held_parts, overheads, steps_of
 from argosy.live.daemon.views import progress
 from argosy.live.planner.messages import Account, Active, How, JobFacts, NodeState, Report, Saves, Snapshot, Update
 from argosy.live.states import State, Stop
@@ -42,13 +42,14 @@ class PlannerFeed:
     """Knows what the planner has been told, and collects what it must be told next.
 
     `known` is what the planner knows of each job: how often it failed, its priority, its owner's limit on it, and its
-    job file.
+    job file and the GPU types on which it may start.
     """
 
     store: Store
     shows: Callable[[Job], bool]  # whether this waiting job could run now
     most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
-    known: dict[int, tuple[int, float, float, str]] = field(default_factory=dict)
+    types_of: Callable[[Job], tuple[str, ...] | None] = lambda job: None  # on which it may start, by the same limits
+    known: dict[int, tuple[int, float, float, str, tuple[str, ...] | None]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
     nodes: dict[str, NodeState] = field(default_factory=dict)
     said: set[int] = field(default_factory=set)  # jobs with new progress
@@ -96,7 +97,7 @@ class PlannerFeed:
             if before is None:
                 arrived.append(self._active(job))
                 continue
-            if before[3] != marks[3] and number not in store.runs:  # it leaves, and comes back in the next update
+            if before[3:] != marks[3:] and number not in store.runs:  # it leaves, and comes back in the next update
                 ended[number] = "withdrawn"
                 self._forget(number)
                 rewritten.append(number)
@@ -250,7 +251,8 @@ class PlannerFeed:
         )
         if run is None or run.stop is not None:
             return Active(self._facts(job), account)
-        return Active(self._facts(job), account, run.parts, run.paused, run.launched_s, self._saved.get(job.id))
+        saved = self._saved.get(job.id)
+        return Active(self._facts(job), account, run.parts, run.paused, run.launched_s, saved, run.batch)
 
     def _facts(self, job: Job) -> JobFacts:
         """Return the job's facts within its owner's limits, but never below its least size."""
@@ -258,6 +260,9 @@ class PlannerFeed:
         said = replace(said, saves=said.saves or ("step" if self._saves(job) else "none"))
         if most < math.inf:  # its owner has a limit, which spare GPUs would exceed
             said = replace(said, spare_gpus=0.0)
+        types = self.types_of(job)
+        if types is not None:
+            said = replace(said, gpu_types=types)
         if said.max_gpus is None or said.max_gpus <= most:
             return said
         gpus = min(said.gpus, most)
@@ -276,8 +281,8 @@ class PlannerFeed:
             return True
         return job.generation > 0 and bool(self.store.checkpoints(job.id))
 
-    def _marks(self, job: Job) -> tuple[int, float, float, str]:
-        return job.failures + job.losses, job.priority, self.most_gpus(job), job.spec_json
+    def _marks(self, job: Job) -> tuple[int, float, float, str, tuple[str, ...] | None]:
+        return job.failures + job.losses, job.priority, self.most_gpus(job), job.spec_json, self.types_of(job)
 
     def _report(self, number: int) -> Report:
         said = self.store.reports.get(number, self.store.jobs[number].report)
@@ -293,4 +298,5 @@ class PlannerFeed:
             sanitize.number(loss),
             self._saved.get(number),
             saves,
+            steps_of(metrics) if self.store.jobs[number].parsed.batch else None,
         )

@@ -19,7 +19,7 @@ from argosy.live.untrusted_files import folder as opened
 from argosy.live.untrusted_files import remove_tree
 
 GENERATION = re.compile(r"gen-(\d{1,9})")
-CHECKPOINT = re.compile(r"(\.writing-)?step-\d+")  # complete or not; other entries are not touched
+CHECKPOINT = re.compile(r"step-\d+|\.(writing|replaced)-step-\d+(-[0-9a-f]{8})?")  # others are not touched
 RECENT_S = 3600.0  # a daemon that starts checks jobs that ended within this time
 
 

@@ -148,7 +148,7 @@ def reconcile(
 
 
 def same_place(wanted: Placement, run: RunRow) -> bool:
-    return wanted.paused == run.paused and wanted.parts == run.parts
+    return wanted.paused == run.paused and wanted.parts == run.parts and wanted.batch == run.batch
 
 
 def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
@@ -167,7 +167,7 @@ def _never_free(stuck: dict[int, set[int]], leaving: set[int]) -> list[int]:
 
 def start(job: Job, wanted: Placement, at: Moment, taken: int = 0) -> RowUpdate:
     generation = max(job.generation, taken) + 1
-    run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now)
+    run = RunRow(job.id, generation, 1, wanted.parts, at.now, at.wall, at.now, batch=wanted.batch)
     started = replace(
         job,
         state=State.STARTING,
@@ -187,12 +187,15 @@ def change(job: Job, run: RunRow, wanted: Placement, at: Moment) -> RowUpdate:
         version=run.version + 1,
         parts=wanted.parts,
         paused=wanted.paused,
+        batch=wanted.batch,
         former=() if run.paused else run.parts,
     )
     where = " ".join(place(p) for p in wanted.parts)
     before, after = (sum(len(p.devices) for p in parts) for parts in (run.parts, wanted.parts))
     if wanted.paused and not run.paused:
         return RowUpdate(job, moved, (("pausing", "is paused: another job has its turn"),))
+    if wanted.parts == run.parts and wanted.paused == run.paused:
+        return RowUpdate(job, moved, (("batch", f"trains on batches of {wanted.batch} samples"),))
     if wanted.parts == run.parts:
         return RowUpdate(job, moved, (("continuing", "continues after its pause"),))
     if before != after:

@@ -23,6 +23,7 @@ from argosy.live.daemon.curves import Curves
 from argosy.live.daemon.dry_run import described, estimated_facts, variants
 from argosy.live.daemon.forecasts import Forecasts, calibration, shown
 from argosy.live.daemon.health import DaemonHealth
+from argosy.live.daemon.inspector import Inspector
 from argosy.live.daemon.job_control import JobControl
 from argosy.live.daemon.metrics import Metrics
 from argosy.live.daemon.pending_reason import explanation, one_line
@@ -75,6 +76,7 @@ class Service:
         self.pace: Callable[[int], float | None] = lambda job: None  # the share of its work that a job does in a second
         self.curves = Curves(store)
         self.outbox: Outbox | None = None  # notices to users
+        self.inspector: Inspector | None = None  # looks into running jobs
         self.sends_mail = True  # whether there is a mail server; if not, jobs that want mail are refused
         self.enrol: Callable[[str, Mapping[str, Any], str], Any] | None = None  # takes in the agent of a node
         self.forecasts: Forecasts | None = None

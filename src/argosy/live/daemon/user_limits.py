@@ -7,6 +7,7 @@ What may run at once is decided elsewhere: see `argosy.live.daemon.limit_enforce
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ class LimitBook:
         rows = store.query("SELECT owner, given, set_by, set_at FROM limits")
         self._set: dict[str, dict[str, Any]] = {owner: json.loads(given) for owner, given, _, _ in rows}
         self._author = {owner: (by, at) for owner, _, by, at in rows}
+        self._type_of = {node.name: node.gpu_type for node in cluster.nodes} if cluster is not None else {}
         self._known: dict[str, Limits] = {}  # a cache: every submission asks
 
     def of(self, owner: str) -> Limits:
@@ -74,8 +76,12 @@ class LimitBook:
         if not given:
             raise InputError("no limit is given", hint=f"give some of {', '.join(NAMES)}")
         self._check_queues(given.get("queues"))
+        self._check_types(given.get("types"))
         now = self._store.clock.wall()
-        whole = self._set.get(owner, {}) | dict(given)
+        before = self._set.get(owner, {})
+        whole = before | dict(given)
+        if given.get("types") and before.get("types"):
+            whole["types"] = {**before["types"], **given["types"]}  # types that are not named stay as they are
         with self._store.transaction() as changes:
             values = (owner, json.dumps(whole), by.who, now)
             changes.execute("INSERT OR REPLACE INTO limits (owner, given, set_by, set_at) VALUES (?, ?, ?, ?)", values)
@@ -143,11 +149,35 @@ class LimitBook:
                 hint=f"ask for fewer, or {_ask(owner, 'gpus', f'{needs:g}')}",
             )
 
+        accepted, most = self.accepted(spec), limits.of_types
+        too_many = bool(needs and accepted) and all(needs > most.get(name, math.inf) for name in accepted)
+        if too_many and (changed is None or "resources" in changed):
+            name = max(accepted, key=lambda one: most[one])
+            raise OverLimit(
+                f"resources: {spec.name} needs {needs:g} GPUs of type {' or '.join(accepted)}, but {owner} "
+                f"may hold only {most[name]:g} of type {name} at once",
+                hint=f"ask for fewer, or another type, or {_ask(owner, 'type', f'{name}={needs:g}')}",
+            )
+
     def _check_queues(self, queues: Sequence[str] | None) -> None:
         known = {queue.name for queue in self._cluster.queues} if self._cluster is not None else set()
         for name in queues or ():
             if name not in (known or {"default"}):
                 raise UnknownName("queue", name, known or {"default"})
+
+    def _check_types(self, types: Mapping[str, Any] | None) -> None:
+        known = set(self._cluster.gpu_types) if self._cluster is not None else None
+        for name in types or ():
+            if known is not None and name not in known:
+                raise UnknownName("GPU type", name, known)
+
+    def type_of(self, node: str) -> str:
+        """Return the GPU type of a node; empty if the node is unknown."""
+        return self._type_of.get(node, "")
+
+    def accepted(self, spec: JobSpec) -> tuple[str, ...]:
+        """Return the GPU types that a job accepts."""
+        return spec.resources.gpu_types or (self._cluster.gpu_types if self._cluster is not None else ())
 
     def _changed(self) -> None:
         self._known.clear()
@@ -161,6 +191,8 @@ def least_gpus(spec: JobSpec) -> float:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={_shown(most)}" for name, most in value.items())
     return "none" if value is None else ",".join(value) if isinstance(value, list | tuple) else f"{value:g}"
 
 

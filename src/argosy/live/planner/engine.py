@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.cluster.cluster import Cluster
-from argosy.cluster.view import Losses, NodeState, Part
+from argosy.cluster.view import Losses, NodeState, Part, StepReport
 from argosy.explain.pending import ExplainedEngine
 from argosy.mechanism import capacity, time_slicing
 from argosy.mechanism.bids import Bids
@@ -25,6 +25,7 @@ from argosy.mechanism.plan import Plan
 from argosy.mechanism.saved_accounts import SavedAccounts, restore, save
 from argosy.mechanism.world import ENDINGS, OVERHEADS, Floats, Ints
 from argosy.policies.base import Policy, Sizes
+from argosy.sim import batch_writer
 from argosy.sim.configure import renew_overheads
 from argosy.sim.engine import Engine
 from argosy.sim.place_codes import PlaceCodes
@@ -41,6 +42,7 @@ GUESSED_EPOCHS = 20.0  # assumed for jobs that report no losses
 REAL: dict[str, Any] = {
     "oversized": "skip",
     "estimator": "oracle",
+    "goodput": "declared",
     "node_mtbf_h": None,
     "job_mtbf_h": None,
     "drifting": False,
@@ -62,6 +64,7 @@ class LiveEngine(ExplainedEngine):
         self.job_names = [""] * jobs  # by index
         self.exclusive: set[int] = set()  # indices that are never packed with others
         self.losses: dict[int, dict[float, float]] = {}  # index → epoch → loss
+        self.steps: dict[int, StepReport] = {}  # by index: what jobs with an adaptive batch have measured last
         self.world.si[L.JOBS] = self.world.si[L.NEXT_JOB] = jobs
         self.world = capacity.without_jobs(self.world, 2 * jobs + 1024)
         self.place_codes = PlaceCodes(policy.name)
@@ -157,10 +160,6 @@ class LiveEngine(ExplainedEngine):
         """Return how many seconds the start of a job takes."""
         job_class = self.world.ji[L.CLASS, self.jobs.row_of(index)]
         return float(self.world.ov[job_class, OVERHEADS["start"]])
-
-    def prefer_cheap_victims(self, yes: bool) -> None:
-        """Choose whether running jobs of equal rank are preempted in the order of the work that they lose."""
-        self.world.si[L.BY_STAKE] = yes
 
     @contextmanager
     def without_queue_limits(self) -> Iterator[None]:
@@ -306,6 +305,15 @@ class LiveEngine(ExplainedEngine):
     def planned_parts(self, index: int) -> list[Part]:
         """Return where a paused job will be when its turn comes."""
         return time_slicing.planned_parts(self.world, index)
+
+    # -- batch sizes ---------------------------------------------------------------------------------------------
+
+    def set_batches(self, batches: Mapping[int, float]) -> None:
+        """Set the present batches of jobs, by row."""
+        batch_writer.write(self, batches)
+
+    def steps_of(self, row: int) -> StepReport | None:
+        return self.steps.get(int(self.jobs.index[row]))
 
     # -- reports of jobs -----------------------------------------------------------------------------------------
 

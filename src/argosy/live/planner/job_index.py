@@ -65,6 +65,7 @@ class JobIndex:
         del self.ids[index]
         engine.exclusive.discard(index)
         engine.losses.pop(index, None)
+        engine.steps.pop(index, None)
 
     def state(self) -> dict[str, Any]:
         measured = [id for id, job in self.jobs.items() if job.measured]

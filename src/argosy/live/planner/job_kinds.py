@@ -19,17 +19,19 @@ from argosy.cluster.cluster import Cluster
 from argosy.live.planner.messages import JobFacts
 from argosy.mechanism.world import ASKED, Floats, demand_rows, number_of, set_owners, set_quality
 from argosy.perf import quality
+from argosy.perf.declared_batches import declared_name
 from argosy.perf.rate_tables import RateTables
 from argosy.workload.trace import SCHEMA, Trace, conform
 
 MOST_SIZES = 256  # sizes compiled beforehand; beyond them speeds are extrapolated, as in the simulator
 # columns of a trace that have another name in `JobFacts`; a user's estimate is the work that the user declares
 RENAMED = {"submit_s": "submitted_s", "ps": "servers", "work": "expected_s"}
-Kind = tuple[str | None, float | None, int | None, tuple[str, ...]]  # network, batch, servers, GPU types
+# network, batch, servers, GPU types, largest batch, samples that fit a GPU
+Kind = tuple[str | None, float | None, int | None, tuple[str, ...], float | None, float | None]
 
 
 def kind_of(facts: JobFacts) -> Kind:
-    return facts.model, facts.batch_size, facts.servers, facts.gpu_types
+    return facts.model, facts.batch_size, facts.servers, facts.gpu_types, facts.max_batch, facts.batch_per_gpu
 
 
 class JobKinds:
@@ -37,7 +39,7 @@ class JobKinds:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._kinds: dict[Kind, int] = {(None, None, None, ()): 0}
+        self._kinds: dict[Kind, int] = {(None, None, None, (), None, None): 0}
         self._queues: dict[str, None] = {}
         self._size = max(1, min(cluster.total_gpus, MOST_SIZES))
 
@@ -59,7 +61,7 @@ class JobKinds:
         return {"kinds": [list(kind) for kind in self._kinds], "queues": list(self._queues), "size": [self._size]}
 
     def restore(self, state: dict[str, list[Any]]) -> None:
-        kinds = [(model, batch, servers, tuple(types)) for model, batch, servers, types in state["kinds"]]
+        kinds: list[Kind] = [(kind[0], kind[1], kind[2], tuple(kind[3]), kind[4], kind[5]) for kind in state["kinds"]]
         self._kinds = {kind: i for i, kind in enumerate(dict.fromkeys([*kinds, *self._kinds]))}
         self._queues = dict.fromkeys([*state["queues"], *self._queues])
         self._size = max(self._size, *state["size"])
@@ -74,12 +76,13 @@ class JobKinds:
                 0.0,
                 cpus=1.0,
                 memory_gib=0.0,
-                model=model,
+                model=model if most is None or batch is None else declared_name(model, batch, most, per_gpu),
                 batch_size=batch,
+                max_batch=most,
                 servers=servers,
                 gpu_types=types,
             )
-            for model, batch, servers, types in self._kinds
+            for model, batch, servers, types, most, per_gpu in self._kinds
             for size in range(1, self._size + 1)
         ]
         rows += [JobFacts(0, gpus, 0.0, queue=queue, cpus=1.0, memory_gib=0.0) for queue in self._queues]
@@ -95,13 +98,16 @@ class JobKinds:
         ps_class = np.where(with_gpus, tables.ps_class[looked_up], -1)
         shared = with_gpus & (gpus < 1) & (ps_class < 0)
         reference = np.where(with_gpus, tables.reference[looked_up] * np.where(shared, gpus, 1.0), 1.0)
+        family = None
+        if tables.job_family is not None:
+            family = np.where(with_gpus & (gpus >= 1), tables.job_family[looked_up], -1)
         own = replace(
             tables,
             job_class=np.where(with_gpus, tables.job_class[looked_up], 0),
             ps_class=ps_class,
             reference=reference,
             work_s=seconds,
-            job_family=None,
+            job_family=family,
             first_part=None,
         )
         accepted = np.array([type_set(facts.gpu_types, tables.gpu_types) for facts in jobs], np.int64)
@@ -147,7 +153,7 @@ def frame_of(jobs: Sequence[JobFacts], seconds: Floats) -> pl.DataFrame:
         "expected_s": [f.expected_s for f in jobs],
         "name": [f.name for f in jobs],
         "saves": [f.saves for f in jobs],
-        "max_batch": [None] * len(jobs),
+        "max_batch": [f.max_batch for f in jobs],
         "batches": [None] * len(jobs),
     }
     return conform(pl.DataFrame(columns, schema={name: SCHEMA[name] for name in columns}))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
+from argosy.cluster.view import JobState, StepReport
 from argosy.live.planner.durations import Expected
 from argosy.live.planner.engine import LiveEngine
 from argosy.live.planner.job_index import Tracked
-from argosy.live.planner.messages import Report
+from argosy.live.planner.messages import Report, Steps
 from argosy.mechanism.world import number_of
+from argosy.slack import COUNT_SLACK
 
 LEAST_LEFT = 1e-3  # share of its work that a job still has to do as long as it has not ended
 
@@ -37,6 +40,8 @@ def take_report(engine: LiveEngine, report: Report, job: Tracked) -> None:
         job.facts = replace(job.facts, saves=report.saves)
     if report.epoch is not None and report.loss is not None and np.isfinite(report.loss):
         engine.losses.setdefault(job.index, {})[float(report.epoch)] = float(report.loss)
+    if report.steps is not None:
+        _take_steps(engine, report.steps, row)
     if report.checkpoint_s is not None and report.checkpoint_s > jobs.saved_at[row]:
         engine.set_job(
             job.index,
@@ -44,3 +49,19 @@ def take_report(engine: LiveEngine, report: Report, job: Tracked) -> None:
             saved_left_s=float(jobs.settled_left_s[row]),
             saved_useful=float(jobs.settled_useful[row]),
         )
+
+
+def _take_steps(engine: LiveEngine, steps: Steps, row: int) -> None:
+    """Take what a job has measured, if it was measured with the GPUs and the batch that the job has now."""
+    jobs = engine.jobs
+    here = jobs.family[row] >= 0 and jobs.state[row] == JobState.RUNNING
+    if not here or steps.workers != round(float(jobs.held[row])) or steps.batch != round(float(jobs.batch[row])):
+        return
+    local = math.ceil(steps.batch / steps.workers / steps.passes - COUNT_SLACK)
+    nodes = len({part.node for part in engine.parts_of(row)})
+    report = StepReport(nodes, steps.workers, float(local), steps.passes - 1, steps.step_s, steps.pass_s)
+    index = int(jobs.index[row])
+    if not engine.steps.get(index):
+        engine.request_decision()
+    engine.steps[index] = report
+    engine.set_job(index, noise_scale=steps.noise_scale)

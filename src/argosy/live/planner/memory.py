@@ -19,7 +19,7 @@ from argosy.cluster.view import JobState
 from argosy.live.planner.engine import LiveEngine
 from argosy.mechanism.saved_accounts import SavedAccounts, split
 
-VERSION = 4
+VERSION = 5
 Json = dict[str, Any]
 
 

@@ -42,6 +42,8 @@ class JobFacts:
     gpu_types: tuple[str, ...] = ()  # empty: any
     model: str | None = None
     batch_size: float | None = None
+    max_batch: float | None = None  # the largest that a policy may choose; None: the batch is fixed
+    batch_per_gpu: float | None = None  # samples that fit a GPU at once; None: any number
     servers: int | None = None  # parameter servers
     app: str | None = None  # jobs of one search or array belong together
     weight: float = 1.0
@@ -85,6 +87,9 @@ class JobFacts:
             memory_gib=None if asks.memory_per_gpu_gib is None else asks.memory_per_gpu_gib * units,
             gpu_types=spec.resources.gpu_types,
             model=spec.model,
+            batch_size=None if spec.batch is None else float(spec.batch.smallest),
+            max_batch=None if spec.batch is None else float(spec.batch.largest),
+            batch_per_gpu=None if spec.batch is None else spec.batch.per_gpu,
             app=app,
             priority=spec.priority,
             deadline_s=math.inf if deadline_s is None else deadline_s,
@@ -120,6 +125,7 @@ class Active:
     paused: bool = False
     started_s: float | None = None  # start of its current run
     checkpoint_s: float | None = None  # when its work was last saved
+    batch: int | None = None  # samples of a step, where the policy chooses them
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,18 @@ class Ended:
     facts: JobFacts
     work_s: float  # how long it took, converted to the size it asked for
     attained_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a job with an adaptive batch has measured of its steps."""
+
+    workers: int
+    batch: int  # samples of all workers together
+    passes: int  # of each worker in a step
+    pass_s: float  # of a pass that does not synchronise
+    step_s: float  # of the last pass, which does
+    noise_scale: float  # of the gradient, in samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +160,7 @@ class Report:
     loss: float | None = None
     checkpoint_s: float | None = None  # when its work was last saved
     saves: Saves | None = None  # what survives a stop, where that has become known
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)

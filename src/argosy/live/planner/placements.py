@@ -17,22 +17,30 @@ class Placements:
     def __init__(self, nodes: list[str], launched: Iterable[int] = ()) -> None:
         self._nodes = nodes
         self._seen = np.full(0, -1, np.int64)  # by index: version of the placement that was read
+        self._batch = np.zeros(0)  # by index: the batch that was read, of jobs whose batch the policy chooses
         self.now: dict[int, Placement] = {id: Placement(()) for id in launched}
 
     def read(self, engine: LiveEngine, ids: Mapping[int, int]) -> None:
         more = len(engine.job_names) - len(self._seen)
         if more > 0:
             self._seen = np.pad(self._seen, (0, more + len(self._seen)), constant_values=-1)
+            self._batch = np.pad(self._batch, (0, len(self._seen) - len(self._batch)))
         index, state = engine.jobs.index, engine.jobs.state
         version = 4 * engine.jobs.placement_version + state
-        changed = (version != self._seen[index]) | (state == JobState.PAUSED)
-        self._seen[index] = version
+        batch = np.where(engine.jobs.family >= 0, engine.jobs.batch, 0.0)
+        changed = (version != self._seen[index]) | (state == JobState.PAUSED) | (batch != self._batch[index])
+        self._seen[index], self._batch[index] = version, batch
         for row in np.flatnonzero(changed).tolist():
             id = ids[int(index[row])]
             if state[row] == JobState.RUNNING:
-                self._note(id, Placement(self._parts(engine.parts_of(row))))
+                self._note(id, Placement(self._parts(engine.parts_of(row)), batch=_whole(batch[row])))
             elif state[row] == JobState.PAUSED and id in self.now:  # one that has never run must not be started yet
-                self._note(id, Placement(self._parts(engine.planned_parts(int(index[row]))), paused=True))
+                self._note(
+                    id,
+                    Placement(
+                        self._parts(engine.planned_parts(int(index[row]))), paused=True, batch=_whole(batch[row])
+                    ),
+                )
             else:
                 self.now.pop(id, None)
 
@@ -50,3 +58,7 @@ class Placements:
             )
             for node, bits, milli, servers in parts
         )
+
+
+def _whole(batch: float) -> int | None:
+    return round(float(batch)) or None

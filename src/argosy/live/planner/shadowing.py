@@ -91,27 +91,34 @@ def control(
     then._durations = planner._durations
     future = Future(then, later=sorted(arrived, key=lambda facts: (facts.submitted_s, facts.id)))
     draws = future.draw(rollouts, seed)
-    here, table = planner._index.jobs, planner._engine.jobs
-    at_least = {id: float(table.done_s[table.row_of(job.index)]) for id, job in here.items()}
+    here, engine = planner._index.jobs, planner._engine
+    engine.settle(job.index for job in here.values())
+    rows = {id: engine.jobs.row_of(job.index) for id, job in here.items()}
+    attained, whole_s = engine.jobs.settled_attained, engine.jobs.duration_s
+    before = {job.facts.id: job.account.attained_gpu_s / max(job.facts.gpus, 1.0) for job in snapshot.jobs}
     rng = np.random.default_rng(seed)
 
-    def whole(facts: JobFacts, expected_s: float) -> Floats | float | None:
-        """Return the length of a job, as far as it is known by now."""
+    def length(facts: JobFacts, expected_s: float) -> Floats | float | None:
+        """Return how long a job takes at the size that it asks for, as far as it is known by now."""
         if facts.id in ended:
             return ended[facts.id]
-        if facts.id in at_least:
-            return then._durations.draw(facts, expected_s, at_least[facts.id], rng.random(rollouts))
-        return None
+        if facts.id not in rows:
+            return None
+        row = rows[facts.id]
+        if here[facts.id].measured:
+            return float(whole_s[row])
+        done_s = float(attained[row]) / max(facts.gpus, 1.0)
+        return then._durations.draw(facts, expected_s, done_s, rng.random(rollouts))
 
     for row, id in enumerate(future.ids):
         job = then._index.jobs[id]
-        length = whole(job.facts, job.expected.seconds)
-        if length is not None:
-            draws.left_s[:, row] = np.maximum(length - future.rolls.done_s[row], 0.1)
+        found = length(job.facts, job.expected.seconds)
+        if found is not None:
+            draws.left_s[:, row] = np.maximum(found - before.get(id, 0.0), 0.1)
     for column, (facts, expected) in enumerate(future.later):
-        length = whole(facts, expected.seconds)
-        if length is not None:
-            draws.work_s[:, column] = np.maximum(length, 0.1)
+        found = length(facts, expected.seconds)
+        if found is not None:
+            draws.work_s[:, column] = np.maximum(found, 0.1)
     submitted = np.concatenate([then._engine.jobs.submitted, [facts.submitted_s for facts, _ in future.later]])
     gpus = np.concatenate([then._engine.jobs.gpus, [facts.gpus for facts, _ in future.later]])
     presence, gpu_presence = [], []

@@ -35,7 +35,7 @@ def as_active(engine: LiveEngine, job: Tracked, placement: Placement | None) -> 
     if placement is None:
         return Active(job.facts, account, checkpoint_s=float(table.saved_at[row]))
     started, saved = float(table.started[row]), float(table.saved_at[row])
-    return Active(job.facts, account, placement.parts, placement.paused, started, saved)
+    return Active(job.facts, account, placement.parts, placement.paused, started, saved, placement.batch)
 
 
 def put_back(
@@ -45,6 +45,9 @@ def put_back(
     remembered = kept(memory)
     with engine.without_queue_limits():
         homeless = _place(engine, jobs, slots, nodes, memory)
+    chosen = {slots[job.facts.id]: job for job in jobs if job.batch is not None}
+    adaptive = {row: float(job.batch or 0) for row, job in chosen.items() if engine.jobs.family[row] >= 0}
+    engine.set_batches({row: min(batch, float(engine.jobs.max_batch[row])) for row, batch in adaptive.items()})
     for job in jobs:
         known = remembered.get(job.facts.id)
         row = slots[job.facts.id]

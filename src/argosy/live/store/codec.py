@@ -73,6 +73,7 @@ RUN = (
     "exit_code",
     "message",
     "restarts",
+    "batch",
 )
 RUN_COLUMNS = ", ".join(RUN)
 SAVE_RUN = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES ({', '.join('?' * len(RUN))})"
@@ -181,4 +182,5 @@ def run_values(run: RunRow) -> tuple[Any, ...]:
         run.exit_code,
         run.message,
         run.restarts,
+        run.batch,
     )

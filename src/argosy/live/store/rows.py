@@ -97,6 +97,7 @@ class RunRow:
     exit_code: int | None = None
     message: str = ""
     restarts: int = 0
+    batch: int | None = None  # samples of a step, if the policy chooses them
     key: RunKey = field(init=False, repr=False, compare=False)  # computed once: it is used several times in every pass
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class RunRow:
 
     @property
     def assignment(self) -> Assignment:
-        return Assignment(self.version, self.parts, self.paused)
+        return Assignment(self.version, self.parts, self.paused, self.batch)
 
 
 @dataclass(frozen=True, slots=True)

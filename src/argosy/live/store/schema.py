@@ -121,8 +121,10 @@ CREATE INDEX notices_due ON notices (due_at) WHERE state = 'waiting';
 CREATE INDEX notices_by_owner ON notices (owner, made_at);
 """
 
+BATCHES = "ALTER TABLE runs ADD COLUMN batch INTEGER"  # samples of a step, where the policy chooses them
+
 # step i migrates version i to i + 1; a released step must never be changed
-STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES)
+STEPS: tuple[str, ...] = (FIRST, LAUNCHES, EMPTIED, ADMINISTRATION, BY_END, FORESIGHT, NOTICES, BATCHES)
 VERSION = len(STEPS)
 
 

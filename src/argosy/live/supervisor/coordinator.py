@@ -43,7 +43,9 @@ class Coordinator:
 
     # -- slots and pauses
 
-    def want(self, slots: tuple[str, ...]) -> None:
+    def want(self, slots: tuple[str, ...], batch: int | None = None) -> None:
+        """Have the run on these slots, with this global batch (None: what the script says)."""
+        self.membership.batch = batch
         if sorted(slots) != sorted(self.membership.wanted):
             if self.membership.version and self._change is None:
                 self._change = (time.monotonic(), self.membership.wanted)
@@ -231,6 +233,7 @@ class Coordinator:
             "version": plan.version,
             "members": list(plan.members),
             "recover": plan.recover,
+            "batch": plan.batch,
             "store": self.rendezvous.place(plan.version),
             "devices": devices,
         }

@@ -24,6 +24,7 @@ class Membership:
     rules: Rules = field(default_factory=Rules)
     workers: dict[int, Worker] = field(default_factory=dict)  # those that are alive, by number
     wanted: tuple[str, ...] = ()  # the slots that the run should have
+    batch: int | None = None  # samples of a step that the policy wants; None: the script's own
     version: int = 0
     members: tuple[int, ...] = ()
     pending: set[int] = field(default_factory=set)  # members that have not switched to the newest plan
@@ -31,6 +32,7 @@ class Membership:
     replaced: list[float] = field(default_factory=list)
     progress_at: float | None = None  # when the highest step so far was completed; pauses do not count
     _next: int = 0
+    _told_batch: int | None = None  # in the newest plan
     _lost_slots: list[str] = field(default_factory=list)
     _waiting_since: float | None = None
     _broken_since: float | None = None
@@ -95,8 +97,14 @@ class Membership:
     left = lost
 
     def cut_off(self, number: int) -> None:
-        """Note that the host of a worker cannot be reached. That is not the worker's fault, so it is not counted."""
-        self.workers.pop(number, None)
+        """Note that the host of a worker cannot be reached. That is not the worker's fault, so it is not counted.
+
+        If it was about to leave, members that have not switched yet wait for it in the group of the plan before, whose
+        connections do not break: so the group is formed again at once.
+        """
+        worker = self.workers.pop(number, None)
+        if worker is not None and worker.state is WorkerState.LEAVING and self.pending:
+            self._broken_since = -math.inf
 
     @property
     def state_is_lost(self) -> bool:
@@ -118,7 +126,8 @@ class Membership:
         """Return whether the workers on exactly the wanted slots have switched to the newest plan."""
         slots = sorted(self.workers[number].slot for number in self.members if number in self.workers)
         everybody = set(self.workers) == set(self.members)
-        return bool(self.version) and not self.pending and everybody and slots == sorted(self.wanted)
+        told = self.batch == self._told_batch
+        return bool(self.version) and not self.pending and everybody and told and slots == sorted(self.wanted)
 
     # -- decisions
 
@@ -152,7 +161,9 @@ class Membership:
 
     def _silent(self, now: float) -> Iterable[Kill]:
         for worker in list(self.workers.values()):
-            at_work = worker.state not in (WorkerState.STARTING, WorkerState.LEAVING)
+            at_work = worker.state is not WorkerState.STARTING
+            if worker.state is WorkerState.LEAVING:  # as long as others need it to leave the group of the plan before
+                at_work = bool(self.pending)
             if at_work and now - worker.heard > self.rules.hang_s:
                 self.lost(worker.number)
                 yield Kill(worker.number, f"gave no sign of life for {self.rules.hang_s:g} s")
@@ -237,7 +248,7 @@ class Membership:
             if worker.slot in free and worker.state in (WorkerState.READY, WorkerState.MEMBER):
                 free.remove(worker.slot)
                 able.append(worker.number)
-        if not able or set(able) == set(self.members):
+        if not able or (set(able) == set(self.members) and self.batch == self._told_batch):
             return None
         late = self._waiting_since is not None and now - self._waiting_since > self.rules.patience_s
         if free and not late:
@@ -256,8 +267,8 @@ class Membership:
         for number in members:
             self.workers[number].state = WorkerState.MEMBER
         self.members, self.pending, self._broken_since = tuple(members), set(members), None
-        self._recovering = recover
-        return Publish(self.version, self.members, leavers, recover)
+        self._recovering, self._told_batch = recover, self.batch
+        return Publish(self.version, self.members, leavers, recover, self.batch)
 
     def _reach(self, number: int, state: WorkerState, now: float) -> None:
         if worker := self.workers.get(number):

@@ -45,6 +45,7 @@ class Publish:
     members: tuple[int, ...]  # in rank order
     leavers: tuple[int, ...] = ()  # members of the former plan that are not in this one
     recover: bool = False
+    batch: int | None = None  # samples of a step, if the policy chooses them
 
 
 @dataclass(frozen=True, slots=True)

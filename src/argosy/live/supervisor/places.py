@@ -34,7 +34,7 @@ def read_assignment(content: Mapping[str, Any]) -> Assignment:
         Part(part["node"], tuple(part["devices"]), part.get("milli", 1000), part.get("servers", 0))
         for part in content["parts"]
     )
-    return Assignment(content["version"], parts, content.get("paused", False))
+    return Assignment(content["version"], parts, content.get("paused", False), content.get("batch"))
 
 
 class Places:
@@ -86,6 +86,7 @@ def run_variables(run: Mapping[str, Any], control: Path) -> dict[str, str]:
         "ARGOSY_RESTORE": json.dumps([str(checkpoints / path) for path in run["restore"]]),
         "ARGOSY_CHECKPOINT_EVERY": str(spec.get("checkpoint", {}).get("every", 600.0)),
         "ARGOSY_GROW": json.dumps(spec.get("grow", {})),
+        "ARGOSY_BATCH": json.dumps(spec.get("batch")),
         "PYTHONUNBUFFERED": "1",
         "GLOO_SOCKET_IFNAME": "lo",
     }

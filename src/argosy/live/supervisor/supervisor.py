@@ -124,7 +124,7 @@ class Supervisor:
         self.turns.paused = self.target.paused
         self.in_force, self.status.version = wanted, self.target.version
         if self.status.hot:
-            self.coordinator.want(wanted)
+            self.coordinator.want(wanted, self.target.batch)
         elif self.run["spec"].get("processes") == "per-gpu":
             for slot in wanted:
                 self.start_worker(membership.add(slot, time.monotonic()), (slot,), world=len(wanted))
@@ -160,7 +160,7 @@ class Supervisor:
         self.coordinator.hear(connection, message)
         self.turns.look()
         if self.status.hot and not was_hot:
-            self.coordinator.want(slots(self.target))
+            self.coordinator.want(slots(self.target), self.target.batch)
         if self.stopping_since is not None and message.get("op") == "hello":
             self.ask_to_save(connection)
         self.settle()
@@ -244,7 +244,7 @@ class Supervisor:
         else:
             self.turns.unpause()
         if self.status.hot and self.processes.spawner.pid:
-            self.coordinator.want(slots(assignment))
+            self.coordinator.want(slots(assignment), assignment.batch)
         self.settle()
         self.write_status()
 

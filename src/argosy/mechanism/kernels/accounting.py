@@ -187,7 +187,7 @@ def set_batch(w: World, s: int, cls: int) -> None:
     jf, ji = w.jf, w.ji
     if ji[STATE, s] == RUNNING:
         settle(jf, w.sf, s, w.sf[NOW])
-        ji[BATCH_CLASS, s] = cls
+        ji[BATCH_CLASS, s], jf[BATCH, s] = cls, w.cb[cls]
         price(w, s)
         expect_end(w, s)
         measure(w, s, True)
@@ -580,7 +580,7 @@ def retire(w: World, s: int, kind: int, status: int) -> None:
 @kernel
 def leave_hole(w: World, s: int) -> None:
     """Leave a slot empty; the next job that arrives takes it."""
-    w.wk[W_HOLES, w.si[HOLES]] = s
+    w.wq[WQ_HOLES, w.si[HOLES]] = s
     w.si[HOLES] += 1
 
 
@@ -600,3 +600,14 @@ def note(w: World, s: int, status: int) -> None:
     rs[R_RESIZES, job] = ji[RESIZES, s]
     rs[R_FAULTS, job] = ji[FAULTS, s]
     rs[R_DONE, job] = jf[WORK, s] - jf[LEFT, s]
+
+
+@kernel
+def close(w: World) -> None:
+    """End the run: settle and note the jobs that are still active."""
+    for s in range(w.si[ACTIVE]):
+        if w.so[w.ji[ID, s]] != s:  # the slot is empty
+            continue
+        if w.ji[STATE, s] == RUNNING:
+            settle(w.jf, w.sf, s, w.sf[NOW])
+        note(w, s, UNFINISHED)

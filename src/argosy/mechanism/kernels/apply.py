@@ -84,10 +84,8 @@ def apply_plan(w: World, ops: I1, parts: I1) -> int:
             if not parts_fit(w, s, ops[i, P_PARTS]):
                 return i
             if op == DO_START:
-                if (
-                    w.qu[Q_HELD, ji[QUEUE, s]] + granted(w, s, ops[i, P_PARTS])
-                    > w.qu[Q_LIMIT, ji[QUEUE, s]] + GPU_SLACK
-                ):
+                q = ji[QUEUE, s]
+                if w.qu[Q_HELD, q] + granted(w, s, ops[i, P_PARTS]) > w.qu[Q_LIMIT, q] + GPU_SLACK:
                     return i
                 start(w, s, ops[i, P_PARTS])
             else:

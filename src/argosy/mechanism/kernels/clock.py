@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from argosy._jit import kernel
@@ -34,7 +36,7 @@ def seat(w: World, job: int) -> int:
     jf, ji, tr, si = w.jf, w.ji, w.tr, w.si
     if si[HOLES]:
         si[HOLES] -= 1
-        s = w.wk[W_HOLES, si[HOLES]]
+        s = w.wq[WQ_HOLES, si[HOLES]]
     else:
         s = si[ACTIVE]
         si[ACTIVE] = s + 1
@@ -68,84 +70,112 @@ def is_stale(w: World) -> bool:
     return bool(s < 0 or w.ji[GEN, s] != int(w.hp[0, H_GEN]))
 
 
-@kernel
-def advance(w: World) -> int:
-    """Let time pass until the policy must be asked, the host must do something, or no event is left.
+def advancing(static: bool) -> Callable[[World], int]:
+    """Make `advance`, for ordinary runs or for those of the static path.
 
-    Events of one instant are handled together: ends first, then external events, then arrivals.
+    On the static path, jobs wait in queues, nothing happens to running jobs but that they end, and nothing to nodes but
+    that they are drained and opened again. What it cannot need is not compiled for it: Numba leaves out the branches of
+    a condition that is known when it compiles.
     """
-    sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
-    while True:
-        si[EVENTS] += 1
-        if si[EVENTS] == PULSE_EVERY:
-            si[EVENTS] = 0
-            return PULSE
-        while si[HEAP_N] and is_stale(w):
-            pop(hp, si)
-        due = hp[0, H_TIME] if si[HEAP_N] else np.inf
-        external = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
-        arrival = w.tr[SUBMIT, si[NEXT_JOB]] if si[NEXT_JOB] < si[JOBS] else np.inf
-        t = min(min(due, external), min(arrival, sf[WAKE]))
-        if si[DIRTY] and t > sf[NOW]:
-            si[DIRTY] = 0
-            if not settled_without_policy(w):
-                return DECIDE
-            continue
-        over = si[NEXT_JOB] >= si[JOBS] and si[FINISHED] >= si[JOBS]
-        if t == np.inf or t > sf[UNTIL] or over:
-            if sf[UNTIL] < np.inf and not over:
-                sf[NOW] = max(sf[NOW], sf[UNTIL])
-            return DONE
-        busy = 4 * si[ACTIVE] + 3 * si[TOTAL_GPUS] + 64  # more than one instant can add
-        if si[LOG_N] + busy > w.lg.shape[0]:
-            return GROW_LOG
-        if si[HEAP_N] + busy > hp.shape[0]:
-            return GROW_HEAP
-        if t == arrival and si[ACTIVE] >= w.jf.shape[1] - 1 and not si[STATIC]:
-            return GROW_JOBS
-        sf[NOW] = t
-        if t == due:
-            kind, job = int(hp[0, H_KIND]), int(hp[0, H_JOB])
-            pop(hp, si)
-            if kind == DUE_SLICE:
-                rotate(w, job)
+
+    @kernel
+    def advance(w: World) -> int:
+        """Let time pass until the policy must be asked, the host must do something, or no event is left.
+
+        Events of one instant are handled together: ends first, then external events, then arrivals.
+        """
+        sf, si, hp, ex = w.sf, w.si, w.hp, w.ex
+        while True:
+            si[EVENTS] += 1
+            if si[EVENTS] == PULSE_EVERY:
+                si[EVENTS] = 0
+                return PULSE
+            while si[HEAP_N] and is_stale(w):
+                pop(hp, si)
+            due = hp[0, H_TIME] if si[HEAP_N] else np.inf
+            external = ex[X_TIME, si[EX_NEXT]] if si[EX_NEXT] < si[EX_N] else np.inf
+            arrival = w.tr[SUBMIT, si[NEXT_JOB]] if si[NEXT_JOB] < si[JOBS] else np.inf
+            t = min(min(due, external), min(arrival, sf[WAKE]))
+            if si[DIRTY] and t > sf[NOW]:
+                si[DIRTY] = 0
+                if static or not settled_without_policy(w):
+                    return DECIDE
                 continue
-            s = w.so[job]
-            if kind == DUE_PART:
-                next_part(w, s)
-                continue
-            if kind == DUE_END:
-                w.jf[LEFT, s] = 0.0 if w.jf[READY, s] <= t else w.jf[LEFT, s]
-                end_of(w, s)
+            over = si[NEXT_JOB] >= si[JOBS] and si[FINISHED] >= si[JOBS]
+            if t == np.inf or t > sf[UNTIL] or over:
+                if sf[UNTIL] < np.inf and not over:
+                    sf[NOW] = max(sf[NOW], sf[UNTIL])
+                return DONE
+            busy = 4 * si[ACTIVE] + 3 * si[TOTAL_GPUS] + 64  # more than one instant can add
+            if si[LOG_N] + busy > w.lg.shape[0]:
+                return GROW_LOG
+            if si[HEAP_N] + busy > hp.shape[0]:
+                return GROW_HEAP
+            if not static and t == arrival and si[ACTIVE] >= w.jf.shape[1] - 1:
+                return GROW_JOBS
+            sf[NOW] = t
+            if t == due:
+                happen(w)
+            elif t == external:
+                i = si[EX_NEXT]
+                si[EX_NEXT] += 1
+                kind = int(ex[X_KIND, i])
+                if kind == EXTERNAL_TICK:
+                    return TICK
+                if kind == EXTERNAL_REFILL:
+                    return REFILL
+                if static:
+                    open_or_drain(w, kind, int(ex[X_TARGET, i]))
+                else:
+                    external_event(w, kind, int(ex[X_TARGET, i]), ex[X_VALUE, i])
+                si[DIRTY] = 1
+            elif t == arrival:
+                arrive(w)
             else:
-                crash(w, s)
-        elif t == external:
-            i = si[EX_NEXT]
-            si[EX_NEXT] += 1
-            kind = int(ex[X_KIND, i])
-            if kind == EXTERNAL_TICK:
-                return TICK
-            if kind == EXTERNAL_REFILL:
-                return REFILL
-            external_event(w, kind, int(ex[X_TARGET, i]), ex[X_VALUE, i])
-        elif t == arrival:
-            job = si[NEXT_JOB]
-            si[NEXT_JOB] += 1
-            log_one(w.lg, si, t, K_SUBMIT, job, -1, 0.0)
-            if w.rs[R_STATUS, job] != UNFINISHED:  # refused before the run, or cancelled since
-                refused = w.rs[R_STATUS, job] == ENDED_REFUSED
-                log_one(w.lg, si, t, K_REFUSE if refused else K_CANCEL, job, -1, 0.0)
-                if not refused:
-                    w.rs[R_FINISH, job] = t
-                si[FINISHED] += 1
-                continue
-            if si[STATIC]:
-                enqueue(w, job)
-            else:
-                seat(w, job)
+                sf[WAKE] = np.inf
+                si[DIRTY] = 1
+
+    @kernel
+    def happen(w: World) -> None:
+        """Take the first entry from the heap and carry it out."""
+        hp, si, t = w.hp, w.si, w.sf[NOW]
+        kind, job = int(hp[0, H_KIND]), int(hp[0, H_JOB])
+        pop(hp, si)
+        if not static and kind == DUE_SLICE:
+            rotate(w, job)
+            return
+        s = w.so[job]
+        if kind == DUE_PART:
+            next_part(w, s)
+            return
+        if not static and kind == DUE_CRASH:
+            crash(w, s)
         else:
-            sf[WAKE] = np.inf
+            w.jf[LEFT, s] = 0.0 if w.jf[READY, s] <= t else w.jf[LEFT, s]
+            end_of(w, s)
         si[DIRTY] = 1
+
+    @kernel
+    def arrive(w: World) -> None:
+        """Let the next job arrive."""
+        si, t = w.si, w.sf[NOW]
+        job = si[NEXT_JOB]
+        si[NEXT_JOB] += 1
+        log_one(w.lg, si, t, K_SUBMIT, job, -1, 0.0)
+        if w.rs[R_STATUS, job] != UNFINISHED:  # refused before the run, or cancelled since
+            refused = w.rs[R_STATUS, job] == ENDED_REFUSED
+            log_one(w.lg, si, t, K_REFUSE if refused else K_CANCEL, job, -1, 0.0)
+            if not refused:
+                w.rs[R_FINISH, job] = t
+            si[FINISHED] += 1
+            return
+        if static:
+            enqueue(w, job)
+        else:
+            seat(w, job)
+        si[DIRTY] = 1
+
+    return advance
 
 
 @kernel
@@ -167,6 +197,18 @@ def crash(w: World, s: int) -> None:
         retire(w, s, K_FAIL, ENDED_FAILED)
     else:
         stop(w, s, K_CRASH, False)
+
+
+@kernel
+def open_or_drain(w: World, kind: int, node: int) -> None:
+    """Open a node, or let no more jobs start there."""
+    ni, si = w.ni, w.si
+    if kind == EXTERNAL_UP:
+        set_state(ni, w.bk, si, node, NODE_UP)
+        si[RELEASED] = 1
+    elif ni[N_STATE, node] == NODE_UP:
+        set_state(ni, w.bk, si, node, NODE_DRAINING)
+    log_one(w.lg, si, w.sf[NOW], K_NODE_UP if kind == EXTERNAL_UP else K_NODE_DRAIN, -1, node, 0.0)
 
 
 @kernel
@@ -198,14 +240,8 @@ def external_event(w: World, kind: int, target: int, value: float) -> None:
         log_one(w.lg, si, t, K_NODE_DOWN, -1, target, 0.0)
         evict_all(w, target, False, -1)
         set_state(ni, w.bk, si, target, NODE_DOWN)
-    elif kind == EXTERNAL_UP:
-        set_state(ni, w.bk, si, target, NODE_UP)
-        log_one(w.lg, si, t, K_NODE_UP, -1, target, 0.0)
-        si[RELEASED] = 1
-    elif kind == EXTERNAL_DRAIN:
-        if ni[N_STATE, target] == NODE_UP:
-            set_state(ni, w.bk, si, target, NODE_DRAINING)
-        log_one(w.lg, si, t, K_NODE_DRAIN, -1, target, 0.0)
+    elif kind in (EXTERNAL_UP, EXTERNAL_DRAIN):
+        open_or_drain(w, kind, target)
     elif kind == EXTERNAL_RESERVE:
         ni[N_OWNER, target] = int(value)
         log_one(w.lg, si, t, K_NODE_RESERVE, -1, target, value)
@@ -260,13 +296,4 @@ def derive(w: World) -> None:
             jf[NOW_WAITING, s] = t - jf[WAIT_SINCE, s]
 
 
-@kernel
-def rank_by_column(w: World) -> None:
-    """Rank by the column that the policy declared as its key, which is its answer without asking it."""
-    jf, si = w.jf, w.si
-    row = si[KEY_ROW]
-    for s in range(si[ACTIVE]):
-        jf[KEY, s] = jf[row, s]
-    w.sf[WAKE] = np.inf
-    if si[ACTIVE] > si[RUNNING_N]:
-        w.sf[WAKE] = w.sf[NOW] + w.sf[ASK_EVERY]
+advance, advance_static = advancing(False), advancing(True)

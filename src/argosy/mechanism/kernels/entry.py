@@ -1,19 +1,19 @@
-"""The one entry point from Python into the kernels.
+"""The entry point from Python into the kernels, except for runs of policies whose keys are fixed (static_entry.py).
 
-There is only one, because each entry point would compile all that it calls again; the scalar OP says what to do. It
+There are no more, because each entry point would compile all that it calls again; the scalar OP says what to do. It
 takes the World field by field, because Numba unpacks plain arguments several times faster than a tuple.
 """
 
 from __future__ import annotations
 
 from argosy._jit import entry_point
-from argosy.mechanism.kernels.accounting import note, set_batch, settle
+from argosy.mechanism.kernels.accounting import close, set_batch
 from argosy.mechanism.kernels.admit import admit
 from argosy.mechanism.kernels.apply import apply_plan
-from argosy.mechanism.kernels.clock import advance, derive, rank_by_column, reprice
+from argosy.mechanism.kernels.clock import advance, derive, reprice
+from argosy.mechanism.kernels.keyed import rank_without_policy
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.live import pass_time, told
-from argosy.mechanism.kernels.static import admit_static
 
 
 @entry_point
@@ -39,6 +39,7 @@ def enter(
     pt: F1,
     wk: I1,
     sk: F1,
+    wq: I4,
     ex: F1,
     qu: F1,
     gp: I1,
@@ -46,30 +47,24 @@ def enter(
     ops: I1,
     parts: I1,
 ) -> int:
-    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, cb, pt, wk, sk, ex, qu, gp, gq)
+    w = World(jf, ji, nf, ni, bk, en, hp, lg, sf, si, tr, so, rs, rt, ps, pr, ov, cb, pt, wk, sk, wq, ex, qu, gp, gq)
     op = si[OP]
     if op == OP_STEP:  # carry out the ranking in the job matrices, then go on to the next decision
         while True:
             if si[APPLY]:
-                if si[STATIC]:
-                    if not admit_static(w):
-                        return GROW_JOBS
-                else:
-                    admit(w)
-                    if si[BAD_KEY]:
-                        return DECIDE
+                admit(w)
+                if si[BAD_KEY]:
+                    return DECIDE
                 si[APPLY] = 0
             code = advance(w)
             if code != DECIDE:
                 return code
             si[APPLY] = 1
-            if si[STATIC]:
-                continue
             derive(w)
-            if si[KEY_ROW] < 0:
+            if si[KEY_ROW] < 0 and si[ORDER_FN] == 0:
                 si[APPLY] = 0
                 return DECIDE
-            rank_by_column(w)
+            rank_without_policy(w)
     if op == OP_ADMIT:  # carry out the ranking and let no time pass, for callers that inspect the outcome
         if si[APPLY]:
             admit(w)
@@ -82,12 +77,7 @@ def enter(
     elif op == OP_REPRICE:  # machine speeds have changed
         reprice(w)
     elif op == OP_CLOSE:  # the run is over: settle and note the jobs that are still active
-        for s in range(si[ACTIVE]):
-            if so[ji[ID, s]] != s:  # the slot is empty
-                continue
-            if ji[STATE, s] == RUNNING:
-                settle(jf, sf, s, sf[NOW])
-            note(w, s, UNFINISHED)
+        close(w)
     elif op == OP_PASS:  # a live cluster: let the clock go on to UNTIL, and prepare the columns for the policy
         code = pass_time(w)
         derive(w)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 F1 = NDArray[np.float64]
 I1 = NDArray[np.int64]
+I4 = NDArray[np.int32]
 
 
 class World(NamedTuple):
@@ -43,6 +44,7 @@ class World(NamedTuple):
     pt: F1  # [part, fields]       parts of trainings whose speed changes: argosy.perf.batch_family
     wk: I1  # [rows, ..]           scratch
     sk: F1  # [rows, ..]           scratch
+    wq: I4  # [rows, jobs]         queues of waiting jobs of policies whose keys are fixed at arrival
     ex: F1  # [rows, events]       external events: faults, repairs, reservations, …
     qu: F1  # [rows, queues]
     gp: I1  # [rows, fields]      members of time-sliced groups and their placements
@@ -175,8 +177,13 @@ SF_SIZE = 16
  WORDS,  # of the largest node
  BIDS,  # whether the policy bids: a job that finds no room for its bid stays as it was
  FASTER,  # whether jobs are placed on machines that are believed to be fast (BELIEVED)
- PACKS) = range(59)  # whether jobs that find no GPUs may share those of others (WANT_PEER)
-SI_SIZE = 64
+ PACKS,  # whether jobs that find no GPUs may share those of others (WANT_PEER)
+ KEY_FACTOR,  # the row that KEY_ROW is multiplied with, -1: none
+ ORDER_FN,  # the address of a compiled order, 0: none; then of its memory, its size, and how many columns it reads
+ ORDER_MEMORY, ORDER_MEMORY_N, ORDER_READS_N) = range(64)
+ORDER_READS = 64  # the rows that a compiled order reads: r is row r of jf, -1 - r is row r of ji
+MOST_ORDER_READS = 8
+SI_SIZE = ORDER_READS + MOST_ORDER_READS
 
 # bits of DERIVE: which of the columns that change with time the policy reads
 D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
@@ -186,14 +193,17 @@ D_SERVICE, D_LEFT, D_PROGRESS, D_EXPECTED = 1, 2, 4, 8
  W_OLD_MASK, W_OLD_MILLI, W_OLD_PS, W_KEPT, W_WORTH,
  W_PICKED,  # by word of a node
  W_ISLAND) = range(20)  # by island of a node
+WK_ROWS = 20
+S_KEYS, S_SORT, S_FAILED = range(3)
+S_ORDER = 3  # the columns that a compiled order reads; behind them the key, which it fills, and rows for its own use
+SK_ROWS = S_ORDER + MOST_ORDER_READS + 4
+
 # the static path keeps one heap of waiting jobs per demand class: where it begins, how long it is, whether its head
 # failed to fit since something was last released; then the class of each job, its place in the order of all jobs, the
 # job at each place, and the heaps themselves, which hold places; it shows no columns to a policy, so slots that jobs
 # left may stay empty, in a stack, until other jobs take them
-W_OFFSET, W_SIZE, W_FAILED, W_CLASS, W_RANK, W_RANKED, W_HEAP, W_HOLES = range(20, 28)
-WK_ROWS = 28
-S_KEYS, S_SORT, S_FAILED = range(3)
-SK_ROWS = 3
+WQ_OFFSET, WQ_SIZE, WQ_FAILED, WQ_CLASS, WQ_RANK, WQ_RANKED, WQ_HEAP, WQ_HOLES = range(8)
+WQ_ROWS = 8
 
 # results
 (R_FIRST_START, R_FINISH, R_STATUS, R_HELD, R_USEFUL, R_OVERHEAD, R_INTERFERENCE, R_LOST, R_PREEMPTIONS, R_MIGRATIONS,

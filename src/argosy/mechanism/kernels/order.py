@@ -5,6 +5,8 @@ from __future__ import annotations
 from argosy._jit import kernel
 from argosy.mechanism.kernels.layout import *
 
+MOVES_A_JOB = 12  # beyond so many moves for each job, sorting everything takes less time
+
 
 @kernel
 def refresh_order(w: World) -> None:
@@ -13,42 +15,41 @@ def refresh_order(w: World) -> None:
     Keys change little between decisions, so the old order is repaired by insertion, within a budget of moves; beyond
     the budget everything is sorted again. Both give the same result.
     """
-    jf, ji, si, so = w.jf, w.ji, w.si, w.so
+    si, so = w.si, w.so
     order = w.wk[W_ORDER]
-    n = 0
-    for i in range(si[ORDER_N]):
-        if so[order[i]] >= 0:
-            order[n] = order[i]
+    w.sf[LEAST] = 1e300
+    kept, budget, n = si[ORDER_N], MOVES_A_JOB * (si[ORDER_N] + si[NEXT_JOB] - si[ORDER_UPTO]), 0
+    for i in range(kept):
+        job = order[i]
+        if so[job] >= 0:
+            budget -= insert(w, n, job, budget >= 0)
             n += 1
     for job in range(si[ORDER_UPTO], si[NEXT_JOB]):
         if so[job] >= 0:
-            order[n] = job
+            budget -= insert(w, n, job, budget >= 0)
             n += 1
     si[ORDER_N], si[ORDER_UPTO] = n, si[NEXT_JOB]
-    keys = w.sk[S_KEYS]
-    least = 1e300
-    for i in range(n):
-        s = so[order[i]]
-        keys[i] = jf[KEY, s]
-        if keys[i] != keys[i]:
-            si[BAD_KEY] = order[i] + 1
-        if ji[STATE, s] == WAITING and ji[WANT, s] > 0:
-            least = min(least, smallest(w, s))
-    w.sf[LEAST] = least
-    budget = 64 * n
-    for i in range(1, n):
-        k, job = keys[i], order[i]
-        j = i - 1
-        if keys[j] < k or (keys[j] == k and order[j] < job):
-            continue
-        while j >= 0 and (keys[j] > k or (keys[j] == k and order[j] > job)):
-            keys[j + 1], order[j + 1] = keys[j], order[j]
-            j -= 1
-        keys[j + 1], order[j + 1] = k, job
-        budget -= i - j
-        if budget < 0:
-            merge_sort(w, n)
-            break
+    if budget < 0:
+        merge_sort(w, n)
+
+
+@kernel
+def insert(w: World, n: int, job: int, in_place: bool) -> int:
+    """Put a job into the order of the first n, or behind them; return how many others have moved."""
+    jf, ji, si = w.jf, w.ji, w.si
+    order, keys = w.wk[W_ORDER], w.sk[S_KEYS]
+    s = w.so[job]
+    k = jf[KEY, s]
+    if k != k:
+        si[BAD_KEY] = job + 1
+    if ji[STATE, s] == WAITING and ji[WANT, s] > 0:
+        w.sf[LEAST] = min(w.sf[LEAST], smallest(w, s))
+    j = n - 1
+    while in_place and j >= 0 and (keys[j] > k or (keys[j] == k and order[j] > job)):
+        keys[j + 1], order[j + 1] = keys[j], order[j]
+        j -= 1
+    keys[j + 1], order[j + 1] = k, job
+    return n - 1 - j
 
 
 @kernel

@@ -13,38 +13,38 @@ from argosy.mechanism.kernels.layout import *
 
 @kernel
 def enqueue(w: World, job: int) -> None:
-    wk = w.wk
-    c, place = wk[W_CLASS, job], wk[W_RANK, job]
-    base = wk[W_OFFSET, c]
-    i = wk[W_SIZE, c]
-    wk[W_SIZE, c] = i + 1
+    wq = w.wq
+    c, place = wq[WQ_CLASS, job], wq[WQ_RANK, job]
+    base = wq[WQ_OFFSET, c]
+    i = wq[WQ_SIZE, c]
+    wq[WQ_SIZE, c] = i + 1
     while i > 0:
         parent = (i - 1) >> 1
-        above = wk[W_HEAP, base + parent]
+        above = wq[WQ_HEAP, base + parent]
         if place > above:
             break
-        wk[W_HEAP, base + i] = above
+        wq[WQ_HEAP, base + i] = above
         i = parent
-    wk[W_HEAP, base + i] = place
+    wq[WQ_HEAP, base + i] = place
 
 
 @kernel
 def dequeue(w: World, c: int) -> None:
     """Remove the first job of a class."""
-    wk = w.wk
-    base = wk[W_OFFSET, c]
-    n = wk[W_SIZE, c] - 1
-    wk[W_SIZE, c] = n
-    place = wk[W_HEAP, base + n]
+    wq = w.wq
+    base = wq[WQ_OFFSET, c]
+    n = wq[WQ_SIZE, c] - 1
+    wq[WQ_SIZE, c] = n
+    place = wq[WQ_HEAP, base + n]
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and wk[W_HEAP, base + child + 1] < wk[W_HEAP, base + child]:
+        if child + 1 < n and wq[WQ_HEAP, base + child + 1] < wq[WQ_HEAP, base + child]:
             child += 1
-        if place < wk[W_HEAP, base + child]:
+        if place < wq[WQ_HEAP, base + child]:
             break
-        wk[W_HEAP, base + i] = wk[W_HEAP, base + child]
+        wq[WQ_HEAP, base + i] = wq[WQ_HEAP, base + child]
         i = child
-    wk[W_HEAP, base + i] = place
+    wq[WQ_HEAP, base + i] = place

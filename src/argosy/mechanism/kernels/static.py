@@ -13,25 +13,25 @@ from argosy.mechanism.kernels.queues import dequeue
 @kernel
 def admit_static(w: World) -> bool:
     """Start waiting jobs in key order; return False if no slots are left."""
-    wk, si = w.wk, w.si
+    wq, si = w.wq, w.si
     if si[RELEASED]:
         si[RELEASED] = 0
         for c in range(si[CLASSES]):
-            wk[W_FAILED, c] = 0
+            wq[WQ_FAILED, c] = 0
     while True:
         best = -1
         for c in range(si[CLASSES]):
-            if wk[W_SIZE, c] == 0 or (wk[W_FAILED, c] and si[BACKFILL]):
+            if wq[WQ_SIZE, c] == 0 or (wq[WQ_FAILED, c] and si[BACKFILL]):
                 continue
-            if best < 0 or wk[W_HEAP, wk[W_OFFSET, c]] < wk[W_HEAP, wk[W_OFFSET, best]]:
+            if best < 0 or wq[WQ_HEAP, wq[WQ_OFFSET, c]] < wq[WQ_HEAP, wq[WQ_OFFSET, best]]:
                 best = c
-        if best < 0 or wk[W_FAILED, best]:
+        if best < 0 or wq[WQ_FAILED, best]:
             return True
         if si[ACTIVE] >= w.jf.shape[1] - 1 and si[HOLES] == 0:
             return False
-        job = wk[W_RANKED, wk[W_HEAP, wk[W_OFFSET, best]]]
+        job = wq[WQ_RANKED, wq[WQ_HEAP, wq[WQ_OFFSET, best]]]
         if w.tr[GPUS, job] >= 1.0 and w.tr[GPUS, job] > si[FREE_GPUS]:
-            wk[W_FAILED, best] = 1
+            wq[WQ_FAILED, best] = 1
             continue
         s = seat(w, job)
         parts = choose(w, s, w.ji[WANT, s], w.ji[WANT_PS, s], False)
@@ -41,4 +41,4 @@ def admit_static(w: World) -> bool:
         else:
             w.so[job] = -1
             leave_hole(w, s)
-            wk[W_FAILED, best] = 1
+            wq[WQ_FAILED, best] = 1

@@ -26,15 +26,16 @@ NO_SHARE = 1e-7  # smaller shares are a solver's rounding errors
 class SharePolicy(Policy):
     """The base of policies that implement `speeds` and `share`; jobs without GPUs always run and have no share.
 
-    With `authors`, rounds are those of Gavel's simulator: they last as long as the whole steps that fit, GPUs that
-    become free stay idle until the next round, unused GPUs are given away column by column, and new jobs block the GPUs
-    that they are selected for.
+    With `authors`, rounds are those of Gavel's simulator: they last as long as the whole steps that fit, and what a job
+    received is its own whole steps; GPUs that become free stay idle until the next round, unused GPUs are given away
+    column by column, and new jobs block the GPUs that they are selected for.
     """
 
     uses = frozenset({"demand", "nodes"})
     preemptive = True
     seeded = True
     is_queue = False  # whether shares are 0 or 1, no job runs without one, and every change updates them at once
+    fills_up = False  # whether the authors' form of a queue gives GPUs that are left to jobs without a share
     shuffles = False  # whether each round goes through the GPU types in another random order
 
     def __init__(self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False) -> None:
@@ -59,7 +60,8 @@ class SharePolicy(Policy):
     def reset(self, context: Context) -> None:
         types = len(context.gpu_types)
         columns = self.column_types(types)
-        leftovers = NOBODY if self.is_queue else IN_PLACE if self.authors else AFTERWARDS
+        alone = self.is_queue and not (self.authors and self.fills_up)
+        leftovers = NOBODY if alone else IN_PLACE if self.authors else AFTERWARDS
         self.rounds = Rounds(self.round_s, columns, leftovers=leftovers, idle_new=self.authors)
         self.nominal = np.array([context.node_gpus[context.node_types == t].sum() for t in range(types)], float)
         self._limits, self._seed, self._types = context.queue_limits, context.seed, types
@@ -73,6 +75,8 @@ class SharePolicy(Policy):
         self._has_looked = False  # whether the nodes were read since this object was made
         self._seen = 0.0  # time of the last decision
         self._until = NEVER  # when the round ends
+        self._begun = NEVER  # when it began
+        self._idle_since, self._idle_s = NEVER, 0.0  # when the last round ended with no job left; time without a round
         self._length = self.round_s
         self._last_reset = NEVER
         self._changed = self._settled = False
@@ -86,6 +90,8 @@ class SharePolicy(Policy):
             changed = self._take_up(view, newcomers) or changed
         self._changed = self._changed or changed
         self._skip_rounds(now)
+        if self.authors:
+            self._shorten(now, left, going_on)
         over = now >= self._until - TIMER_SLACK_S or going_on == 0 or (self.is_queue and changed and not self.authors)
         if over and rounds.rows:
             self._begin_round(view)
@@ -136,17 +142,29 @@ class SharePolicy(Policy):
         self.capacity = common + reserved.sum(axis=0)
         return changed
 
+    def _shorten(self, now: float, left: int, going_on: int) -> None:
+        """Let a round last as long as the whole steps of the jobs that are still in it."""
+        if going_on == 0 and self._idle_since == NEVER and math.isfinite(self._begun):
+            self._idle_since = now
+        elif left and going_on and math.isfinite(self._begun):
+            longest = float(self.rounds.whole_steps_s()[2].max())
+            self._until = max(min(self._until, self._begun + longest), now)
+
     def _skip_rounds(self, now: float) -> None:
         """Skip rounds that passed without a decision, because nothing could change, up to the one that `now` is in."""
         late = now - self._until
         if self._settled and late > TIMER_SLACK_S and math.isfinite(late):
             passed = math.floor(late / self._length + TIMER_SLACK_S)
+            passed += now - (self._until + passed * self._length) > TIMER_SLACK_S
             self._until += passed * self._length
-            if now - self._until > TIMER_SLACK_S:
-                self._until += self._length
+            if self.authors and passed:
+                self.rounds.count_whole_steps(passed * self._length, self._idle_s, rounds=passed)
+                self._begun, self._idle_s = self._until - self._length, 0.0
 
     def _begin_round(self, view: View) -> None:
         now, rounds = view.now, self.rounds
+        if self.authors and math.isfinite(self._begun):
+            rounds.count_whole_steps(now - self._begun, self._idle_s)
         if self._changed and now >= self._earliest_sharing() - TIMER_SLACK_S:
             self._divide_time(view)
         columns = self._shuffle() if self.shuffles else self._columns
@@ -157,6 +175,9 @@ class SharePolicy(Policy):
         self._settled = chosen.settled and not self.shuffles
         self._length = chosen.whole_steps_s if self.authors and chosen.whole_steps_s > 0 else self.round_s
         self._until = now + self._length
+        if self.authors and chosen.rows:
+            self._idle_s = now - self._idle_since if math.isfinite(self._idle_since) else 0.0
+            self._begun, self._idle_since = now, NEVER
 
     def _earliest_sharing(self) -> float:
         """Return when shares may change again. The authors' simulator takes a change at time 0 for none."""
@@ -175,13 +196,18 @@ class SharePolicy(Policy):
 
     def _shuffle(self) -> Ints:
         self._shuffles += 1
-        order = self._columns.tolist()
-        self._shuffler.shuffle(order)
+        order, draw = self._columns.tolist(), self._shuffler.getrandbits
+        for last in range(len(order) - 1, 0, -1):  # as random.shuffle does, which takes four times as long for a few
+            bits = (last + 1).bit_length()
+            other = draw(bits)
+            while other > last:
+                other = draw(bits)
+            order[last], order[other] = order[other], order[last]
         known = self._orders.get(tuple(order))
         return self._orders.setdefault(tuple(order), np.array(order)) if known is None else known
 
     def state(self) -> dict[str, Any]:
-        times = [self._seen, self._until, self._last_reset, self._length]
+        times = [self._seen, self._until, self._last_reset, self._length, self._begun, self._idle_since, self._idle_s]
         return {
             "rounds": self.rounds.state(),
             "times": [t if math.isfinite(t) else None for t in times],
@@ -193,7 +219,7 @@ class SharePolicy(Policy):
     def restore(self, state: dict[str, Any]) -> None:
         self.rounds.restore(state["rounds"])
         times = [NEVER if t is None else float(t) for t in state["times"]]
-        self._seen, self._until, self._last_reset, self._length = times
+        self._seen, self._until, self._last_reset, self._length, self._begun, self._idle_since, self._idle_s = times
         self._nodes = bytes.fromhex(state["nodes"])
         self._changed, self._settled = state["flags"]
         self._shuffler = random.Random(self._seed + 5)

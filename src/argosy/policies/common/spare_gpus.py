@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.cluster.view import JobState, NodeState, Part, View
 from argosy.errors import InputError
@@ -19,6 +20,7 @@ from argosy.policies.common.spare_offers import Offer, best_of, first_come, offe
 from argosy.policies.common.spare_time import SpareTime
 from argosy.slack import GPU_SLACK
 
+Bools = NDArray[np.bool_]
 SEES = frozenset({"demand", "placement", "service", "progress", "declared", "quality", "nodes"})
 USES: dict[str, tuple[Use, ...]] = {
     "best": ("replicas", "growth"),
@@ -61,6 +63,7 @@ class SpareGpus:
         self._again = (
             False  # whether a job that takes spare GPUs starts now, or some were given back for one that waits
         )
+        self._waited: set[int] = set()  # jobs that waited at the last plan, and take spare GPUs
         self._busy = False  # whether anybody has spare GPUs or could have some
 
     # -- what the other decision sees ------------------------------------------------------------------------------
@@ -126,9 +129,7 @@ class SpareGpus:
         self._time.note(view.now, min(1.0, short / max(int(extra.sum()), 1)) if short > 0 else 0.0)
         may = runs & whole & (workers >= jobs.max_gpus - GPU_SLACK) & (core >= workers)
         may &= (jobs.spare_gpus > 0) & (jobs.quality >= 0)
-        left = np.clip(1.0 - jobs.done_s / np.maximum(jobs.declared_s, 1e-9), 0.0, 1.0)
-        left_s = np.maximum(jobs.declared_s - jobs.done_s, 0.0)
-        kept = self._time.kept(view.now, np.nan_to_num(left_s))
+        left, left_s, kept = self._times(view)
         extra = np.where(may, extra, 0)
         if late:
             extra[:] = 0
@@ -144,7 +145,7 @@ class SpareGpus:
         if not late and len(new) and self.uses:
             room = free - claims + int(np.maximum(self.held(view) - extra, 0).sum())
             room -= int(np.ceil(self.reserve * nodes.gpus.sum()))
-            for offer in self._chosen(view, new, left, left_s, kept, room):
+            for offer in self._with_room(view, self._wanted(view, new, left, left_s, kept, room)):
                 extra[offer.row] = offer.gpus
                 if offer.use == "growth":
                     self._grows.add(int(jobs.index[offer.row]))
@@ -172,12 +173,8 @@ class SpareGpus:
 
     def _enough_back(self, view: View, extra: Ints, short: int, left: Floats, kept: Floats) -> Ints:
         """Return what jobs keep when so many spare GPUs are needed; those that lose least give theirs back first."""
-        jobs, extra = view.jobs, extra.copy()
-        rows = np.flatnonzero(extra)
-        size, left = np.asarray(jobs.gpus[rows], np.int64), left[rows]
-        found = offers(rows, jobs.quality[rows], size, extra[rows], left, left, kept[rows], ("replicas", "growth"))
-        use = {row: "growth" if int(jobs.index[row]) in self._grows else "replicas" for row in rows.tolist()}
-        loss = {offer.row: offer.gain / max(int(extra[offer.row]), 1) for offer in found if offer.use == use[offer.row]}
+        rows, extra = np.flatnonzero(extra), extra.copy()
+        loss = self._losses(view, rows, extra, left, kept)
         for row in sorted(rows.tolist(), key=lambda row: (loss.get(row, 0.0), -row)):
             if short <= 0:
                 break
@@ -185,12 +182,62 @@ class SpareGpus:
             extra[row] = 0
         return extra
 
-    def _chosen(self, view: View, rows: Ints, left: Floats, left_s: Floats, kept: Floats, room: int) -> list[Offer]:
+    # -- the same for explicit plans (`spare_plans.py`) ---------------------------------------------------------------
+
+    @property
+    def growing(self) -> frozenset[int]:
+        """Return the indices of jobs whose spare GPUs are for a larger network."""
+        return frozenset(self._grows)
+
+    def by_worth(self, view: View, extra: Ints) -> list[int]:
+        """Return the rows with spare GPUs, those that would lose most first."""
+        rows = np.flatnonzero(extra)
+        left, _, kept = self._times(view)
+        loss = self._losses(view, rows, extra, left, kept)
+        return sorted(rows.tolist(), key=lambda row: (-loss.get(row, 0.0), row))
+
+    def new_in_plan(self, view: View, may: Bools, kept: Ints, free: Ints, lost: int) -> dict[int, int]:
+        """Return the spare GPUs that jobs get that have none; `lost` were given back because the plan needs them."""
+        jobs = view.jobs
+        self._time.note(view.now, lost / max(int(kept.sum()) + lost, 1))
+        left, left_s, likely = self._times(view)
+        may = may & (jobs.spare_gpus > 0) & (jobs.quality >= 0) & (left > 0)
+        self._grows -= set(jobs.index[kept == 0].tolist())
+        self._claimants = set()
+        starts = set(jobs.index[(jobs.state == JobState.WAITING) & (jobs.spare_gpus > 0)].tolist())
+        self._again, self._waited = bool(self.uses) and bool(starts - self._waited), starts
+        self._busy = bool(self.uses) and bool(may.any() or kept.any())
+        rows = np.flatnonzero(may)
+        if not len(rows) or not self.uses or lost:
+            return {}
+        room = int(np.maximum(free, 0).sum()) - int(np.ceil(self.reserve * view.nodes.gpus.sum()))
+        found = {}
+        for offer in self._wanted(view, rows, left, left_s, likely, room):
+            found[offer.row] = offer.gpus
+            if offer.use == "growth":
+                self._grows.add(int(jobs.index[offer.row]))
+        return found
+
+    def _times(self, view: View) -> tuple[Floats, Floats, Floats]:
+        """Return for each job the share of its training that is left, the seconds, and how likely GPUs stay spare."""
+        jobs = view.jobs
+        left = np.clip(1.0 - jobs.done_s / np.maximum(jobs.declared_s, 1e-9), 0.0, 1.0)
+        left_s = np.maximum(jobs.declared_s - jobs.done_s, 0.0)
+        return left, left_s, self._time.kept(view.now, np.nan_to_num(left_s))
+
+    def _losses(self, view: View, rows: Ints, extra: Ints, left: Floats, kept: Floats) -> dict[int, float]:
+        """Return what jobs would lose per spare GPU if they gave theirs back."""
+        jobs = view.jobs
+        size, left = np.asarray(jobs.gpus[rows], np.int64), left[rows]
+        found = offers(rows, jobs.quality[rows], size, extra[rows], left, left, kept[rows], ("replicas", "growth"))
+        use = {row: "growth" if int(jobs.index[row]) in self._grows else "replicas" for row in rows.tolist()}
+        return {offer.row: offer.gain / max(int(extra[offer.row]), 1) for offer in found if offer.use == use[offer.row]}
+
+    def _wanted(self, view: View, rows: Ints, left: Floats, left_s: Floats, kept: Floats, room: int) -> list[Offer]:
         jobs = view.jobs
         size, most = np.asarray(jobs.gpus[rows], np.int64), np.asarray(jobs.spare_gpus[rows], np.int64)
         found = offers(rows, jobs.quality[rows], size, most, left[rows], left_s[rows], kept[rows], self.uses)
-        chosen = first_come(found, room) if self.by == "arrival" else best_of(found, room, self.at_least)
-        return self._with_room(view, chosen)
+        return first_come(found, room) if self.by == "arrival" else best_of(found, room, self.at_least)
 
     def _with_room(self, view: View, chosen: list[Offer]) -> list[Offer]:
         """Return the offers for which there is room: on the nodes of their jobs, or on idle nodes beyond `idle`.
@@ -233,6 +280,7 @@ class SpareGpus:
             "given": [[i, seconds] for i, seconds in self._given.items()],
             "seen_at": self._seen_at,
             "claimants": sorted(self._claimants),
+            "waited": sorted(self._waited),
             "again": self._again,
             "busy": self._busy,
         }
@@ -241,6 +289,7 @@ class SpareGpus:
         """Take over what `state` returned before a restart."""
         self._time.restore(state["time"])
         self._grows, self._claimants = set(state["grows"]), set(state["claimants"])
+        self._waited = set(state["waited"])
         self._given = {int(i): float(seconds) for i, seconds in state["given"]}
         self._seen_at, self._again, self._busy = float(state["seen_at"]), bool(state["again"]), bool(state["busy"])
 

@@ -129,6 +129,8 @@ def shrink_for(usage: Usage, row: int) -> bool:
     """Shrink grown jobs of one server enough for a waiting job; return False if no server would have room."""
     size = usage.size[row]
     for node in usage.open_to(row):
+        if not usage.has_grown_jobs(node):
+            continue
         grown = [
             r
             for devices, rows in sorted(usage.groups[node].items())

@@ -93,9 +93,13 @@ class Packing:
         return again
 
     def _suits(self, usage: Usage, guest: int, host: int, memory_gib: float) -> bool:
+        if host in usage.pairs or host in usage.changed:
+            return False
+        a, b = pair = (usage.index[guest], usage.index[host])
+        if pair in self._in_vain or (b, a) in self._in_vain:
+            return False
         group = usage.group_of(host)
-        pair = (usage.index[guest], usage.index[host])
-        if group is None or host in usage.pairs or host in usage.changed or {pair, pair[::-1]} & self._in_vain:
+        if group is None:
             return False
         node, size = group[0], usage.size[guest]
         gpu_type = usage.node_type[node]

@@ -34,14 +34,14 @@ def find_crowd(usage: Usage, row: int, max_height: int) -> tuple[int, int] | Non
     best: tuple[float, int, int, int] | None = None
     if not usage.plain[row]:
         return None
+    affinity = usage.affinity
     for node in usage.open_to(row):
-        if usage.affinity(node) != size or (best is not None and usage.load(node) >= best[0]):
+        if affinity(node) != size or (best is not None and usage.load(node) >= best[0]):
             continue
         for devices, rows in sorted(usage.groups[node].items()):
-            first = rows[0]
-            suited = devices.bit_count() == size and len(rows) < max_height and first not in usage.pairs
-            alike = all(usage.plain[r] and usage.size[r] == size and len(usage.held[r].devices) == 1 for r in rows)
-            if not suited or not alike:
+            if len(rows) >= max_height or devices.bit_count() != size or rows[0] in usage.pairs:
+                continue
+            if not all(usage.plain[r] and usage.size[r] == size and len(usage.held[r].devices) == 1 for r in rows):
                 continue
             mine = any(usage.queue[r] == queue for r in rows)
             more_cpus = size * (usage.cpu_unit[row] - max(usage.cpu_unit[r] for r in rows))
@@ -84,9 +84,9 @@ def pick(free: int, count: int) -> int:
 def _whole_node(usage: Usage, row: int, size: int, apart_from: Collection[int]) -> int:
     """Find a single server by steps 1 to 3; -1 if there is none."""
     best, node_found = (4, 0.0), -1
-    units = size + usage.ps[row]
-    for node in usage.open_to(row):
-        free = usage.free[node].bit_count()
+    units, free_on = size + usage.ps[row], usage.free
+    for node in usage.open_to(row) if usage.has_free_gpus() else ():
+        free = free_on[node].bit_count()
         if free < size or node in apart_from or not _takes(usage, row, node, size, units):
             continue
         affinity = usage.affinity(node)

@@ -65,6 +65,8 @@ class Usage:
         self._undone: set[tuple[int, int]] = set()  # groups of former pairs, which keep CPUs for both in this plan
         self._open_to: dict[tuple[int, int], list[int]] = {}
         self._vacant: set[int] = set()  # open nodes with free devices
+        self._crowds: set[tuple[int, int]] = set()  # groups of several jobs
+        self._grown = [0] * len(self.node_gpus)  # jobs of each node with more devices there than they asked for
         self._fill(view, turns, known)
 
     def _fill(self, view: View, turns: Mapping[int, tuple[int, int]], known: Mapping[int, Allocation]) -> None:
@@ -85,19 +87,37 @@ class Usage:
             self.held[row] = allocation
             for node, devices in allocation.devices.items():
                 self.groups[node].setdefault(devices, []).append(row)
+        reserved, sizes, queues, used, cpus, memory = (
+            self._reserved,
+            self.size,
+            self.queue,
+            self.used,
+            self.cpu_unit,
+            self.memory_unit,
+        )
         for node, groups in enumerate(self.groups):
             asked = self.asked[node]
             for devices, rows in groups.items():
-                if (node, devices) in self._reserved:  # already booked: a job with servers uses it
+                if (node, devices) in reserved:  # already booked: a job with servers uses it
                     continue
                 count = devices.bit_count()
                 self.free[node] &= ~devices
-                self._reserve(node, devices)
+                if len(rows) > 1:
+                    self._crowds.add((node, devices))
+                    self._reserve(node, devices)
+                    for queue in {queues[row] for row in rows}:
+                        used[queue] += count
+                else:  # as `_reserve` would
+                    only = rows[0]
+                    needs = reserved[node, devices] = (count * cpus[only], count * memory[only])
+                    self.cpus[node] -= needs[0]
+                    self.memory[node] -= needs[1]
+                    used[queues[only]] += count
                 for row in rows:
-                    size = self.size[row]
+                    size = sizes[row]
                     asked[size] = asked.get(size, 0.0) + (size if size < count else count)
-                for queue in {self.queue[row] for row in rows} if len(rows) > 1 else (self.queue[rows[0]],):
-                    self.used[queue] += count
+                    if count > size:
+                        self._grown[node] += 1
         self._vacant = {node for node, free in enumerate(self.free) if free and self.open[node]}
 
     def open_to(self, row: int, *, any_type: bool = False) -> list[int]:
@@ -128,6 +148,10 @@ class Usage:
         queue = self.queue[row]
         return bool(self.used[queue] + more <= self.limit[queue] + GPU_SLACK)
 
+    def has_grown_jobs(self, node: int) -> bool:
+        """Return whether any job has more GPUs of a node than it asked for."""
+        return self._grown[node] > 0
+
     def has_free_gpus(self) -> bool:
         """Return whether any open node has free devices."""
         return bool(self._vacant)
@@ -150,7 +174,8 @@ class Usage:
         allocation = self.held.get(row)
         if allocation is None or not self.plain[row] or len(allocation.devices) != 1:
             return None
-        return next(iter(allocation.devices.items()))
+        ((node, devices),) = allocation.devices.items()
+        return node, devices
 
     def members(self, row: int) -> list[int]:
         """Return the members of a job's group, itself among them."""
@@ -160,10 +185,9 @@ class Usage:
     def shared_groups(self) -> list[tuple[int, int]]:
         """Return the groups whose members take turns, the most crowded first."""
         found = [
-            (-len(rows), node, devices)
-            for node, groups in enumerate(self.groups)
-            for devices, rows in groups.items()
-            if len(rows) > 1 and rows[0] not in self.pairs
+            (-len(self.groups[node][devices]), node, devices)
+            for node, devices in self._crowds
+            if self.groups[node][devices][0] not in self.pairs
         ]
         return [(node, devices) for _, node, devices in sorted(found)]
 
@@ -224,12 +248,18 @@ class Usage:
 
     def _book_group(self, row: int, node: int, devices: int, sign: int) -> None:
         group = self.groups[node].setdefault(devices, [])
+        if devices.bit_count() > self.size[row]:
+            self._grown[node] += sign
         if sign < 0:
             group.remove(row)
         if self.queue[row] not in [self.queue[other] for other in group]:
             self.used[self.queue[row]] += sign * devices.bit_count()
         if sign > 0:
             group.append(row)
+        if len(group) > 1:
+            self._crowds.add((node, devices))
+        else:
+            self._crowds.discard((node, devices))
         self._set_free(node, self.free[node] & ~devices if group else self.free[node] | devices)
         self._reserve(node, devices)
         if not group:

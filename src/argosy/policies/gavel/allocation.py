@@ -14,6 +14,7 @@ from argosy.errors import InputError
 from argosy.policies.base import Floats, Ints, Place, Sizes
 from argosy.policies.common.node_shapes import largest_node_gpus
 from argosy.policies.common.share_policy import SharePolicy
+from argosy.policies.gavel import central_path
 from argosy.policies.gavel.linear_program import fairest
 from argosy.policies.gavel.pairs import JobPairs, fairest_with_pairs
 from argosy.workload.durations import DEFAULT_S
@@ -58,7 +59,8 @@ class Problem:
     def fairest(self, due: Floats) -> Floats:
         """Return shares that give every job at least t · due, with t as large as possible."""
         if self.beside is None:
-            return fairest(self.speed, self.gpus, due, self.capacity, self.column_type, self.extra)[0]
+            shares, _ = fairest(self.speed, self.gpus, due, self.capacity, self.column_type, self.extra)
+            return shares if self.extra else self.as_theirs(shares, due=due)
         shares, pairs, _ = fairest_with_pairs(
             self.speed,
             self.gpus,
@@ -70,6 +72,19 @@ class Problem:
             self.extra,
         )
         self.pairs.update(pairs)
+        return shares
+
+    def as_theirs(self, usual: Floats, **wanted: Floats) -> Floats:
+        """Return the shares that the authors' solver finds (see `central_path.shares`); `usual`, if it finds none."""
+        able = np.flatnonzero((self.speed > 0).any(axis=1))
+        if not len(able):
+            return usual
+        rows = {name: column[able] for name, column in wanted.items()}
+        found = central_path.shares(self.speed[able], self.gpus[able], self.capacity, self.column_type, **rows)
+        if found is None:
+            return usual
+        shares = usual.copy()
+        shares[able] = found
         return shares
 
     def equal_speed(self) -> Floats:
@@ -141,6 +156,8 @@ class Gavel(SharePolicy):
         return pace / jobs.reference_rate[places][:, None], pace
 
     def share(self, view: View, places: Ints, speed: Floats) -> Floats:
+        if self.authors and not self.aware:  # theirs takes the speed on a V100 for that on all types
+            speed = np.ones(speed.shape)
         problem = self._problem(view, places, speed)
         parts = min(self.partitions, len(places))
         if parts <= 1:
@@ -194,4 +211,5 @@ class TimedGavel(Gavel):
         known = np.isfinite(left)
         usual = float(left[known].max()) if known.any() else DEFAULT_S
         left = np.maximum(np.where(known, left, usual), 1e-3)
-        return {"left_s": left, "age_s": view.now - view.jobs.submitted[places]}
+        found = {"left_s": left, "age_s": view.now - view.jobs.submitted[places]}
+        return found | {"steps_per_s": view.jobs.reference_rate[places]} if self.authors else found

@@ -7,8 +7,9 @@ State used: demands, throughput profiles; `gavel-cost` also deadlines and the es
 Parameters: as in fairness.py; `gavel-cost`: `prices` of one GPU and hour by type, such as `v100=2.48/p100=1.46` (the
 cluster file gives the others; without any, all cost the same).
 Differences from the paper: work is counted relative to each job's requested configuration, since steps of different
-models do not add up. A deadline that can no longer be kept, even by running all the time on the fastest type, is
-ignored; if the remaining deadlines cannot all be kept, all of them are ignored (as in the authors' code).
+models do not add up (with `authors`: as plain steps). A deadline that can no longer be kept, even by running all the
+time on the fastest type, is ignored; if the remaining deadlines cannot all be kept, all of them are ignored (as in the
+authors' code).
 References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel.
 
     throughput:    max Σ_m eff(m, X)
@@ -40,10 +41,14 @@ def richest(problem: Problem, value: Floats, least: Floats) -> Floats | None:
 
 @register("gavel-throughput", "as much work per second as possible, over all jobs", SOURCE)
 class MaxThroughput(Gavel):
+    def columns(self, view: View, places: Ints) -> dict[str, Floats]:
+        return {"reference": view.jobs.reference_rate[places]}
+
     def solve(self, problem: Problem) -> Floats:
-        share = richest(problem, problem.speed, np.zeros(len(problem.gpus)))
+        value = problem.speed * problem.columns["reference"][:, None] if self.authors else problem.speed
+        share = richest(problem, value, np.zeros(len(problem.gpus)))
         assert share is not None  # no shares at all would be a solution
-        return share
+        return problem.as_theirs(share, value=value) if self.authors else share
 
 
 @register("gavel-cost", "as much work for the money as possible, deadlines kept", SOURCE)

@@ -9,7 +9,8 @@ Parameters: as in fairness.py; AlloX: `alpha`, the fraction of waiting jobs, old
 Differences from the paper: AlloX has no gangs; here a gang counts with its GPU-time, and starts when it is first in the
 queue of a GPU of its type and enough others are free. AlloX looks at no more than the 300 jobs that have waited
 longest, or as many as GPUs are free. FIFO and AlloX react to every arrival and end at once (with `authors`: at the
-beginning of a round, not before `min_interval_s` have passed). The authors' agnostic FIFO draws a type and then does
+beginning of a round, not before `min_interval_s` have passed; FIFO then may give a job GPUs on which it cannot run, and
+AlloX gives GPUs that are left over to jobs in no queue). The authors' agnostic FIFO draws a type and then does
 not use it; ours does.
 References: Narayanan et al., OSDI'20; code at stanford-futuredata/gavel; Le et al., AlloX: compute allocation in hybrid
 clusters, EuroSys'20.
@@ -43,9 +44,11 @@ class Fifo(Gavel):
         room, types = problem.capacity.tolist(), problem.column_type.tolist()
         gpus = problem.gpus.tolist()
         for m, speeds in enumerate(problem.speed.tolist()):
-            fitting = [c for c, t in enumerate(types) if speeds[c] > 0 and room[t] + GPU_SLACK >= gpus[m]]
+            fitting = [c for c, t in enumerate(types) if room[t] + GPU_SLACK >= gpus[m]]
+            if not self.authors:  # theirs gives jobs GPUs on which they cannot run
+                fitting = [c for c in fitting if speeds[c] > 0]
             if not fitting:
-                if max(speeds) > 0:
+                if max(speeds) > 0 or self.authors:
                     break
                 continue
             best = max(fitting, key=speeds.__getitem__)
@@ -117,6 +120,7 @@ class FifoAgnostic(Sticky):
 @register("gavel-allox", "smallest sum of completion times over GPU types, without preemption", "Le et al., EuroSys'20")
 class AlloX(Sticky, TimedGavel):
     uses = TimedGavel.uses
+    fills_up = True
 
     def __init__(
         self, round_s: float = 360.0, min_interval_s: float = 1920.0, authors: bool = False, alpha: float = 1.0
@@ -135,7 +139,8 @@ class AlloX(Sticky, TimedGavel):
         able = able[: max(min(int(self.alpha * len(able)), LOOK_AT), int(free.sum()))]
         if not able:
             return share
-        for m, column in self._assign(problem, np.array(able), free):
+        assign = self._assign_as_theirs if self.authors else self._assign
+        for m, column in assign(problem, np.array(able), free):
             if room[types[column]] + GPU_SLACK >= problem.gpus[m]:
                 share[m, column] = 1.0
                 room[types[column]] -= problem.gpus[m]
@@ -166,6 +171,20 @@ class AlloX(Sticky, TimedGavel):
             counts[c, k] = gpu + 1
             firsts[c, gpu] = (int(rows[job]), c)
         return sorted(firsts.values())
+
+    def _assign_as_theirs(self, problem: Problem, rows: Ints, free: Ints) -> list[tuple[int, int]]:
+        """Do as `_assign` does, with GPUs and positions in the authors' order, which decides between equal ones."""
+        from scipy.optimize import linear_sum_assignment  # imported late, because it is slow to load
+
+        column = np.repeat(self._columns[::-1], free[problem.column_type[self._columns[::-1]]])
+        left, age = problem.columns["left_s"][rows], problem.columns["age_s"][rows]
+        seconds = left[:, None] / np.maximum(problem.speed[rows][:, column], 1e-10)
+        cost = np.concatenate([k * seconds + age[:, None] for k in range(1, len(rows) + 1)], axis=1)
+        last: dict[int, tuple[int, int]] = {}  # GPU → the highest position in its queue, and the job there
+        for job, place in zip(*(found.tolist() for found in linear_sum_assignment(cost))):
+            position, gpu = divmod(place, len(column))
+            last[gpu] = max(last.get(gpu, (-1, -1)), (position, job))
+        return [(int(rows[job]), int(column[gpu])) for gpu, (_, job) in sorted(last.items())]
 
 
 @register("gavel-isolated", "every job alone on an equal part of every GPU type", SOURCE)

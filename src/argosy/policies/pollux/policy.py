@@ -12,11 +12,12 @@ nothing happens; `restart_s`, what a restart is thought to cost; `avoid`, whethe
 be on a node (interference); `growth`, how many times as many GPUs as ever measured a job may get; `cap`, most GPUs of a
 job; `speeds`: `fitted`, each job's own fit, or `profile`, the models that ship; `population`, `generations`, of the
 search, which ends when the best fitness has not grown for `patience` generations; `authors`, the rules of the authors'
-simulator: decisions in rounds only, ncf on one GPU with its largest batch.
-Differences from the paper: jobs with a fixed batch take part with the speeds of their profile, rigid ones with all of
-their GPUs or none. Shares of a GPU and CPU-only jobs are placed first, by arrival. Allocations are also held to CPUs,
-memory, GPU types, reservations and limits of queues; a job is on GPUs of one type, whose differences the search does
-not know, as in the paper. The fit is by Levenberg and Marquardt instead of L-BFGS-B. The size of the cluster is fixed.
+simulator: decisions in rounds only, ncf on one GPU with its largest batch, always all generations.
+Differences from the paper: the search begins with one allocation more, which is made job by job. Jobs with a fixed
+batch take part with the speeds of their profile, rigid ones with all of their GPUs or none. Shares of a GPU and
+CPU-only jobs are placed first, by arrival. Allocations are also held to CPUs, memory, GPU types, reservations and
+limits of queues; a job is on GPUs of one type, whose differences the search does not know, as in the paper. The fit is
+by Levenberg and Marquardt instead of L-BFGS-B. The size of the cluster is fixed.
 References: Qiao et al., Pollux, OSDI'21; petuum/adaptdl, branch osdi21-artifact.
 
     SPEEDUP_j(A) = goodput_j(A) / goodput_j(fair share) · (age − n·d) / (age + d) if the allocation changes
@@ -71,7 +72,8 @@ class Pollux(Policy):
                 raise InputError(f"pollux: {name} must be a number ≥ {at_least:g}, is {value}")
         self.p, self.every_s, self.restart_s, self.avoid = p, every_s, restart_s, avoid
         self.growth, self.cap, self.speeds = growth, cap, speeds
-        self.population, self.generations, self.patience, self.authors = population, generations, patience, authors
+        self.population, self.generations, self.authors = population, generations, authors
+        self.patience = generations if authors else patience
 
     def reset(self, context: Context) -> None:
         self._context = context
@@ -88,7 +90,7 @@ class Pollux(Policy):
             return plan
         self._next_s = (np.floor(view.now / self.every_s + TIME_SLACK_S) + 1.0) * self.every_s
         self._speedups.observe(view)
-        plan, reserved = place_small(view)
+        plan, reserved = place_small(view, len(self._context.queue_limits))
         problem = Problem.of(
             view,
             self._context,
@@ -101,7 +103,13 @@ class Pollux(Policy):
         seed = self._context.seed * 1_000_003 + self._decisions
         self._decisions += 1
         chosen = self._population.search(
-            problem, self.p, avoid=self.avoid, generations=self.generations, patience=self.patience, seed=seed
+            problem,
+            self.p,
+            avoid=self.avoid,
+            greedy=not self.authors,
+            generations=self.generations,
+            patience=self.patience,
+            seed=seed,
         )
         realise(view, problem, chosen, plan)
         for row in plan.placements:

@@ -69,7 +69,6 @@ class Problem:
                     free[part.node] += gpus
                     cpus[part.node] += unit[0, at] * (gpus + part.servers)
                     memory[part.node] += unit[1, at] * (gpus + part.servers)
-        held = np.bincount(jobs.queue[jobs.gpus < 1], jobs.held[jobs.gpus < 1], len(context.queue_limits))
         open_ = nodes.state == NodeState.UP
         keys = np.stack([jobs.types[rows], jobs.queue[rows]], axis=1)
         different, group = np.unique(keys, axis=0, return_inverse=True)
@@ -96,8 +95,8 @@ class Problem:
             usual = next(iter(np.flatnonzero(allowed[group[at]])), 0)
             gpu_type = int(jobs.held_type[row]) if jobs.held_type[row] >= 0 else int(nodes.type[usual])
             top = int(high[at])
-            table, best = speedups.tables(view, row, max(top, min(fair, size)), gpu_type)
-            reference = float(table[0, min(max(fair, int(low[at])), table.shape[1] - 1)])
+            table, best = speedups.tables(view, row, max(top, fair), gpu_type)
+            reference = float(table[0, max(fair, int(low[at]))])
             speedup[at, :, : top + 1] = table[:, : top + 1] / max(reference, 1e-12)
             batches[at, :, : top + 1] = best[:, : top + 1]
             if batches_fixed[at]:
@@ -117,7 +116,7 @@ class Problem:
             high=high.astype(np.int64),
             unit=unit.astype(np.float64),
             queue=np.asarray(jobs.queue[rows], np.int64),
-            limit=context.queue_limits - held,
+            limit=context.queue_limits - reserved.held,
             speedup=speedup,
             batches=batches,
             restart=factor,
@@ -135,10 +134,10 @@ class Population:
         self.fitness = self.utility = 0.0  # of the last answer
 
     def search(
-        self, problem: Problem, p: float, *, avoid: bool, generations: int, patience: int, seed: int
+        self, problem: Problem, p: float, *, avoid: bool, greedy: bool, generations: int, patience: int, seed: int
     ) -> list[Row]:
         """Return the fittest allocation that was found: GPUs by node for each job of the problem."""
-        from argosy.policies.pollux.kernels.genetic import search  # imports Numba
+        from argosy.policies.pollux.kernels.search import search  # imports Numba
 
         jobs, half = len(problem.rows), self._size
         if not jobs:
@@ -184,6 +183,7 @@ class Population:
             problem.weight,
             p,
             avoid,
+            greedy,
             generations,
             patience,
             seed,

@@ -18,16 +18,18 @@ class Reserved:
 
     gpus: Ints
     room: Floats  # [CPUs, memory; node]
+    held: Floats  # by queue: GPUs that small jobs have, or get now
 
 
-def place_small(view: View) -> tuple[Plan, Reserved]:
+def place_small(view: View, queues: int) -> tuple[Plan, Reserved]:
     """Return a plan that starts small jobs on what is free now.
 
     A job on a share of a GPU that finds no room has a GPU reserved, which is then free at the next decision.
     """
     jobs, nodes = view.jobs, view.nodes
-    reserved = Reserved(np.zeros(len(nodes), np.int64), np.zeros((2, len(nodes))))
     small = jobs.gpus < 1
+    held = np.bincount(jobs.queue[small], jobs.held[small], queues).astype(np.float64)
+    reserved = Reserved(np.zeros(len(nodes), np.int64), np.zeros((2, len(nodes))), held)
     waiting = np.flatnonzero(small & (jobs.state == 0))
     if not len(waiting):
         return Plan.keep(view), reserved
@@ -38,6 +40,7 @@ def place_small(view: View) -> tuple[Plan, Reserved]:
     for row in waiting.tolist():
         place = plan.placements.get(row)
         if place is not None:
+            reserved.held[jobs.queue[row]] += jobs.gpus[row]
             for node, gpus in place.gpus.items():
                 reserved.gpus[node] += gpus if node not in place.devices else 0
                 reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]

@@ -31,7 +31,7 @@ class Belief:
     model: Floats | None = None
     most: int = 0  # GPUs of the largest configuration that was measured
     tables: Table | None = None
-    made_for: tuple[float, int] = (0.0, -1)  # the noise scale, and the number of sizes of the tables
+    made_for: float = 0.0  # the noise scale of the tables
 
 
 class Speedups:
@@ -65,7 +65,7 @@ class Speedups:
                 continue
             belief.points[key] = (report.pass_s, report.step_s)
             belief.most = max(belief.most, report.gpus)
-            belief.made_for = (0.0, -1)
+            belief.made_for = 0.0
             if not self._profiled:
                 belief.model = fit_points(belief.points)
 
@@ -95,10 +95,10 @@ class Speedups:
         if belief.model is None or phi != phi:
             proportional = np.tile(np.arange(size + 1.0), (2, 1))
             return proportional, np.tile(np.maximum(family.m0, np.arange(size + 1.0)), (2, 1))
-        if belief.tables is None or belief.made_for != (phi, size):
+        if belief.tables is None or belief.made_for != phi or belief.tables[0].shape[1] <= size:
             largest = float(family.largest_local[gpu_type])
             belief.tables = fill(belief.model, phi, family.m0, float(jobs.max_batch[row]), largest, size)
-            belief.made_for = (phi, size)
+            belief.made_for = phi
         return belief.tables
 
     def state(self) -> list[Any]:
@@ -127,9 +127,9 @@ class Speedups:
                 p = family.model.params_for(name)
                 seven = (p.alpha_s, p.beta_s, p.across_a_s, p.across_b_s, p.local_a_s, p.local_b_s, p.gamma)
                 model = np.maximum(np.array(seven), 1e-8)
-                known = fill(model, phi, family.m0, most, float(family.largest_local[gpu_type]), self._cap)
+                known = fill(model, phi, family.m0, most, float(family.largest_local[gpu_type]), max(self._cap, size))
             else:
-                known = of_measurements(family, phi, most, gpu_type, self._cap)
+                known = of_measurements(family, phi, most, gpu_type, max(self._cap, size))
             self._shipped[key] = known
         return known[0][:, : size + 1], known[1][:, : size + 1]
 

@@ -4,7 +4,8 @@ A configuration is a number of GPUs of one type: a power of two inside a node, o
 profiled on one GPU of each type at a few batch sizes, so its computing time is known everywhere. How it synchronises is
 learned where it has run: a type B on which it has not yet had several GPUs takes the goodputs of a type A on which it
 has, times the ratio of the two on one GPU. Before it has run anywhere on several GPUs, it is believed to scale
-perfectly.
+perfectly. A live job is not profiled: nothing is known before it runs, and then all types are believed to be as fast as
+that where it runs.
 """
 
 from __future__ import annotations
@@ -82,13 +83,14 @@ class Goodputs:
                 belief.models[kind] = fit_points(belief.points[kind])
 
     def _profiled(self, family: BatchFamily) -> Belief:
-        """Return what is known after a job was tried on one GPU of each type."""
-        belief = Belief()
+        """Return what is known after a job was tried on one GPU of each type; a live job cannot be tried."""
+        belief = Belief({kind: {} for kind in range(len(self._names))})
+        if not family.profiled:
+            return belief
         for kind, name in enumerate(self._names):
             top = min(float(family.largest_local[kind]), float(family.batches[-1]))
             low = min(family.m0, top)
             tried = np.unique(np.round(np.geomspace(low, top, TRIALS)))
-            belief.points[kind] = {}
             for local in tried.tolist():
                 step_s, pass_s = family.model.step_times(name, 1, 0, local)
                 belief.points[kind][1, 1, local] = (pass_s, step_s)
@@ -123,10 +125,14 @@ class Goodputs:
             if size > max(limit, 1):
                 continue
             several = int(size > self.node_gpus[kind])
-            source = kind
-            if size > 1 and kind not in belief.several and belief.several:
+            if not tables:  # nothing is known of the job
+                goodput[at] = size
+                continue
+            source = kind if kind in tables else min(tables)
+            if size > 1 and source not in belief.several and belief.several:
                 source = min(belief.several)
-            ratio = tables[kind][0][0, 1] / max(tables[source][0][0, 1], 1e-12)
+            known = tables.get(kind, tables[source])  # an unknown type is believed to be as fast as a known one
+            ratio = known[0][0, 1] / max(tables[source][0][0, 1], 1e-12)
             goodput[at] = tables[source][0][several, size] * ratio
             batches[at] = tables[source][1][several, size]
         return goodput, batches

@@ -94,7 +94,7 @@ class AuthorsGittins(KeptList):
 
     def __init__(self, samples: Floats) -> None:
         super().__init__()
-        self._samples, self._index = authors_index(samples)
+        self.table = self._samples, self._index = authors_index(samples)
 
     def arrange(self, view: View, queue: Ints, place: Ints) -> tuple[Ints, Ints]:
         jobs = view.jobs

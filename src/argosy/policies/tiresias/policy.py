@@ -34,7 +34,7 @@ import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies.base import Event, Floats, Ints, Place, Policy, register
+from argosy.policies.base import CompiledOrder, Event, Floats, Ints, Place, Policy, register
 from argosy.policies.tiresias.authors import AuthorsGittins, AuthorsQueues, KeptList
 from argosy.policies.tiresias.gittins import Gittins
 from argosy.policies.tiresias.queues import Queues
@@ -105,6 +105,15 @@ class Tiresias(Policy):
         key: Floats = self._queues.arrange(view)[0]
         return key
 
+    def compiled_order(self, jobs: int) -> CompiledOrder | None:
+        from argosy.policies.tiresias import orders  # imported late, because it imports Numba
+
+        if isinstance(self._theirs, AuthorsQueues):
+            return orders.order_by_authors_queues(self.limits, jobs)
+        if isinstance(self._theirs, AuthorsGittins):
+            return orders.order_by_authors_gittins(*self._theirs.table, jobs)
+        return orders.order_by_queues(self.limits, self.promote, jobs)
+
     def place(self, view: View) -> Ints:
         codes: Ints = self._codes[view.jobs.kind]
         return codes
@@ -152,6 +161,8 @@ class TiresiasGittins(Tiresias):
         if authors and not len(self._prior):
             raise InputError(f"{self.name}: authors=true needs history=FILE with the GPU-times of earlier jobs")
         self.window, self.least, self.quantum = window, least, quantum
+        if authors:
+            self.answers -= {"on_event"}  # their index is of the history alone
         self._quanta = np.repeat(np.append(self.limits, np.inf), 2)  # one for each group
 
     def reset(self, context: Context) -> None:
@@ -180,9 +191,12 @@ class TiresiasGittins(Tiresias):
         index += 1.0
         return np.asarray(2.0 * group + 1.0 / index)
 
+    def compiled_order(self, jobs: int) -> CompiledOrder | None:
+        return super().compiled_order(jobs) if self.authors else None  # the index is learned from jobs that end
+
     def on_event(self, event: Event) -> None:
         """Learn from the GPU-time of a job that has ended."""
-        if event.kind not in ENDS or self._theirs is not None:
+        if event.kind not in ENDS:
             return
         self._fresh.append(event.info)
         if len(self._fresh) >= NEW_SHARE * len(self._ended):

@@ -1,7 +1,7 @@
 """The queues of Tiresias: which job is in which, in what order, and when that changes next.
 
 All of this is one compiled pass over the jobs, because a chain of small array operations would be too slow for a policy
-that is asked at each arrival and end. Jobs are remembered by their index, in the columns of one matrix.
+that is asked at each arrival and end. Jobs are remembered by their index, in the rows of one matrix.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Queues:
 
     def __init__(self, limits: Floats, promote: float) -> None:
         self._limits, self._promote = limits, promote
-        self._memory = np.zeros((REMEMBERED, 0))
+        self._memory = nothing_known(0)
         self._columns = np.zeros((COLUMNS, 0))
+        self._room = np.zeros((2, len(limits) + 1))
         self._arrange = compiled(arrange)
         self._wake = np.inf
         self._guess = -1.0  # when a job would leave its queue if it started now, if that is the next thing to happen
@@ -59,7 +60,9 @@ class Queues:
         seen = (n, view.running, view.free_gpus)
         # woken for a job that still waits: no job has started since, and if nothing has changed, none starts now
         quiet = view.now == self._guess and seen == self._seen
-        wake, maybe = self._arrange(view.now, seen[2], quiet, self._promote, self._limits, n, columns, self._memory)
+        wake, maybe = self._arrange(
+            view.now, seen[2], quiet, self._promote, self._limits, n, columns, self._memory, self._room
+        )
         if wake < 0:
             self._make_room(int(columns[INDEX, :n].max()) + 1)
             return self.arrange(view)
@@ -73,87 +76,102 @@ class Queues:
         return max(self._wake, nextafter(view.now, inf))
 
     def _make_room(self, jobs: int) -> None:
-        memory = np.zeros((REMEMBERED, 2 * jobs))
-        memory[[ENTERED, BEGAN]] = -1.0
-        memory[:, : self._memory.shape[1]] = self._memory
+        memory = nothing_known(2 * jobs)
+        memory[: len(self._memory)] = self._memory
         self._memory = memory
 
     def state(self) -> dict[str, Any]:
         index = self._columns[INDEX, : self._seen[0]].astype(np.int64)
-        known = np.vstack([index, self._memory[:, index]])
-        return {"jobs": known.T.tolist(), "guess": self._guess, "seen": list(self._seen)}
+        known = np.column_stack([index, self._memory[index]])
+        return {"jobs": known.tolist(), "guess": self._guess, "seen": list(self._seen)}
 
     def restore(self, state: dict[str, Any]) -> None:
         known = np.array(state["jobs"]).reshape(-1, 1 + REMEMBERED).T
         self._columns = np.zeros((COLUMNS, known.shape[1]))
         self._columns[INDEX] = known[0]
         self._make_room(int(known[0].max(initial=-1)) + 1)
-        self._memory[:, known[0].astype(np.int64)] = known[1:]
+        self._memory[known[0].astype(np.int64)] = known[1:].T
         self._guess = state["guess"]
         jobs, running, free = state["seen"]
         self._seen = (jobs, running, free)
 
 
+def nothing_known(jobs: int) -> Floats:
+    """Return the memory of jobs that have not been seen yet, one in each row."""
+    memory = np.zeros((jobs, REMEMBERED))
+    memory[:, [ENTERED, BEGAN]] = -1.0
+    return memory
+
+
 def arrange(
-    now: float, free: int, quiet: bool, promote: float, limits: Floats, n: int, columns: Floats, memory: Floats
+    now: float,
+    free: int,
+    quiet: bool,
+    promote: float,
+    limits: Floats,
+    n: int,
+    columns: Floats,
+    memory: Floats,
+    scratch: Floats,
 ) -> tuple[float, float]:
     """Fill in key, group and age; return when the next job leaves its queue, and the same for jobs that may start.
 
     A job that leaves its queue matters only to the jobs that wait in that queue, because until then they are not served
     before it. So queues where no job waits, or may wait after this decision, need no wake-up. A waiting job may start
     if it fits in addition to all running jobs of its own and better queues; jobs of worse queues may then have to wait.
-    The first time is negative if the memory is too small.
+    The first time is negative if the memory is too small. `scratch` has two rows, with an entry for each queue.
     """
     last = len(limits)
-    room = np.zeros(last + 1)  # GPUs that the jobs of each queue hold, then those open to it
-    waited_for = np.zeros(last + 1, np.bool_)
+    room = scratch[0]  # GPUs that the jobs of each queue hold, then those open to it
+    waited_for = scratch[1]  # 1 where a job waits, or may wait after this decision
+    room[:], waited_for[:] = 0.0, 0.0
     wake = maybe = np.inf
     for row in range(n):
-        if columns[INDEX, row] >= memory.shape[1]:
+        if columns[INDEX, row] >= len(memory):
             return -1.0, -1.0
     for row in range(n):
         job = int(columns[INDEX, row])
         running = columns[STATE, row] == 1.0
-        if memory[ENTERED, job] < 0.0:
-            memory[ENTERED, job] = columns[SUBMITTED, row]
-        gpu_s = columns[ATTAINED, row] - memory[ATTAINED0, job]
-        if memory[BEGAN, job] < 0.0 and (running or gpu_s > 0.0):
-            memory[BEGAN, job] = columns[STARTED, row]
+        if memory[job, ENTERED] < 0.0:
+            memory[job, ENTERED] = columns[SUBMITTED, row]
+        gpu_s = columns[ATTAINED, row] - memory[job, ATTAINED0]
+        if memory[job, BEGAN] < 0.0 and (running or gpu_s > 0.0):
+            memory[job, BEGAN] = columns[STARTED, row]
         q = 0
         while q < last and gpu_s + SLACK_GPU_S >= limits[q]:
             q += 1
         if promote > 0.0 and q > 0:
-            run_s = columns[EXECUTED_S, row] - memory[EXECUTED0, job]
-            waited_s = now - memory[BEGAN, job] - run_s
+            run_s = columns[EXECUTED_S, row] - memory[job, EXECUTED0]
+            waited_s = now - memory[job, BEGAN] - run_s
             left_s = promote * run_s - waited_s
             if running:
                 wake = min(wake, now + max(left_s, LEAST_LOOK_S))
             elif left_s > TIMER_SLACK_S:
                 wake = min(wake, now + left_s)
             else:
-                memory[ENTERED, job], memory[BEGAN, job] = now, -1.0
-                memory[EXECUTED0, job] = columns[EXECUTED_S, row]
-                memory[ATTAINED0, job] = columns[ATTAINED, row]
+                memory[job, ENTERED], memory[job, BEGAN] = now, -1.0
+                memory[job, EXECUTED0] = columns[EXECUTED_S, row]
+                memory[job, ATTAINED0] = columns[ATTAINED, row]
                 q, gpu_s = 0, 0.0
-        since = memory[BEGAN, job] if memory[BEGAN, job] >= 0.0 else memory[ENTERED, job]
+        since = memory[job, BEGAN] if memory[job, BEGAN] >= 0.0 else memory[job, ENTERED]
         group = 2 * q + (not running)
         columns[KEY, row] = group * (now + 1.0) + since
         columns[GROUP, row], columns[AGE, row] = group, gpu_s
         if running:
             room[q] += columns[GPUS, row]
         else:
-            waited_for[q] = True
+            waited_for[q] = 1.0
     behind = float(free)
     for q in range(last, -1, -1):
         room[q], behind = behind, behind + room[q]
     for row in range(n):
         q, gpus = int(columns[GROUP, row]) // 2, columns[GPUS, row]
         if columns[STATE, row] != 1.0 and not quiet and (gpus < 1.0 or gpus <= room[q]):
-            waited_for[q:] = True
+            waited_for[q:] = 1.0
             if q < last and gpus > 0.0:
                 maybe = min(maybe, now + (limits[q] - columns[AGE, row]) / gpus)
     for row in range(n):
         q, gpus = int(columns[GROUP, row]) // 2, columns[GPUS, row]
-        if columns[STATE, row] == 1.0 and q < last and waited_for[q] and gpus > 0.0:
+        if columns[STATE, row] == 1.0 and q < last and waited_for[q] > 0.0 and gpus > 0.0:
             wake = min(wake, now + (limits[q] - columns[AGE, row]) / gpus)
     return wake, maybe

@@ -11,9 +11,11 @@ import json
 import os
 import pickle
 import re
+import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ MANIFEST = "manifest.json"
 STATE = "state.pt"
 STEP = re.compile(r"step-(\d+)")
 KEEP = 2
+WRITING, REPLACED = ".writing-", ".replaced-"
+LEFTOVER_S = 3600.0  # a folder that has not changed for so long is not being written any more
 
 
 class CheckpointDamaged(ArgosyError):
@@ -34,10 +38,11 @@ class CheckpointDamaged(ArgosyError):
 def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
     """Yield a folder to write files into; it becomes `target`, with a manifest, if the block ends without an error.
 
-    `about` is added to the manifest: step, epoch and the like, as plain JSON.
+    `about` is added to the manifest: step, epoch and the like, as plain JSON. The folder's name is new each time: a
+    worker on a host that was cut off may still write the same step, and must not write into its successor's files.
     """
-    temporary = target.with_name(f".writing-{target.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    mark = secrets.token_hex(4)
+    temporary, replaced = (target.with_name(f"{kind}{target.name}-{mark}") for kind in (WRITING, REPLACED))
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -49,9 +54,11 @@ def writing_folder(target: Path, **about: Any) -> Iterator[Path]:
         manifest.write_text(json.dumps({"format": 1, **about, "files": files}, indent=1), "utf-8")
         _flush(manifest)
         _flush(temporary)
-        shutil.rmtree(target, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            target.rename(replaced)
         temporary.rename(target)
         _flush(target.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -118,8 +125,13 @@ def steps(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, keep: int = KEEP) -> None:
+    """Remove all but the newest checkpoints, and what workers that were killed have left."""
     for path in steps(folder)[keep:]:
         shutil.rmtree(path, ignore_errors=True)
+    for path in (*folder.glob(f"{WRITING}*"), *folder.glob(f"{REPLACED}*")):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > LEFTOVER_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _sha256(path: Path) -> str:

@@ -27,7 +27,7 @@ from argosy.errors import InputError
 from argosy.sdk.data.seeds import derive, seed_host, untouched
 
 IDLE = -1  # stands for the rank of a worker that gets no part of the batch
-BatchMode = Literal["constant", "scaled"]
+BatchMode = Literal["constant", "scaled", "adaptive"]
 
 
 class Position(NamedTuple):
@@ -73,15 +73,17 @@ class Order:
 
     `constant`: a step takes one batch of the loader, whatever the number of workers, split evenly among them.
     `scaled`: every worker takes a whole batch of the loader, so that a step takes as many batches as there are workers.
+    `adaptive`: a step takes `samples` samples, whatever the loader says, split evenly among the workers.
     """
 
     def __init__(self, loader: DataLoader[Any], seed: int = 0, mode: BatchMode = "constant") -> None:
-        if mode not in ("constant", "scaled"):
-            raise InputError(f"unknown batch mode {mode!r}", hint="use batch='constant' or batch='scaled'")
+        if mode not in ("constant", "scaled", "adaptive"):
+            raise InputError(f"unknown batch mode {mode!r}", hint="use constant, scaled or adaptive")
         self.loader, self.seed, self.mode = loader, seed, mode
         self._deal = _order_function(loader, seed)
         self._batch_size: int | None = getattr(loader.batch_sampler, "batch_size", None)
         self._known: dict[int, Epoch] = {}
+        self.samples = self.batch_size if mode == "adaptive" else 0  # of a step, where the batch is adaptive
 
     def epoch(self, number: int) -> Epoch:
         """Return the order of one epoch; the last two are cached."""
@@ -138,6 +140,8 @@ class Order:
 
     def _end(self, position: Position, world: int) -> int:
         epoch = self.epoch(position.epoch)
+        if self.mode == "adaptive":
+            return min(position.taken + self.samples, epoch.size)
         batches = world if self.mode == "scaled" else 1
         return epoch.ends[min(epoch.batch_at(position.taken) + batches, len(epoch.ends)) - 1]
 
@@ -147,6 +151,8 @@ class Order:
         if self.mode == "scaled":
             return epoch.bounds(batch + rank, position.taken)
         first, end = epoch.bounds(batch, position.taken)
+        if self.mode == "adaptive":
+            first, end = position.taken, self._end(position, world)
         each, more = divmod(end - first, world)
         start = first + rank * each + min(rank, more)
         return start, start + each + (rank < more)

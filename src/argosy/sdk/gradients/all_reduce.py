@@ -7,6 +7,7 @@ which parameters have a gradient. So agreement needs no extra message, and all w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -41,28 +42,43 @@ class Rider(Protocol):
 
 
 class FlatReducer:
-    """Combines gradients by an all-reduce; each worker has one slice of the batch and gets the mean over all."""
+    """Combines gradients by an all-reduce; each worker has one slice of the batch and gets the mean over all.
+
+    A slice that does not fit a worker's device is worked through in several pieces, whose gradients are added up.
+    """
 
     def __init__(self) -> None:
         self.riders: list[Rider] = []
+        self.pieces = 1  # of each worker's slice
+        self._sums: list[Tensor | None] | None = None  # of the pieces so far: gradients times samples
+        self._counted = 0  # samples in these sums
         self._group = Group(None, 0, 1)
         self._parameters: list[Parameter] = []
         self._buffers: _Buffers | None = None
 
     def bind(self, modules: Sequence[Module], parameters: Sequence[Parameter]) -> None:
-        self._parameters, self._buffers = list(parameters), None
+        self._parameters, self._buffers, self._sums = list(parameters), None, None
 
     def regroup(self, group: Group) -> None:
-        self._group = group
+        self._group, self._sums = group, None
 
     def slots(self) -> tuple[Sequence[int], int]:
-        return [self._group.rank], self._group.world
+        rank, world, pieces = self._group.rank, self._group.world, self.pieces
+        return range(rank * pieces, (rank + 1) * pieces), world * pieces
 
     def begin(self, piece: Piece, step: int) -> None:
-        """Do nothing: the script works on its slice as it would without other workers."""
+        """Forget the pieces of a step that failed."""
+        if piece.slot == self._group.rank * self.pieces:
+            self._sums = None
 
     def combine(self, piece: Piece, votes: Tensor) -> Tensor | None:
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
+        if self.pieces > 1:
+            self._add(trained, piece.samples)
+            if not piece.last:
+                return None
+            piece = replace(piece, samples=self._counted)
+            self._set_means(trained)
         local = [_checked(parameter) for parameter in trained]
         riding = [rider.fill(local, piece.samples) for rider in self.riders]
         if self._group.world == 1:
@@ -88,6 +104,24 @@ class FlatReducer:
     def load(self, state: dict[str, Any]) -> None:
         for rider, saved in zip(self.riders, state["riders"]):
             rider.load(saved)
+
+    @torch.no_grad()
+    def _add(self, trained: Sequence[Parameter], samples: int) -> None:
+        """Add the gradients of a piece; a piece without samples is a copy, whose gradients do not count."""
+        if self._sums is None:
+            self._sums, self._counted = [None] * len(trained), 0
+        self._counted += samples
+        for number, parameter in enumerate(trained if samples else ()):
+            gradient, before = _checked(parameter), self._sums[number]
+            if gradient is not None:
+                weighted = gradient * samples
+                self._sums[number] = weighted if before is None else before.add_(weighted)
+
+    def _set_means(self, trained: Sequence[Parameter]) -> None:
+        """Replace the gradients by the means over this worker's pieces."""
+        sums, self._sums = self._sums or [], None
+        for parameter, total in zip(trained, sums, strict=True):
+            parameter.grad = None if total is None else total.div_(max(self._counted, 1))
 
     def _buffers_for(self, trained: Sequence[Parameter], header: int) -> _Buffers:
         """Return the buffers, which are made again if parameters were frozen or the group has changed."""

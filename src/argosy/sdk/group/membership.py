@@ -175,6 +175,7 @@ class Membership:
         """Put the plan in force, and give all members the same state."""
         first = not self._has_state
         self.plan, self.group = plan, group
+        self.training.batch = plan.batch or self.training.batch
         self.training.combiner.regroup(group)
         if self.control is not None:
             self.control.on_shut = group.shut

@@ -112,7 +112,7 @@ class Grower:
         self._clipping = Clipping(**trial["clipping"])
         return changed
 
-    def grow(self, times: Times, gained: int) -> tuple[bool, str]:
+    def grow(self, times: Times, gained: float) -> tuple[bool, str]:
         """Ask the agent and carry out its decision; return whether the network was changed, and a report."""
         network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
@@ -210,7 +210,7 @@ class Grower:
         seconds = time.monotonic() - started
         return True, f"distilled back in {seconds:.1f} s (−{_short(fewer)} parameters), agreement {same:.0%}"
 
-    def _ask(self, example: Tensor, times: Times, gained: int) -> Advice:
+    def _ask(self, example: Tensor, times: Times, gained: float) -> Advice:
         if not times.left > 0:
             raise GrowError("no time is left in its budget")
         self._agent = self._agent or agent_of("pretrained")
@@ -224,7 +224,7 @@ class Grower:
             times.budget,
             done,
             epoch_s=times.epoch,
-            gpus_gained=float(gained),
+            gpus_gained=gained,
             parameters=network.size,
             curve=Curve(tuple(row[3] for row in self._curve), tuple(row[2] / row[1] for row in self._curve)),
             recipe=RecipeFacts(type(network.optimizer).__name__.lower(), lr_now=network.lr),

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch.nn import Module, Parameter
@@ -24,6 +23,7 @@ from torch.optim import Optimizer
 
 from argosy.errors import InputError
 from argosy.sdk.checkpoints.transfer import hand_over
+from argosy.sdk.growth.scheduler import Done, JobScheduler
 
 if TYPE_CHECKING:
     from argosy.grow import Guard
@@ -36,14 +36,6 @@ ASK_EVERY = 5  # steps between two checks of whether it is time, and of a growth
 SETTLED_S = 1.0  # how long the group must be stable: a job that moves has more workers only for a moment
 
 Change = Callable[[], tuple[bool, str]]  # returns whether the network was changed, and what to report
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How far the training is, in epochs; `of` is None if the number of epochs is unknown."""
-
-    epochs: float = 0.0
-    of: int | None = None
 
 
 def consent(script: bool, environment: Mapping[str, str] = os.environ) -> bool:
@@ -71,16 +63,13 @@ class Growth:
         warm_up()
         self._session, self._watch, self._done = session, watch, done
         self._allowed = consent(True, environment)
-        self._budget_s: float | None = _growth_options(environment).get("time_budget")
+        self._scheduler = JobScheduler(_growth_options(environment).get("time_budget"), done)
         self._grower: Grower | None = None
         self._guard = _guard(environment)
         self._rolled_back = ""  # why growth was rolled back
         self._harm = ""  # what growth has done, as far as rank 0 knows
         self._judged = 0.0  # epochs of training when growth was last judged
         self._refusal = "no network was passed to job.setup"
-        self._began = time.time()  # when the job began, perhaps in another process, so it is not a monotonic time
-        self._base = 0  # workers at the start of the job; 0: not begun
-        self._considered = 0  # the most workers for which growth was considered
         self._turns: int | None = None  # steps since the number of workers changed; None: the change was handled
         self._resized_at = 0.0
         self._seen = self._stepped = 0
@@ -109,14 +98,14 @@ class Growth:
 
     def state(self) -> dict[str, Any]:
         record = self._grower.state() if self._grower else {}
-        about = {"began": self._began, "base": self._base, "told": self._considered, "rolled_back": self._rolled_back}
-        return about | {"judged": self._judged} | record
+        about = {"rolled_back": self._rolled_back, "judged": self._judged}
+        return self._scheduler.state() | about | record
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Build the network that this state belongs to; its weights are loaded afterwards."""
         if not state:
             return
-        self._began, self._base, self._considered = state["began"], state["base"], state["told"]
+        self._scheduler.restore(state)
         self._rolled_back, self._judged = state["rolled_back"], state["judged"]
         if self._grower is None:
             if state.get("surgeries"):
@@ -137,7 +126,7 @@ class Growth:
         from argosy.grow import GrowError
 
         try:
-            grower.note(float(loss), self._session.training.position.epoch, time.time() - self._began)
+            grower.note(float(loss), self._session.training.position.epoch, self._scheduler.spent())
         except GrowError as problem:
             self._harm = str(problem).split("\n")[0]
         except (TypeError, ValueError):
@@ -180,47 +169,46 @@ class Growth:
 
     def _resized(self) -> None:
         """Note that the group of workers has changed."""
-        if not self._base:
-            self._base = self._considered = self._session.group.world
+        self._scheduler.resized(self._session.group.world)
         self._turns, self._resized_at = 0, time.monotonic()
         self._seen = self._stepped = self._session.training.step
 
     def _between(self) -> None:
         """Grow or shrink if it is time. All workers call this after the same steps, so all act after the same one."""
-        step, world = self._session.training.step, self._session.group.world
+        step, scheduler = self._session.training.step, self._scheduler
         if step != self._stepped:
             self._stepped = step
             self._judge()
         if self._turns is None or step == self._seen:  # the workers have not changed, or the step is not complete
             return
         self._seen, self._turns = step, self._turns + 1
-        back = world <= self._base and self._grower is not None and self._grower.is_grown
+        back = scheduler.wants_back() and self._grower is not None and self._grower.is_grown
         if self._turns < (SHRINK_AFTER if back else GROW_AFTER) or self._turns % ASK_EVERY or not self._settled():
             return
-        before, self._turns = max(self._considered, self._base), None
+        before, self._turns = scheduler.told, None
         if back:
-            if self._together(lambda: self._shrink(world)):
-                self._considered = world
+            if self._together(self._shrink):  # otherwise, or if a worker dies meanwhile, it is still due
+                scheduler.allocation()
             return
-        self._considered = max(self._considered, world) if world > self._base else world
-        if self._allowed and world > before:
-            self._together(lambda: self._grow(before, world))
+        if scheduler.allocation() == "up" and self._allowed:
+            self._together(lambda: self._grow(max(before, scheduler.base)))
 
     def _settled(self) -> bool:
         """Return whether the group has been stable for long enough, according to the clock of rank 0."""
         settled = time.monotonic() - self._resized_at >= SETTLED_S
         return self._session.group.broadcast_bytes(b"yes" if settled else b"no", 0) == b"yes"
 
-    def _grow(self, before: int, world: int) -> tuple[bool, str]:
-        self._tell(f"spare slots: {before} → {world} workers; the growth agent is asked")
+    def _grow(self, before: int) -> tuple[bool, str]:
+        self._tell(f"spare slots: {before} → {self._scheduler.world} workers; the growth agent is asked")
         if self._grower is None:
             return False, f"the network stays as it is: {self._refusal}"
         if self._rolled_back and not self._guard.again:
             return False, f"the network stays as it is, because growth was rolled back before: {self._rolled_back}"
         self._harm, self._judged = "", self._done().epochs
-        return self._grower.grow(self._times(), world - self._base)
+        return self._grower.grow(self._times(), self._scheduler.gpus_gained())
 
-    def _shrink(self, world: int) -> tuple[bool, str]:
+    def _shrink(self) -> tuple[bool, str]:
+        world = self._scheduler.world
         workers = f"{world} worker{'s' if world > 1 else ''}"
         self._tell(f"spare slots are gone: {workers}; the network is distilled into the original one")
         assert self._grower is not None
@@ -253,12 +241,8 @@ class Growth:
         """Return the time left: by the job file's budget or, without one, by the progress so far."""
         from argosy.sdk.growth.grower import Times
 
-        spent, done = max(time.time() - self._began, 1e-3), self._done()
-        epoch_s = spent / done.epochs if done.epochs else None
-        budget = self._budget_s
-        if budget is None:
-            budget = epoch_s * done.of if epoch_s and done.of else 2 * spent  # unknown: assume that half is done
-        return Times(max(budget - spent, 0.0), budget, epoch_s)
+        scheduler = self._scheduler
+        return Times(scheduler.time_left(), scheduler.time_budget(), scheduler.epoch_s)
 
     def _hurry(self) -> bool:
         """Return whether the job is about to suspend or change its slots, and should not wait for a distillation."""

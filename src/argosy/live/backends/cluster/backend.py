@@ -32,7 +32,7 @@ VIRTUAL = "cpu"  # the GPU type of nodes whose slots are CPU cores
 
 
 class ClusterBackend(SupervisedBackend):
-    """Runs jobs on the nodes of a cluster. `shared` is a folder that the head and all nodes see.
+    """Runs jobs on the nodes of a cluster. `shared` is a folder that the head and all nodes see, if there is one.
 
     Agents are started by `engine`; without one, by whoever runs the hosts.
     """
@@ -44,7 +44,7 @@ class ClusterBackend(SupervisedBackend):
         self,
         home: Path,
         nodes: Sequence[Node],
-        shared: Path,
+        shared: Path | None,
         *,
         times: LeaseTimes | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -58,25 +58,26 @@ class ClusterBackend(SupervisedBackend):
         }
         fence = Fences(self.agents, self.times)
         super().__init__(home, places, folder="cluster", settings=settings, fence=fence)
-        self._check_shared()
+        if shared is not None:
+            self._check_shared(shared)
         self.roster = Roster(nodes, self.agents, shared, self.times)
         self.roster.start()
         self._engine = engine
         self._keeper: Keeper | None = None
 
-    def _check_shared(self) -> None:
+    def _check_shared(self, shared: Path) -> None:
         hint = "agents.shared: names a folder that the head and all nodes mount at the same path, such as an NFS export"
         try:
-            (self.shared / "jobs").mkdir(mode=0o711, parents=True, exist_ok=True)
+            (shared / "jobs").mkdir(mode=0o711, parents=True, exist_ok=True)
         except OSError as problem:
             what = f"the shared folder cannot be used: {problem.strerror}"
-            raise InputError(what, where=str(self.shared), hint=hint) from None
-        if not os.access(self.shared, os.W_OK | os.X_OK):
-            raise InputError("the shared folder cannot be written", where=str(self.shared), hint=hint)
-        if self.shared.stat().st_mode & 0o022:
-            hint = f"chmod go-w {self.shared}"
+            raise InputError(what, where=str(shared), hint=hint) from None
+        if not os.access(shared, os.W_OK | os.X_OK):
+            raise InputError("the shared folder cannot be written", where=str(shared), hint=hint)
+        if shared.stat().st_mode & 0o022:
+            hint = f"chmod go-w {shared}"
             what = "other users may write to the shared folder, and could replace what the daemon keeps there"
-            raise InputError(what, where=str(self.shared), hint=hint)
+            raise InputError(what, where=str(shared), hint=hint)
 
     async def nodes(self) -> Sequence[NodeStatus]:
         return self.roster.statuses()
@@ -145,9 +146,13 @@ class ClusterBackend(SupervisedBackend):
 
     def _home(self, run: Run) -> Path:
         """Return the folder of a job that nodes see too."""
+        assert self.shared is not None
         return self.shared / "jobs" / str(run.key.job)
 
     def _hand_over(self, run: Run) -> None:
+        if self.shared is None:
+            (run.home / "checkpoints" / f"gen-{run.key.generation}").mkdir(mode=0o700, parents=True, exist_ok=True)
+            return
         home = self._home(run)
         home.mkdir(mode=0o711, exist_ok=True)
         hand_over(replace(run, home=home), self.shared)
@@ -159,7 +164,8 @@ class ClusterBackend(SupervisedBackend):
             "user": run.user,
             "uid": os.getuid(),  # of the supervisor: no worker runs here
             "env": dict(run.env),
-            "checkpoints": str(self._home(run) / "checkpoints"),
+            "checkpoints": str(self._home(run) / "checkpoints") if self.shared is not None else None,
+            "files": str(run.home / "checkpoints") if self.shared is None else None,
             "cluster": {"agents": str(self.agents), "times": self.times.plain()},
         }
 

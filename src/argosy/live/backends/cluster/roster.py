@@ -49,7 +49,7 @@ class Watched:
 
 
 class Roster:
-    def __init__(self, nodes: Sequence[Node], folder: Path, shared: Path, times: LeaseTimes) -> None:
+    def __init__(self, nodes: Sequence[Node], folder: Path, shared: Path | None, times: LeaseTimes) -> None:
         self.folder, self.shared, self.times = folder, shared, times
         self.watched = {node.name: Watched(node) for node in nodes}
         self._orders: deque[Callable[[], None]] = deque()
@@ -66,7 +66,7 @@ class Roster:
         self._ending = True
         self._thread.join(timeout=2.0)
         self._dials.shutdown(wait=False, cancel_futures=True)
-        for path in self.shared.glob(f"{self._probe}*"):
+        for path in self.shared.glob(f"{self._probe}*") if self.shared is not None else ():
             path.unlink(missing_ok=True)
 
     def statuses(self) -> list[NodeStatus]:
@@ -116,9 +116,10 @@ class Roster:
     # -- in the thread
 
     def _run(self) -> None:
-        with suppress(OSError):  # the disk is full: then no node can be probed, which every node's state shows
-            (self.shared / self._probe).write_text(self._probe)
-            (self.shared / self._probe).chmod(0o644)
+        if self.shared is not None:
+            with suppress(OSError):  # the disk is full: then no node can be probed, which every node's state shows
+                (self.shared / self._probe).write_text(self._probe)
+                (self.shared / self._probe).chmod(0o644)
         self._reactor.every(PING_S / 5, self._look)
         self._reactor.every(PING_S, self._ping)
         self._reactor.run()
@@ -180,9 +181,8 @@ class Roster:
             lambda message: self._heard(watched, message),
             lambda: self._lost(watched, "its agent has ended"),
         )
-        watched.shared = False
-        path = str(self.shared / self._probe)
-        watched.line.send({"op": "probe", "path": path, "content": self._probe})
+        watched.shared = self.shared is None
+        self._probe_again(watched)
         watched.line.send({"op": "ping"})
 
     def _heard(self, watched: Watched, message: Message) -> None:
@@ -190,7 +190,7 @@ class Roster:
         if message.get("op") == "pong":
             runs = message.get("runs")
             watched.runs = [str(one)[:64] for one in runs[:10_000]] if isinstance(runs, list) else []
-        elif message.get("op") == "probed":
+        elif message.get("op") == "probed" and self.shared is not None:
             why = str(message.get("why") or "")[:300]
             beside = self.shared / f"{self._probe}.seen"
             with suppress(OSError):
@@ -203,7 +203,7 @@ class Roster:
                 self._reactor.later(LONGEST_WAIT_S, lambda: self._probe_again(watched))
 
     def _probe_again(self, watched: Watched) -> None:
-        if watched.line is not None:
+        if watched.line is not None and self.shared is not None:
             watched.line.send({"op": "probe", "path": str(self.shared / self._probe), "content": self._probe})
 
     def _lost(self, watched: Watched, why: str) -> None:

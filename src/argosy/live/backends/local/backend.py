@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from argosy.cluster.cluster import Node
-from argosy.live.backends.base import LaunchError, NodeStatus, Run
-from argosy.live.backends.local import machine
+from argosy.live.backends.base import LaunchError, NodeStatus, Run, RunKey
+from argosy.live.backends.local import inspection, machine
 from argosy.live.backends.local.bounded_threads import in_thread
 from argosy.live.backends.local.interpreters import read_command, warm
 from argosy.live.backends.local.users import environment_of, hand_over, must_switch
@@ -48,6 +48,18 @@ class LocalBackend(SupervisedBackend):
 
     async def nodes(self) -> Sequence[NodeStatus]:
         return [NodeStatus(node, True) for node in self._nodes]
+
+    async def environment(self, key: RunKey) -> dict[str, Any] | None:
+        """Return where and how another process can run beside a run's workers."""
+        folder = self._registry.folder(key)
+        return None if folder is None else await in_thread(inspection.environment, folder, self.places)
+
+    async def usage(self, keys: Sequence[RunKey]) -> tuple[dict[int, inspection.Usage], dict[int, tuple[float, ...]]]:
+        """Return what runs use, by job, and what real GPUs do, by number."""
+        folders = {key.job: folder for key in keys if (folder := self._registry.folder(key)) is not None}
+        cuda = any(place.cuda for place in self.places.values())
+        used = await in_thread(inspection.usage, folders)
+        return used, dict(await in_thread(inspection.gpu_usage)) if cuda else {}
 
     async def close(self) -> None:
         await in_thread(self.zygotes.end)

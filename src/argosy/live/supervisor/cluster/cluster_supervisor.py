@@ -14,6 +14,7 @@ from typing import Any
 
 from argosy.live.backends.base import Phase
 from argosy.live.supervisor.cluster.cluster_processes import ClusterProcesses, RelayedConnection
+from argosy.live.supervisor.cluster.head_checkpoints import HeadCheckpoints
 from argosy.live.supervisor.cluster.head_resources import HeadResources
 from argosy.live.supervisor.cluster.lease import LeaseTimes
 from argosy.live.supervisor.cluster.node_link import NodeLink
@@ -41,6 +42,8 @@ class ClusterSupervisor(Supervisor):
         self.began_at = time.monotonic()
         self.ending: tuple[int | None, str] | None = None  # how the run has ended, while nodes are not fenced yet
         self.complaints = 0
+        self.put_off: tuple[int | None, str] | None = None  # the end, while it waits for a checkpoint
+        self.checkpoints = HeadCheckpoints(Path(run["files"]), self.arrived) if run.get("files") else None
 
     def begin(self) -> None:
         self.resources = HeadResources(self.folder, self.run, self.reactor, self.obey)
@@ -71,7 +74,10 @@ class ClusterSupervisor(Supervisor):
         """Return what the agent of a node must know of the run."""
         kept = ("job", "generation", "marker", "spec", "user", "env", "restore", "checkpoints", "limits", "settings")
         place = self.places.nodes[node]
-        return {**{name: self.run.get(name) for name in kept}, "gpus": place.gpus, "cuda": place.cuda}
+        found = {**{name: self.run.get(name) for name in kept}, "gpus": place.gpus, "cuda": place.cuda}
+        if self.checkpoints is not None and self.coordinator.membership.version:
+            found["restore"] = []  # it gets its state from the others
+        return found
 
     # -- start
 
@@ -121,6 +127,9 @@ class ClusterSupervisor(Supervisor):
             self.finish(1, f"{link.node}: {str(message['why'])[:500]}")
         elif op == "said":
             self.relay(self.processes.connection(link, int(message["c"])), link, message["m"])
+        elif op in ("get", "part"):
+            if self.checkpoints is not None:
+                self.checkpoints.hear(link, message, self.run["restore"])
         elif op == "hung_up":
             if connection := self.processes.connections.pop((link.node, int(message["c"])), None):
                 connection.open = False
@@ -140,13 +149,27 @@ class ClusterSupervisor(Supervisor):
             self.resources.rendezvous.ask(message, connection.send)
         elif message.get("op") == "hello" and message.get("worker") not in self.processes.on_node(link.node):
             connection.drop(connection)
+        elif message.get("op") == "checkpoint" and self.checkpoints is not None:
+            if connection.worker in self.processes.on_node(link.node):
+                self.checkpoints.bring(link, message)
         elif self.ending is None:
             self.hear(connection, message)  # type: ignore[arg-type]
+
+    def arrived(self, message: Message, why: str) -> None:
+        """Count a checkpoint as saved, because it is here; then end the run, if its end has waited for that."""
+        if why:
+            self.status.tell(f"the checkpoint at step {message.get('step')} could not be brought here: {why}")
+        else:
+            self.status.take_checkpoint(message)
+        if self.put_off is not None and (self.checkpoints is None or not self.checkpoints.busy):
+            self.finish(*self.put_off)
 
     # -- nodes that cannot be reached
 
     def cut(self, link: NodeLink, why: str) -> None:
         """Go on without the workers of a node, at once; they count as alive until it is fenced."""
+        if self.checkpoints is not None:
+            self.checkpoints.cut(link)
         lost = self.processes.cut(link.node)
         if not lost or self.ending is not None:
             return
@@ -209,7 +232,14 @@ class ClusterSupervisor(Supervisor):
         self.processes.kill_all()
 
     def finish(self, code: int | None, message: str) -> None:
-        """End the sessions on all nodes; the end is recorded when every node is fenced."""
+        """End the sessions on all nodes; the end is recorded when every node is fenced.
+
+        This waits for checkpoints that are on their way, unless the run was to be killed at once.
+        """
+        at_once = self.stopping_since is not None and self.kill_at <= self.stopping_since
+        if self.checkpoints is not None and self.checkpoints.busy and self.ending is None and not at_once:
+            self.put_off = (code, message)
+            return
         if self.ending is None:
             self.ending = (code, message)
             self.status.phase = Phase.STOPPING

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from argosy._jit import entry_point, kernel
+from argosy._jit import kernel
 
 RESET, ZERO_ROW, ZERO_CELL = 0.1, 0.1, 0.1  # probabilities of the mutations, as in the authors' code
 STABLE = 1e-3  # added to speed-ups, so that a job without GPUs does not make the fitness 0
@@ -77,24 +77,22 @@ def mutate(
                     clear_entry(node, gpus, count, a, j, e)
         for e in range(count[a, j]):
             free[node[a, j, e]] -= gpus[a, j, e]
-    with_room = 0  # free[nodes:] lists the nodes with room
     for n in range(nodes):
-        if free[n] > 0:
-            free[nodes + with_room] = n
-            with_room += 1
-    if with_room == 0:
-        return
+        free[nodes + n] = 0  # free[nodes:] counts the jobs on each node
     for j in range(jobs):
-        own = 0
         for e in range(count[a, j]):
-            own += free[node[a, j, e]] > 0
+            free[nodes + node[a, j, e]] += 1
+    for j in range(jobs):  # on every node with room, one of the jobs there on average
         for e in range(count[a, j]):
             n = node[a, j, e]
-            if free[n] > 0 and draw(rng) * own < 1.0:
+            if free[n] > 0 and draw(rng) * free[nodes + n] < 1.0:
                 gpus[a, j, e] += int(draw(rng) * (capacity[n] + 1 - gpus[a, j, e]))
-        chance = draw(rng)  # a cell of every job is drawn once on average: with 0, 1, 2 or 3 cells as Poisson has it
+    for n in range(nodes):  # and one of all jobs on average: 0, 1, 2 or 3 as Poisson has it
+        if free[n] <= 0:
+            continue
+        chance = draw(rng)
         for _ in range((chance > 0.368) + (chance > 0.736) + (chance > 0.920)):
-            n = free[nodes + int(draw(rng) * with_room)]
+            j = int(draw(rng) * jobs)
             if allowed[group[j], n]:
                 held = 0
                 for e in range(count[a, j]):
@@ -209,21 +207,34 @@ def same_row(node: Any, gpus: Any, count: Any, a: int, b: int, j: int) -> bool:
 
 @kernel
 def evaluate(
-    node: Any, gpus: Any, count: Any, a: int, base: int, speedup: Any, restart: Any, weight: float, p: float, out: Any
+    node: Any,
+    gpus: Any,
+    count: Any,
+    a: int,
+    base: int,
+    capacity: Any,
+    left: Any,
+    speedup: Any,
+    restart: Any,
+    weight: float,
+    p: float,
+    out: Any,
 ) -> None:
-    """Set out[0] to the fitness, the power mean of the speed-ups, and out[1] to the utility, speed-up per GPU.
+    """Set out[0] to the fitness, the power mean of the speed-ups, and out[1] to the utility.
 
+    The utility is speed-up per GPU of the nodes that are used; `left` are the GPUs that `repair` has left free.
     speedup[j, 0, K] is for one node, speedup[j, 1, K] for several; restart[j] is the factor of a row that changes.
     """
     jobs = count.shape[1]
     total, speed, used = 0.0, 0.0, 0
+    for n in range(len(capacity)):
+        used += capacity[n] if left[n] < capacity[n] else 0
     for j in range(jobs):
         k = 0
         for e in range(count[a, j]):
             k += gpus[a, j, e]
         value = speedup[j, 1 if count[a, j] > 1 else 0, k] if k else 0.0
         speed += value
-        used += k
         value *= weight
         if not same_row(node, gpus, count, a, base, j):
             value *= restart[j]
@@ -293,87 +304,3 @@ def tournament(slots: Any, parents: int, rank: Any, crowd: Any, rng: Any) -> int
     if rank[a] != rank[b]:
         return int(a if rank[a] < rank[b] else b)
     return int(a if crowd[a] >= crowd[b] else b)
-
-
-@partial(entry_point, allocates=True)
-def search(
-    node: Any,
-    gpus: Any,
-    count: Any,
-    first: int,
-    capacity: Any,
-    room: Any,
-    of_type: Any,
-    allowed: Any,
-    group: Any,
-    low: Any,
-    high: Any,
-    unit: Any,
-    queue: Any,
-    limit: Any,
-    speedup: Any,
-    restart: Any,
-    weight: float,
-    p: float,
-    avoid: bool,
-    generations: int,
-    patience: int,
-    seed: int,
-    slots: Any,
-    score: Any,
-) -> int:
-    """Search for the fittest allocation; return its number. Of the allocations the first `first` are given.
-
-    `slots` are the numbers of parents and offspring; the last allocation of `node`, `gpus` and `count` is what runs
-    now. The search ends after `generations`, or if the best fitness has not grown for `patience` of them.
-    """
-    base = count.shape[0] - 1
-    both = len(slots)
-    parents = both // 2
-    jobs, nodes = count.shape[1], len(capacity)
-    rng = np.empty(1, np.uint64)
-    rng[0] = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x2545F4914F6CDD1D)
-    free, left = np.zeros(2 * nodes, np.int64), np.zeros(2 * nodes, np.int64)
-    room_left, limit_left = np.zeros((2, nodes)), np.zeros(len(limit))
-    rank, crowd, scratch = np.zeros(both + 1, np.int64), np.zeros(both + 1), np.zeros(both, np.int64)
-    for i in range(parents):
-        a = slots[i]
-        if i >= first:
-            for j in range(jobs):
-                copy_row(node, gpus, count, a, base if first == 0 else slots[i % first], j)
-            mutate(node, gpus, count, a, base, capacity, allowed, group, free, rng)
-        repair(node, gpus, count, a, base, capacity, room, of_type, allowed, group, low, high, unit, queue,
-               limit, left, room_left, limit_left, avoid, rng)  # fmt: skip
-        evaluate(node, gpus, count, a, base, speedup, restart, weight, p, score[a])
-    fronts_of(slots[:parents], score, rank, crowd)
-    best, since = -np.inf, 0
-    for _ in range(generations):
-        for i in range(parents, both, 2):
-            mother = tournament(slots, parents, rank, crowd, rng)
-            father = tournament(slots, parents, rank, crowd, rng)
-            point = int(draw(rng) * jobs)
-            other = slots[i + 1] if i + 1 < both else -1
-            for j in range(jobs):
-                copy_row(node, gpus, count, slots[i], mother if j < point else father, j)
-                if other >= 0:
-                    copy_row(node, gpus, count, other, father if j < point else mother, j)
-        for i in range(parents, both):
-            a = slots[i]
-            mutate(node, gpus, count, a, base, capacity, allowed, group, free, rng)
-            repair(node, gpus, count, a, base, capacity, room, of_type, allowed, group, low, high, unit,
-                   queue, limit, left, room_left, limit_left, avoid, rng)  # fmt: skip
-            evaluate(node, gpus, count, a, base, speedup, restart, weight, p, score[a])
-        fronts_of(slots, score, rank, crowd)
-        survive(slots, rank, crowd, scratch)
-        found = -np.inf
-        for i in range(parents):
-            found = max(found, score[slots[i], 0])
-        since = 0 if found > best * (1.0 + 1e-9) else since + 1
-        best = max(best, found)
-        if since >= patience:
-            break
-    fittest = slots[0]
-    for i in range(parents):
-        if score[slots[i], 0] > score[fittest, 0]:
-            fittest = slots[i]
-    return int(fittest)

@@ -67,11 +67,18 @@ class Slurm:
         if most and sum(number >= count for _, number in gpus) < self._count:
             what = f"fewer than {self._count} nodes of the partition {self._partition!r} have {count} GPUs"
             raise EngineError(what, where="--slots", hint="give a smaller --slots, or another --partition")
-        cpus, memory_gib = (min(float(row[i].rstrip("+")) for row in found) for i in (1, 2))
+        cpus, memory_mib = (min(float(row[i].rstrip("+")) for row in found) for i in (1, 2))
         self._gpus = count if most else 0
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", self._partition)
         return [
-            Node(f"{name}-{i + 1}", kind if most else "cpu", count, cpus, memory_gib / 1024, rack=self._partition)
+            Node(
+                f"{name}-{i + 1}",
+                kind if most else "cpu",
+                count,
+                cpus,
+                round(memory_mib / 1024, 1),
+                rack=self._partition,
+            )
             for i in range(self._count)
         ]
 

@@ -1,0 +1,82 @@
+"""Forecasts: exact where all lengths are known, the same twice, and without any effect on the planner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argosy.cluster.cluster import Cluster
+from argosy.live.planner.forecast import Future, forecast, what_if
+from argosy.live.planner.messages import Active, Ended, JobFacts, Setup, Snapshot, Update
+from argosy.live.planner.planner import Planner
+from argosy.live.planner.shadowing import control, shadow
+from argosy.sim.settings import Settings
+
+CLUSTER = Cluster.uniform(1, 2, "gpu")
+PLAIN = Settings.ideal(min_run_s=0.0)
+
+
+def facts(id: int, gpus: float, at_s: float = 0.0, expected_s: float | None = 100.0) -> JobFacts:
+    return JobFacts(id, gpus, at_s, cpus=1.0, memory_gib=0.0, expected_s=expected_s)
+
+
+def planner(policy: str, *jobs: JobFacts, past: tuple[Ended, ...] = ()) -> Planner:
+    made = Planner(Setup(CLUSTER, policy, PLAIN), Snapshot(0.0, (), past))
+    made.update(Update(0.0, tuple(Active(job) for job in jobs)))
+    return made
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "tiresias-las", "joint"])
+def test_known_lengths_give_exact_times_again_and_again(policy: str) -> None:
+    """Two jobs of two GPUs one after the other; a third one arrives while the first runs."""
+    made = planner(policy, facts(1, 2), facts(2, 2))
+    future = Future(made, later=[facts(3, 2, at_s=50.0)])
+    lengths = np.array([100.0, 40.0]), np.array([30.0])
+    first = future.rolls.run(*lengths, 1e6)
+    assert sorted(first.end_s.tolist())[-1] == pytest.approx(170.0)  # no GPU is ever idle
+    assert np.isfinite(first.end_s).all()
+    for _ in range(3):
+        again = future.rolls.run(*lengths, 1e6)
+        assert again.end_s.tolist() == first.end_s.tolist()
+        assert np.array_equal(again.start_s, first.start_s, equal_nan=True)
+    assert len(made.update(Update(1.0)).running) == 1, "the planner has not moved"
+
+
+def test_quantiles_follow_what_jobs_took_before() -> None:
+    past = tuple(Ended(facts(100 + i, 2, -1000.0 + i, None), 60.0 if i % 2 else 120.0) for i in range(40))
+    made = planner("fifo", facts(1, 2, 0.0, None), facts(2, 2, 0.0, None), past=past)
+    found = forecast(made, rollouts=200)
+    assert found.jobs[1].start is None and found.jobs[2].start is not None
+    assert found.jobs[1].end.p10 == pytest.approx(60.0) and found.jobs[1].end.p90 == pytest.approx(120.0)
+    made.update(Update(90.0))  # it has outlived the short ones
+    later = forecast(made, rollouts=50)
+    assert later.jobs[1].end.p10 == pytest.approx(120.0, abs=1.0)
+
+
+def test_a_job_that_is_not_submitted_is_estimated_and_forgotten() -> None:
+    made = planner("fifo", facts(1, 2), facts(2, 2))
+    seen, huge = what_if(made, [facts(2**40, 1), facts(2**40, 99)], rollouts=20)
+    assert seen.estimate is not None and seen.estimate.start is not None and seen.estimate.start.p50 is not None
+    assert seen.expected == (100.0, "the user's estimate")
+    assert huge.estimate is None and "99 GPUs" in huge.refused
+    assert set(made._index.jobs) == {1, 2}
+
+
+def test_a_shadow_says_where_it_differs_and_what_it_wins() -> None:
+    made = planner("fifo", facts(1, 2, expected_s=1000.0), facts(2, 2, expected_s=10.0))
+    found = shadow(made, "srtf", rollouts=5)
+    assert found.agreement == 0.0 and set(found.differ) == {(1, 2.0, 0.0), (2, 0.0, 2.0)}
+    assert min(found.gains) > 0
+    same = shadow(made, "fifo", rollouts=5)
+    assert same.agreement == 1.0 and same.gains == (0.0,) * 5
+
+
+def test_a_control_estimate_knows_what_really_came() -> None:
+    """Under fifo job 1 (100 s) runs first, then job 2 (20 s): they are there for 100 + 120 s; job 3 for 30 s."""
+    made = planner("fifo", facts(1, 2), facts(2, 2))
+    snapshot = made.snapshot()
+    made.update(Update(150.0, ended={1: "completed", 2: "completed"}, arrived=(Active(facts(3, 2, 120.0, 1e5)),)))
+    found = control(made, snapshot, "fifo", [facts(3, 2, 120.0, 1e5)], {1: 100.0, 2: 20.0}, 150.0, rollouts=3)
+    assert found.presence_s == pytest.approx((250.0,) * 3, abs=1.0)
+    assert found.gpu_presence_s == pytest.approx((500.0,) * 3, abs=2.0)
+    assert len(set(found.presence_s)) == 1, "one roll-out must not leave anything to the next"
