@@ -72,7 +72,7 @@ LONG = (
     "shadow",
     "fidelity",
 )
-WITH_PARTS = ("learning", "live", "cluster", "goodput", "rivals", "schedulers")
+WITH_PARTS = ("learning", "live", "cluster", "goodput", "rivals", "schedulers", "dashboard")
 NAMES = (*SPEED, *LONG)
 
 
@@ -81,9 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(NAMES)}; default: all but {', '.join(LONG)}")
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
-    parser.add_argument(
-        "--parts", help="of learning, live, cluster, goodput or schedulers: names with commas; default: all"
-    )
+    parser.add_argument("--parts", help=f"of {', '.join(WITH_PARTS)}: names separated by commas; default: all")
     parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
     given = parser.parse_args(arguments)

@@ -1,12 +1,10 @@
 """The dashboard against its targets, in a real browser and on the fake backend, with 10,000 jobs.
 
-    view     the first view: bytes, seconds until the table can be used, CPU
-    event    from a change in the daemon to the row on the page
-    table    filtering and sorting 10,000 rows; scrolling through them
-    pages    the daemon's passes, and its CPU, with fifty open pages
+    use      the first view, from an event to its row, filtering, sorting, scrolling, and fifty open pages
     soak     eight hours in two minutes: does the page or the daemon grow?
 
     python -m benchmarks dashboard
+    python -m benchmarks dashboard --parts soak      # the other stays as it was measured last
 
 The browser, the daemon and the measurement share the machine: `load_average` in the JSON says with how much else.
 """
@@ -18,9 +16,11 @@ import json
 import os
 import socket
 import statistics
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from argosy.dashboard import PAGES
+from argosy.errors import UnknownName
 from argosy.live.client import Client
 from benchmarks.browser import browsing, signed_in
-from benchmarks.harness import Json, Options, Row
+from benchmarks.harness import RESULTS, Json, Options, Row
 from benchmarks.live_daemon import passes
 from benchmarks.live_serving import serving
 
@@ -75,7 +76,23 @@ SCROLL = """(seconds) => new Promise((done) => {
 })"""
 
 
-def run(options: Options) -> Json:
+def run(options: Options, parts: Sequence[str] = ()) -> Json:
+    """The parts that are asked for (none: all), and the other as it was measured last."""
+    for name in parts:
+        if name not in PARTS:
+            raise UnknownName("part of the benchmark", name, PARTS)
+    path = RESULTS / "dashboard.json"
+    last = path.exists() and not options.quick
+    found: Json = json.loads(path.read_text("utf-8"))["figures"] if last else {}
+    for name in parts or PARTS:
+        load = os.getloadavg()[0]
+        found[name] = PARTS[name](options) | {"load_average": load}
+        print(f"{name}: {json.dumps(found[name])[:400]}", file=sys.stderr, flush=True)
+    return found | {"files": sizes()}
+
+
+def use(options: Options) -> Json:
+    """Look at a cluster with 10,000 jobs."""
     queued, running = (900, 100) if options.quick else (9000, 1000)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="argosy-bench-")))
@@ -84,8 +101,8 @@ def run(options: Options) -> Json:
         stack.enter_context(client)
         fill(client, running, queued)
         address, token = (folder / "address").read_text().strip(), (folder / "token").read_text().strip()
+        found: Json = {"jobs": running + queued}
         with browsing() as browser:
-            found: Json = {"jobs": running + queued, "load_average": os.getloadavg()[0]}
             found["view"] = first_view(browser, address, token, 2 if options.quick else 7)
             context, page = signed_in(browser, address, token, viewport={"width": 1400, "height": 900})
             page.wait_for_selector("tr.job")
@@ -94,8 +111,6 @@ def run(options: Options) -> Json:
             found["open_page"] = one_open_page(page, process.pid, 5.0 if options.quick else 30.0)
             context.close()
         found["pages"] = many_pages(client, address, token, process.pid, options)
-    found["soak"] = soak(10.0 if options.quick else SOAK_S)
-    found["files"] = sizes()
     return found
 
 
@@ -264,8 +279,9 @@ def ask(address: str, token: str, path: str) -> bytes:
     return content
 
 
-def soak(seconds: float) -> Json:
+def soak(options: Options) -> Json:
     """Keep a page open while a day of the demonstration passes quickly; measure what is kept after each hour."""
+    seconds = 10.0 if options.quick else SOAK_S
     speed = HOURS * 3600.0 / seconds if seconds >= SOAK_S else 60.0
     words = [executable, "-m", "argosy.cli.main", "dashboard", "--demo", "--no-browser", "--speed", f"{speed:g}"]
     process = Popen(words, stdout=PIPE, stderr=DEVNULL, text=True, start_new_session=True)
@@ -345,14 +361,14 @@ def spread(values: list[float]) -> Json:
 
 
 def table(figures: Json) -> list[Row]:
-    view, work, pages, lasts = (figures[part] for part in ("view", "table", "pages", "soak"))
-    first, delay = view["seconds"]["median"], figures["event"]["seconds"]["p95"]
+    view, work, pages = (figures["use"][part] for part in ("view", "table", "pages"))
+    first, delay, lasts = view["seconds"]["median"], figures["use"]["event"]["seconds"]["p95"], figures["soak"]
     filtered, sorted_ = work["filter_ms"]["p95"], work["sort_ms"]["p95"]
     frames, share = work["scroll"]["frames_per_s"], pages["share_of_core_per_page"]
     heap, daemon, passing = lasts["heap_ratio"], lasts["daemon_ratio"], pages["pass_ratio"]
     return [
         ("what", "target", "measured", "met"),
-        (f"first view, {figures['jobs']:,} jobs", "≤ 1 s", f"{first:.2f} s", met(first <= 1)),
+        (f"first view, {figures['use']['jobs']:,} jobs", "≤ 1 s", f"{first:.2f} s", met(first <= 1)),
         ("its bytes", "≤ 300 kB", f"{view['bytes'] / 1000:.0f} kB", met(view["bytes"] <= 300_000)),
         ("event to row, 95 %", "≤ 1 s", f"{delay:.2f} s", met(delay <= 1)),
         ("filter, 95 %", "≤ 100 ms", f"{filtered:.0f} ms", met(filtered <= 100)),
@@ -367,3 +383,6 @@ def table(figures: Json) -> list[Row]:
 
 def met(target: bool) -> str:
     return "yes" if target else "no"
+
+
+PARTS: dict[str, Callable[[Options], Json]] = {"use": use, "soak": soak}

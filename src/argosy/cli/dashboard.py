@@ -113,7 +113,8 @@ def _show_demo(speed: float, port: int, policy: str, browser: bool, studies: Pat
 
         def ready(daemon: Daemon) -> None:
             say(f"a demonstration on {daemon.cluster.total_gpus} invented GPUs, {speed:g} times as fast as life")
-            asyncio.get_running_loop().run_in_executor(None, sign_in, daemon.address)
+            opening = asyncio.get_running_loop().run_in_executor(None, sign_in, daemon.address)
+            opening.add_done_callback(lambda done: say(f"no link: {done.exception()}") if done.exception() else None)
 
         def sign_in(address: str) -> None:
             with Client.find(home=home) as client:

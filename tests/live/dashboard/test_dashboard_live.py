@@ -54,6 +54,8 @@ def test_a_resize_arrives_without_a_reload(demo: RunningDemo, open_as: Callable[
     expect(page.locator(".story")).to_contain_text("resizing")
     expect(page.get_by_role("img", name="GPUs held in GPUs")).to_be_visible()
     expect(page.locator(".chart .mark").first).to_be_attached()
+    expect(page.get_by_role("heading", name="Loss")).to_be_visible()
+    expect(page.get_by_role("heading", name="Throughput")).to_be_visible()
     assert page.evaluate("window.same") is True
 
 

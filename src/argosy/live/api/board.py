@@ -27,7 +27,7 @@ MOST_ROWS = 20_000  # active jobs first, then the newest that have ended
 LONGEST = 300  # characters of a text in a line
 PER_REFRESH = 200  # waiting jobs whose reasons are looked at again in each refresh
 CLOSE_S, CLOSE = 5.0, 0.1  # an estimate that has moved by less is not shown anew, or every line would always change
-NEAR_S = 0.4  # two refreshes are never closer
+NEAR_S = 0.25  # two refreshes are never closer
 COLUMNS = (
     "id", "name", "owner", "queue", "state", "gpus", "low", "high", "progress", "priority", "submitted", "started",
     "ended", "why", "category", "array", "index", "paused", "held", "retry", "behind", "pace", "mean", "runs",

@@ -19,7 +19,7 @@ from argosy.live.api.callers import BEARER, Caller, Person
 from argosy.live.api.display import clean
 from argosy.live.api.jobs import REFUSALS, service_of
 
-EVERY_S = 0.5  # between two looks at the board
+EVERY_S = 0.3  # between two looks at the board
 QUIET_S = 15.0  # a stream says at least something this often, so that both sides notice a broken connection
 LONGEST_S = 600.0  # then the page connects again, with the number that it has reached
 MOST_AT_ONCE = 2000  # lines in one event; a page that is further behind gets them in several
@@ -39,6 +39,7 @@ class Looking:
         self.streams: Counter[str] = Counter()
         self._resting: asyncio.TimerHandle | None = None
         self._packed: dict[str | None, tuple[str, bytes]] = {}  # by owner: the id and the document of the last snapshot
+        self._events: tuple[int, dict[tuple[int, str | None], bytes | None]] = (-1, {})  # of this number, by reader
 
     def look(self) -> Board:
         """Return the board, up to date; it is forgotten some time after the last look."""
@@ -55,6 +56,21 @@ class Looking:
         if self._packed.get(owner, ("",))[0] != id:
             self._packed = {owner: (id, document(board.since(0, owner), board, state))}
         return self._packed[owner]
+
+    def event(self, number: int, owner: str | None, state: Callable[[], dict[str, Any]]) -> bytes | None:
+        """Return what has changed since a number as one event, None if it is too much; pages share the work."""
+        board = self.board
+        if number >= board.number:
+            return b""
+        if self._events[0] != board.number:
+            self._events = board.number, {}
+        made, reader = self._events[1], (number, owner)
+        if reader not in made:
+            lines = list(islice(board.since(number, owner), MOST_AT_ONCE + 1))
+            data = json.dumps({"state": state()}) if lines else ""
+            text = f'id: {board.epoch}.{board.number}\nevent: jobs\ndata: {data[:-1]},"rows":[{",".join(lines)}]}}\n\n'
+            made[reader] = None if len(lines) > MOST_AT_ONCE else text.encode("utf-8", "replace") if lines else b""
+        return made[reader]
 
     def _rest(self) -> None:
         if not self.streams.total():
@@ -144,15 +160,14 @@ async def _events(
         if number is None:  # a new page, or a daemon that was started again: everything is new
             yield b"event: reset\ndata: {}\n\n"
             since, spoke = f"{board.epoch}.{board.number}", now
-        elif number < board.number or now - spoke > QUIET_S:
-            lines = list(islice(board.since(number, caller.sees), MOST_AT_ONCE + 1))
+        else:
             since = f"{board.epoch}.{board.number}"
-            if len(lines) > MOST_AT_ONCE:
-                yield b"event: reset\ndata: {}\n\n"
-            elif lines or now - spoke > QUIET_S:
+            event = seen.event(number, caller.sees, lambda: state_of(request, caller))
+            if not event and event is not None and now - spoke > QUIET_S:
                 data = json.dumps({"state": state_of(request, caller)})
-                text = f'id: {since}\nevent: jobs\ndata: {data[:-1]},"rows":[{",".join(lines)}]}}\n\n'
-                yield text.encode("utf-8", "replace")
+                event = f'id: {since}\nevent: jobs\ndata: {data[:-1]},"rows":[]}}\n\n'.encode()
+            if event is None or event:
+                yield b"event: reset\ndata: {}\n\n" if event is None else event
                 spoke = now
         await asyncio.sleep(EVERY_S)
 

@@ -47,10 +47,11 @@ export class Table {
   }
 
   later() {
-    this.waits ??= requestAnimationFrame(() => { this.waits = null; this.update(); });
+    this.waits ??= requestAnimationFrame(() => { this.waits = null; this.update(false); });
   }
 
-  update() {
+  /** Draws what can be seen; while it is scrolled, only the rows that have come into view. */
+  update(anew = true) {
     this.height ||= parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")) || 40;
     const room = this.element.clientHeight || innerHeight;
     const first = Math.max(0, Math.floor(this.element.scrollTop / this.height) - SPARE);
@@ -63,10 +64,12 @@ export class Table {
       this.body.insertBefore(row, this.below);
     }
     const inside = document.activeElement?.closest?.("tbody tr");
+    this.rotate(first);
     this.rows.forEach((row, i) => {
       const index = first + i;
+      if (!anew && !row.hidden && row.index === index && index < last) return;
       row.hidden = index >= last;
-      if (row.hidden) return;
+      if (row.hidden) return void row.removeAttribute("data-job");
       row.index = index;
       row.setAttribute("aria-rowindex", index + 2);
       row.tabIndex = index === this.current ? 0 : -1;
@@ -75,6 +78,18 @@ export class Table {
     this.above.firstChild.style.height = `${first * this.height}px`;
     this.below.firstChild.style.height = `${(this.items.length - last) * this.height}px`;
     if (inside && this.body.contains(inside)) this.rowOf(this.current)?.focus({ preventScroll: true });
+  }
+
+  /** Moves rows that have left one edge to the other, so that the rest stays as it is. */
+  rotate(first) {
+    const by = first - (this.first ?? first);
+    this.first = first;
+    if (!by || Math.abs(by) >= this.rows.length) return;
+    const moved = by > 0 ? this.rows.splice(0, by) : this.rows.splice(by);
+    const before = by > 0 ? this.below : this.rows[0];
+    for (const row of moved) this.body.insertBefore(row, before);
+    if (by > 0) this.rows.push(...moved);
+    else this.rows.unshift(...moved);
   }
 
   rowOf(index) {

@@ -26,7 +26,7 @@ export function gpusIn(text) {
 }
 
 const FIRST = ["loss", "samples_per_s"], LAST = ["samples", "workers"];
-const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) - 10 : LAST.indexOf(name) + 1);
+const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) - 10 : LAST.indexOf(name) + 1);
 
 export function allocation(events, job) {
   const points = [];
@@ -133,6 +133,7 @@ export function show(place, id) {
       draw();
     } catch (problem) {
       if (problem.status === 404) gone();
+      if (problem instanceof TypeError) throw problem; // a fault of this page, not of the connection
     } finally {
       asking = false;
     }
@@ -141,7 +142,7 @@ export function show(place, id) {
   function drawCurves({ at, values, checkpoints }) {
     const job = jobs.get(number);
     const marks = checkpoints.map((saved) => ({ x: saved.at, text: `saved at step ${saved.step}` }));
-    const names = Object.keys(values).filter((name) => !["step", "progress", "epoch"].includes(name)).sort((a, b) => place(a) - place(b));
+    const names = Object.keys(values).filter((name) => !["step", "progress", "epoch"].includes(name)).sort((a, b) => rank(a) - rank(b));
     const units = { loss: "loss", samples_per_s: "samples/s", samples: "samples" };
     const made = names.map((name, i) => h("section", { class: "card" }, h("h2", null, { loss: "Loss", samples_per_s: "Throughput" }[name] ?? clean(name, 60).replaceAll("_", " ")), lines([{ name, hue: (i % 8) + 1, points: at.map((t, n) => [t, values[name][n]]) }], { unit: units[name] ?? clean(name, 24).replaceAll("_", " "), marks })));
     const saved = checkpoints.length ? `${several(checkpoints.length, "checkpoint")} kept; the newest is of step ${checkpoints[0].step}, ${rough(now() - checkpoints[0].at)} old.` : "No checkpoint was saved yet.";

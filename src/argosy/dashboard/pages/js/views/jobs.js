@@ -15,7 +15,7 @@ const COLUMNS = [
   { id: "state", title: "State", width: 128, sort: (job) => STATES.indexOf(job.shown) },
   { id: "gpus", title: "GPUs", width: 96, sort: (job) => job.gpus || job.low / 1e6, className: "num", hint: "GPUs that it holds, of those that it asks for" },
   { id: "progress", title: "Progress", width: 130, sort: (job) => job.progress ?? -1 },
-  { id: "eta", title: "Expected", width: 142, sort: (job) => job.starts?.[1] ?? job.endsIn?.[1] ?? Infinity, hint: "when it starts or is done, in eight of ten roll-outs of the present state" },
+  { id: "eta", title: "Expected", width: 158, sort: (job) => job.starts?.[1] ?? job.endsIn?.[1] ?? Infinity, hint: "when it starts or is done, in eight of ten roll-outs of the present state" },
   { id: "why", title: "Reason", sort: (job) => job.why },
   { id: "age", title: "Age", width: 84, sort: (job) => -job.submitted, className: "num", hint: "since it was submitted" },
   { id: "owner", title: "Owner", width: 96, sort: (job) => job.owner },
@@ -63,7 +63,7 @@ export function show(place) {
   const marked = new Set();
   const open = new Set();
   let items = [];
-  let timer = 0;
+  let timer = 0, updated = 0;
 
   const search = h("input", { type: "search", placeholder: "Search: name, number, owner, reason", "aria-label": "Search jobs", value: query().get("q") ?? "", oninput: () => { keep({ q: search.value }); update(); } });
   const owners = h("select", { "aria-label": "Owner", onchange: () => { keep({ owner: owners.value }); update(); } });
@@ -114,7 +114,7 @@ export function show(place) {
 
   function update() {
     timer = 0;
-    const began = performance.now();
+    const began = updated = performance.now();
     const filter = wanted();
     const all = [...jobs.values()];
     items = select(all, filter, open);
@@ -153,7 +153,7 @@ export function show(place) {
 
   const changed = (numbers) => {
     if (numbers === null) return update();
-    timer ||= setTimeout(update, EVERY_MS);
+    timer ||= setTimeout(update, Math.max(0, updated + EVERY_MS - performance.now())); // at once after a quiet time
   };
   const stop = listen(changed);
   const ticking = setInterval(() => table.update(), 5000); // ages go on
