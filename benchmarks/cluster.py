@@ -251,7 +251,7 @@ def agents(options: Options) -> Json:
             field = EngineField(folder / "home", make)
             began = time.monotonic()
             try:
-                wait(lambda field=field: all(map(field.backend.roster.is_up, field.nodes)), "agents")  # type: ignore[misc]
+                wait(lambda field=field: all(map(field.backend.registry.is_up, field.nodes)), "agents")  # type: ignore[misc]
                 times.append(time.monotonic() - began)
             finally:
                 field.end_field()

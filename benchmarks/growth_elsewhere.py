@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from argosy.grow.agents.forecast_lessons import teach
+from argosy.grow.agents.forecast_examples import teach
 from argosy.grow.agents.forecasting_agent import ForecastingAgent, pretrained
 from argosy.grow.study.elsewhere import SCENARIOS, Pair, try_seed
 from argosy.grow.study.family import FAMILIES, Member

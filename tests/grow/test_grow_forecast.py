@@ -15,8 +15,8 @@ import torch
 from branch_tables import DEEPEN, REPLICATE, WIDEN, branch_table, family_tables, gain_of
 
 from argosy.grow.agents.base import Answer, Curve, Outcome, Price, Situation
+from argosy.grow.agents.forecast_examples import choice_of, lessons_of, teach
 from argosy.grow.agents.forecast_features import GAIN, SITUATION, Choice, Describer, choices_of, numbers_of
-from argosy.grow.agents.forecast_lessons import choice_of, lessons_of, teach
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import PRETRAINED, ForecastingAgent, pretrained
 from argosy.grow.agents.mixed_linear_fit import Effect, Rows, fit, numbered
@@ -139,11 +139,11 @@ def test_effects_across_blocks_are_told_from_those_inside() -> None:
 
 def test_forecasts_are_right_on_tables_that_were_not_taught_and_cover_what_they_should(taught: Forecaster) -> None:
     inside, errors, real = [], [], []
-    for lesson in lessons_of([branch_table(f, seed=s, runs=1) for s in range(20, 40) for f in ("new", "other")]):
-        arms = [arm for arm in lesson.point.arms if not arm.is_nothing]
-        expected = taught.expect(lesson.situation, [Choice(), *(choice_of(a, lesson.situation) for a in arms)])
+    for example in lessons_of([branch_table(f, seed=s, runs=1) for s in range(20, 40) for f in ("new", "other")]):
+        arms = [arm for arm in example.point.arms if not arm.is_nothing]
+        expected = taught.expect(example.situation, [Choice(), *(choice_of(a, example.situation) for a in arms)])
         for i, arm in enumerate(arms, start=1):
-            gain = arm.test - lesson.point.nothing.test
+            gain = arm.test - example.point.nothing.test
             low, high = expected.interval(i)
             inside.append(low <= gain <= high)
             errors.append(expected.points(i)[0] - gain)

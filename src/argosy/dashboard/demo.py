@@ -14,7 +14,7 @@ from pathlib import Path
 
 from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.cluster.limits import EVERYBODY, UserLimits
-from argosy.dashboard import PAGES, yesterday
+from argosy.dashboard import PAGES, demo_history
 from argosy.dashboard.workload import QUEUES, request
 from argosy.errors import ArgosyError
 from argosy.live.api import create_app
@@ -58,14 +58,14 @@ class Demo:
         def passed() -> float:
             return (time.monotonic() - began[0]) * speed if began else 0.0
 
-        object.__setattr__(self, "clock", Clock(passed, lambda: wall + passed(), _offset=2 * yesterday.DAY_S))
+        object.__setattr__(self, "clock", Clock(passed, lambda: wall + passed(), _offset=2 * demo_history.DAY_S))
 
     def daemon(self) -> Daemon:
         """Write the history, and make the daemon."""
         home, cluster = Home(self.home), self.cluster()
         home.create()
         store = Store(home.database, self.clock)
-        yesterday.write(store, cluster, self.ended, self.seed)
+        demo_history.write(store, cluster, self.ended, self.seed)
         store.close()
         backend = FakeBackend(cluster.nodes, clock=self.clock.now)
         app = partial(create_app, pages=PAGES, speed=self.speed, study_folder=self.studies)
@@ -140,7 +140,7 @@ class Day:
     def _arrive(self, now: float) -> None:
         per_job_s = 9000.0 / (LOAD * max(self._demo.cluster().total_gpus, 1))
         while self._due_s < now:
-            daytime = 1.0 + 0.6 * math.sin(self._due_s / yesterday.DAY_S * 2 * math.pi)
+            daytime = 1.0 + 0.6 * math.sin(self._due_s / demo_history.DAY_S * 2 * math.pi)
             self._due_s += self._chance.expovariate(daytime / per_job_s)
             if self._daemon.service.store.queued.total() < MOST_WAITING:
                 self._submit()

@@ -52,7 +52,7 @@ class EngineField(Yard):
         self.another_backend()
 
     def wait_up(self, *names: str) -> None:
-        wait_until(lambda: all(self.backend.roster.is_up(name) for name in names or self.nodes))
+        wait_until(lambda: all(self.backend.registry.is_up(name) for name in names or self.nodes))
 
     def agents(self) -> dict[str, int]:
         """Return the agents of this machine that are ours, by node."""
@@ -74,7 +74,7 @@ class EngineField(Yard):
         if self.runs:
             self.clear()
         self.backend.release()
-        self.backend.roster.end()
+        self.backend.registry.end()
         self.door.close()
         wait_until(lambda: not self.agents())
         for folder in Path("/tmp").glob(f"{self.mark}-*"):

@@ -113,10 +113,10 @@ class Field(Yard):
         self.wait_up(*self.hosts)
 
     def wait_up(self, *names: str) -> None:
-        wait_until(lambda: all(self.backend.roster.is_up(name) for name in names))
+        wait_until(lambda: all(self.backend.registry.is_up(name) for name in names))
 
     def is_up(self, name: str) -> bool:
-        return self.backend.roster.is_up(name)
+        return self.backend.registry.is_up(name)
 
     def workers_on(self, host: PseudoHost) -> list[int]:
         """Return the worker processes of a host, by their numbers outside it."""
@@ -137,7 +137,7 @@ class Field(Yard):
         for agent in self.agents.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 agent.wait(timeout=PATIENCE_S)
-        self.backend.roster.end()
+        self.backend.registry.end()
         self.door.close()
 
 

@@ -138,7 +138,7 @@ def test_the_process_that_speaks_with_ray_may_be_killed(of_ray: EngineField) -> 
 
 
 def _message(field: EngineField, node: str) -> str:
-    return next(status.message for status in field.backend.roster.statuses() if status.node.name == node)
+    return next(status.message for status in field.backend.registry.statuses() if status.node.name == node)
 
 
 # -- bad input

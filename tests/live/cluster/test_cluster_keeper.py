@@ -12,9 +12,9 @@ import pytest
 
 from argosy.cluster.cluster import Node
 from argosy.live.backends.cluster import keeper as module
+from argosy.live.backends.cluster.agent_registry import AgentRegistry
 from argosy.live.backends.cluster.engines.base import AgentOrder, AgentState, EngineError
 from argosy.live.backends.cluster.keeper import Head, Keeper
-from argosy.live.backends.cluster.roster import Roster
 from argosy.live.supervisor.cluster.agent_address import AgentAddress
 from argosy.live.supervisor.cluster.lease import LeaseTimes
 
@@ -53,20 +53,20 @@ class Scripted:
 class Stage:
     def __init__(self, folder: Path) -> None:
         self.engine, self.drained = Scripted(), list[tuple[str, bool]]()
-        self.roster = Roster(NODES, folder, folder, LeaseTimes())
+        self.registry = AgentRegistry(NODES, folder, folder, LeaseTimes())
         head = Head(
             "https://head:1", "CERTIFICATE", lambda node: f"argosy-{node}", lambda *one: self.drained.append(one)
         )
-        self.keeper = Keeper(self.engine, NODES, self.roster, head, "argosy-mark")
+        self.keeper = Keeper(self.engine, NODES, self.registry, head, "argosy-mark")
 
     def up(self, node: str, started_at: float) -> None:
-        """Have the roster believe that an agent is there."""
-        watched = self.roster.watched[node]
+        """Have the registry believe that an agent is there."""
+        watched = self.registry.watched[node]
         watched.address = AgentAddress(node, "h", 1, "", "", "id", started_at)
         watched.line, watched.shared, watched.heard = SimpleNamespace(), True, time.monotonic()  # type: ignore[assignment]
 
     def message(self, node: str) -> str:
-        return next(status.message for status in self.roster.statuses() if status.node.name == node)
+        return next(status.message for status in self.registry.statuses() if status.node.name == node)
 
 
 @pytest.fixture
@@ -106,11 +106,11 @@ def test_a_node_is_emptied_before_its_agent_ends_and_used_again_with_the_next_on
     stage.keeper.look()
     assert stage.drained == []
     stage.engine.states["a"] = AgentState("running", "", now + 50)
-    stage.roster.watched["a"].runs = ["a-run"]
+    stage.registry.watched["a"].runs = ["a-run"]
     stage.keeper.look()
     stage.keeper.look()
     assert (stage.drained, stage.engine.released) == ([("a", True)], [])
-    stage.roster.watched["a"].runs = []
+    stage.registry.watched["a"].runs = []
     stage.keeper.look()
     assert stage.engine.released == ["a"]
     stage.up("a", now)

@@ -147,7 +147,7 @@ def test_a_host_that_hears_or_is_heard_in_one_direction_only_is_fenced_too(field
 def test_jobs_go_on_when_the_daemon_is_gone_and_the_next_one_finds_them(field: Field) -> None:
     key = start(field, ALL)
     before = [pid for host in field.hosts.values() for pid in field.workers_on(host)]
-    field.backend.roster.end()
+    field.backend.registry.end()
     field.another_backend()
     field.wait_up(*field.hosts)
     assert [pid for host in field.hosts.values() for pid in field.workers_on(host)] == before

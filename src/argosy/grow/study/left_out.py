@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from argosy.grow.agents.forecast_examples import Example, choice_of, lessons_of, teach
 from argosy.grow.agents.forecast_features import Choice
-from argosy.grow.agents.forecast_lessons import Lesson, choice_of, lessons_of, teach
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import ForecastingAgent
 from argosy.grow.tables.branch_table import Arm, BranchTable
@@ -31,7 +31,7 @@ class Trial:
     """
 
     left_out: str
-    lesson: Lesson
+    example: Example
     arms: tuple[Arm, ...]  # without doing nothing
     gain: tuple[float, ...]
     low: tuple[float, ...]
@@ -58,16 +58,16 @@ def trials(tables: Sequence[BranchTable], agents: Mapping[str, ForecastingAgent]
     Growth is free. The agent chooses among growths, the reset and doing nothing; replicas are only forecast.
     """
     found = []
-    for lesson in lessons_of(tables):
-        arms = [arm for arm in lesson.point.arms if not arm.is_nothing and arm.price == "free"]
+    for example in lessons_of(tables):
+        arms = [arm for arm in example.point.arms if not arm.is_nothing and arm.price == "free"]
         if arms:
-            name = BY[by](lesson.table)
-            found.append(_trial(agents[name], name, lesson, arms))
+            name = BY[by](example.table)
+            found.append(_trial(agents[name], name, example, arms))
     return found
 
 
-def _trial(agent: ForecastingAgent, name: str, lesson: Lesson, arms: Sequence[Arm]) -> Trial:
-    situation = lesson.situation
+def _trial(agent: ForecastingAgent, name: str, example: Example, arms: Sequence[Arm]) -> Trial:
+    situation = example.situation
     arms = tuple(sorted(arms, key=lambda arm: any(s.op == "replicate" for s in arm.surgeries)))
     choices = (Choice(), *(choice_of(arm, situation) for arm in arms))
     expected = agent.forecaster.expect(situation, choices)
@@ -75,8 +75,8 @@ def _trial(agent: ForecastingAgent, name: str, lesson: Lesson, arms: Sequence[Ar
     chosen = agent.choose(situation, agent.forecaster.expect(situation, choices[:usable]))
     points = tuple(expected.points(i)[0] for i in range(1, len(choices)))
     low, high = zip(*(expected.interval(i) for i in range(1, len(choices))), strict=True)
-    real = tuple(arm.test - lesson.point.nothing.test for arm in arms)
-    return Trial(name, lesson, arms, points, low, high, real, chosen - 1 if chosen else None)
+    real = tuple(arm.test - example.point.nothing.test for arm in arms)
+    return Trial(name, example, arms, points, low, high, real, chosen - 1 if chosen else None)
 
 
 def grows(arm: Arm) -> bool:

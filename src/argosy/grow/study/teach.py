@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from argosy.grow.agents.forecast_lessons import teach
+from argosy.grow.agents.forecast_examples import teach
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import ForecastingAgent
 from argosy.grow.study.left_out import BY, Trial, coverage, folds, gains, summary, trials
@@ -55,7 +55,7 @@ def worth(judged: Sequence[Trial]) -> float:
     """Return the mean gain of decisions over the better of leaving alone and resetting, by family and scenario."""
     groups: dict[tuple[str, str], list[float]] = {}
     for trial in judged:
-        group = groups.setdefault((trial.left_out, trial.lesson.point.scenario), [])
+        group = groups.setdefault((trial.left_out, trial.example.point.scenario), [])
         group.append(gains(trial)["better"])
     means = [fmean(values) for values in groups.values()]
     return fmean(mean if mean > 0 else 2 * mean for mean in means)

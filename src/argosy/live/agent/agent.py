@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from argosy.errors import InputError
-from argosy.live.agent.door import House, answer
+from argosy.live.agent.connection import AgentNode, answer
 from argosy.live.agent.identity import machine_id, make_identity
 from argosy.live.agent.registration import Registration, keep_registered
 from argosy.live.agent.session import die_with
@@ -62,7 +62,7 @@ class Agent:
                 "another agent is running with this folder", where=str(folder), hint="stop it, or give another --folder"
             ) from None
         context, self.certificate, secret = make_identity(node)
-        self.house = House(node, folder, secret, context)
+        self.this_node = AgentNode(node, folder, secret, context)
         family = socket.AF_INET6 if ":" in listen else socket.AF_INET
         try:
             self.listener = socket.create_server((listen, port), family=family, backlog=256)
@@ -83,7 +83,7 @@ class Agent:
             "address": self.address,
             "port": self.listener.getsockname()[1],
             "certificate": self.certificate,
-            "secret": self.house.secret,
+            "secret": self.this_node.secret,
             "host_id": machine_id(),
             "gpus": len(real_gpus()),
             "engine": self.engine,
@@ -92,8 +92,8 @@ class Agent:
 
     def run(self) -> int:
         """Serve until stopped, or until the daemon refuses us; return the exit code."""
-        for marker in self.house.runs.markers():  # of an agent that was killed
-            self.house.runs.end(marker)
+        for marker in self.this_node.runs.markers():  # of an agent that was killed
+            self.this_node.runs.end(marker)
         wake, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -173,7 +173,7 @@ class Agent:
             at = slot * _SLOT.size
             connection.setblocking(True)
             answer(
-                self.house,
+                self.this_node,
                 connection,
                 lambda: _SLOT.pack_into(self.slots, at, self.slot(slot)[0], True),
                 lambda deadline: _SLOT.pack_into(self.slots, at, deadline, True),
@@ -207,7 +207,9 @@ class Agent:
 
     def bury(self) -> None:
         """End, in another process, runs whose session has died without doing so itself."""
-        left = [marker for marker in self.house.runs.markers() if not self.house.runs.folder(marker).supervised()]
+        left = [
+            marker for marker in self.this_node.runs.markers() if not self.this_node.runs.folder(marker).supervised()
+        ]
         if not left:
             return
         parent = os.getpid()
@@ -216,7 +218,7 @@ class Agent:
             try:
                 die_with(parent)
                 for marker in left:
-                    self.house.runs.end(marker)
+                    self.this_node.runs.end(marker)
             finally:
                 os._exit(0)
         self.children[pid] = Child(-1, time.monotonic())
@@ -232,9 +234,9 @@ class Agent:
             time.sleep(0.02)
         for pid in self.children:
             os.kill(pid, signal.SIGKILL)
-        for marker in self.house.runs.markers():
-            self.house.runs.end(marker)
-        ZygotePool(self.house.zygotes).end()
+        for marker in self.this_node.runs.markers():
+            self.this_node.runs.end(marker)
+        ZygotePool(self.this_node.zygotes).end()
 
 
 def _restore_signals() -> None:

@@ -15,10 +15,10 @@ from argosy import __version__
 from argosy.cluster.cluster import Node
 from argosy.errors import InputError
 from argosy.live.backends.base import NodeStatus, Run
+from argosy.live.backends.cluster.agent_registry import AgentRegistry
 from argosy.live.backends.cluster.engines.base import Engine
 from argosy.live.backends.cluster.fences import Fences
 from argosy.live.backends.cluster.keeper import Head, Keeper
-from argosy.live.backends.cluster.roster import Roster
 from argosy.live.backends.local import machine
 from argosy.live.backends.local.bounded_threads import in_thread
 from argosy.live.backends.local.users import hand_over, must_switch
@@ -60,8 +60,8 @@ class ClusterBackend(SupervisedBackend):
         super().__init__(home, places, folder="cluster", settings=settings, fence=fence)
         if shared is not None:
             self._check_shared(shared)
-        self.roster = Roster(nodes, self.agents, shared, self.times)
-        self.roster.start()
+        self.registry = AgentRegistry(nodes, self.agents, shared, self.times)
+        self.registry.start()
         self._engine = engine
         self._keeper: Keeper | None = None
 
@@ -80,13 +80,13 @@ class ClusterBackend(SupervisedBackend):
             raise InputError(what, where=str(shared), hint=hint)
 
     async def nodes(self) -> Sequence[NodeStatus]:
-        return self.roster.statuses()
+        return self.registry.statuses()
 
     def serving(self, head: Head) -> None:
         """Begin to keep agents on the nodes; called when the daemon answers requests."""
         if self._engine is not None:
             mark = f"argosy-{self._digest}"
-            self._keeper = Keeper(self._engine, tuple(self._nodes.values()), self.roster, head, mark)
+            self._keeper = Keeper(self._engine, tuple(self._nodes.values()), self.registry, head, mark)
             self._keeper.start()
 
     def release(self) -> None:
@@ -98,11 +98,11 @@ class ClusterBackend(SupervisedBackend):
     async def close(self) -> None:
         if self._keeper is not None:
             await in_thread(self._keeper.end)
-        await in_thread(self.roster.end)
+        await in_thread(self.registry.end)
 
     def enrol(self, node: str, about: Mapping[str, Any], host: str) -> dict[str, Any]:
         """Take in an agent that registers, or say why not. `host` is where its request came from."""
-        watched = self.roster.watched.get(node)
+        watched = self.registry.watched.get(node)
         if watched is None:
             raise NotFound(f"the cluster file has no node {node[:64]!r}", hint="correct --node, or the cluster file")
         try:
@@ -119,7 +119,7 @@ class ClusterBackend(SupervisedBackend):
             )
             before = watched.address
             other = before is not None and before.host_id != address.host_id
-            if other and before is not None and self.roster.is_up(node):
+            if other and before is not None and self.registry.is_up(node):
                 hint = "stop that one first, or give this one another --node"
                 raise Conflict(f"{node} already has an agent, on another machine: {before.host}", hint=hint)
         except InputError as refused:
@@ -127,7 +127,7 @@ class ClusterBackend(SupervisedBackend):
             raise
         if before != address:
             address.write(self.agents)
-        self.roster.enrolled(address)
+        self.registry.enrolled(address)
         return {"ok": True}
 
     def _check(self, node: str, about: Mapping[str, Any]) -> None:
@@ -171,4 +171,4 @@ class ClusterBackend(SupervisedBackend):
 
     def _prepare(self, spec: Mapping[str, Any] | None, user: str | None) -> None:
         if spec is not None:
-            self.roster.prepare(spec, user)
+            self.registry.prepare(spec, user)

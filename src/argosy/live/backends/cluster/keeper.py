@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from argosy.cluster.cluster import Node
 from argosy.errors import ArgosyError
+from argosy.live.backends.cluster.agent_registry import AgentRegistry
 from argosy.live.backends.cluster.engines.base import AgentOrder, AgentState, Engine
-from argosy.live.backends.cluster.roster import Roster
 from argosy.live.daemon_log import note
 
 LOOK_S = 0.5
@@ -42,8 +42,8 @@ class _Kept:
 
 
 class Keeper:
-    def __init__(self, engine: Engine, nodes: Sequence[Node], roster: Roster, head: Head, mark: str) -> None:
-        self._engine, self._roster, self._head, self._mark = engine, roster, head, mark
+    def __init__(self, engine: Engine, nodes: Sequence[Node], registry: AgentRegistry, head: Head, mark: str) -> None:
+        self._engine, self._registry, self._head, self._mark = engine, registry, head, mark
         self._kept = {node.name: _Kept() for node in nodes}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argosy-keeper", daemon=True)
@@ -76,7 +76,7 @@ class Keeper:
         if problem and problem != self.problem:
             note(f"{self._engine.name} cannot be used", why=problem)
             for name in self._kept:
-                self._roster.engine_says(name, f"{self._engine.name} cannot start its agent: {problem}")
+                self._registry.engine_says(name, f"{self._engine.name} cannot start its agent: {problem}")
         self.problem = problem
 
     def look(self) -> None:
@@ -84,14 +84,14 @@ class Keeper:
         states, now, orders = self._engine.agent_states(), time.monotonic(), []
         for name, kept in self._kept.items():
             kept.seen = states.get(name, AgentState("absent"))
-            up = self._roster.is_up(name)
+            up = self._registry.is_up(name)
             if up:
                 kept.wait_s = WAIT_S
             if kept.seen.phase == "absent" and not up and now - kept.started_at > kept.wait_s:
                 kept.wait_s = min(2 * kept.wait_s, LONGEST_WAIT_S) if kept.started_at > 0 else WAIT_S
                 kept.started_at = now
                 orders.append(self._order(name))
-            self._roster.engine_says(name, self._words(kept))
+            self._registry.engine_says(name, self._words(kept))
             self._renew(name, kept, up)
         if orders:
             self._engine.ensure_agents(orders)
@@ -111,7 +111,7 @@ class Keeper:
 
     def _renew(self, name: str, kept: _Kept, up: bool) -> None:
         """Have jobs move away before the engine ends an agent, and use the node again when there is another."""
-        address, ends_at = self._roster.watched[name].address, kept.seen.ends_at
+        address, ends_at = self._registry.watched[name].address, kept.seen.ends_at
         if not up or address is None:
             return
         if kept.leaving is None:
@@ -121,5 +121,5 @@ class Keeper:
         elif address.started_at != kept.leaving:
             kept.leaving = None
             self._head.drain(name, False)
-        elif not self._roster.jobs_on(name):
+        elif not self._registry.jobs_on(name):
             self._engine.release([name])  # it is empty, so another can begin at once

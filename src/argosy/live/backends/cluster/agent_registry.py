@@ -48,7 +48,7 @@ class Watched:
     pause_s: float = AGAIN_S
 
 
-class Roster:
+class AgentRegistry:
     def __init__(self, nodes: Sequence[Node], folder: Path, shared: Path | None, times: LeaseTimes) -> None:
         self.folder, self.shared, self.times = folder, shared, times
         self.watched = {node.name: Watched(node) for node in nodes}
@@ -56,7 +56,7 @@ class Roster:
         self._reactor = Reactor()
         self._dials = ThreadPoolExecutor(DIALS, thread_name_prefix="argosy-dial")
         self._probe = f".argosy-probe-{secrets.token_hex(8)}"
-        self._thread = threading.Thread(target=self._run, name="argosy-roster", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="argosy-registry", daemon=True)
         self._ending = False
 
     def start(self) -> None:

@@ -31,7 +31,7 @@ MAX_GREETING = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class AgentNode:
     """What the agent's processes know about their node."""
 
     node: str
@@ -48,33 +48,39 @@ class House:
         return self.folder / "zygotes"
 
 
-def answer(house: House, plain: socket.socket, known: Callable[[], None], on_lease: Callable[[float], None]) -> None:
+def answer(
+    this_node: AgentNode, plain: socket.socket, known: Callable[[], None], on_lease: Callable[[float], None]
+) -> None:
     """Answer one connection until it has ended. `known` is called when the caller has proved who it is."""
     plain.settimeout(GREETING_S)
     try:
-        stream = house.context.wrap_socket(plain, server_side=True)
+        stream = this_node.context.wrap_socket(plain, server_side=True)
         greeting = receive_now(stream, MAX_GREETING)
-        if not hmac.compare_digest(str(greeting.get("secret")).encode(), house.secret.encode()):
+        if not hmac.compare_digest(str(greeting.get("secret")).encode(), this_node.secret.encode()):
             return
         if greeting.get("protocol") != PROTOCOL:
             send_now(stream, {"op": "no", "why": f"it speaks protocol {PROTOCOL}, not {greeting.get('protocol')}"})
             return
         known()
-        _serve(house, stream, greeting, on_lease)
+        _serve(this_node, stream, greeting, on_lease)
     except (OSError, ValueError, KeyError, TypeError):  # it hung up, or is not a head of our version
         return
 
 
-def _serve(house: House, stream: ssl.SSLSocket, greeting: Mapping[str, Any], on_lease: Callable[[float], None]) -> None:
+def _serve(
+    this_node: AgentNode, stream: ssl.SSLSocket, greeting: Mapping[str, Any], on_lease: Callable[[float], None]
+) -> None:
     purpose = greeting["purpose"]
     if purpose == "watch":
         send_now(stream, {"op": "welcome"})
-        Watch(house.runs, house.zygotes, house.node, stream).run()
+        Watch(this_node.runs, this_node.zygotes, this_node.node, stream).run()
         return
     marker = str(greeting["marker"])
-    older = [marker] if purpose == "fence" else {*house.runs.of_job(marker), marker}
-    if not all(house.runs.end(one) for one in older):
-        send_now(stream, {"op": "no", "why": f"processes of {marker} cannot be killed; look at the node {house.node}"})
+    older = [marker] if purpose == "fence" else {*this_node.runs.of_job(marker), marker}
+    if not all(this_node.runs.end(one) for one in older):
+        send_now(
+            stream, {"op": "no", "why": f"processes of {marker} cannot be killed; look at the node {this_node.node}"}
+        )
         return
     times = LeaseTimes(**greeting["times"])
     lease = Lease(times)
@@ -82,11 +88,11 @@ def _serve(house: House, stream: ssl.SSLSocket, greeting: Mapping[str, Any], on_
     if purpose != "run":
         return
     stream.settimeout(OPENING_S)
-    _open(house, stream, marker, times, lease, on_lease)
+    _open(this_node, stream, marker, times, lease, on_lease)
 
 
 def _open(
-    house: House,
+    this_node: AgentNode,
     stream: ssl.SSLSocket,
     marker: str,
     times: LeaseTimes,
@@ -101,7 +107,7 @@ def _open(
     on_lease(lease.deadline)
     address = stream.getsockname()[0]
     reactor = Reactor()
-    session = Session(reactor, house.runs, house.zygotes, house.node, address, times, lease, on_lease)
+    session = Session(reactor, this_node.runs, this_node.zygotes, this_node.node, address, times, lease, on_lease)
     line = Line(stream, reactor, session.obey, lambda: session.end("the line to the head has ended"))
     signal.signal(signal.SIGTERM, lambda *_: reactor.later(0, lambda: session.end("its agent was stopped")))
     try:
@@ -110,7 +116,7 @@ def _open(
         why = getattr(problem, "what", None) or str(problem)
         line.send({"op": "refused", "why": why})
         line.send({"op": "closed", "why": why})
-        house.runs.end(marker) if session.lock is None else house.runs.bury(house.runs.folder(marker))
+        this_node.runs.end(marker) if session.lock is None else this_node.runs.bury(this_node.runs.folder(marker))
         reactor.later(1.0, reactor.stop)
     reactor.run()
     line.close()

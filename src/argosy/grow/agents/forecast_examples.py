@@ -38,7 +38,7 @@ SMALL = 0.3  # prior deviation of products, relative to that of what is done
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Example:
     """Holds one decision point with what it belongs to."""
 
     table: BranchTable
@@ -60,14 +60,14 @@ class Lesson:
         return min(max(found, -LARGEST_GAIN), LARGEST_GAIN)
 
 
-def lessons_of(tables: Sequence[BranchTable]) -> list[Lesson]:
+def lessons_of(tables: Sequence[BranchTable]) -> list[Example]:
     """Return every decision point of these tables."""
     found = []
     for number, table in enumerate(tables):
         for run, points in enumerate(table.runs):
             for point in points:
                 situation = table.situation(point)
-                found.append(Lesson(table, f"{table.key} {number}", run, point, situation, numbers_of(situation)))
+                found.append(Example(table, f"{table.key} {number}", run, point, situation, numbers_of(situation)))
     return found
 
 
@@ -84,56 +84,56 @@ def log_error(score: float) -> float:
     return math.log(max(1 - score, 0.0) + SMALLEST_ERROR)
 
 
-def usual_of(lessons: Sequence[Lesson]) -> Usual:
-    """Return what the situations of these lessons are like."""
-    numbers = np.array([lesson.numbers for lesson in lessons])
+def usual_of(examples: Sequence[Example]) -> Usual:
+    """Return what the situations of these examples are like."""
+    numbers = np.array([example.numbers for example in examples])
     mean, deviation = np.nanmean(numbers, axis=0), np.nanstd(numbers, axis=0)
     deviation = np.where(deviation > 1e-6, deviation, 1.0)
     standard = np.nan_to_num((numbers - mean) / deviation)
     return Usual(mean, deviation, standard.T @ standard / len(standard))
 
 
-def leave_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
+def leave_rows(examples: Sequence[Example], usual: Usual) -> Rows:
     """Return a row for each decision point: how much the error falls if the network is left alone."""
     features, results, amounts, situations = [], [], [], []
-    for lesson in lessons:
-        numbers, _ = usual.complete(lesson.numbers)
+    for example in examples:
+        numbers, _ = usual.complete(example.numbers)
         features.append(leave_features(numbers))
         situations.append(numbers)
-        score, final = lesson.point.curve.score[-1], lesson.point.nothing.validation
+        score, final = example.point.curve.score[-1], example.point.nothing.validation
         results.append(log_error(score) - log_error(final))
-        counts = lesson.table.counts["validation"]
+        counts = example.table.counts["validation"]
         amounts.append(math.hypot(measured(score, min(counts, WATCHED)), measured(final, counts)))
-    one = np.ones(len(lessons))
+    one = np.ones(len(examples))
     effects = [
-        Effect("family", numbered([lesson.table.family for lesson in lessons]), one, across=True),
-        Effect("data", numbered([lesson.table.data for lesson in lessons]), one, across=True),
-        Effect("member", numbered([lesson.member for lesson in lessons]), one),
-        Effect("run", numbered([lesson.trunk for lesson in lessons]), one),
-        Effect("measured", np.arange(len(lessons)), np.array(amounts), scaled=False),
+        Effect("family", numbered([example.table.family for example in examples]), one, across=True),
+        Effect("data", numbered([example.table.data for example in examples]), one, across=True),
+        Effect("member", numbered([example.member for example in examples]), one),
+        Effect("run", numbered([example.trunk for example in examples]), one),
+        Effect("measured", np.arange(len(examples)), np.array(amounts), scaled=False),
     ]
     prior = np.array([1.0 if name == "always" else SMALL for name in LEAVE])
-    blocks = numbered([lesson.member for lesson in lessons])
+    blocks = numbered([example.member for example in examples])
     return Rows(np.array(features), np.array(results), blocks, tuple(effects), prior, np.array(situations))
 
 
-def gain_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
+def gain_rows(examples: Sequence[Example], usual: Usual) -> Rows:
     """Return a row for each arm that does something: its gain over leaving the network alone."""
     features, owners, arms, situations = [], [], [], []
-    for lesson, arm in _arms(lessons):
-        numbers, _ = usual.complete(lesson.numbers)
-        situation = lesson.table.situation(lesson.point, arm.price)
+    for example, arm in _arms(examples):
+        numbers, _ = usual.complete(example.numbers)
+        situation = example.table.situation(example.point, arm.price)
         features.append(features_of(situation, [choice_of(arm, situation)], numbers)[0])
         situations.append(numbers)
-        owners.append(lesson)
+        owners.append(example)
         arms.append(arm)
     x = np.array(features)
-    results = np.array([lesson.gain(arm) for lesson, arm in zip(owners, arms, strict=True)])
+    results = np.array([example.gain(arm) for example, arm in zip(owners, arms, strict=True)])
     groups = {
-        "family": numbered([lesson.table.family for lesson in owners]),
-        "data": numbered([lesson.table.data for lesson in owners]),
-        "member": numbered([lesson.member for lesson in owners]),
-        "scenario": numbered([(lesson.member, lesson.point.scenario) for lesson in owners]),
+        "family": numbered([example.table.family for example in owners]),
+        "data": numbered([example.table.data for example in owners]),
+        "member": numbered([example.member for example in owners]),
+        "scenario": numbered([(example.member, example.point.scenario) for example in owners]),
     }
     effects = []
     for name, feature in PECULIAR.items():
@@ -141,13 +141,13 @@ def gain_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
         group = groups.get(kind, groups["member"])
         effects.append(Effect(name, group, x[:, GAIN.index(feature)], across=kind in ACROSS))
     grows = x[:, GAIN.index("grow always")]
-    named = [(lesson.member, arm.surgeries) for lesson, arm in zip(owners, arms, strict=True)]
+    named = [(example.member, arm.surgeries) for example, arm in zip(owners, arms, strict=True)]
     rows = np.arange(len(x))
-    left = np.sqrt([lesson.situation.share_left for lesson in owners])
-    counts = [lesson.table.counts["validation"] for lesson in owners]
+    left = np.sqrt([example.situation.share_left for example in owners])
+    counts = [example.table.counts["validation"] for example in owners]
     own = np.array([measured(arm.validation, n) for arm, n in zip(arms, counts, strict=True)])
     nothing = np.array([measured(le.point.nothing.validation, n) for le, n in zip(owners, counts, strict=True)])
-    trunks = numbered([lesson.trunk for lesson in owners])
+    trunks = numbered([example.trunk for example in owners])
     effects += [
         Effect("option", numbered(named), grows),
         Effect("noise, time left", rows, left),
@@ -159,11 +159,11 @@ def gain_rows(lessons: Sequence[Lesson], usual: Usual) -> Rows:
     return Rows(x, results, groups["member"], tuple(effects), prior, np.array(situations))
 
 
-def _arms(lessons: Sequence[Lesson]) -> Iterator[tuple[Lesson, Arm]]:
-    for lesson in lessons:
-        for arm in lesson.point.arms:
+def _arms(examples: Sequence[Example]) -> Iterator[tuple[Example, Arm]]:
+    for example in examples:
+        for arm in example.point.arms:
             if not arm.is_nothing:
-                yield lesson, arm
+                yield example, arm
 
 
 def measured(score: float, count: int) -> float:
@@ -176,10 +176,10 @@ def teach(
     tables: Sequence[BranchTable], *, start: Forecaster | None = None, steps: int = 80, spread: float = 1.0
 ) -> Forecaster:
     """Learn a forecaster from branch tables; `start` has variances from which learning them begins."""
-    lessons = lessons_of(tables)
-    usual = usual_of(lessons)
-    leave = _fit(leave_rows(lessons, usual), start.leave if start else None, steps)
-    gains = _fit(gain_rows(lessons, usual), start.gains if start else None, steps)
+    examples = lessons_of(tables)
+    usual = usual_of(examples)
+    leave = _fit(leave_rows(examples, usual), start.leave if start else None, steps)
+    gains = _fit(gain_rows(examples, usual), start.gains if start else None, steps)
     return Forecaster(usual, leave, gains, spread)
 
 
