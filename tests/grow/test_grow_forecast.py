@@ -15,7 +15,7 @@ import torch
 from branch_tables import DEEPEN, REPLICATE, WIDEN, branch_table, family_tables, gain_of
 
 from argosy.grow.agents.base import Answer, Curve, Outcome, Price, Situation
-from argosy.grow.agents.forecast_examples import choice_of, lessons_of, teach
+from argosy.grow.agents.forecast_examples import choice_of, examples_of, teach
 from argosy.grow.agents.forecast_features import GAIN, SITUATION, Choice, Describer, choices_of, numbers_of
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import PRETRAINED, ForecastingAgent, pretrained
@@ -139,7 +139,7 @@ def test_effects_across_blocks_are_told_from_those_inside() -> None:
 
 def test_forecasts_are_right_on_tables_that_were_not_taught_and_cover_what_they_should(taught: Forecaster) -> None:
     inside, errors, real = [], [], []
-    for example in lessons_of([branch_table(f, seed=s, runs=1) for s in range(20, 40) for f in ("new", "other")]):
+    for example in examples_of([branch_table(f, seed=s, runs=1) for s in range(20, 40) for f in ("new", "other")]):
         arms = [arm for arm in example.point.arms if not arm.is_nothing]
         expected = taught.expect(example.situation, [Choice(), *(choice_of(a, example.situation) for a in arms)])
         for i, arm in enumerate(arms, start=1):

@@ -30,6 +30,7 @@ SHIPPED = [
     "overload",
     "packed",
     "philly-rigid",
+    "spare",
     "stormy",
 ]
 

@@ -60,7 +60,7 @@ class Example:
         return min(max(found, -LARGEST_GAIN), LARGEST_GAIN)
 
 
-def lessons_of(tables: Sequence[BranchTable]) -> list[Example]:
+def examples_of(tables: Sequence[BranchTable]) -> list[Example]:
     """Return every decision point of these tables."""
     found = []
     for number, table in enumerate(tables):
@@ -176,7 +176,7 @@ def teach(
     tables: Sequence[BranchTable], *, start: Forecaster | None = None, steps: int = 80, spread: float = 1.0
 ) -> Forecaster:
     """Learn a forecaster from branch tables; `start` has variances from which learning them begins."""
-    examples = lessons_of(tables)
+    examples = examples_of(tables)
     usual = usual_of(examples)
     leave = _fit(leave_rows(examples, usual), start.leave if start else None, steps)
     gains = _fit(gain_rows(examples, usual), start.gains if start else None, steps)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from argosy.grow.agents.forecast_examples import Example, choice_of, lessons_of, teach
+from argosy.grow.agents.forecast_examples import Example, choice_of, examples_of, teach
 from argosy.grow.agents.forecast_features import Choice
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import ForecastingAgent
@@ -58,7 +58,7 @@ def trials(tables: Sequence[BranchTable], agents: Mapping[str, ForecastingAgent]
     Growth is free. The agent chooses among growths, the reset and doing nothing; replicas are only forecast.
     """
     found = []
-    for example in lessons_of(tables):
+    for example in examples_of(tables):
         arms = [arm for arm in example.point.arms if not arm.is_nothing and arm.price == "free"]
         if arms:
             name = BY[by](example.table)
