@@ -55,9 +55,9 @@ def _only_ours(folder: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
 
 
-def is_warm(sources: Path = SOURCES) -> bool:
-    """Return whether these kernels have been compiled on this machine before."""
-    return any(cache_dir(sources).glob("*.nbc"))
+def is_warm(sources: Path = SOURCES, entry: str = "*") -> bool:
+    """Return whether this entry point of these kernels, or any, has been compiled on this machine before."""
+    return any(cache_dir(sources).glob(f"{entry}-*.nbc"))
 
 
 def kernel(function: F, *, allocates: bool = False) -> F:

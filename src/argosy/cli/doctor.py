@@ -178,10 +178,10 @@ def _library(distribution: str, module: str, purpose: str, minimum: str) -> Find
 
 
 def _kernels() -> Finding:
-    from argosy._jit import cache_dir, is_warm
+    from argosy._jit import SOURCES, cache_dir, is_warm
 
     folder = cache_dir()
-    if is_warm():
+    if is_warm(SOURCES, "entry.enter"):
         return Finding("kernel cache", Kind.OPTIONAL, Status.OK, f"warm ({folder})", "start at full speed")
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(parent, os.W_OK):

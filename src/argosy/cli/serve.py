@@ -267,9 +267,9 @@ def _notices(smtp: str | None, sender: str | None, allowed: list[str]) -> Notice
 
 def _warm_up() -> None:
     """Compile kernels now, which the policy's process would otherwise do while the first jobs wait."""
-    from argosy._jit import OF_POLICIES, is_warm
+    from argosy._jit import OF_POLICIES, SOURCES, is_warm
 
-    if not (is_warm() and is_warm(OF_POLICIES)):
+    if not (is_warm(SOURCES, "entry.enter") and is_warm(OF_POLICIES)):
         from argosy.sim.warm import warm_up
 
         warm_up(say)

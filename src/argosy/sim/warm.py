@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from argosy._jit import OF_POLICIES, SOURCES, cache_dir
+from argosy._jit import OF_POLICIES, SOURCES, cache_dir, is_warm
 from argosy.cluster.cluster import Cluster
 from argosy.policies.base import Policy
 from argosy.sim.run import simulate
@@ -26,7 +26,7 @@ def warm_up(say: Callable[[str], None], policy: Policy | None = None) -> None:
 
     With a policy, only what its runs need as a rule is compiled.
     """
-    missing = _missing()
+    missing = not_compiled()
     if policy is not None:
         fixed = policy.static and not policy.preemptive
         missing = [name for name in missing if name == (FIXED if fixed else ORDERED)]
@@ -39,10 +39,10 @@ def warm_up(say: Callable[[str], None], policy: Policy | None = None) -> None:
     say(f"compiled in {time.perf_counter() - began:.0f} s, kept in {cache_dir()}")
 
 
-def _missing() -> list[str]:
+def not_compiled() -> list[str]:
     """Return a policy for each part of the kernels that has not been compiled."""
-    parts = [name for name, function in COMPILED.items() if not any(cache_dir(SOURCES).glob(f"{function}-*.nbc"))]
-    return parts + [name for name in LEARNED if not any(cache_dir(OF_POLICIES).glob("*.nbc"))]
+    parts = [name for name, entry in COMPILED.items() if not is_warm(SOURCES, entry)]
+    return parts + [name for name in LEARNED if not is_warm(OF_POLICIES)]
 
 
 if __name__ == "__main__":
