@@ -210,14 +210,14 @@ def find_problems(frame: pl.DataFrame) -> list[tuple[int, str]]:
 
     Of several rows with the same job_id, the first is good.
     """
-    is_wrong, reason = _checks()
+    is_wrong, reason = _checks(quality.names())
     again = ~pl.col("job_id").is_first_distinct()
     rows = frame.lazy().with_row_index("row").with_columns(again.alias("again"))
     return rows.filter(is_wrong).select("row", reason).collect().rows()  # reasons are computed only for wrong rows
 
 
 @cache
-def _checks() -> tuple[pl.Expr, pl.Expr]:
+def _checks(curves: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
     """Return whether a row is wrong, and why; to make the expressions takes as long as to check thousands of rows."""
 
     def bad(column: str, lowest: float, *, optional: bool = True) -> pl.Expr:
@@ -268,8 +268,8 @@ def _checks() -> tuple[pl.Expr, pl.Expr]:
             pl.lit("batches says that the job changes its batch itself, max_batch that a policy may: give one"),
         ),
         (
-            ~pl.col("quality").is_in(quality.names()),
-            pl.format("quality must be one of " + ", ".join(quality.names()) + ", is {}", shown("quality")),
+            ~pl.col("quality").is_in(curves),
+            pl.format("quality must be one of " + ", ".join(curves) + ", is {}", shown("quality")),
         ),
         (
             (pl.col("spare_gpus") % 1 != 0).fill_null(False),
