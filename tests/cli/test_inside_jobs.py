@@ -158,7 +158,7 @@ def complete(*words: str, **env: str) -> list[str]:
 
 
 def test_the_shell_completes_commands_options_and_jobs(live: Argosy, daemon: LiveDaemon) -> None:
-    assert complete("argosy", "re") == ["release", "requeue", "resubmit", "restore", ""]
+    assert complete("argosy", "rel") == ["release", ""]
     assert complete("argosy", "submit", "--time") == ["--time-limit", "--timeout", ""]
     number = live("submit", "--run", "sleep 600", "--hold").out.strip()
     assert number in complete("argosy", "cancel", "")

@@ -47,20 +47,20 @@ def collect(engine: Engine, decision_ns: NDArray[np.int64], cpu_s: float, *, is_
         resizes=pl.Series(rs[L.R_RESIZES].astype(np.int64)),
         faults=pl.Series(rs[L.R_FAULTS].astype(np.int64)),
     )
-    curve = w.tr[L.STATIC_F + L.QUALITY, : len(trace)].astype(np.int64)
-    most_gpus, takes_spare = w.tr[L.MAX_GPUS, : len(trace)].copy(), w.tr[L.SPARE_GPUS, : len(trace)] > 0
     if is_over and w.si[L.FINISHED] == w.si[L.JOBS]:
-        engine.world = w = w._replace(tr=w.tr[:, :0].copy(), wq=w.wq[:, :0].copy())
+        engine.world = w = w._replace(wq=w.wq[:, :0].copy())
     log = w.lg[: w.si[L.LOG_N]]
     events = pl.DataFrame(
         {name: pl.Series(log[:, i]).cast(dtype) for i, (name, dtype) in enumerate(EVENT_COLUMNS.items())}
     )
     completed = (status == "completed").to_numpy()
-    reached = quality_of(events, curve, most_gpus, completed, engine.settings.seed)
+    asked = w.tr[:, : len(trace)]
+    curve = asked[L.STATIC_F + L.QUALITY].astype(np.int64)
+    reached = quality_of(events, curve, asked[L.MAX_GPUS], completed, engine.settings.seed)
     frame = frame.with_columns(
         quality=pl.Series(reached.final).fill_nan(None),
         quality_gain=pl.Series(reached.gain).fill_nan(None),
-        takes_spare=pl.Series(takes_spare),
+        takes_spare=pl.Series(asked[L.SPARE_GPUS] > 0),
         spare_gpu_s=pl.Series(reached.spare_gpu_s),
         spare_wasted_gpu_s=pl.Series(reached.wasted_gpu_s),
     )

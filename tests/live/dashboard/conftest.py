@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))  # for `serving`
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests; each opens windows of its own."""
+    """One browser for the tests of a module; each opens windows of its own.
+
+    Not for the session: as long as Playwright runs, its event loop is this thread's, and other tests need their own.
+    """
     if problem := missing():
         pytest.skip(f"no browser: {problem}")
     from playwright.sync_api import expect

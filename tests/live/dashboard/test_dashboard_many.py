@@ -13,7 +13,7 @@ pytest.importorskip("playwright.sync_api", reason="no browser: there is no playw
 from benchmarks.browser import signed_in
 from playwright.sync_api import Browser, Page, expect
 
-from argosy.dashboard import PAGES, yesterday
+from argosy.dashboard import PAGES, demo_history
 from argosy.dashboard.demo import Demo
 
 JOBS, MOST_DRAWN = 10_000, 80
@@ -25,7 +25,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, in
     folder: Path = tmp_path_factory.mktemp("many")
     cluster = Demo(folder, nodes=250).cluster()
     with serving(folder / "home", cluster=cluster, pages=PAGES) as api:
-        api.do(lambda service: yesterday.write(service.store, cluster, JOBS))
+        api.do(lambda service: demo_history.write(service.store, cluster, JOBS))
         with api.as_("ann") as ann:  # and some that wait, of two thousand in one request
             for _ in range(2):
                 jobs = [{"name": "waits", "run": "true"}] * 1000
