@@ -13,9 +13,9 @@ Parameters: `inner`, the policy that decides everything else, with its own param
 expected gain in accuracy that is worth the trouble; `reserve`, the share of the GPUs that stays free for jobs that
 arrive; `idle`, how many idle nodes stay so, too, unless a job of that size arrives.
 Differences from the paper: there is no paper; no published policy decides between replicas and growth for a cluster.
-How likely GPUs are claimed is learned by the hour of the day. Spare GPUs are only given to jobs that run at their full size. A
-policy that bids cannot be inside; around one that plans, jobs get only what its plans leave free on their own nodes. An
-elastic job inside a policy that only orders may start with fewer GPUs than it asks for.
+How likely GPUs are claimed is learned by the hour of the day. Spare GPUs are only given to jobs that run at their full
+size. A policy that bids cannot be inside; around one that plans, jobs get only what its plans leave free on their own
+nodes. An elastic job inside a policy that only orders may start with fewer GPUs than it asks for.
 References: the network growth of Argosy itself (docs/growth.md).
 
     worth = p·gain(left) + (1 − p)·kept·gain(left) / 2       p: nobody claims the GPUs before the end
