@@ -176,8 +176,8 @@ def filled(path: Path, count: int) -> None:
         ).lastrowid
         began = columns["submitted_s"]
         made.execute(
-            "INSERT INTO runs (job, generation, version, parts, launched_s, running_s, settled_s, ended_s, run_s, gpu_s,"
-            " launched_at) VALUES (?, 1, 1, '[]', ?, ?, ?, ?, 50.0, 100.0, 0.0)",
+            "INSERT INTO runs (job, generation, version, parts, launched_s, running_s, settled_s, ended_s, run_s,"
+            " gpu_s, launched_at) VALUES (?, 1, 1, '[]', ?, ?, ?, ?, 50.0, 100.0, 0.0)",
             (number, began, began, began + 50.0, began + 50.0),
         )
     made.close()
