@@ -168,9 +168,9 @@ def test_kernel_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_jit, "cache_dir", lambda *_: tmp_path / "kernels")
     assert found()["kernel cache"].found.startswith("cold")
     (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "step.nbc").touch()
+    (tmp_path / "kernels" / "entry.enter-1.nbc").touch()
     assert found()["kernel cache"].found.startswith("warm")
-    (tmp_path / "kernels" / "step.nbc").unlink()
+    (tmp_path / "kernels" / "entry.enter-1.nbc").unlink()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     unwritable = found()["kernel cache"]
     assert unwritable.status is Status.BROKEN
