@@ -65,13 +65,14 @@ def queue(
 def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], limit: int) -> dict[str, Any]:
     """Return jobs that run, then those that wait in order of arrival, then the latest that ended; `limit` at most.
 
-    A job that changes its state between two requests is shown once, in its last state.
+    They are asked for in the order in which jobs change their state, so that a job that starts or ends between two
+    requests is not missed; it is shown once, in its last state.
     """
     jobs: dict[int, dict[str, Any]] = {}
     more, counts = False, {}
-    for group, oldest_first in ((LIVE, True), (WAITING, True), (ENDED, False)):
+    for group, oldest_first in ((WAITING, True), (LIVE, True), (ENDED, False)):
         wanted = ",".join(state for state in states if state in group)
-        left, seen = limit - len(jobs), None
+        left, seen = limit, None
         while wanted and left > 0:
             cursor = {"after" if oldest_first else "before": seen}
             page = daemon.get(
@@ -80,11 +81,12 @@ def read_queue(daemon: Client, asked: dict[str, Any], states: Sequence[str], lim
             for job in page["jobs"]:
                 jobs.pop(job["id"], None)
                 jobs[job["id"]] = job
-            counts, left, seen = page["counts"], limit - len(jobs), page["next"]
+            counts, left, seen = page["counts"], left - len(page["jobs"]), page["next"]
             if seen is None:
                 break
-        more = more or bool(wanted and (seen is not None or left <= 0))
-    return {"jobs": list(jobs.values()), "more": more, "counts": counts}
+        more = more or bool(wanted and seen is not None)
+    shown = [job for group in (LIVE, WAITING, ENDED) for job in jobs.values() if job["state"] in group]
+    return {"jobs": shown[:limit], "more": more or len(shown) > limit, "counts": counts}
 
 
 def _notice(daemon: Client) -> str:
