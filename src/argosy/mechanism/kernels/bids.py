@@ -17,7 +17,7 @@ from argosy._jit import entry_point, kernel
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.sorting import sort_down
 from argosy.mechanism.kernels.winners import take_best
-from argosy.slack import TIME_SLACK_S
+from argosy.slack import RESOURCE_SLACK, TIME_SLACK_S
 
 GPU, CPU, RAM, LIMIT = range(4)  # the resources of a row
 TINY = 1e-12
@@ -88,8 +88,10 @@ def carry_out_bids(
     if si[PACKS]:
         shared = take_partners(jf, ji, si, job, value, partner, taken)
         found, bound = found + shared, bound + shared
+    rooms = np.zeros(si[MAX_NODE_GPUS] + 1, np.int64)
     for s in range(n):
-        ji[WANT_PLACE, s] = place
+        strictly = place >= 0 and fits_strictly(jf, ji, nf, ni, si, s, rooms)
+        ji[WANT_PLACE, s] = place if place < 0 or strictly else place & (PLACE_STRICTLY - 1)
     si[PLACES] = place >= 0
     return found, bound
 
@@ -98,6 +100,37 @@ def carry_out_bids(
 def gpus_of(jf: F1, s: int, workers: int) -> float:
     """Return the GPUs of a bid for so many workers."""
     return float(workers) if jf[GPUS, s] >= 1.0 else jf[GPUS, s]
+
+
+@kernel
+def fits_strictly(jf: F1, ji: I1, nf: F1, ni: I1, si: I1, s: int, rooms: I1) -> bool:
+    """Return whether the empty nodes open to a job hold its bid on as few nodes as the largest of them would need.
+
+    On a cluster of uneven nodes this may be false; such a job would wait for ever if it were placed strictly.
+    """
+    gpus = ji[WANT, s]
+    if jf[GPUS, s] < 1.0 or gpus <= 1:
+        return True
+    largest = 1
+    rooms[:] = 0
+    for node in range(si[NODES]):
+        if ni[N_OWNER, node] not in (-1, ji[QUEUE, s]) or not (ji[WANT_TYPES, s] >> ni[N_TYPE, node]) & 1:
+            continue
+        here = ni[N_GPUS, node]
+        largest = max(largest, here)
+        if jf[CPU_UNIT, s] > 0.0:
+            here = min(here, int((nf[CPU_TOTAL, node] + RESOURCE_SLACK) / jf[CPU_UNIT, s]))
+        if jf[MEM_UNIT, s] > 0.0:
+            here = min(here, int((nf[MEM_TOTAL, node] + RESOURCE_SLACK) / jf[MEM_UNIT, s]))
+        rooms[here] += 1
+    left = (gpus + largest - 1) // largest
+    rest, size = gpus, len(rooms) - 1
+    while left > 0 and size > 0 and rest > 0:  # the nodes with most room first
+        taken = min(left, rooms[size])
+        rest -= taken * size
+        left -= taken
+        size -= 1
+    return rest <= 0
 
 
 @kernel

@@ -34,7 +34,7 @@ def place_small(view: View, queues: int) -> tuple[Plan, Reserved]:
     if not len(waiting):
         return Plan.keep(view), reserved
     sizes = np.where(small, 1, jobs.held).astype(np.int64)
-    plan = compose(view, np.where(small, jobs.submitted, np.inf), _choose, sizes=sizes)
+    plan = compose(view, np.where(small, jobs.submitted, np.inf), _choose, sizes=sizes, fitting=True)
     plan.placements = {row: place for row, place in plan.placements.items() if small[row]}
     plan.reasons = {row: why for row, why in plan.reasons.items() if small[row]}
     for row in waiting.tolist():
@@ -44,15 +44,17 @@ def place_small(view: View, queues: int) -> tuple[Plan, Reserved]:
             for node, gpus in place.gpus.items():
                 reserved.gpus[node] += gpus if node not in place.devices else 0
                 reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]
-        elif jobs.gpus[row] > 0 and not reserved.gpus.any():
-            mine = (nodes.owner < 0) | (nodes.owner == jobs.queue[row])
-            fits = mine & (nodes.state == NodeState.UP) & (jobs.types[row] >> nodes.type & 1 == 1) & (nodes.gpus > 0)
-            if fits.any():
-                node = int(np.argmax(np.where(fits, nodes.gpus + nodes.free / 100, -1)))
-                reserved.gpus[node] += 1
-                reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]
-        else:
-            reserved.room[:, int(np.argmax(nodes.cpus))] += jobs.cpus[row], jobs.memory_gib[row]
+            continue
+        fits = (nodes.state == NodeState.UP) & ((nodes.owner < 0) | (nodes.owner == jobs.queue[row]))
+        fits &= (nodes.cpus >= jobs.cpus[row]) & (nodes.memory_gib >= jobs.memory_gib[row])
+        worth = nodes.cpus
+        if jobs.gpus[row] > 0:
+            fits &= (jobs.types[row] >> nodes.type & 1 == 1) & (nodes.gpus > 0) & (not reserved.gpus.any())
+            worth = nodes.gpus + nodes.free / 100
+        if fits.any():
+            node = int(np.argmax(np.where(fits, worth, -1)))
+            reserved.gpus[node] += jobs.gpus[row] > 0
+            reserved.room[:, node] += jobs.cpus[row], jobs.memory_gib[row]
     return plan, reserved
 
 
