@@ -47,7 +47,7 @@ from argosy.live.http.tls import ServerTls
 from argosy.live.planner.messages import NodeState, Setup, Snapshot
 from argosy.live.planner.process import PlannerProcess
 from argosy.live.store import RunRow, Store
-from argosy.live.store.schema import NODES, POLICY
+from argosy.live.store.schema import NODES
 
 POLL_S = 0.25
 NODES_EVERY_S = 2.0
@@ -185,12 +185,13 @@ class Daemon:
             self.address = web.address
             own = replace(limits, total=min(total, OWNERS_CONNECTIONS))
             local = Server(app, local_socket.listen(self.home.socket), limits=own)
-            for server in (web, local):
-                await server.start()
-                stack.push_async_callback(server.stop)
-            stack.callback(self.home.remove_own, self.home.socket, identity(self.home.socket))
-            self.home.write_secret(self.home.address, web.address)
+            await web.start()
+            stack.push_async_callback(web.stop)
+            self.home.write_secret(self.home.address, web.address)  # before the socket answers those who look for us
             stack.callback(self.home.remove_own, self.home.address, web.address)
+            await local.start()
+            stack.push_async_callback(local.stop)
+            stack.callback(self.home.remove_own, self.home.socket, identity(self.home.socket))
         await self._adopt(store)
         if serving := getattr(self.backend, "serving", None):
             serving(head_for_agents(self.service, self.address, asyncio.get_running_loop()))
@@ -216,8 +217,6 @@ class Daemon:
         """Let another policy decide."""
         self.policy = policy
         await self._planner_client.switch(policy)
-        with self.service.store.transaction() as changes:
-            changes.meta(POLICY, policy)
 
     def _present(self) -> Snapshot:
         return self._planner_client.present()
@@ -334,7 +333,6 @@ class Daemon:
     def _write_cluster(self, store: Store) -> None:
         """Note what the cluster has, for those who read the database later."""
         with store.transaction() as changes:
-            changes.meta(POLICY, self.policy)
             changes.meta(NODES, [asdict(node) for node in self.cluster.nodes])
             changes.execute("DELETE FROM queues")
             for queue in self.cluster.queues:

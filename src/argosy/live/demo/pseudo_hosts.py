@@ -2,7 +2,7 @@
 
 Each has its own network, processes, host name, /tmp and /dev/shm, and a cable to a bridge, where the head is too. A
 cable can be pulled out and put back; traffic can be dropped in one direction; a host can be killed with everything on
-it. Files are shared, except /tmp: the folder `shared` is the same everywhere.
+it. Files are shared, except /tmp: the folder `shared` is the same everywhere, and so are the programs that we run.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import argosy
+
 TOOLS = ("ip", "unshare", "nsenter", "mount")
 _ROOM = r"""
 set -e
-mkdir -p {folder}/hold
 mount --make-rprivate /
-mount --bind {folder}/shared {folder}/hold
-exec 9< {folder}/hold
-mkdir -p /run/argosy-hold && mount --bind {folder}/hold /run/argosy-hold
+{hold}
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-mkdir -p {folder}/shared
-mount --bind /run/argosy-hold {folder}/shared
-exec 9<&-
+{give_back}
 hostname {name}
 ip link set lo up
 echo ready
 exec sleep infinity
 """
+OWN_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # of each host
 
 
 def not_possible() -> str:
@@ -64,7 +63,7 @@ class PseudoHost:
 
     def boot(self) -> None:
         words = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts"]
-        script = _ROOM.format(folder=shlex.quote(str(self.network.folder)), name=self.name)
+        script = _room(self.name, (*programs(), self.network.shared))
         self.init = subprocess.Popen([*words, "sh", "-c", script], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         assert self.init.stdout is not None
         if self.init.stdout.readline() != b"ready\n":
@@ -183,6 +182,22 @@ def pseudo_hosts(count: int, folder: Path | None = None) -> Iterator[PseudoHosts
         stack.callback(network.down)
         network.up()
         yield network
+
+
+def programs() -> list[Path]:
+    """Return which of these a host would not see because they lie in /tmp: interpreter, Argosy, working folder."""
+    found = {Path(sys.prefix), Path(sys.base_prefix), Path(argosy.__file__).parent, Path.cwd()}
+    return sorted(path for path in found if any(own in path.parents for own in OWN_FOLDERS))
+
+
+def _room(name: str, kept: Sequence[Path]) -> str:
+    """Return the script that makes a host; the folders that are kept stay visible in its own /tmp."""
+    hold, give_back = [], []
+    for number, path in enumerate(kept):
+        where, held = shlex.quote(str(path)), f"/run/argosy-hold/{number}"
+        hold.append(f"mkdir -p {held} && mount --bind {where} {held}")
+        give_back.append(f"mkdir -p {where} && mount --bind {held} {where}")
+    return _ROOM.format(name=name, hold="\n".join(hold), give_back="\n".join(give_back))
 
 
 def _do(*words: str) -> None:
