@@ -24,6 +24,7 @@ from argosy.live.backends.base import LaunchError, Phase, RunKey
 from argosy.live.backends.local import zygote_pool
 from argosy.live.backends.local.backend import LocalBackend
 from argosy.live.backends.local.bounded_threads import BoundedThreads, TooSlow
+from argosy.live.backends.local.run_registry import RunRegistry
 from argosy.live.backends.local.zygote_pool import ZygotePool
 from argosy.live.daemon_log import LOGGER
 from argosy.live.supervisor import process_table
@@ -137,18 +138,21 @@ def test_who_hangs_holds_up_only_his_own() -> None:
 
 
 def test_what_is_no_run_is_ignored_and_told_once(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
-    for name in (".nfs0001", "1-2-3", "x-1", "7"):
+    names = (".nfs0001", "1-2-3", "x-1", "7")
+    for name in names:
         (yard.home / "local" / "runs" / name).touch()
     LOGGER.propagate, before = True, LOGGER.propagate
     try:
         with caplog.at_level(logging.WARNING):
-            key = yard.launch("true")
-            assert yard.end(key).exit_code == 0
-            yard.poll()
+            registry = RunRegistry(yard.home / "local" / "runs")
+            assert registry.runs() == registry.runs() == []
     finally:
         LOGGER.propagate = before
-    assert sum("ignored" in record.message for record in caplog.records) == 4
-    assert (yard.home / "local" / "runs" / ".nfs0001").exists()
+    told = {id(record): record.fields["path"] for record in caplog.records if "ignored" in record.message}
+    assert sorted(told.values()) == sorted(str(registry.path / name) for name in names)
+    key = yard.launch("true")
+    assert yard.end(key).exit_code == 0
+    assert all((registry.path / name).exists() for name in names)
 
 
 STUBBORN = """trap '' TERM
