@@ -1,6 +1,6 @@
 """The dashboard against its targets, in a real browser and on the fake backend, with 10,000 jobs.
 
-    use      the first view, from an event to its row, filtering, sorting, scrolling, and fifty open pages
+    use      the first view, from an event to its row, filtering, sorting, scrolling, and fifty readers of the stream
     soak     eight hours in two minutes: does the page or the daemon grow?
 
     python -m benchmarks dashboard
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 SEEDS: tuple[int, ...] = ()
 HOURS, SOAK_S = 8, 120.0
+REPETITIONS = 60  # of filtering and sorting: of 20 or fewer, what 95 % stay below would be the largest
+FLAT = 1.1  # what may become of the memory at most
+CPU_TIME = {"timeDomain": "threadTicks"}  # so that TaskDuration is time on a CPU, not time that has passed
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEEN = """(wanted) => new Promise((done) => {
   const look = () => {
@@ -107,7 +110,7 @@ def use(options: Options) -> Json:
             context, page = signed_in(browser, address, token, viewport={"width": 1400, "height": 900})
             page.wait_for_selector("tr.job")
             found["event"] = event_to_row(page, client, 5 if options.quick else 30)
-            found["table"] = table_work(page, 3 if options.quick else 15)
+            found["table"] = table_work(page, 3 if options.quick else REPETITIONS)
             found["open_page"] = one_open_page(page, process.pid, 5.0 if options.quick else 30.0)
             context.close()
         found["pages"] = many_pages(client, address, token, process.pid, options)
@@ -135,7 +138,7 @@ def first_view(browser: Browser, address: str, token: str, times: int) -> Json:
         page = context.new_page()
         session = context.new_cdp_session(page)
         session.send("Network.enable")
-        session.send("Performance.enable")
+        session.send("Performance.enable", CPU_TIME)
         arrived: list[float] = []
         session.on("Network.loadingFinished", lambda told, to=arrived: to.append(told["encodedDataLength"]))
         page.goto(f"{address}/jobs", wait_until="commit")
@@ -165,7 +168,7 @@ def table_work(page: Page, times: int) -> Json:
     titles = ["Name", "State", "Job", "Age", "GPUs"]
     sort = [page.evaluate(SORT, titles[i % 5]) for i in range(times)]
     session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
+    session.send("Performance.enable", CPU_TIME)
     before = metric(session, "TaskDuration")
     frames = page.evaluate(SCROLL, 1.0 if times < 5 else 5.0)
     busy = metric(session, "TaskDuration") - before
@@ -181,7 +184,7 @@ def table_work(page: Page, times: int) -> Json:
 def one_open_page(page: Page, pid: int, seconds: float) -> Json:
     """What a page costs that is only looked at, in CPU of the browser's page; and what the daemon uses meanwhile."""
     session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
+    session.send("Performance.enable", CPU_TIME)
     page_before, daemon_before = metric(session, "TaskDuration"), cpu_s(pid)
     time.sleep(seconds)
     page_used = metric(session, "TaskDuration") - page_before
@@ -293,7 +296,7 @@ def soak(options: Options) -> Json:
             page.goto(link)
             page.wait_for_selector(".link.live")
             session = page.context.new_cdp_session(page)
-            session.send("Performance.enable")
+            session.send("Performance.enable", CPU_TIME)
             rows = []
             for _ in range(HOURS + 1):
                 rows.append(kept(page, session, process.pid))
@@ -374,11 +377,11 @@ def table(figures: Json) -> list[Row]:
         ("filter, 95 %", "≤ 100 ms", f"{filtered:.0f} ms", met(filtered <= 100)),
         ("sort, 95 %", "≤ 100 ms", f"{sorted_:.0f} ms", met(sorted_ <= 100)),
         ("scrolling", "≥ 50 frames/s", f"{frames:.0f} frames/s", met(frames >= 50)),
-        (f"passes, {pages['pages']} pages", "≤ +10 %", f"{passing - 1:+.0%}", met(passing <= 1.1)),
-        ("daemon's core for a page", "≤ 1 %", f"{share:.2%}", met(share <= 0.01)),
-        (f"page's heap after {lasts['hours']:.0f} h", "flat", f"× {heap:.2f}", met(heap <= 1.1)),
-        (f"daemon's memory after {lasts['hours']:.0f} h", "flat", f"× {daemon:.2f}", met(daemon <= 1.1)),
-    ]  # fmt: skip
+        (f"passes, {pages['pages']} readers", "≤ +10 %", f"{passing - 1:+.0%}", met(passing <= 1.1)),
+        ("daemon's core for a reader", "≤ 1 %", f"{share:.2%}", met(share <= 0.01)),
+        (f"page's heap after {lasts['hours']:.0f} h", f"≤ × {FLAT}", f"× {heap:.2f}", met(heap <= FLAT)),
+        (f"daemon's memory after {lasts['hours']:.0f} h", f"≤ × {FLAT}", f"× {daemon:.2f}", met(daemon <= FLAT)),
+    ]
 
 
 def met(target: bool) -> str:

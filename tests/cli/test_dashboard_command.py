@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -63,3 +65,25 @@ def test_the_demonstration() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_files_for_the_browser_do_not_pile_up(tmp_path: Path) -> None:
+    """A file that led a browser to a link is removed later, and the command says what to do if no page opens."""
+    home, browser, opened = tmp_path / "home", tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    with live_daemon(home):
+        words = [sys.executable, "-m", "argosy.cli.main", "dashboard", "--home", str(home)]
+        environment = {**os.environ, "DISPLAY": ":0", "BROWSER": f"{browser} %s"}
+        done = [subprocess.run(words, env=environment, capture_output=True, text=True, check=True)]
+        (first,) = home.glob("*.html")
+        assert first.stat().st_mode & 0o777 == 0o600 and "/signin#" in first.read_text()
+        long_ago = time.time() - 130
+        os.utime(first, (long_ago, long_ago))
+        done.append(subprocess.run(words, env=environment, capture_output=True, text=True, check=True))
+        (second,) = home.glob("*.html")
+        third = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        assert second in home.glob("*.html") and len(list(home.glob("*.html"))) == 2  # a browser may still read it
+    assert opened.read_text().splitlines()[:2] == [first.as_uri(), second.as_uri()] and first != second
+    for one in (*done, third):
+        assert f"argosy dashboard --no-browser --home {home}" in one.stderr and one.stdout == ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from argosy.live.daemon.daemon import Daemon
 
 DEMO = "The demonstration"
+PREFIX, SUFFIX = "argosy-sign-in-", ".html"  # of the files that lead a browser to a link
+VALID_S = 120.0  # a link works for so long
 
 
 def dashboard(
@@ -59,7 +63,8 @@ def dashboard(
 
             place = Home(home)
             address = place.read(place.address)
-        _open(_link(daemon, address), address, browser, None if daemon.address.socket is None else place.folder)
+        folder = None if daemon.address.socket is None else place.folder
+        _open(_link(daemon, address), address, browser, folder, _instead(api, home))
 
 
 def _link(daemon: Client, address: str) -> str:
@@ -75,20 +80,40 @@ def _link(daemon: Client, address: str) -> str:
     return f"{address}/signin#{code}"
 
 
-def _open(link: str, address: str, browser: bool, folder: Path | None) -> None:
+def _instead(api: str | None, home: Path | None) -> str:
+    """Return the command that prints a link to the same daemon."""
+    import shlex
+
+    where = (*(("--api", api) if api else ()), *(("--home", str(home)) if home else ()))
+    return shlex.join(("argosy", "dashboard", "--no-browser", *where))
+
+
+def _open(link: str, address: str, browser: bool, folder: Path | None, instead: str) -> None:
     """Open the link. The browser is given a private file that leads there: other users can see command lines."""
     if browser and _has_browser():
         import webbrowser
 
-        handle, name = tempfile.mkstemp(".html", "argosy-", folder if folder is not None else None)  # mode 0600
+        place = folder if folder is not None else Path(tempfile.gettempdir())
+        _remove_old(place)
+        handle, name = tempfile.mkstemp(SUFFIX, PREFIX, place)  # mode 0600
         with os.fdopen(handle, "w") as file:
             file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(link)}">')
         if webbrowser.open(Path(name).as_uri()):
             say(f"the dashboard opens in your browser: {address}")
+            say(f"if it does not (a browser that is a snap may not read {name}): {instead}")
             return
         os.unlink(name)
     say("open this link in a browser, within two minutes; it works once:")
     typer.echo(link)
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove the files that led a browser to links which no longer work; a browser may still read a newer one."""
+    for file in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        with suppress(OSError):  # somebody else's, in a folder that is everybody's
+            found = file.lstat()
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > VALID_S:
+                file.unlink()
 
 
 def _has_browser() -> bool:
@@ -118,7 +143,7 @@ def _show_demo(speed: float, port: int, policy: str, browser: bool, studies: Pat
 
         def sign_in(address: str) -> None:
             with Client.find(home=home) as client:
-                _open(_link(client, address), address, browser, home)
+                _open(_link(client, address), address, browser, home, _instead(None, home))
                 say("  Ctrl-C ends it")
 
         say("preparing a day of history …")

@@ -1,12 +1,14 @@
 """Invents the history of a demonstration: jobs that have ended, with their runs, written into an empty database.
 
-Jobs start first come, first served on the first free GPUs. Nothing has run, and nobody should draw conclusions from it.
+Jobs choose their GPUs in the order in which they were submitted, those that are free first. Nothing has run, and nobody
+should draw conclusions from it.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import math
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -35,19 +37,20 @@ def write(store: Store, cluster: Cluster, jobs: int, seed: int = 0) -> None:
     """Write the jobs of the day before now that have ended, of this many that were submitted."""
     chance, clock = random.Random(seed), store.clock
     now_s, wall = clock.now(), clock.wall()
-    free = {(node.name, device) for node in cluster.nodes for device in range(node.gpus)}
+    free = {(node.name, device): -math.inf for node in cluster.nodes for device in range(node.gpus)}  # since when
     ending: list[tuple[float, int, list[tuple[str, int]]]] = []
     rows: list[tuple[Job, RunRow]] = []
-    scale = min(1.0, 0.75 * cluster.total_gpus * DAY_S / max(1, jobs) / 9000.0)  # so that the day is busy, not full
+    scale = min(1.0, 0.75 * cluster.total_gpus * DAY_S / max(1, jobs) / 20_000.0)  # so that the day is busy, not full
     for i, submitted_s in enumerate(sorted(now_s - DAY_S + chance.random() * 0.99 * DAY_S for _ in range(jobs))):
         wanted, starts_s = _short_enough(chance, (now_s - submitted_s - 60.0) / scale), submitted_s + 5.0
         need = int(wanted.high)
         while len(free) < need or (ending and ending[0][0] <= starts_s):
             ended_s, _, devices = heapq.heappop(ending)
-            free.update(devices)
-            starts_s = max(starts_s, ended_s)
-        devices = sorted(free)[:need]
-        free.difference_update(devices)
+            free.update(dict.fromkeys(devices, ended_s))
+        starts_s = max(starts_s, sorted(free.values())[need - 1])
+        devices = sorted(device for device, since_s in free.items() if since_s <= starts_s)[:need]
+        for device in devices:
+            del free[device]
         lasts = max(20.0, wanted.seconds * scale)
         heapq.heappush(ending, (starts_s + lasts, i, devices))
         if starts_s + lasts < now_s:

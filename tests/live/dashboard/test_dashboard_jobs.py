@@ -123,6 +123,27 @@ def test_cancel_a_job_and_submit_it_again(demo: RunningDemo, open_as: Callable[.
     expect(row(page, again)).to_contain_text("to-cancel")
 
 
+def test_an_operator_takes_a_cancel_back(demo: RunningDemo, open_as: Callable[..., Page]) -> None:
+    """The jobs stay their owners', an array's member keeps its index, and dependencies that have ended are left out."""
+    before = demo.submit("ann", name="before", run="fake seconds=40")
+    first = demo.submit("ann", name="taken-back", array=3, after=[before])
+    member, other = first + 1, demo.submit("bob", name="taken-back-too")
+    demo.wait_for(member, State.RUNNING)
+    page = open_as("olga", "/jobs?q=taken-back&arrays=all")
+    for number in (member, other):
+        row(page, number).get_by_role("checkbox").check()
+    page.get_by_role("toolbar").get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 2 jobs").click()
+    page.locator(".toast").get_by_role("button", name="Submit again").click()
+    expect(page.locator(".toast").last).to_contain_text("Submitted again: 2 jobs")
+    new = range(other + 1, other + 3)
+    jobs = {job.name: job for job in demo.do(lambda service: [service.store.job(number) for number in new])}
+    assert {name: job.owner for name, job in jobs.items()} == {"taken-back": "ann", "taken-back-too": "bob"}
+    again = jobs["taken-back"].parsed
+    assert again.env == {"ARGOSY_ARRAY_INDEX": "1"} and again.array is None and not again.after.numbers
+    expect(row(page, other + 2)).to_be_visible()
+
+
 def test_hold_release_and_priority_of_several(demo: RunningDemo, open_as: Callable[..., Page]) -> None:
     numbers = [demo.submit_waiting("ann", name=f"big-{i}") for i in range(3)]
     page = open_as("ann", "/jobs?q=big-")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -25,17 +26,20 @@ from argosy.live.store import Job
 
 MOST_ROWS = 20_000  # active jobs first, then the newest that have ended
 LONGEST = 300  # characters of a text in a line
-PER_REFRESH = 200  # waiting jobs whose reasons are looked at again in each refresh
+PER_REFRESH = 200  # jobs whose reasons and paces are looked at again in each refresh, in turns
+MOST_PLACES = 100  # that one reader is told
+ORDERED_S, ORDERING = 1.0, 0.01  # waiting jobs are put into order at most once a second, and for 1 % of the time
 CLOSE_S, CLOSE = 5.0, 0.1  # an estimate that has moved by less is not shown anew, or every line would always change
 NEAR_S = 0.25  # two refreshes are never closer
 COLUMNS = (
     "id", "name", "owner", "queue", "state", "gpus", "low", "high", "progress", "priority", "submitted", "started",
-    "ended", "why", "category", "array", "index", "paused", "held", "retry", "behind", "pace", "mean", "runs",
+    "ended", "why", "category", "array", "index", "paused", "held", "retry", "pace", "mean", "runs",
     "failures", "preemptions", "resizes", "places", "hot", "wait", "run", "gpuS", "settled", "eta",
 )  # fmt: skip
 
 
 Eta = tuple[int | None, ...]
+Place = tuple[int, int]  # a job, and its place among all waiting jobs
 
 
 @dataclass(slots=True)
@@ -56,7 +60,11 @@ class Board:
         self._lines: OrderedDict[int, Line] = OrderedDict()
         self._changed: set[int] | None = None  # None: nobody has looked yet
         self._refreshed_s = -math.inf
-        self._turn = 0  # which waiting jobs are looked at again
+        self._turn = 0  # which jobs are looked at again
+        self._shares: dict[int, float | None] = {}  # by running job: the progress in its line
+        self._reasons: dict[int, Mapping[str, Any]] = {}  # by waiting job: the planner's, as in its line
+        self._places: dict[str | None, list[Place]] = {}  # by owner; None: of all
+        self._places_until_s = -math.inf
         self._forecast: Forecast | None = None  # the last whose estimates are in the lines
         self._etas: dict[int, Eta] = {}  # by job: as it is in its line
 
@@ -69,14 +77,14 @@ class Board:
         if self._changed is None:
             self._changed = set()
             store.watchers.append(self._changed)
+            self._told_anew()
             self._new_etas()
             self._render(self._newest_ended())
             self._render(store.jobs)
             return
         changed = set(self._changed)
         self._changed.clear()
-        changed.update(store.runs, self._service.health.waiting, self._service.health.starts)
-        changed.update(self._new_etas())
+        changed.update(self._service.health.starts, self._told_anew(), self._new_etas())
         waiting = list(islice(store.jobs, self._turn, self._turn + PER_REFRESH))
         self._turn = self._turn + PER_REFRESH if len(waiting) == PER_REFRESH else 0
         self._render(sorted(changed.union(waiting)))
@@ -89,7 +97,8 @@ class Board:
                 known for known in self._service.store.watchers if known is not self._changed
             ]
         self._lines.clear()
-        self._etas, self._forecast = {}, None
+        self._etas, self._forecast, self._shares, self._reasons = {}, None, {}, {}
+        self._places, self._places_until_s = {}, -math.inf
         self._changed, self.number, self.epoch = None, 0, secrets.token_hex(4)
 
     def since(self, number: int, owner: str | None) -> Iterator[str]:
@@ -99,6 +108,44 @@ class Board:
                 return
             if owner in (None, line.owner):
                 yield line.text
+
+    def places(self, owner: str | None) -> list[Place]:
+        """Return the first waiting jobs of one owner or, with None, of all, each with its place among all.
+
+        They are in the order in which the last forecast expects them to start. It knows only what the policy sees: jobs
+        that limits keep from it, or that are new, come after these, by priority and number. Jobs that are held back,
+        wait for other jobs, or are tried again later have no place.
+        """
+        now = time.monotonic()
+        if now >= self._places_until_s:
+            self._places = dict[str | None, list[Place]]()
+            for place, job in enumerate(self._in_order(), 1):
+                for reader in (None, job.owner):
+                    if len(theirs := self._places.setdefault(reader, [])) < MOST_PLACES:
+                        theirs.append((job.id, place))
+            self._places_until_s = now + max(ORDERED_S, (time.monotonic() - now) / ORDERING)
+        return self._places.get(owner, [])
+
+    def _in_order(self) -> list[Job]:
+        store, known = self._service.store, self._forecast.jobs if self._forecast is not None else {}
+
+        def key(job: Job) -> tuple[float, ...]:
+            start = one.start if (one := known.get(job.id)) is not None else None
+            p10, p50, p90 = (math.inf if t is None else t for t in start or (None, None, None))
+            return start is None, p50, p10, p90, -job.priority, job.id
+
+        waiting = [j for j in store.jobs.values() if j.state is State.PENDING and waits_outside(j, store) is None]
+        return sorted(waiting, key=key)
+
+    def _told_anew(self) -> set[int]:
+        """Return the jobs whose progress or reason has changed, which is not kept in the store."""
+        store, health = self._service.store, self._service.health
+        shares = {number: _share(store.reports.get(number, store.jobs[number].report)) for number in store.runs}
+        news = {number for number, share in shares.items() if self._shares.get(number, -1.0) != share}
+        reasons = dict(health.waiting)
+        news.update(number for number, told in reasons.items() if self._reasons.get(number) is not told)
+        self._shares, self._reasons = shares, reasons
+        return news
 
     def _new_etas(self) -> list[int]:
         """Take in the latest forecast; return the jobs whose estimates have become clearly different ones."""
@@ -147,7 +194,8 @@ class Board:
         run_s = job.run_s + (run.run_s if run else 0.0)
         pace = self._service.pace(job.id)
         now_s = store.clock.now()
-        share = progress(store.reports.get(job.id, job.report))
+        report = store.reports.get(job.id, job.report)
+        share = progress(report)
         ran_s = run_s + (now_s - run.settled_s if run and not run.paused else 0.0)
         settled = store.clock.wall() - (now_s - run.settled_s) if run and not run.paused else None
         return [
@@ -159,7 +207,7 @@ class Board:
             round(held(parts), 3),
             job.gpus_low,
             job.gpus_high,
-            None if share is None else round(share, 3),
+            _share(report),
             job.priority,
             round(job.submitted_at, 1),
             _rounded(job.started_at),
@@ -171,7 +219,6 @@ class Board:
             int(bool(run and run.paused)),
             int(job.held),
             _rounded(retry),
-            len(told.get("evidence", {}).get("behind", ())) or None,
             _significant(pace),
             _significant(share / ran_s if share and ran_s > 0 else None),
             job.generation,
@@ -192,6 +239,11 @@ def in_unix_s(estimate: Estimate, to_unix_s: float) -> Eta:
     """Return p10, p50 and p90 of the start, if it has not started, and of the end; None: later than a year."""
     times = (*(estimate.start or (None, None, None)), *estimate.end)
     return tuple(None if time is None else round(time + to_unix_s) for time in times)
+
+
+def _share(report: Mapping[str, Any]) -> float | None:
+    share = progress(report)
+    return None if share is None else round(share, 3)
 
 
 def differs(shown: Eta | None, new: Eta | None, now: float) -> bool:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from argosy.live.api.board import COLUMNS, MOST_ROWS, Board
+from argosy.live.api.board import COLUMNS, MOST_ROWS, Board, Place
 from argosy.live.api.callers import BEARER, Caller, Person
 from argosy.live.api.display import clean
 from argosy.live.api.jobs import REFUSALS, service_of
@@ -104,14 +104,15 @@ def state_of(request: Request, caller: Caller) -> dict[str, Any]:
         "nodes": len(nodes),
         "down": sum(node.state == "down" for node in nodes),
         "draining": sum(node.state == "draining" for node in nodes),
+        "places": looking(request).board.places(caller.sees),
     }
 
 
 @router.get("/board", name="board")
 async def board(request: Request, caller: Person, since: Since = "") -> Response:
     """Return all jobs as lines of values or, with `since`, only those that have changed."""
-    seen, state = looking(request), state_of(request, caller)
-    now, number = seen.look(), _number(since, seen.board)
+    seen = looking(request)
+    now, number, state = seen.look(), _number(since, seen.board), state_of(request, caller)
     if number is None:
         _, content = seen.snapshot(caller.sees, state)
     else:
@@ -153,6 +154,7 @@ async def _events(
     request: Request, seen: Looking, caller: Caller, since: str, valid: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
     began = spoke = asyncio.get_running_loop().time()
+    told: list[Place] = []
     yield b"retry: 1000\n\n"
     while (now := asyncio.get_running_loop().time()) - began < LONGEST_S and valid():
         board = seen.look()
@@ -163,12 +165,13 @@ async def _events(
         else:
             since = f"{board.epoch}.{board.number}"
             event = seen.event(number, caller.sees, lambda: state_of(request, caller))
-            if not event and event is not None and now - spoke > QUIET_S:
+            places = board.places(caller.sees)  # they also change when a job of somebody else starts
+            if event == b"" and (now - spoke > QUIET_S or places != told):
                 data = json.dumps({"state": state_of(request, caller)})
                 event = f'id: {since}\nevent: jobs\ndata: {data[:-1]},"rows":[]}}\n\n'.encode()
             if event is None or event:
                 yield b"event: reset\ndata: {}\n\n" if event is None else event
-                spoke = now
+                spoke, told = now, places
         await asyncio.sleep(EVERY_S)
 
 

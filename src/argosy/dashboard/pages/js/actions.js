@@ -1,6 +1,6 @@
 // What may be done to jobs: each action says what it will do, asks first, and offers to take it back where it can.
 
-import { get, post } from "./api.js";
+import { post } from "./api.js";
 import { confirm, failed, toast } from "./dialog.js";
 import { h } from "./dom.js";
 import { clean, several } from "./format.js";
@@ -28,18 +28,16 @@ const ACTIONS = {
 const DONE = { cancel: "cancelled", hold: "held back", release: "released", requeue: "put back into the queue", priority: "given a new priority" };
 
 async function send(name, jobs, more = {}) {
+  const answers = [];
   for (let i = 0; i < jobs.length; i += MOST) {
-    await post(`/v1/jobs/${name}`, { ids: jobs.slice(i, i + MOST).map((job) => job.id), ...more });
+    answers.push(await post(`/v1/jobs/${name}`, { ids: jobs.slice(i, i + MOST).map((job) => job.id), ...more }));
   }
+  return answers;
 }
 
+/** Submits jobs once more, for their owners. */
 async function again(jobs) {
-  const made = [];
-  for (const job of jobs) {
-    const { spec, workdir } = await get(`/v1/jobs/${job.id}`);
-    const { array, ...one } = spec;
-    made.push(...(await post("/v1/jobs", { jobs: [one], workdir })).ids);
-  }
+  const made = (await send("resubmit", jobs)).flatMap((answer) => answer.ids);
   toast(`Submitted again: ${made.length === 1 ? `job ${made[0]}` : several(made.length, "job")}`);
 }
 

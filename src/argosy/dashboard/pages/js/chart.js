@@ -27,9 +27,10 @@ export function timeTicks(from, to, most = 6) {
 }
 
 /**
- * series: [{name, hue, points: [[x, y], …], area}]; options: {unit, height, stacked, step, marks: [{x, text}], from, to, low, time}.
+ * series: [{name, hue, points: [[x, y], …], area}]; options: {unit, height, stacked, step, marks: [{x, text}], from, to, most, time};
+ * `most` is a height that is shown even if nothing reaches it.
  */
-export function lines(series, { unit, height = 150, stacked = false, step = false, marks = [], from, to, time = true, label = "" }) {
+export function lines(series, { unit, height = 150, stacked = false, step = false, marks = [], from, to, most: atLeast = -Infinity, time = true, label = "" }) {
   const box = h("figure");
   const drawn = series.filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
   if (!drawn.length) return renew(box, h("p", { class: "soft small" }, "Nothing was reported yet."));
@@ -39,7 +40,7 @@ export function lines(series, { unit, height = 150, stacked = false, step = fals
     const x0 = from ?? Math.min(...xs), x1 = Math.max(to ?? Math.max(...xs), x0 + 1e-6);
     const layers = stacked ? stack(drawn) : drawn.map((one) => ({ ...one, top: one.points }));
     const ys = layers.flatMap((one) => one.top.map(([, y]) => y)).filter(Number.isFinite);
-    const least = Math.min(...ys), most = Math.max(...ys);
+    const least = Math.min(...ys), most = Math.max(...ys, atLeast);
     const y0 = least >= 0 && (stacked || step || least < 0.5 * most) ? 0 : least - 0.05 * (most - least || 1);
     const y1 = most > y0 ? most + 0.05 * (most - y0) : y0 + 1;
     const X = (x) => LEFT + ((x - x0) / (x1 - x0)) * (wide - LEFT - RIGHT);

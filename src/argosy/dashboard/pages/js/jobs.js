@@ -9,6 +9,9 @@ const SLEEP_MS = 60_000; // a page that nobody sees lets go of its stream after 
 const STREAMS = 3; // of one browser, which opens at most six connections to a host
 const STALE_MS = 40_000; // a stream says something every 15 s; silence means that it is broken
 
+const TOLD = 100; // places of which the daemon tells
+const PLACELESS = ["held", "dependency", "back-off"]; // reasons for which a job is not in the queue
+
 const FIELDS = [];
 
 export class Job {
@@ -28,6 +31,12 @@ export class Job {
   /** Seconds until it starts, as roll-outs of the present state say: [p10, p50, p90], or null if unknown. */
   get starts() {
     return this.state === "pending" && this.eta && (this.eta[1] !== null || this.eta[0] !== null) ? this.eta.slice(0, 3).map(ahead) : null;
+  }
+
+  /** Its place among all waiting jobs, 1 for the first; Infinity if it is after all that the daemon tells; null: it has none. */
+  get place() {
+    if (this.state !== "pending" || PLACELESS.includes(this.category)) return null;
+    return cluster.places.get(this.id) ?? (cluster.places.size >= TOLD ? Infinity : null);
   }
 
   /** Seconds until it is done: [p10, p50, p90], or null if unknown. */
@@ -62,10 +71,16 @@ export class Job {
   }
 }
 
+export const PLACE = "among all waiting jobs, in the order in which they are expected to start; those that the policy does not see yet come after these, by priority and number";
+export const placeText = (place) => (place === Infinity ? `> #${cluster.last}` : `#${place}`);
+
 const ahead = (moment) => (moment === null ? Infinity : Math.max(0, moment - now()));
 
 export const jobs = new Map();
-export const cluster = { state: null, link: "begins" };
+export const cluster = { state: null, link: "begins", places: new Map(), last: 0 };
+let tellClock;
+/** Resolves when the daemon has told its clock and its cluster. */
+export const clockIsKnown = new Promise((done) => { tellClock = done; });
 let since = "";
 let epoch = 0; // counts snapshots, so that an answer to an older question is not mixed in
 const listeners = new Set();
@@ -82,7 +97,10 @@ function tellAll(changed) {
 
 function take(state) {
   cluster.state = state;
+  cluster.places = new Map(state.places);
+  cluster.last = state.places.at(-1)?.[1] ?? 0;
   setClock(state.now, state.speed);
+  tellClock();
 }
 
 function link(state) {

@@ -9,6 +9,8 @@ import { keep, query } from "../router.js";
 import { plain } from "../table.js";
 import { below, figureList, quantile } from "./policy.js";
 
+const ERRORS = [["planner", "of the policy"], ["backend", "of the backend, which starts and ends jobs"], ["disk", "in writing to the disk"], ["own", "of the daemon itself"]];
+
 export function show(place) {
   let stopped = false, asked = 0, before = null;
   const body = h("div", { class: "stack" }), log = h("div"), more = h("button", { hidden: true, onclick: () => audit(before).catch(failed) }, "Earlier");
@@ -30,9 +32,10 @@ export function show(place) {
     const problems = health.problems.filter(Boolean);
     renew(body,
       health.ok ? h("p", { class: "notice", role: "status" }, "✓ All is well: jobs are being scheduled.") : h("div", { class: "notice bad", role: "alert" }, h("div", null, h("b", null, "Jobs may not be scheduled."), h("ul", null, (problems.length ? problems : ["Ask an operator what is wrong."]).map((text) => h("li", null, clean(text, 600)))))),
-      figureList([["Passes", amount(counts.argosy_passes_total)], ["99 of 100 passes", below(quantile(times.argosy_pass_seconds, 0.99))], ["Last pass", health.last_pass_age_s === null ? "none yet" : `${rough(health.last_pass_age_s / speed())} ago`], ["99 of 100 decisions", below(quantile(times.argosy_decision_seconds, 0.99) / speed())], ["Last decision", health.last_decision_age_s === null ? "none yet" : `${rough(health.last_decision_age_s / speed())} ago`], ["Errors: planner, backend, disk, own", ["planner", "backend", "disk", "own"].map((part) => amount(counts[`errors_${part}`] ?? 0)).join(", ")]]),
+      figureList([["Passes", amount(counts.argosy_passes_total)], ["99 of 100 passes", below(quantile(times.argosy_pass_seconds, 0.99))], ["Last pass", health.last_pass_age_s === null ? "none yet" : `${rough(health.last_pass_age_s / speed())} ago`], ["99 of 100 decisions", below(quantile(times.argosy_decision_seconds, 0.99) / speed())], ["Last decision", health.last_decision_age_s === null ? "none yet" : `${rough(health.last_decision_age_s / speed())} ago`], ["Errors", amount(ERRORS.reduce((sum, [part]) => sum + (counts[`errors_${part}`] ?? 0), 0))]]),
       h("div", { class: "cards" },
-        h("section", { class: "card" }, h("h2", null, "The daemon"), facts([["version", version], ["policy", health.policy], ["backend", health.backend], ["runs lost with their node", amount(counts.argosy_run_losses_total)], ["runs that had ended, but were found alive", amount(counts.argosy_fenced_total)], ["clock since its first start", rough(health.uptime_clock_s)]])),
+        h("section", { class: "card" }, h("h2", null, "The daemon"), facts([["version", version], ["policy", health.policy], ["backend", health.backend], ["runs lost with their node", amount(counts.argosy_run_losses_total)], ["leftover processes that were killed", amount(counts.argosy_fenced_total)], ["clock since its first start", rough(health.uptime_clock_s)]])),
+        h("section", { class: "card" }, h("h2", null, "Errors since its last start"), facts(ERRORS.map(([part, title]) => [title, amount(counts[`errors_${part}`] ?? 0)]))),
         disk ? h("section", { class: "card" }, h("h2", null, "This machine"), facts([["home", home], ["database", bytes(disk.database_bytes)], ["free on its disk", bytes(disk.free_bytes)], ["load of one minute", amount(disk.load)], ["open pages", amount(streams)], ["sessions", amount(sessions)]])) : null));
     body.firstChild.classList.toggle("good", health.ok);
   }

@@ -6,7 +6,7 @@ import { lines } from "../chart.js";
 import { failed } from "../dialog.js";
 import { h, put, renew, say } from "../dom.js";
 import { amount, clean, clockTime, gpus, moment, now, percent, range, rough, several, span } from "../format.js";
-import { jobs, listen } from "../jobs.js";
+import { PLACE, jobs, listen, placeText } from "../jobs.js";
 import { logView } from "../log.js";
 import { backToJobs, go } from "../router.js";
 import { stateOf } from "../states.js";
@@ -14,6 +14,11 @@ import { plain } from "../table.js";
 
 const SLOW_MS = 4000; // curves and reasons are asked for at most this often
 const KEPT = 400; // events on the page
+
+const HINTS = {
+  Place: PLACE,
+  Goodput: "share of its run time in which it made progress, as far as its starts, stops and resizes were measured",
+};
 
 /** Where a run was, as a number of GPUs: n1:0,1 n2:3×0.5 → 2.5. */
 export function gpusIn(text) {
@@ -88,11 +93,10 @@ export function show(place, id) {
     say(said, sentence(job, told));
     say(change, told?.change && job.state === "pending" && told.state === job.state ? `What would start it now: ${clean(told.change)}` : "");
     say(evidence, told?.evidence?.behind?.length && job.state === "pending" ? `It waits behind ${told.evidence.behind.length === 1 ? "job" : "jobs"} ${told.evidence.behind.slice(0, 12).join(", ")}${told.evidence.behind.length > 12 ? " …" : ""}.` : "");
-    const rows = [["GPUs", gpus(job)], ["Progress", job.progress === null ? "–" : percent(job.progress)], ["Waited", span(job.waited)], ["Ran", span(job.ran)], ["GPU-hours", amount(job.gpuSeconds / 3600)],
+    const rows = [["GPUs", gpus(job)], ...(job.state === "pending" ? [["Place", job.place ? placeText(job.place) : "–"]] : []), ["Progress", job.progress === null ? "–" : percent(job.progress)], ["Waited", span(job.waited)], ["Ran", span(job.ran)], ["GPU-hours", amount(job.gpuSeconds / 3600)],
       ["Goodput", goodput()], ["Runs", String(job.runs)], ["Resizes", String(job.resizes)], ["Preemptions", String(job.preemptions)], ["Failures", String(job.failures)]];
-    if (figures.childElementCount !== rows.length) renew(figures, rows.map(([name]) => h("div", null, h("dt", null, name), h("dd"))));
+    if (figures.childElementCount !== rows.length) renew(figures, rows.map(([name]) => h("div", { title: HINTS[name] }, h("dt", null, name), h("dd"))));
     rows.forEach(([, value], i) => say(figures.children[i].lastChild, value));
-    figures.children[5].title = "share of its run time in which it made progress, as far as its starts, stops and resizes were measured";
     actions.update();
     if (job.runs && !log) { log = logView(number, job.runs); renew(logs, log.element); }
     else if (log) log.update(job.runs);

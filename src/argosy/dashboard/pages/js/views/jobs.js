@@ -3,7 +3,7 @@
 import { buttons } from "../actions.js";
 import { h, put, renew, say, width } from "../dom.js";
 import { amount, clean, gpus, now, percent, range, several, span } from "../format.js";
-import { cluster, jobs, listen } from "../jobs.js";
+import { PLACE, cluster, jobs, listen, placeText } from "../jobs.js";
 import { go, keep, query } from "../router.js";
 import { SIGNS, STATES, stateOf } from "../states.js";
 import { Table } from "../table.js";
@@ -13,9 +13,10 @@ const COLUMNS = [
   { id: "id", title: "Job", width: 72, sort: (job) => job.id, className: "num" },
   { id: "name", title: "Name", width: 190, sort: (job) => job.name },
   { id: "state", title: "State", width: 128, sort: (job) => STATES.indexOf(job.shown) },
+  { id: "place", title: "Place", width: 64, sort: (job) => (job.place === Infinity ? 1e9 : job.place ?? Infinity), className: "num", hint: PLACE },
   { id: "gpus", title: "GPUs", width: 96, sort: (job) => job.gpus || job.low / 1e6, className: "num", hint: "GPUs that it holds, of those that it asks for" },
   { id: "progress", title: "Progress", width: 130, sort: (job) => job.progress ?? -1 },
-  { id: "eta", title: "Expected", width: 158, sort: (job) => job.starts?.[1] ?? job.endsIn?.[1] ?? Infinity, hint: "when it starts or is done, in eight of ten roll-outs of the present state" },
+  { id: "eta", title: "Expected", width: 158, sort: (job) => job.starts?.[1] ?? job.endsIn?.[1] ?? Infinity, hint: "when it starts or is done, in eight of ten simulated futures" },
   { id: "why", title: "Reason", sort: (job) => job.why },
   { id: "age", title: "Age", width: 84, sort: (job) => -job.submitted, className: "num", hint: "since it was submitted" },
   { id: "owner", title: "Owner", width: 96, sort: (job) => job.owner },
@@ -43,7 +44,7 @@ export function select(all, { text, states, owner, queue, column, down, unfolded
   const keyed = found.map((job) => [key(job), job]);
   const sign = down ? -1 : 1;
   const byText = typeof keyed[0]?.[0] === "string";
-  keyed.sort(byText ? (a, b) => sign * TEXT.compare(a[0], b[0]) || b[1].id - a[1].id : (a, b) => sign * (a[0] - b[0] || 0) || b[1].id - a[1].id);
+  keyed.sort(byText ? (a, b) => sign * TEXT.compare(a[0], b[0]) || b[1].id - a[1].id : (a, b) => (a[0] === b[0] ? 0 : sign * (a[0] - b[0])) || b[1].id - a[1].id);
   if (unfolded) return keyed.map(([, job]) => job);
   const arrays = new Map();
   const shown = [];
@@ -153,6 +154,7 @@ export function show(place) {
 
   const changed = (numbers) => {
     if (numbers === null) return update();
+    if (!numbers.size && wanted().column !== "place") return table.update(); // no job has changed, but places may have
     timer ||= setTimeout(update, Math.max(0, updated + EVERY_MS - performance.now())); // at once after a quiet time
   };
   const stop = listen(changed);
@@ -198,12 +200,12 @@ function makeRow(marked, toggleMark, unfold) {
   const link = h("a", { class: "name" });
   const meter = h("i");
   row.cells_ = {
-    box, foldButton, link, meter, state: h("span", { class: "state" }), share: h("span"), bar: h("span", { class: "meter" }, meter), id: h("td", { class: "num c-id" }), gpus: h("td", { class: "num c-gpus" }),
-    eta: h("td", { class: "c-eta" }), why: h("td", { class: "why c-why" }), age: h("td", { class: "num c-age" }), owner: h("td", { class: "c-owner" }), queue: h("td", { class: "c-queue" }), priority: h("td", { class: "num c-priority" }),
+    box, foldButton, link, meter, state: h("span", { class: "state" }), share: h("span"), bar: h("span", { class: "meter" }, meter), id: h("td", { class: "num c-id" }), place: h("td", { class: "num c-place" }), gpus: h("td", { class: "num c-gpus" }),
+    eta: h("td", { class: "c-eta" }), why: h("span"), age: h("td", { class: "num c-age" }), owner: h("td", { class: "c-owner" }), queue: h("td", { class: "c-queue" }), priority: h("td", { class: "num c-priority" }),
   };
   const c = row.cells_;
-  return put(row, h("td", { class: "c-mark" }, box), c.id, h("td", { class: "c-name" }, foldButton, h("bdi", null, link)), h("td", { class: "c-state" }, c.state), c.gpus,
-    h("td", { class: "c-progress" }, h("span", { class: "progress" }, c.bar, c.share)), c.eta, c.why, c.age, c.owner, c.queue, c.priority);
+  return put(row, h("td", { class: "c-mark" }, box), c.id, h("td", { class: "c-name" }, foldButton, h("bdi", null, link)), h("td", { class: "c-state" }, c.state), c.place, c.gpus,
+    h("td", { class: "c-progress" }, h("span", { class: "progress" }, c.bar, c.share)), c.eta, h("td", { class: "why c-why" }, c.why), c.age, c.owner, c.queue, c.priority);
 }
 
 function drawRow(row, item, marked) {
@@ -234,6 +236,8 @@ function drawRow(row, item, marked) {
   const states = folded ? tally(members) : null;
   const shown = folded ? (members.find((one) => one.shown === "running") ?? members.find((one) => !one.over) ?? job).shown : job.shown;
   stateOf(c.state, shown);
+  const places = members.map((one) => one.place).filter((one) => one !== null);
+  say(c.place, places.length ? placeText(Math.min(...places)) : "");
   say(c.gpus, folded ? amount(members.reduce((sum, one) => sum + one.gpus, 0)) : gpus(job));
   const share = folded ? members.reduce((sum, one) => sum + (one.state === "succeeded" ? 1 : one.progress ?? 0), 0) / members.length : job.state === "succeeded" ? 1 : job.progress;
   c.bar.hidden = share === null;

@@ -2,9 +2,9 @@
 
 import { get } from "../api.js";
 import { lines } from "../chart.js";
-import { h, put, renew } from "../dom.js";
+import { h, put, renew, say } from "../dom.js";
 import { amount, clean, now, span } from "../format.js";
-import { cluster, jobs, listen } from "../jobs.js";
+import { clockIsKnown, cluster, jobs, listen } from "../jobs.js";
 import { keep, query } from "../router.js";
 import { plain } from "../table.js";
 
@@ -14,16 +14,18 @@ const SHOWN = 7; // of the largest; the others are drawn as one
 export function show(place) {
   let stopped = false, usage = { owner: null, queue: null }, limits = [], queues = [], timer = 0, asked = 0;
   const chosen = () => SPANS.find(([name]) => name === query().get("span")) ?? SPANS[1];
-  const price = h("input", { type: "number", min: 0, step: "any", placeholder: "0", "aria-label": "Price of a GPU-hour", value: query().get("price") ?? "", oninput: () => { keep({ price: price.value }); draw(); } });
+  const price = h("input", { type: "number", min: 0, step: "any", placeholder: "0", "aria-label": "Price of a GPU-hour", value: query().get("price") ?? "", oninput: () => { keep({ price: price.value }); draw(); if (usage.owner) drawCharts(); } });
   price.style.width = "90px";
   const spans = SPANS.map(([name]) => h("button", { class: "chip", onclick: () => { keep({ span: name === "1d" ? "" : name }); load(); } }, name));
-  const people = h("div"), byQueue = h("div"), held = h("div"), waiting = h("div"), heldQueue = h("div");
+  const people = h("div"), byQueue = h("div"), held = h("div"), waiting = h("div"), heldQueue = h("div"), used = h("div"), paid = h("div");
   const card = (title, ...content) => h("section", { class: "card" }, h("h2", null, title), content);
+  const costNote = h("p", { class: "note" }), paidCard = card("Cost, by person", paid, costNote);
   put(place, h("div", { class: "head" }, h("h1", null, "People and queues"), h("label", null, "price of a GPU-hour ", price), h("div", { class: "chips", role: "group", "aria-label": "Period" }, spans)),
-    h("div", { class: "stack" }, card("People", people), card("Queues", byQueue), h("div", { class: "cards" }, card("GPUs held, by person", held), card("Jobs waiting, by person", waiting), card("GPUs held, by queue", heldQueue))));
+    h("div", { class: "stack" }, card("People", people), card("Queues", byQueue), h("div", { class: "cards" }, card("GPUs held, by person", held), card("Jobs waiting, by person", waiting), card("GPUs held, by queue", heldQueue), card("GPU-hours used, by person", used, h("p", { class: "note" }, "Added up from the beginning of the period.")), paidCard)));
 
   async function load() {
     asked = performance.now();
+    await clockIsKnown;
     const [, length] = chosen();
     spans.forEach((chip, i) => chip.setAttribute("aria-pressed", String(SPANS[i][0] === chosen()[0])));
     const until = now();
@@ -50,11 +52,15 @@ export function show(place) {
     return found;
   }
 
+  /** What a GPU-hour costs: as typed, or else the mean of the cluster file; 0 if neither is known. */
+  function costOfHour() {
+    return price.value === "" ? usage.owner?.price_per_gpu_hour ?? 0 : Number(price.value) || 0;
+  }
+
   function draw() {
-    const known = usage.owner?.price_per_gpu_hour ?? null;
+    const known = usage.owner?.price_per_gpu_hour ?? null, cost = costOfHour();
     price.placeholder = known === null ? "0" : amount(known);
     price.title = known === null ? "the cluster file gives no prices" : "without another: the mean of the cluster file";
-    const cost = price.value === "" ? known ?? 0 : Number(price.value) || 0;
     const rows = (key, extra) => {
       const now_ = tally(key), hours = new Map((usage[key]?.rows ?? []).map((row) => [row.name, row.gpu_hours]));
       const all = [...hours.values()].reduce((a, b) => a + b, 0);
@@ -82,9 +88,25 @@ export function show(place) {
     renew(held, lines(series(usage.owner, "held"), { unit: "GPUs", stacked: true, height: 200 }));
     renew(waiting, lines(series(usage.owner, "waiting"), { unit: "jobs", stacked: true, height: 200 }));
     renew(heldQueue, lines(series(usage.queue, "held"), { unit: "GPUs", stacked: true, height: 200 }));
+    const hours = addedUp(series(usage.owner, "held"), usage.owner.edges), cost = costOfHour();
+    renew(used, lines(hours, { unit: "GPU-hours", stacked: true, height: 200 }));
+    paidCard.hidden = !cost;
+    if (!cost) return;
+    const money = price.value === "" ? "the currency of the cluster file" : "your currency";
+    renew(paid, lines(hours.map((one) => ({ ...one, points: one.points.map(([x, y]) => [x, y * cost]) })), { unit: money, stacked: true, height: 200 }));
+    say(costNote, `Added up from the beginning of the period, at ${amount(cost)} for a GPU-hour${price.value === "" ? ", the mean of the cluster file's prices" : ", as typed above"}.`);
   }
 
   load();
   const stop = listen(() => { timer ||= setTimeout(() => { timer = 0; draw(); if (performance.now() - asked > 30_000) load(); }, 2000); });
   return () => { stopped = true; stop(); clearTimeout(timer); };
+}
+
+/** Means of GPUs in equal parts of time as GPU-hours since the first of them. */
+export function addedUp(series, edges) {
+  const hours = (edges[1] - edges[0]) / 3600;
+  return series.map((one) => {
+    let sum = 0;
+    return { ...one, points: [[edges[0], 0], ...one.points.map(([, gpus], i) => [edges[i + 1], (sum += gpus * hours)])] };
+  });
 }

@@ -10,6 +10,13 @@ export const MEANING = {
   declared: "work that users declare", demand: "what jobs ask for", duration: "true durations (only in simulations)", estimate: "estimates of durations", history: "what has ended before", nodes: "nodes and what is free", overhead: "measured costs of starts and moves", placement: "where jobs are", profile: "measured speeds of models", progress: "progress that jobs report", rate: "present speeds", service: "time and GPU-time received",
 };
 
+/** Why jobs wait, by the daemon's name of the reason. */
+export const REASONS = {
+  "no-gpus": "there are not enough free GPUs", fragmented: "enough GPUs are free, but not together", "no-cpus": "too few CPUs are free beside the free GPUs", "no-memory": "too little memory is free beside the free GPUs", "gpu-type": "no GPU of a type that they accept is free",
+  behind: "a job ahead of them does not fit, and the policy keeps the order", outranked: "jobs with a better rank hold the GPUs", outbid: "other jobs bid more for the GPUs", quota: "their queue has reached its limit", reserved: "free nodes are reserved for another queue", "nodes-down": "nodes are down or draining", policy: "the policy gives them nothing now",
+  limit: "their owner has reached a limit", "place-not-free": "another run is still leaving their place", "policy-failed": "the policy has failed", held: "they are held back until somebody releases them", dependency: "they wait for other jobs", "back-off": "their last run ended early, and they are tried again soon", new: "the policy has not been asked about them yet",
+};
+
 /** The limit below which a share of all samples lies, from cumulative buckets. */
 export function quantile(buckets, share) {
   const total = buckets?.at(-1)?.[1] ?? 0;
@@ -63,7 +70,7 @@ export function show(place) {
     return h("ul", { class: "stack" }, [...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => {
       const fill = h("i");
       fill.style.width = `${(100 * n) / waiting.length}%`;
-      return h("li", null, h("div", null, h("b", null, n), ` ${clean(name, 60).replaceAll("-", " ")}`), h("span", { class: "meter" }, fill));
+      return h("li", null, h("div", null, h("b", null, n), ` ${REASONS[name] ?? clean(name, 60).replaceAll("-", " ")}`), h("span", { class: "meter" }, fill));
     }));
   }
 

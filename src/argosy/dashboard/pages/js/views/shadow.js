@@ -8,7 +8,17 @@ import { plain } from "../table.js";
 import { figureList } from "./policy.js";
 
 const PHASES = { guarded: "It is guarded: if jobs stay longer than expected by more than", kept: "It was kept: the guard has ended.", "fell-back": "It was worse, so the daemon fell back by itself.", unguarded: "It is not guarded." };
-const signed = (share) => `${share >= 0 ? "+" : "−"}${Math.abs(100 * share).toFixed(1)}%`;
+const digits = (share) => Math.abs(100 * share).toFixed(1);
+
+/** A gain of time in words: how much shorter, or longer. */
+const shorter = (gain) => `${digits(gain)}% ${gain >= 0 ? "shorter" : "longer"}`;
+
+/** A range of gains in words, the smaller change first; the sign is in the word, never in the number. */
+export function between(low, high) {
+  if (low < 0 && high >= 0) return `between ${shorter(low)} and ${shorter(high)}`;
+  const [least, most] = low < 0 ? [high, low] : [low, high];
+  return `${digits(least)}–${shorter(most)}`;
+}
 
 /** A card for operators; `update(known)` asks for news, and offers the policies that are known. */
 export function shadowCard() {
@@ -44,7 +54,7 @@ export function shadowCard() {
   function promotion(found) {
     if (!found) return null;
     const now = found.phase === "guarded" ? `${PHASES.guarded} ${percent(found.guard)}, ${clean(found.former, 80)} decides again.` : PHASES[found.phase];
-    const last = found.last ? ` Time in the system against what ${clean(found.former, 80)} would have made: ${signed(found.last.by_jobs)} by jobs, ${signed(found.last.by_gpus)} by GPUs.` : "";
+    const last = found.last ? ` Time in the system against what ${clean(found.former, 80)} would have made: ${shorter(-found.last.by_jobs)}, and ${shorter(-found.last.by_gpus)} if jobs count by their GPUs.` : "";
     return h("p", { class: `notice ${found.phase === "fell-back" ? "bad" : found.phase === "kept" ? "good" : ""}`, role: "status" }, `${clean(found.policy, 80)} took over from ${clean(found.former, 80)} at ${moment(found.at)}. ${now}${found.reason ? ` ${clean(found.reason)}.` : ""}${last}`);
   }
 
@@ -55,8 +65,8 @@ export function shadowCard() {
     const { policy, gain } = found;
     const knows = gain.mean !== null && gain.low !== null;
     renew(told, promotion(found.promotion), policy ? [
-      h("p", { class: "sentence" }, h("b", null, clean(policy, 80)), ` beside ${clean(found.live, 80)} since ${moment(found.since, false)}: `, knows ? `jobs would take ${Math.abs(100 * gain.mean).toFixed(1)}% ${gain.mean >= 0 ? "shorter" : "longer"} on average (${signed(gain.low)} to ${signed(gain.high)}; + is better).` : "it is not known yet what it would win."),
-      figureList([["Decisions", amount(found.decisions)], ["Compared", amount(found.compared)], ["Skipped, too slow, failed", `${found.skipped}, ${found.slow}, ${found.failed}`], ["Same GPUs to the same jobs", found.agreement === null ? "–" : percent(found.agreement)]]),
+      h("p", { class: "sentence" }, h("b", null, clean(policy, 80)), ` beside ${clean(found.live, 80)} since ${moment(found.since, false)}: `, knows ? `jobs would take ${shorter(gain.mean)} on average (${between(gain.low, gain.high)} in nine of ten comparisons).` : "it is not known yet what it would win."),
+      figureList([["Decisions", amount(found.decisions)], ["Compared", amount(found.compared)], ["Skipped", amount(found.skipped)], ["Too slow", amount(found.slow)], ["Failed", amount(found.failed)], ["Same GPUs to the same jobs", found.agreement === null ? "–" : percent(found.agreement)]]),
       found.problem ? h("p", { class: "notice bad" }, clean(found.problem)) : null,
       found.differ.length ? [h("h3", null, `Where they differed last, at ${moment(found.last_at)}`), plain(["Job", "GPUs now", "GPUs by the shadow"], found.differ.slice(0, 12).map((one) => [h("a", { href: `/jobs/${one.job}` }, one.job), amount(one.gpus), amount(one.shadow_gpus)]), [0, 1, 2], "Differences")] : null,
       h("div", { class: "chips" }, h("button", { onclick: () => promote(policy) }, `Promote ${clean(policy, 40)} …`), h("button", { onclick: () => set(null) }, "Compare no longer")),

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { timeTicks } from "../chart.js";
+import { inkOn } from "../colour.js";
 import { hideTip, showTip } from "../dialog.js";
 import { h, put, renew, say } from "../dom.js";
 import { clean, hue, moment, now, range, several, span } from "../format.js";
@@ -15,20 +16,26 @@ const LEAST_S = 300, MOST_S = 90 * 86400;
 
 export function show(place) {
   let runs = [], nodes = [], cut = false, stopped = false, timer = 0, asked = 0, waits = 0, hits = [];
-  let view = { length: chosen()[1], until: null };
+  let view = kept() ?? { length: chosen()[1], until: null };
   const by = () => (query().get("by") === "job" ? "job" : "node");
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Runs over time; the table of jobs has the same in words" });
   const spacer = h("div"), box = h("div", { class: "gantt" }, canvas, spacer), note = h("p", { class: "note soft" }), empty = h("div", { class: "empty card", hidden: true });
   const choices = [["node", "by node"], ["job", "by job"]].map(([name, title]) => h("button", { class: "chip", "data-by": name, onclick: () => { keep({ by: name === "node" ? "" : name }); box.scrollTop = 0; layOut(); } }, title));
-  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { keep({ span: name }); view = { length, until: null }; load(); layOut(); } }, name));
+  const spans = SPANS.map(([name, length]) => h("button", { class: "chip", "data-span": name, onclick: () => { view = { length, until: null }; keep({ span: name, from: "", to: "" }); load(); layOut(); } }, name));
   const search = h("input", { type: "search", placeholder: "Search jobs, owners, nodes", "aria-label": "Search the timeline", value: query().get("q") ?? "", oninput: () => { keep({ q: search.value }); layOut(); } });
-  put(place, h("div", { class: "head" }, h("h1", null, "Timeline"), search, h("div", { class: "chips" }, choices), h("div", { class: "chips" }, spans), h("div", { class: "chips" }, h("button", { "aria-label": "Zoom out", onclick: () => zoom(1.6) }, "−"), h("button", { "aria-label": "Zoom in", onclick: () => zoom(1 / 1.6) }, "+"), h("button", { onclick: () => { view.until = null; load(); later(); } }, "Now"))), empty, box, note);
+  put(place, h("div", { class: "head" }, h("h1", null, "Timeline"), search, h("div", { class: "chips" }, choices), h("div", { class: "chips" }, spans), h("div", { class: "chips" }, h("button", { "aria-label": "Zoom out", onclick: () => zoom(1.6) }, "−"), h("button", { "aria-label": "Zoom in", onclick: () => zoom(1 / 1.6) }, "+"), h("button", { onclick: () => { view.until = null; keep({ span: SPANS.find(([, length]) => length === view.length)?.[0] ?? Math.round(view.length), from: "", to: "" }); load(); later(); } }, "Now"))), empty, box, note);
   note.style.marginTop = "8px";
 
   const limits = () => {
     const until = view.until ?? now() + view.length * AHEAD;
     return [until - view.length, until];
   };
+
+  /** Keeps the part of time that is shown in the address, to the second. */
+  function remember() {
+    const [from, to] = limits();
+    keep({ from: Math.round(from), to: Math.round(to) });
+  }
 
   async function load() {
     asked = performance.now();
@@ -87,7 +94,7 @@ export function show(place) {
     empty.hidden = runs.length > 0 || !asked;
     box.hidden = !empty.hidden;
     if (!runs.length) renew(empty, h("h2", null, "Nothing ran in this time"), h("p", null, "Choose a longer period, or submit a job: argosy submit --run 'sleep 30' --gpus 1"));
-    say(note, `${cut ? "Only the longest 5,000 runs are drawn. " : ""}Hatched: expected, until the middle of what roll-outs of the present state say; pale: where one in ten of them still is. ${by() === "job" ? "Waiting jobs come first, soonest on top. " : "By job, waiting jobs are drawn too. "}Drag or ← → to move, wheel with Ctrl or + − to zoom, click for the job.`);
+    say(note, `${cut ? "Only the longest 5,000 runs are drawn. " : ""}Hatched: expected, which is the median of the simulated futures. Pale: possible; in one of ten it ends later still. ${by() === "job" ? "Waiting jobs come first, soonest on top. " : "By job, waiting jobs are drawn too. "}Drag or ← → to move, wheel with Ctrl or + − to zoom, click for the job.`);
     later();
   }
 
@@ -122,7 +129,7 @@ export function show(place) {
       if (y + lane.tall < TOP || y > tall) continue;
       g.fillStyle = colour(lane.state === "up" ? "paper" : lane.state === "down" ? "bad-paper" : "warn-paper");
       g.fillRect(left, y, wide - left, lane.tall);
-      for (const bar of lane.bars) drawBar(g, bar, y, lane.tall, { X, present, hues, wide, left, ink: colour("ink"), card: colour("card") });
+      for (const bar of lane.bars) drawBar(g, bar, y, lane.tall, { X, present, hues, wide, left, ink: colour("ink"), back: colour("paper") });
     }
     g.fillStyle = colour("card");
     g.fillRect(0, 0, left, tall);
@@ -164,20 +171,21 @@ export function show(place) {
     hits.push([a, y0, d, y0 + high, bar]);
   }
 
-  function drawBar(g, bar, y, tall, { X, present, hues, wide, left, ink, card }) {
+  function drawBar(g, bar, y, tall, { X, present, hues, wide, left, ink, back }) {
     if (bar.run.waits) return drawExpected(g, bar, { y0: y, high: tall, fill: hues[hue(bar.run.job)], X, present, wide, left });
     const end = bar.to ?? present;
     const x = Math.max(left, X(bar.from)), x1 = Math.min(wide, X(end)), y0 = y + bar.low * tall, high = Math.max(2, (bar.high - bar.low) * tall - (tall > 20 ? 1 : 0));
     const fill = hues[bar.run.job ? hue(bar.run.job) : 0];
     if (x1 > left && x < wide) {
-      g.globalAlpha = bar.paused ? 0.35 : 1;
+      const opacity = bar.paused ? 0.35 : 1;
+      g.globalAlpha = opacity;
       g.fillStyle = fill;
       g.fillRect(x, y0, Math.max(1, x1 - x - (bar.to ? 0.5 : 0)), high);
       g.globalAlpha = 1;
       hits.push([x, y0, x1, y0 + high, bar]);
       if (bar.run.exit && bar.to === bar.run.to) { g.fillStyle = ink; g.fillRect(x1 - 2, y0, 2, high); }
       if (high > 12 && x1 - x > 46) {
-        g.fillStyle = card;
+        g.fillStyle = inkOn(fill, opacity, back);
         g.save();
         g.beginPath();
         g.rect(x, y0, x1 - x - 3, high);
@@ -201,7 +209,7 @@ export function show(place) {
   }
 
   function moved() {
-    later();
+    remember();
     clearTimeout(timer);
     timer = setTimeout(load, 300);
     layOut();
@@ -250,7 +258,7 @@ export function show(place) {
   sizes.observe(box);
   load();
   const stop = listen((changed) => {
-    const fits = changed === null && view.until === null && view.length !== chosen()[1]; // what has happened is known only now
+    const fits = changed === null && view.until === null && !kept() && view.length !== chosen()[1]; // what has happened is known only now
     if (fits) view.length = chosen()[1];
     if (fits || (performance.now() - asked > 4000 && !drag)) load();
     else later();
@@ -259,10 +267,18 @@ export function show(place) {
   return () => { stopped = true; stop(); clearInterval(ticking); clearTimeout(timer); sizes.disconnect(); hideTip(); removeEventListener("keydown", keys); removeEventListener("theme", later); };
 }
 
+/** The part of time in the address, if somebody has zoomed or moved it. */
+function kept() {
+  const [from, to] = ["from", "to"].map((name) => Number(query().get(name)));
+  return from > 0 && to - from >= LEAST_S - 1 && to - from <= MOST_S + 1 ? { length: to - from, until: to } : null;
+}
+
 /** The period in the address; without one, the shortest up to six hours that shows all that has happened. */
 function chosen() {
-  const given = SPANS.find(([name]) => name === query().get("span"));
+  const wanted = query().get("span"), seconds = Number(wanted);
+  const given = SPANS.find(([name]) => name === wanted);
   if (given) return given;
+  if (seconds >= LEAST_S && seconds <= MOST_S) return [wanted, seconds];
   let first = now();
   for (const job of jobs.values()) first = Math.min(first, job.submitted);
   return SPANS.slice(0, 2).find(([, length]) => now() - first < length * (1 - AHEAD)) ?? SPANS[2];
