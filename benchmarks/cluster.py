@@ -8,6 +8,7 @@
     scale     the daemon with 1,000 fake nodes, 10,000 GPUs and 5,000 runs: a pass, and its memory
     chaos     random events on a cluster of four pseudo-hosts, while jobs in exact mode run on it
     engines   the same on Slurm and on Ray, where slurmctld, slurmd and raylets are killed too
+    demo      `argosy demo --hosts 3`, twice
 
     python -m benchmarks cluster                      # as root, some minutes
     python -m benchmarks cluster --parts gang,cut     # the others stay as they were measured last
@@ -21,7 +22,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,15 +31,21 @@ from pathlib import Path
 from typing import Any
 
 from argosy.errors import ArgosyError, UnknownName
+from argosy.live.demo.hosts_demo import run_hosts_demo
 from argosy.live.demo.pseudo_hosts import not_possible, pseudo_hosts
-from benchmarks.harness import RESULTS, ROOT, Json, Options, Row, document, write
-from benchmarks.live_daemon import _job, _wait, passes
+from benchmarks.cluster_tables import table as table  # for python -m benchmarks
+from benchmarks.harness import RESULTS, ROOT, Json, Options, document, write
+from benchmarks.live_daemon import job as long_job
+from benchmarks.live_daemon import passes
+from benchmarks.live_daemon import wait as wait_long
+from benchmarks.live_reliability import run_tests
 from benchmarks.live_serving import serving
-from benchmarks.live_yard import SCRIPT, Step, typical
+from benchmarks.live_yard import SCRIPT, Step
 
 SEEDS: tuple[int, ...] = (1,)
 CHAOS_SEEDS = (1,)
 PATIENCE_S = 120.0
+TESTS, ENGINE_TEST, EVENT = "tests/live/cluster", "test_nothing_is_lost_on_an_engine", "event "
 COLD = "/usr/bin/env"  # a command that is not an interpreter's, so none is warm
 
 
@@ -154,7 +160,7 @@ def resize(options: Options) -> Json:
     with stand() as here:
         here.launch({"h1": [0]})
         here.first(0.0, 1)
-        size, where = 1, {"h1": [0]}
+        size = 1
         for _ in range(1 if options.quick else 5):
             for place, count in [*places, ({"h2": [1]}, 1), ({"h1": [0]}, 1)]:
                 time.sleep(0.5)
@@ -171,8 +177,7 @@ def resize(options: Options) -> Json:
                 cases.append(
                     {"kind": kind, "from": size, "to": count, "request_s": done - asked, "gap_s": here.gap(asked, done)}
                 )
-                size, where = count, place
-        del where
+                size = count
         here.end()
     return {"cases": cases}
 
@@ -276,8 +281,8 @@ def scale(options: Options) -> Json:
         words = ["--policy", "fifo", "--cluster", "fake", "--nodes", str(nodes), "--slots", "10"]
         with serving(Path(folder), words) as (process, client), client:
             for _ in range(runs // 500):
-                client.post("/v1/jobs", {"jobs": [{**_job(100_000), "resources": {"gpus": 2}}] * 500})
-            _wait(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= runs, f"{runs} running jobs")
+                client.post("/v1/jobs", {"jobs": [{**long_job(100_000), "resources": {"gpus": 2}}] * 500})
+            wait_long(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= runs, f"{runs} running jobs")
             time.sleep(3)
             measured = passes(client, 3.0 if options.quick else 20.0)
             memory = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmRSS:")[2].split()[0]) / 1024
@@ -286,32 +291,41 @@ def scale(options: Options) -> Json:
 
 def chaos(options: Options) -> Json:
     """The test that really kills and cuts, with many events."""
+    events = "8" if options.quick else "105"
     cases = []
     for seed in CHAOS_SEEDS[: 1 if options.quick else None]:
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.json"
-            size = {"ARGOSY_HOST_EVENTS": "8" if options.quick else "105", "ARGOSY_HOST_SEED": str(seed)}
-            words = ["pytest", "-q", "-p", "no:cacheprovider", "tests/live/cluster/test_cluster_chaos.py"]
-            env = {**os.environ, **size, "ARGOSY_HOST_REPORT": str(report)}
-            done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=env, capture_output=True, text=True)
-            about = json.loads(report.read_text()) if report.exists() else {"seed": seed}
-            cases.append({**about, "held": done.returncode == 0})
-            if done.returncode:
-                print(done.stdout[-4000:], file=sys.stderr)
+        sizes = {"ARGOSY_HOST_EVENTS": events, "ARGOSY_HOST_SEED": str(seed)}
+        cases.append({"seed": seed, **tried(f"{TESTS}/test_cluster_chaos.py", sizes)})
     return {"cases": cases}
 
 
 def engines(options: Options) -> Json:
     """The same on Slurm and on Ray, which fail too: slurmctld, slurmd, raylets."""
-    with tempfile.TemporaryDirectory() as folder:
-        size = {"ARGOSY_ENGINE_EVENTS": "6" if options.quick else "24", "ARGOSY_ENGINE_REPORT": folder}
-        words = ["pytest", "-q", "-p", "no:cacheprovider", "tests/live/cluster/test_engine_chaos.py"]
-        env = {**os.environ, **size}
-        done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=env, capture_output=True, text=True)
-        if done.returncode:
-            print(done.stdout[-4000:], file=sys.stderr)
-        reports = sorted(Path(folder).glob("*.json"))
-        return {"cases": [{**json.loads(report.read_text()), "held": True} for report in reports]}
+    sizes = {"ARGOSY_ENGINE_EVENTS": "6" if options.quick else "24", "ARGOSY_ENGINE_SEED": str(SEEDS[0])}
+    tests = {engine: f"{TESTS}/test_engine_chaos.py::{ENGINE_TEST}[{engine}]" for engine in ("slurm", "ray")}
+    return {"cases": [{"engine": engine, "seed": SEEDS[0], **tried(test, sizes)} for engine, test in tests.items()]}
+
+
+def tried(test: str, sizes: Mapping[str, str]) -> Json:
+    """Run a test of random events: what was done, whether it held, failed or was skipped, and why."""
+    try:
+        (case,) = run_tests([test], sizes)
+    except (ArgosyError, ValueError) as problem:  # pytest could not begin
+        return {"events": {}, "held": False, "outcome": "failed", "why": str(problem).strip().rpartition("\n")[2][:200]}
+    figures = dict(case.figures)
+    events = {name.removeprefix(EVENT): figures.pop(name) for name in case.figures if name.startswith(EVENT)}
+    return {"events": events, **figures, "held": case.passed, "outcome": case.outcome, "why": case.why}
+
+
+def demo(options: Options) -> Json:
+    """The demonstration: a host is cut off and healed, and one dies; the weights are those of the twin."""
+    cases = []
+    for _ in range(1 if options.quick else 2):
+        record, outcomes = run_hosts_demo(3, lambda text: print(text, file=sys.stderr), moving=False)
+        kept = ("name", "state", "took_s", "resizes", "steps", "weights")
+        jobs = [{name: getattr(one, name) for name in kept} for one in outcomes]
+        cases.append({"jobs": jobs, "marks": [{"at_s": at_s, "what": what} for at_s, what in record.marks]})
+    return {"cases": cases}
 
 
 PARTS: dict[str, Callable[[Options], Json]] = {
@@ -323,6 +337,7 @@ PARTS: dict[str, Callable[[Options], Json]] = {
     "scale": scale,
     "chaos": chaos,
     "engines": engines,
+    "demo": demo,
 }
 
 
@@ -345,49 +360,3 @@ def run(options: Options, parts: Sequence[str] = ()) -> Json:
         if not options.quick:
             write(RESULTS, document("cluster", measured, SEEDS, load))
     return measured
-
-
-def table(figures: Json) -> Sequence[Row]:
-    """Each target, and what was measured."""
-    rows: list[Row] = [("what", "measured: median (longest)", "target", "met", "load average")]
-
-    def add(part: str, what: str, values: Sequence[float], most_s: float) -> None:
-        made = figures[part]["made"]
-        load = f"{made['load_average_before']:.1f} … {made['load_average_after']:.1f}"
-        shown = f"{typical(values):.2f} s ({max(values):.2f} s)"
-        rows.append((what, shown, f"≤ {most_s:g} s", "yes" if typical(values) <= most_s else "no", load))
-
-    if "gang" in figures:
-        add("gang", "gang of 3 over hosts, warm → first step", figures["gang"]["warm_s"], 1.0)
-        add("gang", "the same, cold", figures["gang"]["cold_s"], 12.0)
-    if "resize" in figures:
-        cases = figures["resize"]["cases"]
-        resizes = [case for case in cases if case["kind"] == "resize"]
-        add("resize", "hot resize across hosts, request → next step", [case["request_s"] for case in resizes], 0.6)
-        add("resize", "the same, gap in the training", [case["gap_s"] for case in resizes], 0.3)
-        add("resize", "one worker moves to another host", [c["request_s"] for c in cases if c["kind"] == "move"], 1.0)
-    if "cut" in figures:
-        cases, lease_s = figures["cut"]["cases"], figures["cut"]["lease_s"]
-        add("cut", "host cut off → survivors train on", [case["train_on_s"] for case in cases], 3.0)
-        never = all(case["devices_s"] >= case["fenced_s"] for case in cases)
-        name = f"host cut off → devices given out, {'never' if never else 'ONCE'} before the fence"
-        add("cut", name, [case["devices_s"] for case in cases], lease_s + 2.0)
-    if "elsewhere" in figures:
-        times = [case["first_step_s"] for case in figures["elsewhere"]["cases"]]
-        add("elsewhere", "whole job elsewhere from its checkpoint, warm", times, 10.0)
-    if "agents" in figures:
-        for engine, most_s in (("slurm", 3.0), ("ray", 10.0)):
-            if isinstance(figures["agents"][engine], list):
-                add("agents", f"agents of 3 nodes up: {engine.capitalize()}", figures["agents"][engine], most_s)
-    if "scale" in figures:
-        some = figures["scale"]
-        what = f"{some['nodes']:,} fake nodes, {some['gpus']:,} GPUs, {some['runs']:,} runs: a pass"
-        add("scale", what, [some["pass_s"]["mean"]], 0.06)
-        met = "yes" if some["daemon_rss_mib"] <= 1024 else "no"
-        rows.append(("the same: memory of the daemon", f"{some['daemon_rss_mib']:.0f} MiB", "≤ 1024 MiB", met, ""))
-    for case in [case for part in ("chaos", "engines") for case in figures.get(part, {}).get("cases", ())]:
-        events, where = sum(case.get("events", {}).values()), (case.get("engine") or "pseudo-hosts").capitalize()
-        text = f"{events} events, {case.get('jobs', 0)} jobs, {case.get('workers_started', 0)} workers"
-        held = "yes" if case["held"] else "no"
-        rows.append((f"random kills and cuts: {where}", text, "nothing lost, no device twice", held, ""))
-    return rows

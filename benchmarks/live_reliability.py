@@ -33,6 +33,7 @@ KILLS = {
         f"{LIVE}/whole/test_whole_random_kills.py::test_kill_anything_while_jobs_resize",
     ),
 }
+OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}  # by the element of the report
 SIZES = {"ARGOSY_FUZZ_STEPS": "10000", "ARGOSY_KILLS": "1000", "ARGOSY_REAL_KILLS": "100"}
 PROOFS = {
     "`kill -9` of the daemon, workers and supervisors, real processes": (
@@ -87,9 +88,14 @@ class Case:
     """One test, as pytest reports it."""
 
     test: str
-    passed: bool
+    outcome: str  # held, failed or skipped
+    why: str  # it did not hold, in one line
     seconds: float
     figures: dict[str, int]
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "held"
 
     def is_of(self, chosen: str) -> bool:
         """By its file, its name, or its name with all parameters."""
@@ -109,11 +115,12 @@ def kills(options: Options) -> Json:
 
 
 def _proven(proofs: Mapping[str, tuple[str, str]], sizes: Mapping[str, str] | None = None) -> Json:
-    cases = _run([test for _, test in proofs.values()], sizes or {})
+    cases = run_tests([test for _, test in proofs.values()], sizes or {})
     return {"cases": [{"what": what, "held": held, **_sum(test, cases)} for what, (held, test) in proofs.items()]}
 
 
-def _run(tests: list[str], sizes: Mapping[str, str]) -> list[Case]:
+def run_tests(tests: list[str], sizes: Mapping[str, str]) -> list[Case]:
+    """Run tests in another process, with these environment variables; return how each one ended."""
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:
         report = Path(folder) / "report.xml"
         options = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
@@ -129,9 +136,10 @@ def _run(tests: list[str], sizes: Mapping[str, str]) -> list[Case]:
 
 def _case(found: ElementTree.Element) -> Case:
     test = f"{found.get('classname', '').replace('.', '/')}.py::{found.get('name')}"
-    passed = not any(found.find(how) is not None for how in ("failure", "error", "skipped"))
+    bad = next((one for how in OUTCOMES if (one := found.find(how)) is not None), None)
+    why = "" if bad is None else (bad.get("message") or bad.text or "").strip().partition("\n")[0][:200]
     figures = {str(one.get("name")): int(str(one.get("value"))) for one in found.iter("property")}
-    return Case(test, passed, float(found.get("time", 0)), figures)
+    return Case(test, "held" if bad is None else OUTCOMES[bad.tag], why, float(found.get("time", 0)), figures)
 
 
 def _sum(test: str, cases: list[Case]) -> Json:

@@ -23,6 +23,7 @@ from argosy.cluster.files import (
     collapse,
     expand,
     presets,
+    read_agents,
     read_cluster,
     write_cluster,
 )
@@ -49,6 +50,29 @@ def refusal(path: Path | str) -> ClusterError:
 
 
 # YAML
+
+
+def test_the_agents_section(write: Write) -> None:
+    agents = read_agents(write(f"{ONE}agents: {{shared: /nfs/argosy, silence: 1, lease: 3s, margin: 0.9}}\n"))
+    assert agents is not None
+    assert (agents.shared, agents.silence, agents.lease, agents.margin) == ("/nfs/argosy", 1.0, 3.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("agents", "what", "hint"),
+    [
+        ("{margin: 0.05}", "margin (0.05 s) is shorter than the 0.9 s in which an agent kills what hangs", "at least"),
+        ("{silence: 2, lease: 3}", "lease (3 s) must be at least twice silence (2 s)", ""),
+        ("{shared: checkpoints}", "'checkpoints' is a relative path", "begin it with /"),
+        ("{shared: ~/argosy}", "'~/argosy' is a relative path", "begin it with /"),
+    ],
+)
+def test_agents_with_which_no_fence_holds_or_no_folder_is_common(
+    write: Write, agents: str, what: str, hint: str
+) -> None:
+    refused = refusal(write(f"{ONE}agents: {agents}\n"))
+    assert what in refused.what and hint in (refused.hint or "")
+    assert refused.where is not None and refused.where.endswith("c.yaml:2")
 
 
 def test_the_design_s_example(write: Write) -> None:

@@ -33,6 +33,16 @@ def check_engine_options(cluster: str, host: str, **of_slurm: object) -> None:
         raise InputError(f"{', '.join(given)}: only for --cluster slurm", hint="leave it out")
 
 
+def check_encryption(agents: bool, own: bool, cert: Path | None, key: Path | None) -> None:
+    """Refuse options for encryption that do not go together, or that the agents of other hosts cannot do without."""
+    if (cert is None) != (key is None) or (own and cert is not None):
+        hint = "give both --tls-cert and --tls-key; or --tls alone, for certificates of its own"
+        raise InputError("the options for encryption cannot be combined in this way", hint=hint)
+    if agents and not own and cert is None:
+        hint = "add --tls, and --host with an address that the nodes can reach"
+        raise InputError("agents of other hosts register over the network, which must be encrypted", hint=hint)
+
+
 def make_engine(
     cluster: str,
     home: Home,
@@ -52,9 +62,7 @@ def make_engine(
     if cluster == "slurm":
         from argosy.live.backends.cluster.engines.slurm import Slurm
 
-        logs = shared / "agents" if shared else None
-        if logs is not None:
-            _make(logs)
+        logs = shared.absolute() / "agents" if shared else None
         engine = Slurm(
             mark, nodes or 2, partition=partition, slots=slots, time_limit=time_limit, options=sbatch, logs=logs
         )
@@ -62,7 +70,10 @@ def make_engine(
         from argosy.live.backends.cluster.engines.ray import Ray
 
         engine = Ray(mark, cluster.removeprefix(RAY), count=nodes, slots=slots)
-    return engine, Cluster(tuple(engine.nodes()), cluster.partition(":")[0])
+    found = Cluster(tuple(engine.nodes()), cluster.partition(":")[0])
+    if cluster == "slurm" and shared is not None:
+        _make(shared.absolute() / "agents")
+    return engine, found
 
 
 def _make(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -63,8 +62,7 @@ def _agent(about: dict[str, Any]) -> tuple[str, str, str, str]:
     """Return where an agent is, what has started it, for how long it runs, and its lease."""
     if "host" not in about:
         return "", about.get("engine", ""), "", ""
-    age = span(max(0.0, time.time() - about["agent_started_at"]))
-    return about["host"], about["engine"], age, f"{about['lease_s']:g} s"
+    return about["host"], about["engine"], span(about["agent_age_s"]), f"{about['lease_s']:g} s"
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from argosy.cli._engines import check_engine_options, is_engine, make_engine
+from argosy.cli._engines import check_encryption, check_engine_options, is_engine, make_engine
 from argosy.cli._live import check_studies, needs_live
 from argosy.cli._shared import at_least, say
 from argosy.errors import InputError
@@ -185,6 +185,9 @@ def serve(
     engine = None
     if is_engine(cluster):
         check_engine_options(cluster, host, time_limit=time_limit, partition=partition, sbatch=sbatch)
+    check_studies(studies)
+    check_encryption(kind == "cluster" or is_engine(cluster), tls, tls_cert, tls_key)
+    if is_engine(cluster):  # it may take a while to answer, so what can be said without it has been said
         engine = make_engine(
             cluster, place, nodes, slots, shared, partition=partition, time_limit=time_limit, sbatch=sbatch or []
         )
@@ -198,13 +201,9 @@ def serve(
     written = log or place.folder / "daemon.log"
     _log_to(written)
     names = [*(allow_host or []), host]
-    if kind == "cluster" and not tls and tls_cert is None:
-        hint = "add --tls, and --host with an address that the nodes can reach"
-        raise InputError("agents of other hosts register over the network, which must be encrypted", hint=hint)
     encryption = _tls(place, tls, tls_cert, tls_key, host, allow_host or [])
     if encryption is None and not allowed_host(host, ()):
         say("warning: this is plain HTTP, so others on the network can read tokens; encrypt it with --tls")
-    check_studies(studies)
     app = partial(
         create_app,
         hosts=names,
@@ -349,10 +348,7 @@ def _engine_backend(home: Home, engine: tuple[Engine, Cluster], shared: Path | N
 def _tls(home: Home, own: bool, cert: Path | None, key: Path | None, host: str, names: list[str]) -> ServerTls | None:
     from argosy.live.http.tls import ServerTls, own_tls
 
-    if cert is not None or key is not None:
-        if cert is None or key is None or own:
-            hint = "give both --tls-cert and --tls-key; or --tls alone, for certificates of its own"
-            raise InputError("the options for encryption cannot be combined in this way", hint=hint)
+    if cert is not None and key is not None:
         return ServerTls(cert, key)
     return own_tls(home, host, names) if own else None
 

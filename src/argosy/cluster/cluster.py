@@ -71,7 +71,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """Nodes that another cluster lends: in each step of `step_s` as many as `counts` says, which then begins again."""
+    """Nodes that another cluster lends.
+
+    In step i, of `step_s` seconds, counts[i] of them are lent; after the last step the list begins again.
+    """
 
     nodes: tuple[str, ...]
     queue: str  # to which they belong while they are not lent

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from argosy.atomic import writing
+from argosy.cluster.agent_times import LEASE_S, MARGIN_S, SILENCE_S, check_times
 from argosy.cluster.cluster import MAX_GPUS_PER_NODE, Cluster, Drain, Loan, Network, Node, Queue, Reservation
 from argosy.cluster.limits import EVERYBODY, UserLimits
 from argosy.config import Duration, FileModel, load_yaml, read_text
@@ -173,14 +174,20 @@ class AgentsSection(FileModel):
     shared: _Name | None = Field(
         None, description="folder for checkpoints, at the same path on all hosts; without it, they travel to the head"
     )
-    silence: Duration = Field(2.0, gt=0, description="a job goes on without a node that is silent for this long")
-    lease: Duration = Field(6.0, gt=0, description="an agent kills its workers after this time without the head")
-    margin: Duration = Field(1.0, gt=0, description="until they are dead and the devices may be given to others")
+    silence: Duration = Field(SILENCE_S, gt=0, description="a job goes on without a node that is silent for this long")
+    lease: Duration = Field(LEASE_S, gt=0, description="an agent kills its workers after this time without the head")
+    margin: Duration = Field(MARGIN_S, gt=0, description="until they are dead and the devices may be given to others")
+
+    @field_validator("shared")
+    @classmethod
+    def _same_everywhere(cls, shared: str | None) -> str | None:
+        if shared is not None and not Path(shared).is_absolute():
+            raise ValueError(f"{shared!r} is a relative path, but all hosts must find the folder; begin it with /")
+        return shared
 
     @model_validator(mode="after")
-    def _lease_is_longer(self) -> AgentsSection:
-        if self.lease < 2 * self.silence:
-            raise ValueError(f"lease ({self.lease:g} s) must be at least twice silence ({self.silence:g} s)")
+    def _fence_holds(self) -> AgentsSection:
+        check_times(self.silence, self.lease, self.margin)
         return self
 
 

@@ -81,9 +81,16 @@ class Season:
             error, details = as_error(problem)
             return Score(match, error=error, details=details)
 
-    def play_all(self, workers: int | None = None, done: Callable[[Score], None] | None = None) -> list[Score]:
-        """Run all matches and return their scores in the order of `matches`; `done` is called with each score."""
-        return run_tasks(self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done)
+    def play_all(
+        self, workers: int | None = None, done: Callable[[Score], None] | None = None, ray: str | None = None
+    ) -> list[Score]:
+        """Run all matches, here or on Ray (its address), and return their scores in the order of `matches`.
+
+        `done` is called with each score as soon as it is known.
+        """
+        return run_tasks(
+            self.play, self.matches(), lambda match, died: Score(match, error=died), workers, done, ray=ray
+        )
 
 
 @lru_cache(maxsize=1)

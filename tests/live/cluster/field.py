@@ -91,6 +91,7 @@ class Field(Yard):
 
     def start_agent(self, name: str) -> None:
         token = self.home / "token"
+        token.touch(0o600)
         token.write_text(f"{self.door.token}\n{self.door.authority}")
         words = [ARGOSY, "agent", "--daemon", self.door.address, "--token-file", str(token), "--node", name]
         if name in self.agents:

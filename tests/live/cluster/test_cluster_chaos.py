@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -25,7 +24,6 @@ JOB = Path(__file__).with_name("cluster_job.py")
 EVENTS = int(os.environ.get("ARGOSY_HOST_EVENTS", "8"))
 SEED = int(os.environ.get("ARGOSY_HOST_SEED", "0"))
 EPOCHS, PACE_S = 30, 0.05  # of a job: 180 steps
-REPORT = os.environ.get("ARGOSY_HOST_REPORT")  # where to write what was done
 
 
 class Chaos:
@@ -116,14 +114,30 @@ def undisturbed(folder: Path) -> str:
     return (folder / "alone.result").read_text()
 
 
-def test_nothing_is_lost_and_no_device_is_used_twice(tmp_path: Path) -> None:
+def story_of(folder: Path) -> list[str]:
+    """Return what the workers wrote: a line for each start, and one for each violation."""
+    path = folder / "story"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def record(record_property: Callable[[str, object], None], done: Counter[str], jobs: int, started: int) -> None:
+    """Put what was done into the report of the tests, also if it did not hold."""
+    for name, times in done.items():
+        record_property(f"event {name}", times)
+    record_property("jobs", jobs)
+    record_property("workers_started", started)
+
+
+def test_nothing_is_lost_and_no_device_is_used_twice(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     if why := not_possible():
         pytest.skip(why)
     expected = undisturbed(tmp_path)
     with host_cluster(4, silence="1.5s", lease="4s", policy="tiresias-las") as cluster:
         folder = cluster.network.shared / "work"
         folder.mkdir()
-        chaos, jobs, seen = Chaos(cluster, SEED), list[int](), 0
+        chaos, jobs = Chaos(cluster, SEED), list[int]()
 
         def submit() -> None:
             gpus = chaos.random.choice([2, 3, 4, 6])
@@ -138,31 +152,30 @@ def test_nothing_is_lost_and_no_device_is_used_twice(tmp_path: Path) -> None:
             chaos.tick()  # all hosts may be down, until they are healed
             return any(cluster.job(number)["state"] == "running" for number in jobs)
 
-        for _ in range(EVENTS):
-            while len(unfinished()) < 3:
-                submit()
-            try:
-                wait_for(a_job_runs, "a job to run")
-            except TimeoutError as problem:
-                raise AssertionError(f"{problem}; {state_of(cluster, unfinished(), chaos)}") from None
-            chaos.event()
-            until = time.monotonic() + chaos.random.uniform(0.2, 3.0)
-            while time.monotonic() < until:
-                chaos.tick()
-                time.sleep(0.1)
-        chaos.tick(all_of_it=True)
-        cluster.wait_up()
-        wait_for(lambda: not unfinished(), "all jobs to end", 600)
-        ends = {n: cluster.job(n) for n in jobs}
-        story = (folder / "story").read_text().splitlines()
-        seen = len(story)
+        try:
+            for _ in range(EVENTS):
+                while len(unfinished()) < 3:
+                    submit()
+                try:
+                    wait_for(a_job_runs, "a job to run")
+                except TimeoutError as problem:
+                    raise AssertionError(f"{problem}; {state_of(cluster, unfinished(), chaos)}") from None
+                chaos.event()
+                until = time.monotonic() + chaos.random.uniform(0.2, 3.0)
+                while time.monotonic() < until:
+                    chaos.tick()
+                    time.sleep(0.1)
+            chaos.tick(all_of_it=True)
+            cluster.wait_up()
+            wait_for(lambda: not unfinished(), "all jobs to end", 600)
+            ends = {n: cluster.job(n) for n in jobs}
+        finally:
+            story = story_of(folder)
+            record(record_property, chaos.done, len(jobs), len(story))
         assert not [line for line in story if "VIOLATION" in line]
         assert {job["state"] for job in ends.values()} == {"succeeded"}, [job["message"] for job in ends.values()]
         results = {number: (folder / f"job{i}.result").read_text() for i, number in enumerate(jobs)}
         assert set(results.values()) == {expected}
         left = [pid for host in cluster.network.hosts for pid in host.processes(str(JOB))]
         assert not left
-    assert seen and sum(chaos.done.values())
-    if REPORT:
-        content = {"events": dict(chaos.done), "jobs": len(jobs), "workers_started": seen, "seed": SEED}
-        Path(REPORT).write_text(json.dumps(content))
+    assert story and sum(chaos.done.values())

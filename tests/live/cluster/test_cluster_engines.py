@@ -243,12 +243,26 @@ def _read(path: Path) -> bytes:
     ("words", "said"),
     [
         (["--cluster", "slurm"], "add --tls"),
+        (["--cluster", "ray://127.0.0.1:1", "--shared", "/tmp"], "add --tls"),
+        (["--cluster", "slurm", "--tls-key", "key.pem"], "give both --tls-cert and --tls-key"),
+        (["--cluster", "slurm", "--tls", "--studies", "/nowhere"], "/nowhere"),
         (["--cluster", "slurm", "--shared", "/tmp", "--host", "0.0.0.0", "--tls"], "one address"),
         (["--cluster", "ray://h:1", "--shared", "/tmp", "--partition", "gpu", "--tls"], "only for --cluster slurm"),
         (["--cluster", "local", "--shared", "/tmp"], "for --cluster slurm"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words: list[str], said: str, tmp_path: Path) -> None:
-    found = subprocess.run([*ARGOSY, "serve", "--home", str(tmp_path), *words], capture_output=True, text=True)
+    """They are refused before an engine is asked: on this path there is no Slurm, and no Ray has that address."""
+    home, env = tmp_path / "home", {**os.environ, "PATH": str(tmp_path)}
+    words = [*ARGOSY, "serve", "--home", str(home), *words]
+    found = subprocess.run(words, capture_output=True, text=True, env=env)
     assert found.returncode == 2 and said in found.stderr, found.stderr
-    assert "→" in found.stderr
+    assert "→" in found.stderr and not home.exists()
+
+
+def test_nothing_is_left_behind_where_slurm_is_missing(tmp_path: Path) -> None:
+    shared, env = tmp_path / "shared", {**os.environ, "PATH": str(tmp_path)}
+    words = ["serve", "--cluster", "slurm", "--tls", "--home", str(tmp_path / "home"), "--shared", str(shared)]
+    found = subprocess.run([*ARGOSY, *words], capture_output=True, text=True, env=env)
+    assert found.returncode == 2 and "sbatch is not installed here" in found.stderr, found.stderr
+    assert not list(tmp_path.iterdir())

@@ -7,18 +7,33 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from argosy import __version__
 from argosy.cluster.cluster import Node
 from argosy.live.backends.cluster import keeper as module
 from argosy.live.backends.cluster.agent_registry import AgentRegistry
+from argosy.live.backends.cluster.backend import ClusterBackend
 from argosy.live.backends.cluster.engines.base import AgentOrder, AgentState, EngineError
 from argosy.live.backends.cluster.keeper import Head, Keeper
 from argosy.live.supervisor.cluster.agent_address import AgentAddress
 from argosy.live.supervisor.cluster.lease import LeaseTimes
+from argosy.live.supervisor.cluster.line import PROTOCOL
 
 NODES = [Node("a", "cpu", 1), Node("b", "cpu", 1)]
+ABOUT: dict[str, Any] = {  # what an agent says when it registers
+    "version": __version__,
+    "protocol": PROTOCOL,
+    "address": "",
+    "port": 1,
+    "certificate": "",
+    "secret": "s" * 32,
+    "host_id": "id",
+    "gpus": 0,
+    "engine": "host",
+}
 
 
 class Scripted:
@@ -117,6 +132,41 @@ def test_a_node_is_emptied_before_its_agent_ends_and_used_again_with_the_next_on
     stage.engine.states["a"] = AgentState("running", "", now + 1000)
     stage.keeper.look()
     assert stage.drained == [("a", True), ("a", False)]
+
+
+@pytest.mark.parametrize("skew_s", [-6 * 3600.0, 6 * 3600.0])
+def test_an_agent_whose_clock_is_hours_off_is_drained_in_time_and_its_age_is_right(stage: Stage, skew_s: float) -> None:
+    """Slurm says that the node's job, which has begun 1,000 s ago, ends soon; the agent's clock says something else."""
+    backend = ClusterBackend(stage.registry.folder, NODES, None, engine=stage.engine)
+    about = {**ABOUT, "age_s": 1000.0, "started_at": time.time() - 1000 + skew_s}
+    try:
+        backend.enrol("a", about, "192.0.2.1")
+        backend.enrol("a", {**about, "age_s": 1010.0}, "192.0.2.1")  # every ten seconds, and it stays the same agent
+        details = next(one.details for one in backend.registry.statuses() if one.node.name == "a")
+        assert 999 < details["agent_age_s"] < 1060
+        address = backend.registry.watched["a"].address
+        assert address is not None and address == AgentAddress.read(backend.agents, "a")
+    finally:
+        backend.registry.end()
+    stage.up("a", address.started_at)
+    stage.engine.states = {"a": AgentState("running", "", time.time() + 50), "b": AgentState("waiting")}
+    stage.keeper.look()
+    assert stage.drained == [("a", True)]
+
+
+def test_an_agent_that_begins_again_is_another(tmp_path: Path) -> None:
+    folder = tmp_path / "agents"
+    old = AgentAddress("a", "h", 1, "", ABOUT["secret"], "id", 5.0)
+    old.write(folder)
+    backend = ClusterBackend(tmp_path, NODES, None)
+    try:
+        backend.enrol("a", {**ABOUT, "age_s": 7.0}, "h")  # the daemon has begun again, the agent has not
+        assert AgentAddress.read(folder, "a") == old
+        backend.enrol("a", {**ABOUT, "secret": "t" * 32, "age_s": 0.0}, "h")
+        found = AgentAddress.read(folder, "a")
+        assert found is not None and abs(found.started_at - time.time()) < 60
+    finally:
+        backend.registry.end()
 
 
 def test_an_engine_that_is_away_changes_nothing_and_is_reported(stage: Stage) -> None:

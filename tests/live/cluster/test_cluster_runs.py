@@ -90,6 +90,19 @@ def test_a_move_away_from_a_lost_host_is_reported_only_when_that_host_is_fenced(
     assert field.poll()[key].phase is Phase.RUNNING
 
 
+def test_the_time_without_a_host_is_not_measured_as_that_of_a_move(field: Field) -> None:
+    key = start(field, ALL)
+    field.hosts["h3"].cut()
+    field.wait(key, lambda status: "recover" in [one["kind"] for one in status.overheads])
+    resize(field, key, 2, {"h1": [0], "h2": [0]})  # as it is already
+    field.hosts["h3"].heal()
+    field.wait_up("h3")
+    time.sleep(1.0)
+    status = resize(field, key, 3, ALL)
+    changes = [(one["kind"], one.get("from"), one.get("to")) for one in status.overheads if "from" in one]
+    assert changes == [("resize", 2, 3)]
+
+
 def test_a_host_that_is_cut_off_just_when_its_worker_should_leave_does_not_stop_the_others(field: Field) -> None:
     command = f"{sys.executable} {JOB} {field.common} cut 1000 0.02"  # with torch: its connections do not break
     key = field.launch(command, ALL, workdir=field.common)

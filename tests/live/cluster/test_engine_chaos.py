@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -19,7 +18,7 @@ import pytest
 from engine_field import HERE
 from small_ray import SmallRay
 from small_slurm import SmallSlurm
-from test_cluster_chaos import EPOCHS, JOB, PACE_S, undisturbed
+from test_cluster_chaos import EPOCHS, JOB, PACE_S, record, story_of, undisturbed
 
 from argosy.live.client import Client
 from argosy.live.demo.host_cluster import ARGOSY, wait_for
@@ -29,7 +28,6 @@ from argosy.live.supervisor.records import read_record
 pytestmark = pytest.mark.slow(90)
 EVENTS = int(os.environ.get("ARGOSY_ENGINE_EVENTS", "5"))
 SEED = int(os.environ.get("ARGOSY_ENGINE_SEED", "0"))
-REPORT = os.environ.get("ARGOSY_ENGINE_REPORT")  # a folder for what was done
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -125,7 +123,9 @@ def events_of_ray(ray: SmallRay, chance: random.Random) -> dict[str, Callable[[]
 
 
 @pytest.mark.parametrize("engine", ["slurm", "ray"])
-def test_nothing_is_lost_on_an_engine(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_on_an_engine(
+    request: pytest.FixtureRequest, engine: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     request.getfixturevalue(f"{engine}_engine")
     made, chance = request.getfixturevalue("slurm" if engine == "slurm" else "ray_cluster"), random.Random(SEED)
     expected, done, jobs = undisturbed(tmp_path), Counter[str](), list[int]()
@@ -159,12 +159,10 @@ def test_nothing_is_lost_on_an_engine(request: pytest.FixtureRequest, engine: st
         ends = {n: cluster.get(f"/v1/jobs/{n}") for n in jobs}
     finally:
         cluster.end()
-    story = (tmp_path / "story").read_text().splitlines()
+        story = story_of(tmp_path)
+        record(record_property, done, len(jobs), len(story))
     assert not [line for line in story if "VIOLATION" in line]
     assert {job["state"] for job in ends.values()} == {"succeeded"}, [job["message"] for job in ends.values()]
     assert {(tmp_path / f"job{i}.result").read_text() for i in range(len(jobs))} == {expected}
     wait_for(lambda: not cluster.agents(), "the agents to end")
     assert not cluster.processes(str(JOB), str(tmp_path))
-    if REPORT:
-        about = {"events": dict(done), "jobs": len(jobs), "workers_started": len(story), "seed": SEED, "engine": engine}
-        Path(REPORT, f"{engine}.json").write_text(json.dumps(about))

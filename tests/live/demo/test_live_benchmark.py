@@ -37,7 +37,7 @@ def test_lost_and_repeated_steps_are_found() -> None:
 
 def test_slots_of_a_size_fill_one_node_after_the_other() -> None:
     assert [(part.node, part.devices) for part in place(2, 3).parts] == [("n1", (0, 1)), ("n2", (0,))]
-    assert typical([3.0, 1.0, 2.0]) == 2.0 and typical([]) == 0.0
+    assert typical([3.0, 1.0, 2.0]) == 2.0 and typical([]) == 0.0 and typical([1.0, 3.0]) == 2.0
 
 
 def test_an_unknown_part_is_named() -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from argosy.cluster.agent_times import LATE_S, LOOK_S
 from argosy.errors import InputError
 from argosy.live.agent.connection import AgentNode, answer
 from argosy.live.agent.identity import machine_id, make_identity
@@ -29,9 +30,7 @@ from argosy.live.backends.local.machine import real_gpus
 from argosy.live.backends.local.zygote_pool import ZygotePool
 from argosy.live.supervisor.cluster.lease import now
 
-LOOK_S = 0.25
 MOST_CHILDREN, MOST_UNKNOWN = 4096, 64  # connections in all, and from callers that have not proved who they are
-LATE_S = 0.4  # a session that is alive so long after its lease is killed; less than the head's margin
 STOP_S = 8.0
 _SLOT = struct.Struct("d?")  # of each child, in shared memory: when its lease ends, and whether the caller is known
 
@@ -73,7 +72,7 @@ class Agent:
         self.children: dict[int, Child] = {}
         self.slots = mmap.mmap(-1, MOST_CHILDREN * _SLOT.size)
         self.free = list(range(MOST_CHILDREN))
-        self.stopping = False
+        self.stopping, self.began = False, now()
         self.problem = ""  # why the daemon does not accept us
 
     def about(self) -> dict[str, Any]:
@@ -87,7 +86,6 @@ class Agent:
             "host_id": machine_id(),
             "gpus": len(real_gpus()),
             "engine": self.engine,
-            "started_at": time.time(),
         }
 
     def run(self) -> int:
@@ -123,7 +121,7 @@ class Agent:
         if pid == 0:
             die_with(parent)
             _restore_signals()
-            keep_registered(self.registration, about, writer)
+            keep_registered(self.registration, about, self.began, writer)
         os.close(writer)
         self.children[pid] = Child(-1, time.monotonic())
         return reader

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from argosy import __version__
 from argosy.errors import InputError
+from argosy.live.supervisor.cluster.lease import now
 from argosy.live.supervisor.cluster.line import PROTOCOL
 
 EVERY_S = 10.0
@@ -88,12 +89,15 @@ class Registration:
         return content
 
 
-def keep_registered(registration: Registration, about: Mapping[str, Any], writer: int) -> None:
-    """Register again and again; write to the pipe when this succeeds for the first time, and why it was refused."""
+def keep_registered(registration: Registration, about: Mapping[str, Any], began: float, writer: int) -> None:
+    """Register again and again; write to the pipe when this succeeds for the first time, and why it was refused.
+
+    The agent tells its age, not the time at which it began: the head's clock may differ from this host's by hours.
+    """
     first, told = True, ""
     while True:
         try:
-            registration.register(about)
+            registration.register({**about, "age_s": now() - began})
         except Refused as problem:
             os.write(writer, b"!" + str(problem).encode()[:2000])
             os._exit(0)

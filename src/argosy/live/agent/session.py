@@ -59,6 +59,7 @@ class Session:
         self.next = 0
         self.waiting: list[Message] | None = []  # starts that came before there was a spawner, and its files
         self.files: NodeFiles | None = None  # if node and head have no common folder
+        self.lock: int | None = None  # of the run's folder
         self.holding = self.ending = False
 
     # -- start

@@ -1,4 +1,7 @@
-"""A whole cluster on pseudo-hosts: a daemon on this machine, and an agent on every host, all by the real commands."""
+"""A whole cluster on pseudo-hosts: a daemon on this machine, and an agent on every host.
+
+All are started with the commands that an operator uses.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,9 @@ class HostCluster:
         self.port = int(self.home.address.read_text().rpartition(":")[2])
 
     def _serves(self) -> bool:
+        if self.daemon is None or self.daemon.poll() is not None:
+            said = (self.network.folder / "serve.log").read_text(errors="replace").strip()
+            raise ArgosyError(f"the daemon has ended; it said: {said[-500:] or 'nothing'}")
         try:
             with self.client() as client:
                 return bool(client.get("/v1/health")) and self.home.address.exists()

@@ -16,6 +16,7 @@ from argosy.live.demo.pseudo_hosts import PseudoHost
 from argosy.live.demo.record import Record, slots
 from argosy.live.demo.scripts.digits import write_digits
 from argosy.live.demo.workload import DemoJob, Moment, job
+from argosy.sim.warm import warm_up
 
 LOOK_S, LIMIT_S = 0.25, 600.0
 SLOTS = 2
@@ -119,6 +120,16 @@ def run_hosts_demo(
     count: int, say: Callable[[str], None], *, folder: Path | None = None, moving: bool | None = None
 ) -> tuple[Record, list[Outcome]]:
     """Run the demonstration on this many pseudo-hosts; nothing of them is left at the end, whatever happens."""
+    warm_up(say)  # or the daemon would compile kernels while we wait for it
+    try:
+        return _run(count, say, folder, moving)
+    except TimeoutError as problem:
+        raise DemoError(f"the demonstration is given up: {problem}") from None
+
+
+def _run(
+    count: int, say: Callable[[str], None], folder: Path | None, moving: bool | None
+) -> tuple[Record, list[Outcome]]:
     say(f"makes {count} pseudo-hosts, and starts a daemon and an agent on each")
     with host_cluster(count, folder, slots=SLOTS, policy=POLICY, silence="1.5s", lease="4s") as cluster:
         work = cluster.network.shared / "work"
@@ -134,7 +145,7 @@ def run_hosts_demo(
 
 
 def _jobs(folder: Path, count: int) -> list[DemoJob]:
-    exact: tuple[Any, ...] = ("--exact", "--epochs", 16)
+    exact: tuple[Any, ...] = ("--exact", "--epochs", 20)
     most = SLOTS * count - 1  # one is for the twin
     more = {"checkpoint": {"every": 3}, "retries": 20}
     gang = job("exact", "elastic", *exact, gpus=f"1..{most}", folder=folder, **more)

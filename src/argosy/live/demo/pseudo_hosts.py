@@ -19,8 +19,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import argosy
-
 TOOLS = ("ip", "unshare", "nsenter", "mount")
 _ROOM = r"""
 set -e
@@ -186,7 +184,7 @@ def pseudo_hosts(count: int, folder: Path | None = None) -> Iterator[PseudoHosts
 
 def programs() -> list[Path]:
     """Return which of these a host would not see because they lie in /tmp: interpreter, Argosy, working folder."""
-    found = {Path(sys.prefix), Path(sys.base_prefix), Path(argosy.__file__).parent, Path.cwd()}
+    found = {Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2], Path.cwd()}
     return sorted(path for path in found if any(own in path.parents for own in OWN_FOLDERS))
 
 

@@ -47,7 +47,9 @@ class Coordinator:
         """Have the run on these slots, with this global batch (None: what the script says)."""
         self.membership.batch = batch
         if sorted(slots) != sorted(self.membership.wanted):
-            if self.membership.version and self._change is None:
+            if sorted(slots) == self._at_work():  # it has lost the other workers before, and recovered
+                self._change = None
+            elif self.membership.version and self._change is None:
                 self._change = (time.monotonic(), self.membership.wanted)
             self.membership.want(slots, time.monotonic())
         self.decide()
@@ -169,8 +171,7 @@ class Coordinator:
             workers = len(self.membership.members)
             self.status.measured("recover", now - self._recovering_since, gap_s=gap_s, workers=workers)
             self._recovering_since = None
-        known = self.membership.workers
-        at_work = sorted(known[n].slot for n in self.membership.members if n in known)
+        at_work = self._at_work()
         if self._change is not None and at_work == sorted(self.membership.wanted):
             since, before = self._change
             kind = "resize" if len(before) != len(at_work) else "migrate"
@@ -179,6 +180,10 @@ class Coordinator:
             self._change = None
         if self._change is None:
             self._worst_gap = 0.0
+
+    def _at_work(self) -> list[str]:
+        known = self.membership.workers
+        return sorted(known[n].slot for n in self.membership.members if n in known)
 
     # -- ends of workers, and decisions
 

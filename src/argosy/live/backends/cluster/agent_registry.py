@@ -104,6 +104,7 @@ class AgentRegistry:
                 "host": f"{about.host}:{about.port}",
                 "engine": about.engine,
                 "agent_started_at": about.started_at,
+                "agent_age_s": max(0.0, round(time.time() - about.started_at, 1)),
                 "silent_s": max(0.0, round(time.monotonic() - watched.heard, 1)) if watched.line else None,
                 "lease_s": self.times.lease,
                 "runs": list(watched.runs),

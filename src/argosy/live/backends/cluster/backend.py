@@ -6,6 +6,7 @@ Engines such as Slurm and Ray only start and watch the agents (`engines`); every
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,8 @@ class ClusterBackend(SupervisedBackend):
             raise NotFound(f"the cluster file has no node {node[:64]!r}", hint="correct --node, or the cluster file")
         try:
             self._check(node, about)
+            before = watched.address or AgentAddress.read(self.agents, node)
+            known = before is not None and before.secret == about["secret"]  # each start of an agent has its own
             address = AgentAddress(
                 node,
                 str(about["address"] or host),
@@ -114,10 +117,9 @@ class ClusterBackend(SupervisedBackend):
                 str(about["certificate"]),
                 str(about["secret"]),
                 str(about["host_id"]),
-                float(about["started_at"]),
+                before.started_at if before is not None and known else time.time() - float(about["age_s"]),
                 str(about["engine"]),
             )
-            before = watched.address
             other = before is not None and before.host_id != address.host_id
             if other and before is not None and self.registry.is_up(node):
                 hint = "stop that one first, or give this one another --node"

@@ -37,14 +37,17 @@ class AgentAddress:
     certificate: str  # PEM; the only one that is accepted
     secret: str
     host_id: str  # of the machine: only the same one can say that what ran there is dead
-    started_at: float = 0.0
+    started_at: float = 0.0  # by the head's clock
     engine: str = "host"
 
     @classmethod
     def read(cls, folder: Path, node: str) -> AgentAddress | None:
         """Return the address that a node's agent has registered last; None if there is none."""
         found = read_record(_file(folder, node))
-        return cls(**found) if found is not None else None
+        try:
+            return cls(**found) if found is not None else None
+        except TypeError:  # another version has written it; the agent registers again soon
+            return None
 
     def write(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -15,6 +15,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from argosy.cluster.agent_times import LEASE_S, MARGIN_S, SILENCE_S, check_times
+
 
 def now() -> float:
     """Return the seconds since this host has started, with those in which it slept."""
@@ -25,9 +27,12 @@ def now() -> float:
 class LeaseTimes:
     """The times, in seconds, that all hosts of a cluster agree on."""
 
-    silence: float = 2.0  # a node that sends no beat for this long is lost to a run, which goes on without it
-    lease: float = 6.0  # an agent that gets no echo for this long kills its workers
-    margin: float = 1.0  # until all of them are dead
+    silence: float = SILENCE_S  # a node that sends no beat for this long is lost to a run, which goes on without it
+    lease: float = LEASE_S  # an agent that gets no echo for this long kills its workers
+    margin: float = MARGIN_S  # until all of them are dead
+
+    def __post_init__(self) -> None:
+        check_times(self.silence, self.lease, self.margin)
 
     @property
     def beat(self) -> float:
