@@ -15,8 +15,16 @@ import torch
 from branch_tables import DEEPEN, REPLICATE, WIDEN, branch_table, family_tables, gain_of
 
 from argosy.grow.agents.base import Answer, Curve, Outcome, Price, Situation
-from argosy.grow.agents.forecast_examples import choice_of, examples_of, teach
-from argosy.grow.agents.forecast_features import GAIN, SITUATION, Choice, Describer, choices_of, numbers_of
+from argosy.grow.agents.forecast_examples import Example, choice_of, examples_of, teach
+from argosy.grow.agents.forecast_features import (
+    GAIN,
+    SITUATION,
+    SMALLEST_ERROR,
+    Choice,
+    Describer,
+    choices_of,
+    numbers_of,
+)
 from argosy.grow.agents.forecaster import Forecaster
 from argosy.grow.agents.forecasting_agent import PRETRAINED, ForecastingAgent, pretrained
 from argosy.grow.agents.mixed_linear_fit import Effect, Rows, fit, numbered
@@ -24,9 +32,12 @@ from argosy.grow.agents.training import load_agent
 from argosy.grow.describe import describe
 from argosy.grow.errors import GrowError
 from argosy.grow.models import build
+from argosy.grow.study.left_out import alone
+from argosy.grow.study.teach import CAUTIONS, choose_caution
 from argosy.grow.surgery.deepen import deepen
 from argosy.grow.surgery.record import Surgery
 from argosy.grow.surgery.widen import widen
+from argosy.grow.tables.branch_table import read_all
 from argosy.zoo import weights as zoo
 
 
@@ -295,3 +306,70 @@ def test_the_scale_says_where_results_are_more_uncertain() -> None:
     assert found.scales == pytest.approx([0.5, 0.0], abs=0.15)
     assert found.variances["noise"] == pytest.approx(0.01, rel=0.3)
     assert found.scale(np.array([100.0, 0.0])) < 10  # nothing is hopeless
+
+
+@pytest.fixture(scope="module")
+def shipped_examples() -> list[Example]:
+    """Every decision point of the tables that ship."""
+    torch.set_num_threads(1)
+    return examples_of(read_all())
+
+
+def test_a_network_left_alone_is_never_said_to_become_clearly_worse(shipped_examples: list[Example]) -> None:
+    """The agent that ships, on the tables that it was taught."""
+    forecaster, off = pretrained().forecaster, {}
+    for example in shipped_examples:
+        said = 1 - math.exp(forecaster.leave_alone(example.situation)[0])
+        now, real = example.point.curve.score[-1], example.point.nothing.validation
+        assert said > now - 0.01, (example.table.key, example.point.scenario)
+        off.setdefault(example.point.scenario, []).append((abs(said - real), abs(now - real)))
+    errors = {scenario: np.mean(rows, axis=0) for scenario, rows in off.items()}
+    assert errors["early"][0] < 0.75 * errors["early"][1]
+    assert errors["middle"][0] < 0.75 * errors["middle"][1]
+    assert errors["late"][0] < 1.05 * errors["late"][1] < 0.01  # hardly anything changes any more
+
+
+def test_what_is_to_come_shrinks_to_nothing_with_the_time_left(shipped_examples: list[Example]) -> None:
+    forecaster = pretrained().forecaster
+    for example in shipped_examples[::10]:
+        situation, now = example.situation, math.log(max(1 - example.point.curve.score[-1], SMALLEST_ERROR))
+        shares = (0.5, 0.2, 0.1, 0.02, 0.0)
+        found = [forecaster.leave_alone(replace(situation, time_left=s * situation.time_budget)) for s in shares]
+        falls = [abs(now - log_error) for log_error, _ in found]
+        assert falls[-1] == 0 and falls[-2] < 0.002 and falls[2] < 0.05
+        assert all(deviation > 0 for _, deviation in found)  # its score is only measured
+        assert found[-1][1] < found[0][1]
+
+
+def test_left_alone_is_judged_on_families_that_were_not_taught(taught: Forecaster) -> None:
+    tables = [branch_table("new", seed=seed, runs=1) for seed in range(20, 26)]
+    found = alone(tables, {"new": taught}, "family")
+    assert list(found) == ["early", "middle", "late"] and all(row["points"] == 6 for row in found.values())
+    assert all(row["off"] < row["stays"] for row in (found["early"], found["middle"]))
+    assert all(row["below"] == row["fell"] == 0 for row in found.values())
+
+
+def test_the_caution_is_the_largest_of_those_that_cost_nothing(taught: Forecaster) -> None:
+    tables = family_tables(8)
+    chosen, tried = choose_caution(tables, {table.family: taught for table in tables})
+    assert list(tried) == [f"{caution:g}" for caution in CAUTIONS] and f"{chosen:g}" in tried
+    best = max(row["worth"] for row in tried.values())
+    for caution, row in tried.items():
+        assert row["lost"] == pytest.approx(best - row["worth"])
+        assert row["lost"] > row["error"] or float(caution) <= chosen
+    assert tried[f"{chosen:g}"]["lost"] <= tried[f"{chosen:g}"]["error"]
+
+
+def test_the_caution_that_ships_was_chosen_on_families_left_out() -> None:
+    about = zoo.read(PRETRAINED).about
+    caution, tried = about["settings"]["caution"], about["caution tried"]
+    assert caution > 0 and tried[f"{caution:g}"]["lost"] <= tried[f"{caution:g}"]["error"]
+    assert all(tried[c]["lost"] > tried[c]["error"] for c in tried if float(c) > caution)
+    assert about["left alone"]["family"]["late"]["below"] == 0
+
+
+def test_an_agent_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    found = zoo.read(PRETRAINED)
+    zoo.write(zoo.Weights(found.arrays, {**found.about, "network": "growth forecaster 1"}), tmp_path / "old")
+    with pytest.raises(GrowError, match="not an agent"):
+        ForecastingAgent.load(tmp_path / "old")

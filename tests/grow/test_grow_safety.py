@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks import growth_safety
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_networks import NetPlan, net_plans
@@ -155,3 +156,20 @@ def check(training: Trainer) -> None:
 
 def finite(model: nn.Module) -> bool:
     return all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+
+
+def test_the_benchmark_says_on_which_data_it_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARGOSY_DATA", str(tmp_path))
+    name = growth_safety._fashion().name
+    told = capsys.readouterr().err
+    assert name in ("digits", "fashion-mnist")  # some systems have Fashion-MNIST outside the cache
+    assert ("uses the digits instead" in told) is (name == "digits")
+    none = {"collapses": 0, "ended_by_an_error": 0}
+    usual = {"growths": 12, "jobs": 5, "data": name, "new": none, "before": none}
+    rows = growth_safety.table({"growths": usual, "anything": {"networks": 3, "lost": []}})
+    assert f"measured: 12 in 5 jobs, {name}" in rows[1][0]
+    assert rows[1][-1] == rows[2][-1] == "so far; too few"
+    rows = growth_safety.table({"growths": usual | {"growths": 200}, "anything": {"networks": 500, "lost": [{}]}})
+    assert rows[1][-1] == "yes" and rows[2][-1] == "**no**"

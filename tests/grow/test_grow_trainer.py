@@ -294,3 +294,20 @@ def test_a_diverging_training_says_so():
 
     with pytest.raises(GrowError, match="the loss is not finite"):
         trainer(TimedScheduler(2), net=Bad()).fit()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"guard": 3}, "guard = 3 is not a Guard"),
+        ({"widen_by": 0.5}, "widen_by = 0.5 makes no layer wider"),
+        ({"widen_by": (1.5, 1.0)}, "widen_by = 1.0"),
+        ({"widen_by": float("nan")}, "widen_by = nan"),
+        ({"widen_by": "2"}, "widen_by = '2'"),
+        ({"widen_init": "x"}, "widen_init 'x'"),
+        ({"widen_noise": -1.0}, "widen_noise = -1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_training(more, told):
+    with pytest.raises((GrowError, UnknownName), match=told):
+        trainer(TimedScheduler(4), **more)

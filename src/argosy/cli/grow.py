@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from argosy.cli import grow_teaching
 from argosy.cli._shared import (
     MOST_SEEDS,
     MOST_WORKERS,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Grow networks while they train.", rich_markup_mode=None)
 
+NETWORKS = "cnn1, cnn2, residual, plain, depthwise, mlp, vit, lstm"  # of argosy.grow.models; importing it takes seconds
 MOST_PIXELS = 4096  # largest side of an image, and largest number of channels of a network
 MOST_DECISIONS = 100
 MOST_SEED = 2**62
@@ -96,7 +98,7 @@ def data(
 @app.command()
 def table(
     *,
-    model: Annotated[str, typer.Option(help="cnn1, cnn2 or residual")] = "cnn1",
+    model: Annotated[str, typer.Option(help=f"one of {NETWORKS}")] = "cnn1",
     data: Annotated[str, typer.Option(help="digits, fashion-mnist, cifar10, or a folder of images")] = "digits",
     scenario: Annotated[
         str,
@@ -304,6 +306,10 @@ def study(
             say=say,
         )
     say(f"wrote {page}")
+
+
+app.command()(grow_teaching.branches)
+app.command()(grow_teaching.teach)
 
 
 def _command() -> str:

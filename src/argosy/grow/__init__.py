@@ -15,8 +15,9 @@ except ModuleNotFoundError:
     raise InputError("growing networks needs PyTorch", hint="pip install 'argosy[grow]'") from None
 
 from argosy.grow import models
-from argosy.grow.agents.base import Agent, Situation
+from argosy.grow.agents.base import Agent, Answer, Situation
 from argosy.grow.agents.baselines import FixedSequence, Nothing, RandomGrowth
+from argosy.grow.agents.forecasting_agent import ForecastingAgent
 from argosy.grow.agents.planning_agent import PlanningAgent
 from argosy.grow.agents.q import QAgent
 from argosy.grow.agents.reference import ReferenceAgent
@@ -46,12 +47,14 @@ from argosy.grow.training.trainer import Trainer
 
 __all__ = [
     "Agent",
+    "Answer",
     "Block",
     "Data",
     "Decision",
     "Distillation",
     "Diverged",
     "FixedSequence",
+    "ForecastingAgent",
     "GrowError",
     "Guard",
     "History",

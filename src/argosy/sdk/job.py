@@ -273,9 +273,12 @@ class Job:
 
     def _done(self) -> Done:
         """Return how far the training is."""
-        position = self._live.training.position
-        part = position.taken / self._order.size(position.epoch) if self._order else 0.0
-        return Done(position.epoch + part, self._epochs)
+        position, order = self._live.training.position, self._order
+        if order is None:
+            return Done(position.epoch, self._epochs)
+        size = order.size(position.epoch)
+        batch = order.samples or order.batch_size * (self.world if order.mode == "scaled" else 1)
+        return Done(position.epoch + position.taken / size, self._epochs, size, batch)
 
     @property
     def _order(self) -> Order | None:

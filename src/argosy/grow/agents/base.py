@@ -16,7 +16,7 @@ PriceKind = Literal["free", "time", "gpus"]
 class Curve:
     """Holds the training so far, with one entry per epoch in each list; NaN, or an empty list, if it is unknown."""
 
-    times: tuple[float, ...] = ()  # of the clock, at the end of each epoch
+    times: tuple[float, ...] = ()  # what the clock showed at the end of each epoch
     loss: tuple[float, ...] = ()  # the mean training loss
     score: tuple[float, ...] = ()  # on validation data; by default the share of right answers
     validation_loss: tuple[float, ...] = ()
@@ -77,7 +77,7 @@ class Situation:
     data: DataSize | None = None
     recipe: RecipeFacts | None = None
     price: Price | None = None
-    replicas: float | None = None  # how many times as many replicas the GPUs allow
+    replicas: float | None = None  # the factor by which the GPUs allow more replicas
     most: int | None = None  # the most surgeries of one answer; None: as the agent likes
 
     @property

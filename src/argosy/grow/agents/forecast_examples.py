@@ -26,14 +26,16 @@ from argosy.grow.agents.forecaster import (
     Usual,
     features_of,
     leave_features,
+    to_come,
 )
 from argosy.grow.agents.mixed_linear import Fitted
 from argosy.grow.agents.mixed_linear_fit import Effect, Rows, fit, numbered
 from argosy.grow.tables.branch_table import Arm, BranchTable, DecisionPoint
 
-LARGEST_GAIN = 1.0  # on the logarithmic scale: what is beyond is treated as this, so that no outlier rules
+LARGEST_GAIN = 1.0  # on the logarithmic scale; larger gains count as this, so that no outlier dominates
 ACROSS = ("family", "data")
-WATCHED = 1000  # examples behind each score of a curve
+WATCHED = 1000  # examples on which each score of a curve was measured
+FLAT = 10.0  # prior deviation of how far an error falls in general, which the tables alone are to say
 SMALL = 0.3  # prior deviation of products, relative to that of what is done
 
 
@@ -50,7 +52,7 @@ class Example:
 
     @property
     def trunk(self) -> tuple[Any, ...]:
-        """Return what identifies the network that is left alone: first decisions of a run share it."""
+        """Return a name for the network that is left alone; the first decisions of a run share it."""
         again = self.point.scenario if self.point.done else ""
         return self.member, self.run, again
 
@@ -72,7 +74,7 @@ def examples_of(tables: Sequence[BranchTable]) -> list[Example]:
 
 
 def choice_of(arm: Arm, situation: Situation) -> Choice:
-    """Return the choice that an arm made."""
+    """Return what this arm of the experiment did: its surgeries, and whether the learning rate was reset."""
     left = epochs_left(situation)
     possible = left is None or left >= RESET_NEEDS - 1e-6
     wanted = arm.reset if arm.reset is not None else bool(arm.surgeries)
@@ -85,7 +87,7 @@ def log_error(score: float) -> float:
 
 
 def usual_of(examples: Sequence[Example]) -> Usual:
-    """Return what the situations of these examples are like."""
+    """Return mean, deviation and correlation of the numbers that describe these situations, to fill in unknown ones."""
     numbers = np.array([example.numbers for example in examples])
     mean, deviation = np.nanmean(numbers, axis=0), np.nanstd(numbers, axis=0)
     deviation = np.where(deviation > 1e-6, deviation, 1.0)
@@ -94,25 +96,28 @@ def usual_of(examples: Sequence[Example]) -> Usual:
 
 
 def leave_rows(examples: Sequence[Example], usual: Usual) -> Rows:
-    """Return a row for each decision point: how much the error falls if the network is left alone."""
+    """Return a row for each decision point: how much the error falls if the network is left alone.
+
+    Features and effects are proportional to what is still to come, so that nothing changes at the end.
+    """
     features, results, amounts, situations = [], [], [], []
-    for example in examples:
+    left = np.array([to_come(example.situation.share_left) for example in examples])
+    for example, part in zip(examples, left, strict=True):
         numbers, _ = usual.complete(example.numbers)
-        features.append(leave_features(numbers))
+        features.append(leave_features(numbers, part))
         situations.append(numbers)
         score, final = example.point.curve.score[-1], example.point.nothing.validation
         results.append(log_error(score) - log_error(final))
         counts = example.table.counts["validation"]
         amounts.append(math.hypot(measured(score, min(counts, WATCHED)), measured(final, counts)))
-    one = np.ones(len(examples))
     effects = [
-        Effect("family", numbered([example.table.family for example in examples]), one, across=True),
-        Effect("data", numbered([example.table.data for example in examples]), one, across=True),
-        Effect("member", numbered([example.member for example in examples]), one),
-        Effect("run", numbered([example.trunk for example in examples]), one),
+        Effect("family", numbered([example.table.family for example in examples]), left, across=True),
+        Effect("data", numbered([example.table.data for example in examples]), left, across=True),
+        Effect("member", numbered([example.member for example in examples]), left),
+        Effect("run", numbered([example.trunk for example in examples]), left),
         Effect("measured", np.arange(len(examples)), np.array(amounts), scaled=False),
     ]
-    prior = np.array([1.0 if name == "always" else SMALL for name in LEAVE])
+    prior = np.array([FLAT if name == "always" else SMALL for name in LEAVE])
     blocks = numbered([example.member for example in examples])
     return Rows(np.array(features), np.array(results), blocks, tuple(effects), prior, np.array(situations))
 

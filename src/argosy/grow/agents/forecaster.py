@@ -4,6 +4,9 @@ Errors are compared on a logarithmic scale, so a gain is relative to what is lef
 wrong answers disappear. There are two linear models with random effects (`mixed_linear.py`): one for the error when the
 network is left alone, one for the gain of a choice. Numbers of the situation that are not known are replaced by what is
 usual beside the known ones, and make the forecast less certain.
+
+What training still changes of a network that is left alone is proportional to the square of the share of time left, as
+in the tables that are taught: late it stays nearly what it is, and at the end nothing changes any more.
 """
 
 from __future__ import annotations
@@ -16,13 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.grow.agents.base import Situation
-from argosy.grow.agents.forecast_features import GAIN, SITUATION, SMALLEST_ERROR, Choice, Describer, numbers_of
+from argosy.grow.agents.forecast_features import (
+    GAIN,
+    SITUATION,
+    SMALLEST_ERROR,
+    Choice,
+    Describer,
+    last_error,
+    numbers_of,
+)
 from argosy.grow.agents.mixed_linear import Fitted, conditioned
 
 Floats = NDArray[np.float64]
 
 SQUARES = ("share_left", "log_error", "progress", "lr_share")
 PRODUCTS = (("share_left", "progress"), ("share_left", "lr_share"), ("log_error", "progress"), ("adam", "lr_share"))
+SLOWING = 2.0  # the power of the share of time left to which what is still to come is proportional
 LEAVE = ("always", *SITUATION, *(f"{n} squared" for n in SQUARES), *(f"{a} x {b}" for a, b in PRODUCTS))
 MOST_SEEN = 200  # live growths that are remembered
 JUDGED = 2000  # examples on which scores are assumed to be measured
@@ -55,7 +67,7 @@ class Usual:
 
 @dataclass(frozen=True)
 class Expected:
-    """Holds what is expected of choices: gains on the logarithmic scale, and of the error when left alone."""
+    """Holds the expected gain of each choice, on the logarithmic scale, and the expected error without growth."""
 
     choices: tuple[Choice, ...]
     gain: Floats
@@ -88,7 +100,7 @@ class Expected:
 class Seen:
     """Holds a choice in some situation and, if it was made, the gain that it led to."""
 
-    network: str  # what two networks have in common only if they are the same
+    network: str  # identifies the network
     step: str
     features: tuple[float, ...]
     scale: float  # of the peculiarities of this network
@@ -132,7 +144,7 @@ class Forecaster:
     def expect(self, situation: Situation, choices: Sequence[Choice]) -> Expected:
         """Return what is expected of these choices in a situation."""
         numbers, unknown = self.usual.complete(numbers_of(situation))
-        log_error, variance = self._leave(numbers, unknown)
+        log_error, variance = self._leave(situation, numbers, unknown)
         features = features_of(situation, choices, numbers)
         gain, covariance = self._gains(situation, choices, features, numbers)
         slopes = self._slopes(situation, choices, numbers, unknown, features)
@@ -144,26 +156,29 @@ class Forecaster:
     def leave_alone(self, situation: Situation) -> tuple[float, float]:
         """Return the expected logarithm of the final error of a network that is left alone, and its deviation."""
         numbers, unknown = self.usual.complete(numbers_of(situation))
-        log_error, variance = self._leave(numbers, unknown)
+        log_error, variance = self._leave(situation, numbers, unknown)
         return log_error, math.sqrt(variance)
 
-    def _leave(self, numbers: Floats, unknown: Floats) -> tuple[float, float]:
+    def _leave(self, situation: Situation, numbers: Floats, unknown: Floats) -> tuple[float, float]:
         """Return the expected logarithm of the final error, and the variance of one run around it."""
-        features = leave_features(numbers)[None]
+        left = to_come(situation.share_left)
+        features = leave_features(numbers, left)[None]
         mean, covariance = self.leave.predict(features)
-        at = SITUATION.index("log_error")
+        at, error = SITUATION.index("log_error"), last_error(situation)
         now = float(self.usual.mean[at] + self.usual.deviation[at] * numbers[at])
+        if error is not None:  # the numbers are limited to what is usual
+            now = math.log(max(error, SMALLEST_ERROR))
         slopes = np.zeros(len(SITUATION))
         for i in np.flatnonzero(np.diag(unknown) > 0):
             moved = numbers.copy()
             moved[i] += 0.5
-            slopes[i] = -2 * float((leave_features(moved) - features[0]) @ self.leave.mean)
+            slopes[i] = -2 * float((leave_features(moved, left) - features[0]) @ self.leave.mean)
             slopes[i] += self.usual.deviation[at] * (i == at)
         variances = self.leave.variances
-        own = sum(v for name, v in variances.items() if name not in ("weights", "measured"))
-        own *= float(self.leave.scale(numbers)) ** 2
-        error = math.exp(min(now - float(mean[0]), -0.01))
-        own += 2 * variances.get("measured", 1.0) * (1 - error) / (JUDGED * max(error, SMALLEST_ERROR))
+        own = sum(v for name, v in variances.items() if name not in ("weights", "measured", "noise"))
+        own = (left**2 * own + variances.get("noise", 0.0)) * float(self.leave.scale(numbers)) ** 2
+        final = math.exp(min(now - float(mean[0]), -0.01))
+        own += 2 * variances.get("measured", 1.0) * (1 - final) / (JUDGED * max(final, SMALLEST_ERROR))
         variance = self.spread**2 * (float(covariance[0, 0]) + own) + float(slopes @ unknown @ slopes)
         return now - float(mean[0]), variance
 
@@ -204,11 +219,16 @@ def features_of(situation: Situation, choices: Sequence[Choice], numbers: Floats
     return np.array([describer.features(choice) for choice in choices]).reshape(-1, len(GAIN))
 
 
-def leave_features(numbers: Floats) -> Floats:
-    """Return the features of leaving a network alone."""
+def to_come(share_left: float) -> float:
+    """Return the part of a whole training's changes that is still to come: 1 at its beginning, 0 at its end."""
+    return float(min(max(share_left, 0.0), 1.0) ** SLOWING)
+
+
+def leave_features(numbers: Floats, left: float) -> Floats:
+    """Return the features of leaving a network alone, of whose changes a part `left` is still to come."""
     known = dict(zip(SITUATION, numbers, strict=True))
     squares = [known[name] ** 2 for name in SQUARES]
-    return np.array([1.0, *numbers, *squares, *(known[a] * known[b] for a, b in PRODUCTS)])
+    return left * np.array([1.0, *numbers, *squares, *(known[a] * known[b] for a, b in PRODUCTS)])
 
 
 PECULIAR = {  # the effects of a network and of its data, and what they are proportional to
@@ -226,7 +246,7 @@ PECULIAR = {  # the effects of a network and of its data, and what they are prop
 
 
 def peculiar(choices: Sequence[Seen], variances: dict[str, float]) -> Floats:
-    """Return the covariance of the gains that is due to networks and data which were not taught."""
+    """Return the part of the gains' covariance that comes from networks and data not seen in training."""
     features = np.array([choice.features for choice in choices])
     found = np.zeros((len(choices), len(choices)))
     for name, feature in PECULIAR.items():

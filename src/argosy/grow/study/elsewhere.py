@@ -45,7 +45,7 @@ class OnlyReset:
     """This agent resets the learning rate, and grows nothing."""
 
     def decide(self, situation: Situation) -> Answer:
-        """Return only a reset."""
+        """Return no surgery, and a reset of the learning rate."""
         return Answer((), True)
 
 

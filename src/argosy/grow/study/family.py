@@ -32,7 +32,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {  # the netw
 }
 PICTURES: dict[str, int | None] = {"fashion-mnist": 14, "cifar10": 16, "digits": None}  # the side they are scaled to
 TABULAR = ("clusters", "breast-cancer")
-CNNS = ("plain", "residual", "depthwise", "gelu", "silu")
 RATES = {"sgd": (0.01, 0.02, 0.05, 0.1), "adam": (0.001, 0.002, 0.004)}
 RATES_WITHOUT_NORM = {"sgd": (0.02, 0.03, 0.05), "adam": (0.002, 0.003, 0.004)}  # others are too slow, or diverge
 TRAIN = (1500, 2000)

@@ -17,7 +17,7 @@ from argosy.slack import RELATIVE_SLACK
 
 @dataclass
 class History:
-    """Holds a run and what was noted after each of its epochs. Begin it with a run that was not trained yet."""
+    """Holds a run and what was noted after each of its epochs. The run must not have been trained before."""
 
     run: Run
     times: list[float] = field(default_factory=list)
@@ -31,7 +31,7 @@ class History:
             self.original = copy.deepcopy(self.run.model)
 
     def fork(self) -> History:
-        """Return a copy that has the same future."""
+        """Return an independent copy that would train exactly alike."""
         return History(self.run.fork(), [*self.times], [*self.loss], [*self.score], [*self.done], self.original)
 
     def train_epoch(self) -> None:

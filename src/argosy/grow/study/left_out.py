@@ -6,14 +6,15 @@ chose. Gains are those in test accuracy over leaving the network alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from argosy.grow.agents.forecast_examples import Example, choice_of, examples_of, teach
-from argosy.grow.agents.forecast_features import Choice
-from argosy.grow.agents.forecaster import Forecaster
+from argosy.grow.agents.forecast_features import SMALLEST_ERROR, Choice
+from argosy.grow.agents.forecaster import Z80, Forecaster
 from argosy.grow.agents.forecasting_agent import ForecastingAgent
 from argosy.grow.tables.branch_table import Arm, BranchTable
 
@@ -117,4 +118,34 @@ def summary(found: Sequence[Trial]) -> dict[str, Any]:
         "coverage": coverage(found),
         "grew": fmean(t.grew for t in found),
         **{name: fmean(values) if values else None for name, values in means.items()},
+    }
+
+
+CLEARLY = 0.02  # a forecast this far below the present score says that training would do harm
+
+
+def alone(tables: Sequence[BranchTable], taught: Mapping[str, Forecaster], by: str) -> dict[str, dict[str, float]]:
+    """Judge for each scenario what is forecast of networks that are left alone, by those taught without them.
+
+    `off` is how far the forecast validation score is from the real one on average, `stays` the same if the present
+    score is assumed to stay; `below` is the share of forecasts that are clearly below the present score, and
+    `fell` the share of networks that really ended there; `coverage` is that of the 80 % intervals.
+    """
+    groups: dict[str, list[tuple[float, float, float, bool]]] = {}
+    for example in examples_of(tables):
+        log_error, deviation = taught[BY[by](example.table)].leave_alone(example.situation)
+        now, real = example.point.curve.score[-1], example.point.nothing.validation
+        said = 1 - math.exp(min(log_error, 0.0))
+        inside = abs(math.log(max(1 - real, SMALLEST_ERROR)) - log_error) <= Z80 * deviation
+        groups.setdefault(example.point.scenario, []).append((said, now, real, inside))
+    return {
+        scenario: {
+            "points": len(rows),
+            "off": fmean(abs(said - real) for said, _, real, _ in rows),
+            "stays": fmean(abs(now - real) for _, now, real, _ in rows),
+            "below": fmean(said < now - CLEARLY for said, now, _, _ in rows),
+            "fell": fmean(real < now - CLEARLY for _, now, real, _ in rows),
+            "coverage": fmean(inside for *_, inside in rows),
+        }
+        for scenario, rows in groups.items()
     }

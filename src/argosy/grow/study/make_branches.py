@@ -14,7 +14,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from argosy import __version__
+from argosy.errors import UnknownName
 from argosy.grow.agents.base import PriceKind
 from argosy.grow.data import Data
 from argosy.grow.errors import GrowError
@@ -98,7 +99,7 @@ class Trial:
         return found
 
     def _arm(self, trunk: Run, way: Way) -> Arm | None:
-        """Return what a way leads to; None if the surgery is refused."""
+        """Train a copy of the run to the end in this way, and return the result; None if its surgery is refused."""
         surgeries, reset, price = way
         run = priced(trunk, "flops") if price == "time" else trunk.fork()
         try:
@@ -212,7 +213,7 @@ def train_member(member: Member, number: int, folder: Path) -> None:
 
 
 def write_table(member: Member, folder: Path, command: str) -> Path | None:
-    """Write the table of the runs that are there."""
+    """Write the table of the runs that have been made."""
     partial = _partial(member, folder)
     if not partial.parts:
         return None
@@ -253,20 +254,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, help="of this process's CPU time; then it stops after a run")
     parser.add_argument("--finish", action="store_true", help="only write the tables of the runs that are there")
     given = parser.parse_args(arguments)
-    given.output.mkdir(parents=True, exist_ok=True)
+    command = "python -m argosy.grow.study.make_branches " + shlex.join(arguments or sys.argv[1:])
     wanted = given.only.split(",") if given.only else None
-    chosen = [m for m in members() if wanted is None or m.key in wanted]
+    make_tables(given.output, given.runs, wanted, given.minutes, command, finish=given.finish)
+
+
+def make_tables(
+    output: Path,
+    runs: int,
+    only: Sequence[str] | None,
+    minutes: float | None,
+    command: str,
+    *,
+    finish: bool = False,
+    say: Callable[[str], object] = print,
+) -> list[Path]:
+    """Train the members of these keys, or all of them, write their tables, and return the files.
+
+    After so many minutes of this process's CPU time no further run begins; with `finish` none begins at all.
+    """
+    every = members()
+    for key in only or ():
+        if key not in {m.key for m in every}:
+            raise UnknownName("member of the family", key, [m.key for m in every])
+    output.mkdir(parents=True, exist_ok=True)
+    chosen = [m for m in every if only is None or m.key in only]
     chosen = [chosen[i] for i in stream(0, "order of members").permutation(len(chosen))]  # if time is too short for all
-    for number in range(0 if given.finish else given.runs):
+    for number in range(0 if finish else runs):
         for member in chosen:
-            if given.minutes is not None and time.process_time() > 60 * given.minutes:
+            if minutes is not None and time.process_time() > 60 * minutes:
                 break
             began = time.process_time()
-            train_member(member, number, given.output)
-            print(f"{member.key} run {number}: {time.process_time() - began:.1f} s of CPU", flush=True)
-    command = "python -m argosy.grow.study.make_branches " + shlex.join(arguments or sys.argv[1:])
-    for member in chosen:
-        write_table(member, given.output, command)
+            train_member(member, number, output)
+            say(f"{member.key} run {number}: {time.process_time() - began:.1f} s of CPU")
+    return [path for member in chosen if (path := write_table(member, output, command)) is not None]
 
 
 if __name__ == "__main__":

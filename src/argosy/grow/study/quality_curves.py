@@ -31,7 +31,7 @@ SCENARIOS = ("late", "middle", "early")  # by the share of the training that is 
 DONE = tuple(float(x) for x in np.round(np.linspace(0.0, 1.0, 11), 2))
 PULL = 2.0  # decisions of the mean of all kinds that are added to each kind
 LEAST_DEVIATION = 0.002
-KEPT = 0.16  # of growth's gain after shrinking: see `main`
+KEPT = 0.16  # share of growth's gain that is left after shrinking: see `main`
 
 
 @dataclass(frozen=True)

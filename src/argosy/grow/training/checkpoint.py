@@ -150,7 +150,7 @@ def _pack(run: Run, tensors: Tensors, prefix: str = "") -> dict[str, Any]:
 def _unpack(
     run: Run, base: nn.Module, about: Mapping[str, Any], tensors: Tensors, path: str | Path, prefix: str = ""
 ) -> None:
-    """Give a run the content that `_pack` described."""
+    """Restore a run from what `_pack` returned."""
     run.model = _rebuild(path, base, about["surgeries"], _part(tensors, f"{prefix}model/"), run.example)
     run.optimizer = _unpack_optimizer(path, run.recipe, run.model, about["optimizer"], tensors, prefix)
     run.surgeries = tuple(Surgery.from_dict(s) for s in about["surgeries"])

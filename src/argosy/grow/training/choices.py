@@ -17,6 +17,7 @@ from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import OPERATIONS, Surgery
 from argosy.grow.surgery.sites import sites
 from argosy.grow.surgery.unfreeze import frozen
+from argosy.grow.surgery.widen import INITS
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,18 @@ def plain(value: Any) -> Any:
 def one_line(problem: BaseException) -> str:
     """Return the first line of an error's text, or its kind."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0][:300]
+
+
+def check_widening(widen_by: float | Sequence[float], widen_init: str, widen_noise: float) -> None:
+    """Raise GrowError if no layer could ever be widened like this."""
+    factors = (widen_by,) if isinstance(widen_by, int | float) else tuple(widen_by)
+    for factor in factors:
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 < factor < math.inf:
+            raise GrowError(f"widen_by = {factor!r} makes no layer wider", hint="give numbers above 1, such as 1.5")
+    if widen_init not in ("", *INITS):
+        raise UnknownName("widen_init", widen_init, INITS)
+    if not 0 <= widen_noise < math.inf:
+        raise GrowError(f"widen_noise = {widen_noise:g} is not allowed", hint="give 0 or more")
 
 
 def options_of(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 RECENT = 100  # norms whose median is the usual one
-ENOUGH = 10  # norms without which nothing is clipped
+ENOUGH = 10  # norms that must be known before gradients are clipped
 EVERY = 5  # steps; before growth only some norms are noted, because a norm takes time
 
 

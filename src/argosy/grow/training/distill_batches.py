@@ -96,7 +96,7 @@ class Batches:
         pace: Pace,
         generator: torch.Generator | None = None,
     ) -> None:
-        """`answers` may be set to None on the way. `generator`: the order of the data; otherwise that of `seed`."""
+        """Prepare. `generator` draws the order of the data (default: from `seed`); `answers` may become None later."""
         self.source, self.batch, self.answers, self.pace = source, batch, answers, pace
         self.generator = torch.Generator().manual_seed(seed) if generator is None else generator
         self.current = self._endless()

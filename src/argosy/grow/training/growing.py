@@ -32,7 +32,7 @@ from argosy.grow.training.trial import Trial
 
 ALREADY = "growth was rolled back in this run; grow.Guard(again=True) allows more"
 
-Describe = Callable[[float], Situation]  # from the time that is left
+Describe = Callable[[float], Situation]  # makes a situation for the time that is left
 
 
 class Growing:
@@ -45,8 +45,8 @@ class Growing:
         self.done: list[tuple[float, Surgery]] = []  # the surgeries since then, with the time left at each
         self.trial: Trial | None = None
         self.error = 0.0  # the standard error of the last validation score
-        self._asked: dict[int, dict[str, Any]] = {}  # situations by the place of the decision, for `learned`
-        self._unneeded: list[Kept] = []  # until the next checkpoint does not name them any more
+        self._asked: dict[int, dict[str, Any]] = {}  # situations by number of the decision, for `learned`
+        self._unneeded: list[Kept] = []  # kept until a checkpoint no longer names them
 
     def check(self) -> None:
         """Find out whether this network can be grown at all; if it cannot, the history says why."""

@@ -29,10 +29,10 @@ from argosy.grow.training.steps import check_gradients
 
 STEPS = 20  # whose median loss is compared
 LATEST = 5  # scores from which the curve without growth is extrapolated
-DEVIATIONS = 4.0  # of the score: less than this below the expected one is noise
-SHARE_OF_RANGE = 0.25  # of the scores so far: less than this below the expected one may recover
-IN_BETWEEN = 2.0  # times as much is allowed before the probation ends
-TREND = 0.5  # the share of a rising trend that would have gone on
+DEVIATIONS = 4.0  # of the score; a score at most this far below the expected one counts as noise
+SHARE_OF_RANGE = 0.25  # of the scores so far; a score at most this far below the expected one may recover
+IN_BETWEEN = 2.0  # until the probation ends, the score may lie this many times as far below
+TREND = 0.5  # how much of a rising trend is assumed to continue without growth
 
 
 @dataclass(frozen=True)

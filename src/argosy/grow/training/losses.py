@@ -13,7 +13,7 @@ FIRST = 10  # steps whose mean is the loss at the beginning
 RECENT = 100  # steps from which the spread is estimated
 LEVEL = 20  # steps from which the present level is estimated
 ENOUGH = 10  # recent steps without which nothing is called a spike
-DEVIATIONS = 4.0  # of recent losses: less than this above their level is no spike
+DEVIATIONS = 4.0  # of recent losses; a loss at most this far above their level is no spike
 SHARE_LOST = 0.5  # of the loss that training has taken off so far: losing less than this is no spike
 NORMAL = 1.4826 / math.sqrt(2.0)  # standard deviation of normal noise, in median absolute differences of two values
 

@@ -246,9 +246,10 @@ class Run:
             return measured(self.model, feed.evaluation(self.data, part), self.score, self.loss, part)
 
     def fork(self) -> Run:
-        """Return a copy with the same future, for an arm of an experiment: weights, optimizer, clock, random numbers.
+        """Return an independent copy that would train exactly alike, for an arm of an experiment.
 
-        The data are shared. To branch arms from a saved run, `load` it and fork it once for each arm.
+        It has weights, optimizer, clock and random numbers of its own; the data are shared. To branch arms from a saved
+        run, `load` it and fork it once for each arm.
         """
         self.optimizer.zero_grad()
         other = copy.copy(self)

@@ -73,7 +73,7 @@ def curve_of(lines: Sequence[Line]) -> Curve:
 
 
 def price_of(clock: Clock) -> Price | None:
-    """Return who pays for growth; None in real time, where it is not known in advance."""
+    """Return what growth costs: nothing, or time on the clock. None on a real clock, where it is not known before."""
     if not isinstance(clock, VirtualClock):
         return None
     if clock.growth == "free" and not clock.ratios:

@@ -17,7 +17,7 @@ from argosy.grow.training.passes import forward
 if TYPE_CHECKING:
     from argosy.grow.training.run import Run
 
-ROUNDING = 1e-6  # of a step: a step that lacks less time than this is a whole step
+ROUNDING = 1e-6  # part of a step: a step for which less time than this is missing counts as whole
 
 Watch = Callable[[float, Sequence[nn.Parameter]], None]  # is told loss and parameters before each step of the optimizer
 

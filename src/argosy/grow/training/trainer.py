@@ -24,7 +24,7 @@ from argosy.grow.errors import GrowError
 from argosy.grow.surgery.record import OPERATIONS, Operation, Surgery
 from argosy.grow.training import checkpoint as checkpoints
 from argosy.grow.training import feed, workers
-from argosy.grow.training.choices import agent_of, options_of
+from argosy.grow.training.choices import agent_of, check_widening, options_of
 from argosy.grow.training.clock import Clock
 from argosy.grow.training.distill import Distillation
 from argosy.grow.training.growing import Growing
@@ -95,6 +95,11 @@ class Trainer:
         for operation in operations:
             if operation not in OPERATIONS:
                 raise UnknownName("operation", operation, OPERATIONS)
+        check_widening(widen_by, widen_init, widen_noise)
+        if guard is not None and not isinstance(guard, Guard):
+            raise GrowError(
+                f"guard = {guard!r} is not a Guard", hint="give grow.Guard(probation=2), or None for no guard"
+            )
         self.scheduler = scheduler
         self.on_event, self.on_release = on_event, on_release
         self.operations, self.widen_by, self.added = tuple(operations), widen_by, added

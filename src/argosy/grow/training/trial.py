@@ -20,10 +20,10 @@ class Trial:
 
     kept: Kept
     probation: Probation
-    decisions: list[int]  # their places in the history
+    decisions: list[int]  # positions in the history of the decisions of this trial
     lines: int  # of the history, before the growth
     done: int  # surgeries before it
-    first: bool  # the network had not been grown before
+    first: bool  # whether the network had not been grown before
 
     def state(self) -> dict[str, Any]:
         """Return everything but the kept run in memory as plain data."""

@@ -6,10 +6,12 @@ on probation, the record also holds the state from before it, so that any worker
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from argosy.grow import Agent, GrowError, Recipe, Surgery, sites
-from argosy.grow.agents.base import Curve, Outcome, RecipeFacts
+from argosy.grow.agents.base import Answer, Curve, DataSize, Outcome, RecipeFacts
 from argosy.grow.describe import describe
 from argosy.grow.training import situations
 from argosy.grow.training.choices import Advice, agent_of, ask, one_line, options_of
@@ -26,15 +28,19 @@ from argosy.grow.training.guard import Guard, Probation
 from argosy.grow.training.kept import GIB, size_of
 from argosy.grow.training.losses import Losses
 from argosy.grow.training.recipe import damp_momentum
+from argosy.sdk.checkpoints.packing import check_readable
 from argosy.sdk.data.seeds import untouched
 from argosy.sdk.growth.in_place_model import InPlaceModel
+from argosy.sdk.growth.rate import Rate
 from argosy.sdk.growth.recent_inputs import RecentInputs, agreement, difference, learned
+from argosy.sdk.growth.scheduler import Done
 
 DISTIL_SHARE = 0.005  # the share of the time left that is used for distillation
 DISTIL_S = 1.0, 10.0  # the shortest and the longest time for it
 EXAMPLE = 64  # samples with which options are found and new layers are calibrated
 EPOCHS = 1000  # of which mean losses are kept
 KEPT = 2  # how many of these samples the record keeps, enough to build the same network again
+NOTHING_KNOWN = Done()
 RECIPE = Recipe()  # what it says of momentum and clipping after growth holds for live jobs too
 
 
@@ -55,10 +61,13 @@ class Grower:
         self._recent = RecentInputs()
         self._recent.watch(model)
         self._agent: Agent | None = None
+        self._learned: Any = None  # what the agent has learned in this job, on workers that do not ask it
+        self.rate = Rate(optimizer)
         self._left: list[float] = []  # how many seconds were left at each surgery
         self._example: Tensor | None = None
-        self.losses = Losses()  # that the script has reported
-        self._curve: list[list[float]] = []  # of each epoch: its number, losses reported, their sum, seconds at its end
+        self.losses = Losses()  # those that the script has reported
+        self._curve: list[list[float]] = []  # for each epoch a row, see `_row`
+        self._scores: list[float] = []  # reported since the last judgement
         self.probation: Probation | None = None  # of the last growth
         self._before: dict[str, Any] | None = None  # the state from before it
         self._asked: dict[str, Any] | None = None  # the situation of the last decision
@@ -76,12 +85,35 @@ class Grower:
     def note(self, loss: float, epoch: int, time_s: float) -> None:
         """Note a loss that the script has reported; raises GrowError if growth has done harm."""
         self.losses.add(loss)
-        if not self._curve or self._curve[-1][0] != epoch:
-            self._curve = [*self._curve[1 - EPOCHS :], [epoch, 0, 0.0, time_s]]
-        row = self._curve[-1]
-        row[1:] = [row[1] + 1, row[2] + loss, time_s]
+        row = self._row(epoch, time_s)
+        row[1:3] = [row[1] + 1, row[2] + loss]
         if self.probation is not None:
             self.probation.step(loss)
+
+    def note_score(self, score: float, epoch: int, time_s: float) -> None:
+        """Note an accuracy that the script has reported."""
+        row = self._row(epoch, time_s)
+        row[4:] = [row[4] + 1, row[5] + score]
+        self._scores.append(score)
+
+    def take_score(self) -> float | None:
+        """Return the mean accuracy that was reported since the last call; None if there was no report."""
+        found, self._scores = self._scores, []
+        return fmean(found) if found else None
+
+    def _row(self, epoch: int, time_s: float) -> list[float]:
+        """Return the row of this epoch: its number, count and sum of losses, the time, count and sum of scores."""
+        if not self._curve or self._curve[-1][0] != epoch:
+            self._curve = [*self._curve[1 - EPOCHS :], [epoch, 0, 0.0, time_s, 0, 0.0]]
+        self._curve[-1][3] = time_s
+        return self._curve[-1]
+
+    @property
+    def curve(self) -> Curve:
+        """Return the learning curve: means of what the script has reported in each epoch."""
+        rows = self._curve
+        losses, scores = ([row[i + 1] / row[i] if row[i] else math.nan for row in rows] for i in (1, 4))
+        return Curve(tuple(row[3] for row in rows), tuple(losses), tuple(scores))
 
     @property
     def is_finite(self) -> bool:
@@ -95,8 +127,15 @@ class Grower:
             "before": self._before,
             "asked": self._asked,
             "clipping": self._clipping.state(),
+            "rate": self.rate.state(),
         }
-        return {"surgeries": done, "example": self._example, "curve": self._curve, "trial": trial}
+        return {
+            "surgeries": done,
+            "example": self._example,
+            "curve": self._curve,
+            "trial": trial,
+            "agent": self._agent_state(),
+        }
 
     def load(self, state: Mapping[str, Any]) -> bool:
         """Build the network that this record describes. Returns False if the network is already like that."""
@@ -106,31 +145,53 @@ class Grower:
         with self._in_private():
             changed = self._network.rebuild([Surgery.from_dict(surgery) for _, surgery in state["surgeries"]], example)
         self._left, self._example = [left for left, _ in state["surgeries"]], state["example"]
-        self._curve, trial = [list(row) for row in state["curve"]], state["trial"]
+        self._curve, trial = [[*row, 0, 0.0][:6] for row in state["curve"]], state["trial"]
         self.probation = Probation.restored(trial["probation"]) if trial["probation"] else None
         self._before, self._asked = trial["before"], trial["asked"]
         self._clipping = Clipping(**trial["clipping"])
+        if "rate" in trial:  # records of earlier versions have none
+            self.rate.load(trial["rate"])
+        self._learned = state.get("agent")
+        self._restore_agent()
         return changed
 
-    def grow(self, times: Times, gained: float) -> tuple[bool, str]:
-        """Ask the agent and carry out its decision; return whether the network was changed, and a report."""
+    def grow(self, times: Times, gained: float, done: Done = NOTHING_KNOWN) -> tuple[bool, str]:
+        """Ask the agent and carry out its decision; return whether anything was changed, and a report."""
         network, example, started = self._network, self._recent.inputs[-1][:EXAMPLE], time.monotonic()
         with self._in_private():
-            advice = self._ask(example, times, gained)
-            if not advice.surgeries:
-                return False, f"the agent leaves the network as it is: {advice.why}"
+            advice = self._ask(example, times, gained, done)
+            resets, unchanged = self._resets(advice, times)
+            if not advice.surgeries and not resets:
+                return False, f"the agent leaves the network as it is{unchanged}: {advice.why}"
             before = self._kept()
-            bigger = network.grown(advice.surgeries, example)
-            off, more = difference(network.model, bigger.model, example), bigger.size - network.size
-            network.become(bigger)
+            if advice.surgeries:
+                bigger = network.grown(advice.surgeries, example)
+                off, more = difference(network.model, bigger.model, example), bigger.size - network.size
+                network.become(bigger)
             self._begin_probation(before)
             damp_momentum(network.optimizer, RECIPE.keep_momentum)
+            rate = self.rate.reset() if resets else ""
+        if not advice.surgeries:
+            return True, f"the agent only resets the {rate}: {advice.why}"
         self._left += [times.left] * len(advice.surgeries)
         self._example = example[:KEPT].cpu().clone()
-        kept = f"to {off:.0e}" if off else "exactly"
+        kept = (f"to {off:.0e}" if off else "exactly") + (f", {rate}" if rate else "")
         seconds = time.monotonic() - started
         what = f"the agent {_words(advice.surgeries)} in {seconds:.1f} s (+{_short(more)} parameters)"
-        return True, f"{what}, outputs kept {kept}: {advice.why}"
+        return True, f"{what}, outputs kept {kept}{unchanged}: {advice.why}"
+
+    def _resets(self, advice: Advice, times: Times) -> tuple[bool, str]:
+        """Return whether the learning rate is to be reset and, if the agent wants that in vain, why it is not.
+
+        An agent that does not say leaves the rate to the script.
+        """
+        if not advice.reset:
+            return False, ""
+        if times.epoch is not None and times.left < RECIPE.reset_needs * times.epoch:
+            return False, " (too little time is left to reset the learning rate)"
+        if self.rate.is_first:
+            return False, " (the learning rate is still the first one, so there is nothing to reset)"
+        return True, ""
 
     def roll_back(self, reason: str, times: Times) -> tuple[bool, str]:
         """Go back to the network and optimizer state from before the last growth."""
@@ -143,6 +204,7 @@ class Grower:
                 example = example.to(next(network.model.parameters()).device)
             network.rebuild([Surgery.from_dict(surgery) for _, surgery in before["surgeries"]], example)
             network.load(before["model"], before["optimizer"])
+            self.rate.undo()
         self._left, self._example = [left for left, _ in before["surgeries"]], before["example"]
         self.passed()
         return True, f"growth is rolled back: {reason}{self._teach(times)}"
@@ -152,7 +214,7 @@ class Grower:
         self.probation = self._before = None
 
     def _kept(self) -> dict[str, Any]:
-        """Return a copy of the present state; a growth on probation and another one are judged together."""
+        """Return a copy of the present state; during a probation, the one from before it, because both are judged."""
         network, most = self._network, self._guard.memory_gib
         if self.probation is not None and self._before is not None:
             return self._before
@@ -168,8 +230,10 @@ class Grower:
 
     def _begin_probation(self, before: dict[str, Any]) -> None:
         if self.probation is None:
-            self.probation = Probation(self.losses, (), self._guard.probation)
+            self.probation = Probation(self.losses, self.curve.score, self._guard.probation)
+            self.rate.begin()
         self.probation.prolong()
+        self._scores = []
         self._before = before
 
     def _clip(self) -> None:
@@ -182,13 +246,13 @@ class Grower:
         """Tell the agent that its last decision was rolled back, if it wants to know; return what went wrong."""
         asked, self._asked = self._asked, None
         try:
-            self._agent = self._agent or agent_of("pretrained")
-            learned = getattr(self._agent, "learned", None)
+            learned = getattr(self._asked_agent(), "learned", None)
             if asked is not None and callable(learned):
                 surgeries = tuple(Surgery.from_dict(surgery) for surgery in asked["surgeries"])
                 graph = describe(self._network.original, asked["example"])
                 share = times.left / times.budget if times.budget > 0 else 0.0
-                learned(situations.from_dict(asked["situation"], graph), surgeries, Outcome(None, share, True))
+                answer = Answer(surgeries, asked.get("reset"))
+                learned(situations.from_dict(asked["situation"], graph), answer, Outcome(None, share, True))
         except Exception as problem:
             return f"; the agent could not learn from it: {one_line(problem)}"
         return ""
@@ -210,11 +274,34 @@ class Grower:
         seconds = time.monotonic() - started
         return True, f"distilled back in {seconds:.1f} s (−{_short(fewer)} parameters), agreement {same:.0%}"
 
-    def _ask(self, example: Tensor, times: Times, gained: float) -> Advice:
+    def _asked_agent(self) -> Agent:
+        """Return the agent, which goes on with what it has learned in this job."""
+        if self._agent is None:
+            self._agent = agent_of("pretrained")
+            self._restore_agent()
+        assert self._agent is not None
+        return self._agent
+
+    def _agent_state(self) -> Any:
+        """Return what the agent has learned, if it can say so and it can be saved."""
+        state = getattr(self._agent, "state", None)
+        if callable(state):
+            with suppress(Exception):  # no agent may keep a job from being saved
+                found = state()
+                check_readable("the growth agent", found)
+                self._learned = found
+        return self._learned
+
+    def _restore_agent(self) -> None:
+        restore = getattr(self._agent, "restore", None)
+        if self._learned is not None and callable(restore):
+            with suppress(Exception):  # it is the state of another agent: this one begins anew
+                restore(self._learned)
+
+    def _ask(self, example: Tensor, times: Times, gained: float, known: Done) -> Advice:
         if not times.left > 0:
             raise GrowError("no time is left in its budget")
-        self._agent = self._agent or agent_of("pretrained")
-        assert self._agent is not None
+        agent = self._asked_agent()
         network, done = self._network, zip(self._left, self._network.surgeries, strict=True)
         situation = situations.situation_of(
             network.original,
@@ -226,13 +313,20 @@ class Grower:
             epoch_s=times.epoch,
             gpus_gained=gained,
             parameters=network.size,
-            curve=Curve(tuple(row[3] for row in self._curve), tuple(row[2] / row[1] for row in self._curve)),
-            recipe=RecipeFacts(type(network.optimizer).__name__.lower(), lr_now=network.lr),
+            curve=self.curve,
+            data=DataSize(known.examples, inputs=example[0].numel()),
+            recipe=RecipeFacts(
+                type(network.optimizer).__name__.lower(),
+                lr=self.rate.first[0],
+                lr_now=self.rate.now[0],
+                batch=known.batch,
+            ),
         )
-        advice = ask(self._agent, situation)
+        advice = ask(agent, situation)
         surgeries = [surgery.to_dict() for surgery in advice.surgeries]
         few = example[:KEPT].cpu().clone()
-        self._asked = {"situation": situations.to_dict(situation), "surgeries": surgeries, "example": few}
+        asked = {"situation": situations.to_dict(situation), "surgeries": surgeries, "reset": advice.reset}
+        self._asked = asked | {"example": few}
         return advice
 
     @contextmanager

@@ -5,8 +5,8 @@ train than the job began with, rank 0 asks the growth agent; when they are gone,
 original network. It changes its own network and then sends its state to the others, in the same way as to new workers.
 The state says how the network was grown, so that a worker that loads it builds the same network.
 
-For the first epochs after growth rank 0 watches the weights and the losses that the script reports, by the same rules
-as `argosy.grow.Trainer`. If growth has done harm, it is rolled back, and the job does not grow again.
+For the first epochs after growth rank 0 watches the weights, and the losses and the accuracy that the script reports,
+by the same rules as `argosy.grow.Trainer`. If growth has done harm, it is rolled back, and the job does not grow again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GROW_AFTER = 5  # steps with more workers before growing; by then rank 0 has recorded inputs
 SHRINK_AFTER = 20  # steps with fewer workers before shrinking; by then it has enough inputs to distil with
 ASK_EVERY = 5  # steps between two checks of whether it is time, and of a growth on probation
+SCORES = ("val_accuracy", "validation_accuracy", "accuracy")  # names of reported scores, the best first
 SETTLED_S = 1.0  # how long the group must be stable: a job that moves has more workers only for a moment
 
 Change = Callable[[], tuple[bool, str]]  # returns whether the network was changed, and what to report
@@ -119,14 +120,19 @@ class Growth:
     # -- a growth on probation
 
     def note(self, metrics: Mapping[str, Any]) -> None:
-        """Note what the script reports: its loss, if there is one by this name."""
-        loss, grower = metrics.get("loss"), self._grower
-        if grower is None or loss is None:
+        """Note what the script reports: its loss and its accuracy, if they have the usual names."""
+        grower = self._grower
+        if grower is None:
             return
         from argosy.grow import GrowError
 
+        epoch, spent = self._session.training.position.epoch, self._scheduler.spent()
+        score = next((metrics[name] for name in SCORES if metrics.get(name) is not None), None)
         try:
-            grower.note(float(loss), self._session.training.position.epoch, self._scheduler.spent())
+            if score is not None:
+                grower.note_score(float(score), epoch, spent)
+            if metrics.get("loss") is not None:
+                grower.note(float(metrics["loss"]), epoch, spent)
         except GrowError as problem:
             self._harm = str(problem).split("\n")[0]
         except (TypeError, ValueError):
@@ -155,7 +161,7 @@ class Growth:
 
         assert grower.probation is not None
         try:
-            grower.probation.epoch(None)
+            grower.probation.epoch(grower.take_score())
         except GrowError as problem:
             return str(problem).split("\n")[0]
         return ""
@@ -178,6 +184,8 @@ class Growth:
         step, scheduler = self._session.training.step, self._scheduler
         if step != self._stepped:
             self._stepped = step
+            if self._grower is not None:
+                self._grower.rate.step()
             self._judge()
         if self._turns is None or step == self._seen:  # the workers have not changed, or the step is not complete
             return
@@ -205,7 +213,7 @@ class Growth:
         if self._rolled_back and not self._guard.again:
             return False, f"the network stays as it is, because growth was rolled back before: {self._rolled_back}"
         self._harm, self._judged = "", self._done().epochs
-        return self._grower.grow(self._times(), self._scheduler.gpus_gained())
+        return self._grower.grow(self._times(), self._scheduler.gpus_gained(), self._done())
 
     def _shrink(self) -> tuple[bool, str]:
         world = self._scheduler.world

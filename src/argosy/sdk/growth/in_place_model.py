@@ -54,11 +54,6 @@ class InPlaceModel:
     def size(self) -> int:
         return size_of(self.model)
 
-    @property
-    def lr(self) -> float:
-        """Return the present learning rate of the first group."""
-        return float(self.optimizer.param_groups[0]["lr"])
-
     def grown(self, surgeries: Sequence[Surgery], example: Tensor) -> Next:
         """Return the network after these surgeries, with the same outputs. Raises GrowError if a surgery is refused."""
         model, optimizer = apply_and_carry(self.model, self.optimizer, surgeries, example)

@@ -14,10 +14,12 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How far the training is, in epochs; `of` is None if the number of epochs is unknown."""
+    """How far the training is, in epochs, and how much data they have; None is unknown."""
 
     epochs: float = 0.0
     of: int | None = None
+    examples: int | None = None  # of an epoch
+    batch: int | None = None  # examples of a step, of all workers together
 
 
 class JobScheduler:
@@ -27,7 +29,7 @@ class JobScheduler:
         self._budget_s, self._done = budget_s, done
         self._began = time.time()  # when the job began, perhaps in another process, so it is not a monotonic time
         self.base = 0  # workers at the start of the job; 0: not begun
-        self.told = 0  # the most workers of which growth has been told
+        self.told = 0  # the largest number of workers that growth has been told
         self.world = 0  # workers now
 
     def resized(self, world: int) -> None:
