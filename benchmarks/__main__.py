@@ -6,17 +6,20 @@ python -m benchmarks rivals                   # the newest rivals' claims, ten m
 python -m benchmarks gavel-peers --data DIR   # Gavel's own answers, some minutes
 python -m benchmarks faithfulness             # the papers' claims, half an hour
 python -m benchmarks growth                   # the study of networks that grow, most of an hour
-python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, an hour
+python -m benchmarks growth-safety            # growth that never hurts: collapses and lost jobs, ten minutes
 python -m benchmarks growth-left-out          # what the growth agent says of families it was not taught, seconds
 python -m benchmarks growth-elsewhere         # the growth agent on networks it was not taught, hours
 python -m benchmarks growth-spare             # spare GPUs of a cluster: grow-when-spare against its rivals, minutes
 python -m benchmarks growth-shrink            # small networks taught by grown ones, half an hour
 python -m benchmarks learning --parts jct     # a part of the study of learned policies; all of it takes hours
 python -m benchmarks rltune                   # RLTune against its base heuristics, some minutes
-python -m benchmarks joint                    # joint scheduling against the best rivals, half an hour
+python -m benchmarks joint                    # joint scheduling against the best rivals, most of an hour
+python -m benchmarks joint --parts newest     # in the newest scenarios, against the newest rivals, a quarter of an hour
+python -m benchmarks bounds                   # how far joint scheduling is from lower bounds, half a minute
 python -m benchmarks windows                  # joint scheduling on windows of real traces, some minutes
 python -m benchmarks joint-training           # argonaut's learning curves and ablations, half an hour
 python -m benchmarks placement                # learned placement: searches, gangs and Harmony, some minutes
+python -m benchmarks placement --parts times  # how long a gang of 32 GPUs takes on 1,000 nodes, seconds
 python -m benchmarks live                     # real jobs on this machine, some minutes
 python -m benchmarks cluster                  # several pseudo-hosts, Slurm and Ray, as root, some minutes
 python -m benchmarks reference                # every finish time against a slow, plain simulator, ten minutes
@@ -27,6 +30,11 @@ python -m benchmarks eta                      # estimates of when jobs start, a 
 python -m benchmarks dashboard                # the dashboard in a real browser, ten minutes
 python -m benchmarks goodput                  # Pollux and Sia: agreement, claims, speed, ten minutes
 python -m benchmarks shadow                   # whether the guard catches poisoned policies, a quarter of an hour
+python -m benchmarks shadow --seeds 20        # the target's number of promotions of each policy, an hour
+python -m benchmarks live --parts answers     # eta and explain from the daemon's cache, 10,000 queued jobs, minutes
+python -m benchmarks live --parts shadow      # what a shadow policy adds to the daemon's CPU time, five minutes
+python -m benchmarks eta --parts costs        # roll-outs of 1,000 active jobs, two minutes
+python -m benchmarks advise                   # argosy advise for 5,000 jobs, minutes
 python -m benchmarks fidelity                 # real jobs against their simulation, ten minutes
 python -m benchmarks --quick                  # small sizes, to see that they work; writes nothing
 """
@@ -60,6 +68,7 @@ LONG = (
     "placement",
     "joint",
     "windows",
+    "bounds",
     "joint-training",
     "dual-agent",
     "online",
@@ -70,9 +79,22 @@ LONG = (
     "rivals",
     "gavel-peers",
     "shadow",
+    "advise",
     "fidelity",
 )
-WITH_PARTS = ("learning", "live", "cluster", "goodput", "rivals", "schedulers", "dashboard")
+WITH_PARTS = (
+    "learning",
+    "live",
+    "cluster",
+    "goodput",
+    "rivals",
+    "schedulers",
+    "dashboard",
+    "joint",
+    "placement",
+    "eta",
+)
+WITH_SEEDS = ("shadow",)
 NAMES = (*SPEED, *LONG)
 
 
@@ -82,8 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with the public traces; default: ../shared/data")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is written")
     parser.add_argument("--parts", help=f"of {', '.join(WITH_PARTS)}: names separated by commas; default: all")
-    parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere and growth-shrink: how long")
+    parser.add_argument("--minutes", type=float, help="of live's soak, growth-elsewhere, -safety and -shrink: how long")
     parser.add_argument("--weights", type=Path, help="of learning: a folder of weights instead of those that ship")
+    parser.add_argument("--seeds", type=int, help=f"of {', '.join(WITH_SEEDS)}: how many")
     given = parser.parse_args(arguments)
     try:
         options = Options(data=find_data(given.data), quick=given.quick, minutes=given.minutes)
@@ -116,6 +139,10 @@ def further(given: argparse.Namespace) -> Json:
     if found and not (given.names and set(given.names) <= set(WITH_PARTS)):
         hint = "name it, and no other benchmark"
         raise InputError(f"--{next(iter(found))} is for {', '.join(WITH_PARTS)}", hint=hint)
+    if given.seeds is not None:
+        if given.seeds < 1 or not (given.names and set(given.names) <= set(WITH_SEEDS)):
+            raise InputError(f"--seeds {given.seeds} is for {', '.join(WITH_SEEDS)}", hint="give 1 or more")
+        found["seeds"] = given.seeds
     return found
 
 
@@ -123,7 +150,7 @@ def measure_one(name: str, options: Options, more: Json) -> None:
     module = import_module(f"benchmarks.{name.replace('-', '_')}")
     load, began = os.getloadavg()[0], time.perf_counter()
     figures = module.run(options, **more)
-    result = document(name, figures, module.SEEDS, load)
+    result = document(name, figures, range(more["seeds"]) if "seeds" in more else module.SEEDS, load)
     print(f"\n{name}  ({time.perf_counter() - began:.0f} s, load average {load:.2f} before)\n")
     print(aligned(module.table(result["figures"])), flush=True)
     if not options.quick:

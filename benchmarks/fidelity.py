@@ -68,11 +68,16 @@ def repetition(seconds: tuple[int, ...]) -> Json:
 
 def table(figures: Json) -> list[Row]:
     rows: list[Row] = [
-        ("jobs", "really, s", "predicted, s", "error", "before the fit", "worst job", "within the target")
+        ("jobs", "really, s", "predicted, s", "error", "before the fit", "worst job", "load average", "met")
     ]
     for one in figures["runs"]:
         fits = abs(one["error"]) <= MEAN_TARGET and one["worst_job"] <= JOB_TARGET
         mean = (f"{one['real_mean_s']:.1f}", f"{one['predicted_mean_s']:.1f}", f"{one['error']:+.1%}")
-        rest = (f"{one['error_before_fit']:+.1%}", f"{one['worst_job']:.0%}", "yes" if fits else "no")
+        rest = (
+            f"{one['error_before_fit']:+.1%}",
+            f"{one['worst_job']:.0%}",
+            f"{one['load']:.0f}",
+            "yes" if fits else "**no**",
+        )
         rows.append((str(one["jobs"]), *mean, *rest))
     return rows

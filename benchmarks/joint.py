@@ -1,22 +1,26 @@
 """Joint scheduling: `joint` and `argonaut` against the best policies that see no future, on unseen seeds.
 
-How much shorter completion times are in `mixed`, and what each part contributes; how both do in every scenario of the
-league against the best policy without ★ there; at other loads and on clusters of other sizes; and what a decision
-costs. Training drew its jobs from seeds 1,000,000 on and was validated on 500,000 on; these seeds are small.
+How much shorter completion times are in `mixed`, and what each part contributes; how both do in thirteen scenarios of
+the league against the best of eight policies without ★ there; at other loads and on clusters of other sizes; what a
+decision costs; and how both do in the newest scenarios against the newest rivals (`joint_newest`). Training drew its
+jobs from seeds 1,000,000 on and was validated on 500,000 on; these seeds are small. With --parts, the other parts keep
+what was measured last.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Json, Options, Row
+from argosy.errors import UnknownName
+from benchmarks import joint_newest
+from benchmarks.harness import RESULTS, Json, Options, Row
+from benchmarks.joint_runs import OURS, Case, Found, all_figures, best_of, in_processes, interval_of, show, spread
 
 SEEDS = tuple(range(20))
 FEW = 2
@@ -31,24 +35,15 @@ MIXED = {
     "argonaut, without packing": "argonaut:pack=no",
     "argonaut": "argonaut",
 }
-OURS = ("joint", "argonaut")
+SCENARIOS = (  # of the league, those before `joint_newest.SCENARIOS`
+    "dl2-100", "dl2-500", "dl2-heavy", "dl2-short", "dl2-testbed", "faulty", "fluctuating", "hetero-108", "mixed",
+    "overload", "packed", "philly-rigid", "stormy",
+)  # fmt: skip
 RIVALS = ("gavel-throughput", "las", "tiresias-gittins", "tiresias-las", "optimus", "frontier", "dl2+", "dual-agent")
 LOADS, SCALES = (0.6, 0.8, 1.0, 1.3), (0.25, 1.0, 4.0)  # relative to `mixed`
 LOAD_SEEDS = 5
+NEWEST_TABLES = (joint_newest.table, joint_newest.rival_table, joint_newest.deadline_table)
 SIZES = ((100, 96), (200, 256), (1_000, 1_000), (10_000, 10_000))  # jobs, GPUs
-
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-class Case(NamedTuple):
-    """One run: a scenario, a policy and a seed."""
-
-    scenario: str
-    policy: str
-    seed: int
-    quick: bool
 
 
 class LoadCase(NamedTuple):
@@ -60,60 +55,25 @@ class LoadCase(NamedTuple):
     seed: int
 
 
-Figures = dict[str, float]
-Found = dict[Case, Figures]
+def run(options: Options, parts: Sequence[str] | None = None) -> Json:
+    """Measure these parts; the others keep what was measured last."""
+    parts = tuple(PARTS) if parts is None else parts
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise UnknownName("part", unknown[0], tuple(PARTS))
+    last = RESULTS / "joint.json"
+    known = {} if options.quick or not last.is_file() else json.loads(last.read_text("utf-8"))
+    figures: Json = known.get("figures", {})
+    for row in figures.get("decision", ()):  # of a file from before each row had its own
+        row.setdefault("load_average", known["load_average_before"])
+    seeds = SEEDS[:FEW] if options.quick else SEEDS
+    found = {name: PARTS[name](seeds, options.quick) for name in parts}
+    return figures | {"seeds": list(seeds), "baseline": BASELINE, "load_seeds": list(SEEDS[:LOAD_SEEDS])} | found
 
 
-def run(options: Options) -> Json:
-    from argosy.scenario import scenario_names
-
-    quick = options.quick
-    seeds = SEEDS[:FEW] if quick else SEEDS
-    names = scenario_names()[:2] if quick else scenario_names()
-    cases = [Case("mixed", policy, seed, quick) for policy in MIXED.values() for seed in seeds]
-    cases += [Case(name, policy, seed, quick) for name in names for policy in (*RIVALS, *OURS) for seed in seeds]
-    cases = list(dict.fromkeys(cases))  # some stand in both lists
-    found = dict(zip(cases, in_processes(figures_of, cases)))
-    return {
-        "seeds": list(seeds),
-        "baseline": BASELINE,
-        "mixed": mixed(found, seeds, quick),
-        "league": [league_row(name, found, seeds, quick) for name in names],
-        "load_seeds": list(SEEDS[:LOAD_SEEDS]),
-        "loads": [] if quick else loads(),
-        "decision": [decision(*size) for size in (SIZES[:1] if quick else SIZES)],
-    }
-
-
-def in_processes(work: Callable[[T], U], cases: Sequence[T]) -> list[U]:
-    """Do the work for each case, on all cores."""
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(work, cases))
-
-
-def figures_of(case: Case) -> Figures:
-    """Run one case."""
-    from argosy.report.comparison import sees_future
-    from argosy.scenario import read_scenario
-    from argosy.sim.metrics import metrics
-    from argosy.sim.run import simulate
-
-    scenario = read_scenario(case.scenario, quick=case.quick)
-    trace = scenario.trace(case.seed)
-    settings = scenario.settings.with_seed(case.seed)
-    result = simulate(trace, scenario.cluster, scenario.spec(case.policy), settings)
-    figures = metrics(result, window=scenario.window(trace))
-    changes = sum(result.jobs[c].sum() for c in ("preemptions", "migrations", "resizes"))
-    return {
-        "jct_mean_s": figures["jct_mean_s"],
-        "jct_p99_s": figures["jct_p99_s"],
-        "changes_per_job": max(float(changes) / len(trace), 1e-9),
-        "star": float(sees_future(result)),
-    }
-
-
-def mixed(found: Found, seeds: Sequence[int], quick: bool) -> list[Json]:
+def mixed(seeds: Sequence[int], quick: bool) -> list[Json]:
     """Every policy on the same jobs, relative to the baseline; the last also relative to the others."""
+    found = all_figures([Case("mixed", policy, seed, quick) for policy in MIXED.values() for seed in seeds])
     rows = []
     for label, policy in MIXED.items():
         row: Json = {"policy": label}
@@ -129,6 +89,14 @@ def mixed(found: Found, seeds: Sequence[int], quick: bool) -> list[Json]:
     return rows
 
 
+def league(seeds: Sequence[int], quick: bool) -> list[Json]:
+    """Both in every scenario, against the best rival there."""
+    names = SCENARIOS[:2] if quick else SCENARIOS
+    policies = (*RIVALS, *OURS)
+    found = all_figures([Case(name, policy, seed, quick) for name in names for policy in policies for seed in seeds])
+    return [league_row(name, found, seeds, quick) for name in names]
+
+
 def league_row(name: str, found: Found, seeds: Sequence[int], quick: bool) -> Json:
     """Mean completion times of joint and argonaut over those of the best rival without ★."""
 
@@ -136,7 +104,7 @@ def league_row(name: str, found: Found, seeds: Sequence[int], quick: bool) -> Js
         return [found[Case(name, policy, seed, quick)][metric] for seed in seeds]
 
     fair = {policy: column(policy, "jct_mean_s") for policy in RIVALS if not any(column(policy, "star"))}
-    best = min(fair, key=lambda policy: float(np.mean(np.log(fair[policy]))))
+    best = best_of(fair)
     row: Json = {"scenario": name, "best": best, "best_jct_s": float(np.mean(fair[best]))}
     for policy in OURS:
         row[policy] = interval_of(column(policy, "jct_mean_s"), fair[best])
@@ -144,17 +112,11 @@ def league_row(name: str, found: Found, seeds: Sequence[int], quick: bool) -> Js
     return row
 
 
-def interval_of(mine: Sequence[float], theirs: Sequence[float]) -> Json:
-    """The ratio of paired figures with its interval."""
-    from argosy.report.stats import paired_ratio
-
-    ratio = paired_ratio(mine, theirs)
-    return {"mean": ratio.mean, "low": ratio.low, "high": ratio.high}
-
-
-def loads() -> list[Json]:
-    """Both in `mixed` at other loads and on clusters of other sizes."""
-    policies, seeds = (BASELINE, *OURS), SEEDS[:LOAD_SEEDS]
+def loads(seeds: Sequence[int], quick: bool) -> list[Json]:
+    """Both in `mixed` at other loads and on clusters of other sizes; not with --quick."""
+    if quick:
+        return []
+    policies, seeds = (BASELINE, *OURS), seeds[:LOAD_SEEDS]
     places = [(load, scale) for scale in SCALES for load in LOADS]
     cases = [LoadCase(*place, policy, seed) for place in places for policy in policies for seed in seeds]
     found = dict(zip(cases, in_processes(at_load, cases)))
@@ -178,6 +140,11 @@ def at_load(case: LoadCase) -> float:
     variant = Variant(scenario, scaled(scenario.cluster, case.scale), case.load, "mixed")
     result = simulate(variant.trace(case.seed), variant.cluster, case.policy, variant.settings.with_seed(case.seed))
     return float(metrics(result)["jct_mean_s"])
+
+
+def decisions(seeds: Sequence[int], quick: bool) -> list[Json]:
+    """What a decision of argonaut costs; its time depends on what else runs, so each row has its load average."""
+    return [{"load_average": os.getloadavg()[0]} | decision(*size) for size in (SIZES[:1] if quick else SIZES)]
 
 
 def decision(jobs: int, gpus: int) -> Json:
@@ -217,16 +184,32 @@ def decision(jobs: int, gpus: int) -> Json:
     return {"jobs": jobs, "gpus": gpus, "ms": 1e3 * float(np.median(took)), "gap": choice.gap}
 
 
+def newest(seeds: Sequence[int], quick: bool) -> Json:
+    """Both in the newest scenarios, on seeds of its own."""
+    return joint_newest.measure(quick)
+
+
+PARTS: dict[str, Callable[[Sequence[int], bool], object]] = {
+    "mixed": mixed,
+    "league": league,
+    "loads": loads,
+    "decision": decisions,
+    "newest": newest,
+}
+
+
 def table(figures: Json) -> list[Row]:
     """The table that is printed: all tables below each other."""
-    tables = (mixed_table, league_table, load_table, decision_table)
-    return [tuple([*row, "", "", ""][:5]) for part in tables for row in part(figures)]
+    tables = (mixed_table, league_table, load_table, decision_table, *NEWEST_TABLES)
+    rows = [row for part in tables for row in part(figures)]
+    width = max(map(len, rows))
+    return [(*row, *[""] * (width - len(row))) for row in rows]
 
 
 def mixed_table(figures: Json) -> list[Row]:
     """Both in `mixed`, and what each part contributes."""
     found: list[Row] = [("policy", f"mean JCT / {BASELINE}", "95 %", "p99 / its p99", "95 %")]
-    for row in figures["mixed"]:
+    for row in figures.get("mixed", ()):
         mean, late = row["jct_mean_s_ratio"], row["jct_p99_s_ratio"]
         found.append((row["policy"], show(mean), spread(mean), show(late), spread(late)))
     return found
@@ -235,7 +218,7 @@ def mixed_table(figures: Json) -> list[Row]:
 def league_table(figures: Json) -> list[Row]:
     """Both in every scenario, against the best of the rivals without ★."""
     found: list[Row] = [("scenario", "best rival without ★", "joint / it", "argonaut / it", "95 %")]
-    for row in figures["league"]:
+    for row in figures.get("league", ()):
         mine = row["argonaut"]
         found.append((f"`{row['scenario']}`", row["best"], show(row["joint"]), show(mine), spread(mine)))
     return found
@@ -244,7 +227,7 @@ def league_table(figures: Json) -> list[Row]:
 def load_table(figures: Json) -> list[Row]:
     """Both in `mixed` at other loads and on clusters of other sizes."""
     found: list[Row] = [("cluster", "load", f"joint / {BASELINE}", f"argonaut / {BASELINE}", "95 %")]
-    for row in figures["loads"]:
+    for row in figures.get("loads", ()):
         size, mine = f"× {row['cluster']:g}", row["argonaut"]
         found.append((size, f"× {row['load']:g}", show(row["joint"]), show(mine), spread(mine)))
     return found
@@ -252,15 +235,8 @@ def load_table(figures: Json) -> list[Row]:
 
 def decision_table(figures: Json) -> list[Row]:
     """What a decision of argonaut costs."""
-    found: list[Row] = [("jobs", "GPUs", "a decision, ms", "below the best choice by at most, %")]
-    for row in figures["decision"]:
-        found.append((f"{row['jobs']:,}", f"{row['gpus']:,}", f"{row['ms']:.1f}", f"{100 * row['gap']:.2f}"))
+    found: list[Row] = [("jobs", "GPUs", "a decision, ms", "below the best choice by at most, %", "load before")]
+    for row in figures.get("decision", ()):
+        load = f"{row['load_average']:.2f}" if "load_average" in row else ""
+        found.append((f"{row['jobs']:,}", f"{row['gpus']:,}", f"{row['ms']:.1f}", f"{100 * row['gap']:.2f}", load))
     return found
-
-
-def show(ratio: Json) -> str:
-    return f"{ratio['mean']:.3f}"
-
-
-def spread(ratio: Json) -> str:
-    return f"{ratio['low']:.3f}–{ratio['high']:.3f}" if ratio["low"] is not None else "–"

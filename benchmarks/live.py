@@ -5,6 +5,8 @@
     suspend  suspend, and resume in a warm and in a cold worker
     exact    the same bits whatever happens; the cost of exact mode; how far the default mode drifts
     daemon   submissions, answers and passes with 10,000 queued and 1,000 running jobs, on the fake backend
+    answers  eta and explain of single jobs, from the daemon's cache, with 10,000 queued and 1,000 running jobs
+    shadow   the CPU time of a daemon that decides once a second, with a shadow policy and without
     restart  `argosy serve` on a home in which 100,000 jobs have ended: how soon it answers
     fuzz     10,000 steps of everything in any order, on the fake backend
     kills    1,000 kills of the daemon on the fake backend, 100 kills of anything while real jobs resize
@@ -29,7 +31,16 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from argosy.errors import UnknownName
-from benchmarks import live_daemon, live_elastic, live_exact, live_policies, live_reliability, live_restart, live_soak
+from benchmarks import (
+    live_daemon,
+    live_elastic,
+    live_exact,
+    live_foresight,
+    live_policies,
+    live_reliability,
+    live_restart,
+    live_soak,
+)
 from benchmarks.harness import RESULTS, Json, Options, Row, document, write
 from benchmarks.live_exact import SEEDS
 from benchmarks.live_tables import target_table
@@ -42,6 +53,8 @@ PARTS: dict[str, Callable[[Options], Json]] = {
     "suspend": live_elastic.suspend,
     "exact": live_exact.exact,
     "daemon": live_daemon.daemon,
+    "answers": live_foresight.answers,
+    "shadow": live_foresight.shadow_cpu,
     "restart": live_restart.restart,
     "fuzz": live_reliability.fuzz,
     "kills": live_reliability.kills,

@@ -38,21 +38,21 @@ def daemon(options: Options) -> Json:
 
 def _measure(client: Client, home: Path, queued: int, running: int, options: Options) -> Json:
     with client:
-        client.post("/v1/jobs", {"jobs": [_job(100_000)] * running})
-        _wait(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= running, f"{running} running jobs")
+        client.post("/v1/jobs", {"jobs": [job(100_000)] * running})
+        wait(lambda: client.get("/v1/jobs", limit=1)["counts"]["running"] >= running, f"{running} running jobs")
         time.sleep(3)  # what had to be compiled has been
         without_queue = passes(client, 3.0 if options.quick else 15.0)
         batches = [1000] * (queued // 1000) or [queued]
         began = time.perf_counter()
         for count in batches:
-            client.post("/v1/jobs", {"jobs": [_job(100_000)] * count})
+            client.post("/v1/jobs", {"jobs": [job(100_000)] * count})
         in_batches = sum(batches) / (time.perf_counter() - began)
         one_by_one, accepted = _one_by_one(home, 2.0 if options.quick else 10.0)
         counts = client.get("/v1/jobs", limit=1)["counts"]
         lost = running + sum(batches) + accepted - sum(counts.values())
         asks = range(20 if options.quick else 100)
-        answers = [_timed(lambda: client.get("/v1/jobs", limit=100)) for _ in asks]
-        waiting = [_timed(lambda: client.get("/v1/jobs", state="pending", limit=100)) for _ in asks]
+        answers = [timed(lambda: client.get("/v1/jobs", limit=100)) for _ in asks]
+        waiting = [timed(lambda: client.get("/v1/jobs", state="pending", limit=100)) for _ in asks]
         under_queue = passes(client, 3.0 if options.quick else 15.0)
         return {
             "running": running,
@@ -61,8 +61,8 @@ def _measure(client: Client, home: Path, queued: int, running: int, options: Opt
             "single_submissions_per_s": one_by_one,
             "lost": lost,
             "clients": CLIENTS,
-            "queue_s": _spread(answers),
-            "waiting_s": _spread(waiting),
+            "queue_s": spread(answers),
+            "waiting_s": spread(waiting),
             "pass_s": without_queue,
             "pass_with_queue_s": under_queue,
             "array_turn_s": _array_turn(20_000),
@@ -96,7 +96,7 @@ def _array_turn(count: int) -> float:
             store.close()
 
 
-def _job(seconds: float) -> Json:
+def job(seconds: float) -> Json:
     """One that reports all the time, and saves every ten minutes, as is usual; a fake one would every second."""
     return {"name": "bench", "run": f"fake seconds={seconds} every=600", "workdir": "/tmp"}
 
@@ -105,7 +105,7 @@ def _one_by_one(home: Path, seconds: float) -> tuple[float, int]:
     """Requests with one job each, from several clients at once; plain ones, which leave the daemon a core."""
     until, lock, done = time.perf_counter() + seconds, threading.Lock(), [0]
     where = find_address(home=home)
-    body = json.dumps({"jobs": [_job(100_000)]})
+    body = json.dumps({"jobs": [job(100_000)]})
     headers = {"Authorization": f"Bearer {where.token}", "Content-Type": "application/json"}
 
     def submit() -> None:
@@ -145,19 +145,19 @@ def _histogram(client: Client) -> dict[str, float]:
     return {name: float(re.search(rf"^{line} (\S+)", text, re.MULTILINE)[1]) for name, line in wanted.items()}  # type: ignore[index]
 
 
-def _timed(call: Callable[[], object]) -> float:
+def timed(call: Callable[[], object]) -> float:
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
-def _spread(values: list[float]) -> Json:
+def spread(values: list[float]) -> Json:
     ordered = sorted(values)
     return {"median": typical(values), "p99": ordered[int(0.99 * (len(ordered) - 1))], "max": ordered[-1]}
 
 
-def _wait(true: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 180
+def wait(true: Callable[[], object], what: str, limit_s: float = 180.0) -> None:
+    until = time.monotonic() + limit_s
     while not true():
         if time.monotonic() > until:
             raise ArgosyError(f"waited in vain for {what}")

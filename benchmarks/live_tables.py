@@ -21,6 +21,8 @@ def target_table(figures: Json) -> Sequence[Row]:
         ("suspend", _suspend),
         ("exact", _exact),
         ("daemon", _daemon),
+        ("answers", _answers),
+        ("shadow", _shadow),
         ("restart", _restart),
         ("soak", _soak),
     ):
@@ -177,6 +179,21 @@ def _daemon(part: Json) -> Iterator[tuple[str, str, str, str]]:
             "≤ 20 ms",
             _yes(found["mean"] <= 0.02),
         )
+
+
+def _answers(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    for name in ("eta", "explain"):
+        found = part[f"{name}_s"]
+        shown = f"median {found['median'] * 1e3:.0f} ms, 99 % {found['p99'] * 1e3:.0f} ms"
+        what = f"`argosy {name}`'s answer for one job, {part['queued']:,} waiting"
+        yield what, shown, "≤ 200 ms", _yes(found["p99"] <= 0.2)
+
+
+def _shadow(part: Json) -> Iterator[tuple[str, str, str, str]]:
+    more, rate = part["more_of_a_cpu"], part["with"]["decisions_per_s"]
+    shown = f"{more:+.1%} of a CPU ({part['without']['of_a_cpu']:.1%} → {part['with']['of_a_cpu']:.1%})"
+    what = f"what a shadow ({part['shadow']}) adds to the daemon's CPU time, {rate:.1f} decisions a second"
+    yield what, shown, "≤ 5 %", _yes(more <= 0.05)
 
 
 def _restart(part: Json) -> Iterator[tuple[str, str, str, str]]:

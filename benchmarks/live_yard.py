@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -151,5 +152,4 @@ def footprint(pid: int) -> Json:
 
 def typical(values: Sequence[float]) -> float:
     """The median; 0 of nothing."""
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2] if ordered else 0.0
+    return statistics.median(values) if values else 0.0

@@ -106,7 +106,7 @@ def trained(mix: str, generations: int) -> Arrays:
     from argosy.learn.online.tuner import CAP
     from argosy.learn.training.evolution_stage import EvolutionStage
     from argosy.learn.training.recipe import Recipe
-    from argosy.learn.training.students import BidStudent
+    from argosy.learn.training.student_choice import BidStudent
     from argosy.learn.training.workers import Workers
 
     recipe = Recipe.of("argonaut", scenario=mix, updates=generations, options=OPTIONS)
@@ -177,7 +177,7 @@ def table(figures: Json) -> list[Row]:
     for one in figures["weeks"]:
         for when in ("during", "after"):
             share, hours = one[f"recovered_{when}"], one[f"{when}_h"]
-            below = f"{one['longest_below_h']:.1f}" if when == "during" else ""
+            below = f"{one['longest_below_h']:.2f}" if when == "during" else ""
             rows.append((when, str(one["seed"]), *(f"{hours[arm]:.2f}" for arm in arms), show(share), below))
     for when in ("during", "after"):
         hours, share = figures[f"{when}_h"], figures[f"recovered_{when}"]

@@ -120,8 +120,13 @@ def compare(ways: Ways, tasks: int, devices: int, seeds: Sequence[int], budget: 
         for way, counts in found.items()
     ]
     fewer = [float(a or budget) - float(b or budget) for a, b in zip(found[REINFORCE], found[PPO])]
-    return {"tasks": tasks, "devices": devices, "seeds": list(seeds), "rows": rows,
-            "reinforce_minus_ppo": mean_and_interval(fewer)}  # fmt: skip
+    return {
+        "tasks": tasks,
+        "devices": devices,
+        "seeds": list(seeds),
+        "rows": rows,
+        "reinforce_minus_ppo": mean_and_interval(fewer),
+    }
 
 
 def mean_and_interval(values: Sequence[float]) -> Json:

@@ -15,20 +15,26 @@ from pathlib import Path
 
 from argosy.errors import InputError
 from benchmarks import (
-    cluster,
+    advise,
+    bounds,
+    cluster_tables,
     decision,
     dual_agent,
     dual_agent_training,
     environments,
+    eta,
     faithfulness,
+    fidelity,
     gavel_peers,
     goodput,
     growth,
     growth_elsewhere,
     growth_left_out,
+    growth_safety,
     growth_shrink,
     growth_spare,
     joint,
+    joint_newest,
     joint_training,
     million,
     online,
@@ -37,6 +43,7 @@ from benchmarks import (
     placement,
     rivals,
     schedulers,
+    shadow,
     startup,
     windows,
 )
@@ -58,6 +65,7 @@ NAMES = (
     "learned-placement",
     "goodput",
     "from-one-machine-to-a-cluster",
+    "operating",
 )
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in NAMES)
 TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
@@ -74,7 +82,8 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
     "environments": ("environments", environments.table),
-    "cluster": ("cluster", cluster.table),
+    "cluster": ("cluster", cluster_tables.table),
+    "clusterdemo": ("cluster", cluster_tables.demo_table),
     "claims": ("faithfulness", faithfulness.table),
     "sweep": ("faithfulness", faithfulness.sweep_table),
     "dl2": ("faithfulness", faithfulness.dl2_table),
@@ -83,9 +92,14 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "gavelpeers": ("gavel-peers", gavel_peers.table),
     "agreement": ("faithfulness", faithfulness.agreement_table),
     "goodput": ("goodput", goodput.table),
+    "goodputclaims": ("goodput", goodput.claim_table),
+    "goodputagreement": ("goodput", goodput.agreement_table),
     "growthtargets": ("growth", growth.target_table),
     "leftout": ("growth-left-out", growth_left_out.table),
+    "leftalone": ("growth-left-out", growth_left_out.alone_table),
+    "growthsafety": ("growth-safety", growth_safety.table),
     "elsewhere": ("growth-elsewhere", growth_elsewhere.table),
+    "elsewheresaid": ("growth-elsewhere", growth_elsewhere.said_table),
     "elsewheretargets": ("growth-elsewhere", growth_elsewhere.target_table),
     "shrinkpairs": ("growth-shrink", growth_shrink.table),
     "spare": ("growth-spare", growth_spare.table),
@@ -119,11 +133,17 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "jointmixed": ("joint", joint.mixed_table),
     "jointleague": ("joint", joint.league_table),
     "jointloads": ("joint", joint.load_table),
+    "jointnewest": ("joint", joint_newest.table),
+    "jointrivals": ("joint", joint_newest.rival_table),
+    "jointdeadlines": ("joint", joint_newest.deadline_table),
     "windows": ("windows", windows.table),
+    "bounds": ("bounds", bounds.table),
     "jointdecision": ("joint", joint.decision_table),
     "jointtraining": ("joint-training", joint_training.table),
     "jointcurves": ("joint-training", joint_training.curve_table),
     "placementsearch": ("placement", placement.search_table),
+    "placementgangs": ("placement", placement.gang_table),
+    "placementtimes": ("placement", placement.time_table),
     "harmony": ("placement", placement.harmony_table),
     "dualagent": ("dual-agent", dual_agent.table),
     "dualtraining": ("dual-agent-training", dual_agent_training.table),
@@ -134,6 +154,11 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "livereliability": ("live", live.reliability_table),
     "livesoak": ("live", live.soak_table),
     "livepolicies": ("live", live.policies_table),
+    "advise": ("advise", advise.table),
+    "estimates": ("eta", eta.replay_table),
+    "rollouts": ("eta", eta.cost_table),
+    "guard": ("shadow", shadow.table),
+    "fidelity": ("fidelity", fidelity.table),
 }
 PICTURES = {  # file in docs/images, and what it shows
     "picturejct": ("learning-jct.png", "Mean JCT of every policy relative to DRF's, with 95 % intervals"),
@@ -142,8 +167,15 @@ PICTURES = {  # file in docs/images, and what it shows
     "picturealgorithms": ("learning-algorithms.png", "Validation scores over minutes of training, three algorithms"),
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
-WHOLE_MACHINE = ("live", "joint", "joint-training")  # all other benchmarks use one core
-OWN_LOADS = ("live",)  # parts are measured at different times, and the tables have their load averages
+WHOLE_MACHINE = (
+    "live",
+    "cluster",
+    "joint",
+    "joint-training",
+    "advise",
+    "fidelity",
+)  # all other benchmarks use one core
+OWN_LOADS = ("live", "cluster", "joint")  # parts are measured at different times, and the tables have their loads
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The newest rivals' claims (ElasticFlow, Lyra, Shockwave, Rubick), and what their decisions cost.
+"""The newest rivals' claims (ElasticFlow, Lyra, Shockwave, Rubick, Tesserae), and what their decisions cost.
 
 Each claim is a ratio of two policies, or of two settings, on the same jobs.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEEDS = (20, 21, 22)  # not those of the league
 SPEEDS = ("knapsacks", "plans")
-PARTS = ("elasticflow", "lyra", "shockwave", "rubick", *SPEEDS)
+PARTS = ("elasticflow", "lyra", "shockwave", "rubick", "tesserae", *SPEEDS)
 KNAPSACK_MS, PLAN_S = 20.0, 15.0
 
 
@@ -153,6 +153,20 @@ def rubick(quick: bool, seeds: list[int]) -> Json:
                 remark=remark,
             )
         )
+    return {"rows": rows}
+
+
+def tesserae(quick: bool, seeds: list[int]) -> Json:
+    """The order is the same, tiresias-las, so that what is left is placement, migration and packing."""
+    names = ("tesserae", "tiresias-las", "gandiva", "fifo-backfill")
+    found = figures_of("packed", names, quick, seeds)
+    rows = []
+    for other in names[1:]:
+        jct = ratios(found[other], found["tesserae"], "jct_mean_s")
+        longest = ratios(found[other], found["tesserae"], "makespan_s")
+        where = "league `packed`"
+        rows.append(row("Tesserae", f"{other}'s mean JCT / tesserae's", where, "1.62×", jct, at_least=1))
+        rows.append(row("Tesserae", f"{other}'s makespan / tesserae's", where, "1.15×", longest, at_least=1))
     return {"rows": rows}
 
 

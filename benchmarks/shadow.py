@@ -2,7 +2,7 @@
 
 A daemon runs tiresias-las on a queue that never empties. After half an hour another policy is promoted with a guard of
 10 % and watched for half an hour. Poisoned are: learners with random weights (a random order of jobs that changes at
-every decision stands for them), and one that lets large jobs starve. Good are srsf and smallest-first.
+every decision stands for them), and one that lets large jobs starve. Good are srsf and tiresias-las with other limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness import Json, Options, Row
 
-SEEDS = tuple(range(5))
+SEEDS = tuple(range(5))  # of each policy; --seeds 20 is what the target asks for
 GUARD, WARM_S, WATCHED_S, STEP_S = 0.10, 1800.0, 1800.0, 10.0
 NODES, GPUS = 4, 8
 POISONED = ("bench-random-weights", "bench-starves-large")
@@ -107,13 +107,13 @@ class Inline:
         pass
 
 
-def run(options: Options) -> Json:
+def run(options: Options, seeds: int = len(SEEDS)) -> Json:
     policies()
-    seeds = SEEDS[:1] if options.quick else SEEDS
+    chosen = range(1 if options.quick else seeds)
     cases = [(policy, True) for policy in POISONED] + [(policy, False) for policy in GOOD]
     rows = []
     for policy, poisoned in cases:
-        for seed in seeds:
+        for seed in chosen:
             rows.append(asyncio.run(case(policy, seed)) | {"policy": policy, "poisoned": poisoned, "seed": seed})
     return {"runs": rows}
 
@@ -191,11 +191,16 @@ async def settle(daemon: Any) -> None:
 
 
 def table(figures: Json) -> list[Row]:
-    rows: list[Row] = [("policy", "fell back", "after, min", "time in the system by jobs", "by GPUs")]
+    rows: list[Row] = [
+        ("policy", "should fall back", "fell back", "after, min", "time in the system by jobs", "by GPUs", "met")
+    ]
     for policy in dict.fromkeys(run["policy"] for run in figures["runs"]):
         mine = [run for run in figures["runs"] if run["policy"] == policy]
         fell = [run["after_s"] / 60 for run in mine if run["fell_back"]]
         when = f"{min(fell):.0f} … {max(fell):.0f}" if fell else ""
         excess = [np.mean([run[k] for run in mine if run[k] is not None] or [np.nan]) for k in ("by_jobs", "by_gpus")]
-        rows.append((policy, f"{len(fell)} of {len(mine)}", when, *(f"{e:+.0%}" for e in excess)))
+        bad = mine[0]["poisoned"]
+        met = "yes" if len(fell) == (len(mine) if bad else 0) else "**no**"
+        told = ("yes" if bad else "no", f"{len(fell)} of {len(mine)}", when, *(f"{e:+.0%}" for e in excess))
+        rows.append((f"`{policy}`", *told, met))
     return rows

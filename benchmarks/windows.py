@@ -5,7 +5,13 @@ Needs the folder of public traces (`--data`). Training never saw a real trace. O
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from benchmarks.harness import Json, Options, Row
+
+if TYPE_CHECKING:
+    from argosy.workload.trace import Trace
 
 SEEDS = (0,)
 DAY_S = 86400.0
@@ -28,14 +34,12 @@ def run(options: Options) -> Json:
     from argosy.sim.metrics import metrics
     from argosy.sim.run import simulate
     from argosy.sim.settings import Settings
-    from argosy.workload.trace import Trace
 
     if options.data is None:
         raise InputError("the windows need the public traces", hint="give their folder: --data FOLDER")
     rows: list[Json] = []
     for name, (file, first, last, nodes) in list(WINDOWS.items())[: 1 if options.quick else None]:
-        trace = Trace.read(options.data / "traces" / f"{file}.csv.gz")
-        trace = trace.window(first * DAY_S, (first + 1 if options.quick else last) * DAY_S)
+        trace = jobs_of(options.data, file, first, first + 1 if options.quick else last)
         for policy in POLICIES:
             found = metrics(simulate(trace, Cluster.uniform(nodes, gpus=8), policy, Settings(oversized="skip")))
             rows.append(
@@ -49,6 +53,13 @@ def run(options: Options) -> Json:
                 }
             )
     return {"windows": rows}
+
+
+def jobs_of(data: Path, file: str, first: float, last: float) -> Trace:
+    """Return the jobs that a trace has between two days."""
+    from argosy.workload.trace import Trace
+
+    return Trace.read(data / "traces" / f"{file}.csv.gz").window(first * DAY_S, last * DAY_S)
 
 
 def table(figures: Json) -> list[Row]:

@@ -122,7 +122,7 @@ class Wires:
     nvlink: float
     pcie: float
     network: float  # of a pair of GPUs that share a network card
-    pairs: bool = True  # whether several pairs on a node have a card each
+    pairs: bool = True  # whether each pair of GPUs on a node has a card of its own
 
 
 def network_bandwidth(wires: Wires, share: int) -> float:

@@ -20,13 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from argosy.errors import InputError
 from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
-from argosy.perf.iteration import IterationModel
-from argosy.slack import COUNT_SLACK, RELATIVE_SLACK
 
-GRID = 50  # batch sizes tried between M0 and Mmax
 PARTS = 10  # equal parts of a training for which φ is given
 
 
@@ -43,40 +39,6 @@ def efficiency(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
 def gain(batch: ArrayLike, phi: ArrayLike, m0: float) -> Floats:
     """Return the steps at batch M0 that one step at this batch is worth; the learning-rate factor of AdaScale."""
     return np.asarray(efficiency(batch, phi, m0) * np.asarray(batch, np.float64) / m0)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchChoice:
-    batch: float
-    accumulation: int  # passes before the one that synchronises
-    throughput: float  # samples/s
-    goodput: float  # samples/s, each counted as much as a sample at batch M0
-
-
-def best_batch(
-    model: IterationModel, gpu_type: str, workers: int, level: int, phi: float, m0: float, mmax: float
-) -> BatchChoice:
-    """Return the batch on a geometric grid M0..Mmax with the highest goodput.
-
-    A single GPU with more than M0 samples accumulates at least once, because without a second replica gradient noise
-    is measured between passes. Every GPU gets at least one sample, so with more than M0 GPUs the grid starts at their
-    number.
-    """
-    low = max(m0, float(workers))
-    if workers < 1 or not 0 < m0 <= mmax or low > mmax:
-        raise InputError(
-            f"no batch size lies between {low:g} and {mmax:g} for {workers} GPUs",
-            hint="raise the largest batch or use fewer GPUs",
-        )
-
-    def choice(batch: float) -> BatchChoice:
-        forced = int(workers == 1 and batch > m0 * (1 + RELATIVE_SLACK))
-        passes = max(int(np.ceil(batch / workers / model.max_local_batch(gpu_type) - COUNT_SLACK)), 1 + forced)
-        rate = float(model.throughput(gpu_type, workers, level, batch, min_accumulation=forced))
-        return BatchChoice(batch, passes - 1, rate, rate * float(efficiency(batch, phi, m0)))
-
-    sizes = np.geomspace(low, mmax, GRID if mmax > low else 1)
-    return max((choice(float(batch)) for batch in sizes), key=lambda c: c.goodput)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from argosy.errors import InputError
 from argosy.perf import gpus
 from argosy.perf.base import Floats
 from argosy.perf.catalogue import key_of
@@ -65,10 +64,3 @@ def pair_matrix(models: Sequence[tuple[str | None, float | None]], gpu_type: str
     """Return [row, column], the speed of the row's (model, batch per GPU) packed with the column's."""
     sensitivity, pressure = np.array([traits(model, gpu_type, batch) for model, batch in models]).T
     return np.asarray(1 / (1 + np.outer(sensitivity, pressure)))
-
-
-def node_contention(distributed_jobs: int, fraction: float = 0.0) -> float:
-    """Return the speed of a distributed job on a node with several; Pollux' artifact uses a fixed fraction."""
-    if not 0 <= fraction < 1:
-        raise InputError(f"the contention fraction must lie in 0..1, is {fraction}")
-    return 1.0 - fraction if distributed_jobs > 1 else 1.0

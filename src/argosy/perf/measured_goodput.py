@@ -8,7 +8,7 @@ epoch, as in the artifact's simulator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,8 @@ from argosy.slack import COUNT_SLACK
 TYPES = {"aws": "t4", "azure": "v100", "dgx-ext": "a100", "quad": "rtx6000", "rtx": "2080ti", "dgx": "dgxa100"}
 LARGEST_LOCAL = {("yolov3", "t4"): 8.0}  # the artifact's own limit, below what it measured
 LEAST_SQUARE = 1e-9  # of the variance: some squared norms were measured as 0
-Lines = Mapping[tuple[int, int], tuple[Floats, Floats, Floats]]  # (nodes, GPUs) → local batches, step s, sync s
+Line = tuple[Floats, Floats, Floats]  # local batches, step s, sync s
+Lines = Mapping[tuple[int, int], Line]  # by (nodes, GPUs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class MeasuredSteps:
     node_gpus: Mapping[str, int]
     largest: Mapping[str, float]
     smallest: Mapping[str, float]
+    _between: dict[tuple[str, int, bool], tuple[Line, Line, float]] = field(default_factory=dict, compare=False)
+    _known: dict[tuple[str, int, bool, float], tuple[float, float]] = field(default_factory=dict, compare=False)
 
     def max_local_batch(self, gpu_type: str) -> float:
         return self.largest[gpus.nearest(gpu_type, self.lines)]
@@ -63,23 +66,40 @@ class MeasuredSteps:
 
     def step_times(self, gpu_type: str, workers: int, level: int, local_batch: float) -> tuple[float, float]:
         """Return the seconds of a step that synchronises, and of a pass that does not."""
+        narrow = level <= Level.NODE
+        key = (gpu_type, workers, narrow, local_batch)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._interpolated(gpu_type, workers, narrow, local_batch)
+        return known
+
+    def _interpolated(self, gpu_type: str, workers: int, narrow: bool, local_batch: float) -> tuple[float, float]:
         base = gpus.nearest(gpu_type, self.lines)
         ratio = 1.0 if base == gpus.canonical(gpu_type) else gpus.speed(gpu_type) / gpus.speed(base)
-        lines, in_node = self.lines[base], self.node_gpus[base]
-        narrow = level <= Level.NODE and workers <= in_node
-        sizes = sorted((k, n) for n, k in lines if (n == 1 if narrow else n == max(-(-k // in_node), 2)))
-        sizes = sizes or sorted((k, n) for n, k in lines)
-        low = max((at for at in sizes if at[0] <= workers), default=sizes[0])
-        high = min((at for at in sizes if at[0] >= workers), default=sizes[-1])
-        one, other = (_at(lines[n, k], local_batch) for k, n in (low, high))
-        weight = (workers - low[0]) / (high[0] - low[0]) if high[0] > low[0] else 0.0
+        low, high, weight = self._neighbours(base, workers, narrow)
+        one, other = _at(low, local_batch), _at(high, local_batch)
         step_s = one[0] + weight * (other[0] - one[0])
         sync_s = one[1] + weight * (other[1] - one[1])
         pass_s = max(step_s - sync_s, 1e-6)
         return float((pass_s / ratio) + sync_s), float(pass_s / ratio)
 
+    def _neighbours(self, base: str, workers: int, narrow: bool) -> tuple[Line, Line, float]:
+        """Return the measured lines below and above a number of GPUs, and the weight of the one above."""
+        key = (base, workers, narrow)
+        known = self._between.get(key)
+        if known is None:
+            lines, in_node = self.lines[base], self.node_gpus[base]
+            nodes = 1 if narrow and workers <= in_node else 0
+            sizes = sorted((k, n) for n, k in lines if n == (nodes or max(-(-k // in_node), 2)))
+            sizes = sizes or sorted((k, n) for n, k in lines)
+            low = max((at for at in sizes if at[0] <= workers), default=sizes[0])
+            high = min((at for at in sizes if at[0] >= workers), default=sizes[-1])
+            weight = (workers - low[0]) / (high[0] - low[0]) if high[0] > low[0] else 0.0
+            known = self._between[key] = lines[low[1], low[0]], lines[high[1], high[0]], weight
+        return known
 
-def _at(line: tuple[Floats, Floats, Floats], local: float) -> tuple[float, float]:
+
+def _at(line: Line, local: float) -> tuple[float, float]:
     """Return step and sync times at a local batch; outside of what was measured, those of the nearest one."""
     batches, step_s, sync_s = line
     scale = 1.0 if local <= batches[-1] else local / batches[-1]
@@ -161,7 +181,7 @@ class MeasuredGoodput:
 
 
 def _steps(name: str, part: pl.DataFrame) -> MeasuredSteps:
-    lines: dict[str, dict[tuple[int, int], tuple[Floats, Floats, Floats]]] = {}
+    lines: dict[str, dict[tuple[int, int], Line]] = {}
     largest, smallest, node_gpus = {}, {}, {}
     for (cluster,), rows in part.group_by("cluster", maintain_order=True):
         gpu_type = TYPES[str(cluster)]

@@ -132,7 +132,7 @@ def curve_of(name: str) -> QualityCurve:
 
 
 def number_of(name: str | None) -> int:
-    """Return the number of a curve, -1 if none is named."""
+    """Return the number of a curve; -1 if the job names none."""
     if name is None:
         return -1
     curve_of(name)

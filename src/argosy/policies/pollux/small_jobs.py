@@ -59,11 +59,5 @@ def place_small(view: View, queues: int) -> tuple[Plan, Reserved]:
 
 
 def _choose(view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
-    """Put a small job where least is free that is enough; one without a GPU where most CPUs are."""
-    nodes = view.nodes
-    if gpus:
-        return {int(np.argmin(np.where(free > 0, free, 1 << 30))): gpus} if free.any() else None
-    open_ = (nodes.state == NodeState.UP) & ((nodes.owner < 0) | (nodes.owner == view.jobs.queue[row]))
-    if not open_.any():
-        return None
-    return {int(np.argmax(np.where(open_, nodes.free_cpus - 1e-3 * nodes.gpus, -np.inf))): 0}
+    """Put a job on a share of a GPU on the node that has fewest GPUs free."""
+    return {int(np.argmin(np.where(free > 0, free, 1 << 30))): gpus} if free.any() else None

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.cluster.view import Context, View
 from argosy.perf.batch_family import BatchFamily
 from argosy.perf.iteration import IterationModel
 from argosy.policies.base import Floats, Ints
+from argosy.slack import RELATIVE_SLACK
 
 STARTS = np.array([[*np.log([0.1, 0.01] * 3), 0.001], [*np.log([0.1, 0.001] * 3), 1.5]])  # where fits begin
 Points = dict[tuple[int, int, float], tuple[float, float]]  # (nodes, K, local batch) → seconds of a pass, of a step
@@ -104,10 +106,13 @@ class Speedups:
     def state(self) -> list[Any]:
         """Return what jobs have shown, as JSON."""
         return [
-            [index, [[*key, *seconds] for key, seconds in belief.points.items()],
-             None if belief.model is None else belief.model.tolist()]
-            for index, belief in self._beliefs.items()
-        ]  # fmt: skip
+            [
+                index,
+                [[*key, *seconds] for key, seconds in one.points.items()],
+                None if one.model is None else one.model.tolist(),
+            ]
+            for index, one in self._beliefs.items()
+        ]
 
     def restore(self, state: list[Any]) -> None:
         self._beliefs = {}
@@ -165,9 +170,20 @@ def fill(model: Floats, phi: float, m0: float, most: float, largest_local: float
     return table, batches
 
 
+def at_sizes(
+    model: Floats, phi: float, m0: float, most: float, largest_local: float, several: NDArray[np.bool_], sizes: Ints
+) -> Table:
+    """Return what `fill` does, for these sizes alone."""
+    from argosy.policies.pollux.kernels.speedup import goodputs_at
+
+    goodputs, batches = np.zeros(len(sizes)), np.zeros(len(sizes))
+    goodputs_at(model, phi, m0, max(most, m0), largest_local, several, sizes, goodputs, batches)
+    return goodputs, batches
+
+
 def of_measurements(family: BatchFamily, phi: float, most: float, gpu_type: int, size: int) -> Table:
     """Return goodputs from measured speeds at the batch sizes of a family."""
-    allowed = family.batches <= most * (1 + 1e-9)
+    allowed = family.batches <= most * (1 + RELATIVE_SLACK)
     batches = family.batches[allowed]
     efficiency = (phi + family.m0) / (phi + batches)
     top = min(size, family.throughput.shape[2] - 1)

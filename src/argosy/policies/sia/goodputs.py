@@ -18,7 +18,7 @@ import numpy as np
 from argosy.cluster.view import Context, View
 from argosy.perf.batch_family import BatchFamily
 from argosy.policies.base import Floats
-from argosy.policies.pollux.speedups import Points, fill, fit_points
+from argosy.policies.pollux.speedups import Points, at_sizes, fit_points
 
 TRIALS = 3  # batch sizes of the profiling on one GPU
 
@@ -55,6 +55,10 @@ class Goodputs:
                 kinds.append(t)
                 sizes.append(size)
         self.types, self.sizes = np.array(kinds, np.int64), np.array(sizes, np.int64)
+        pairs = np.stack([self.sizes > self.node_gpus[self.types], self.sizes], axis=1).astype(np.int64)
+        different, place = np.unique(np.concatenate([[[0, 1]], pairs]), axis=0, return_inverse=True)
+        self._several, self._size = different[:, 0] > 0, np.ascontiguousarray(different[:, 1])
+        self._one, *self._place = place.reshape(-1).tolist()  # where one GPU, and each configuration, is among these
         self._names = context.gpu_types
 
     def observe(self, view: View) -> None:
@@ -117,14 +121,17 @@ class Goodputs:
 
     def _rows(self, belief: Belief, family: BatchFamily, phi: float, most: float, limit: int) -> tuple[Floats, Floats]:
         goodput, batches = np.zeros(len(self.sizes)), np.full(len(self.sizes), family.m0)
+        limit = max(limit, 1)
+        few = np.flatnonzero(self._size <= limit)
+        several, sizes = self._several[few], self._size[few]
         tables = {
-            kind: fill(model, phi, family.m0, most, float(family.largest_local[kind]), max(limit, 1))
+            kind: at_sizes(model, phi, family.m0, most, float(family.largest_local[kind]), several, sizes)
             for kind, model in belief.models.items()
         }
+        number = {place: at for at, place in enumerate(few.tolist())}
         for at, (kind, size) in enumerate(zip(self.types.tolist(), self.sizes.tolist())):
-            if size > max(limit, 1):
+            if size > limit:
                 continue
-            several = int(size > self.node_gpus[kind])
             if not tables:  # nothing is known of the job
                 goodput[at] = size
                 continue
@@ -132,9 +139,9 @@ class Goodputs:
             if size > 1 and source not in belief.several and belief.several:
                 source = min(belief.several)
             known = tables.get(kind, tables[source])  # an unknown type is believed to be as fast as a known one
-            ratio = known[0][0, 1] / max(tables[source][0][0, 1], 1e-12)
-            goodput[at] = tables[source][0][several, size] * ratio
-            batches[at] = tables[source][1][several, size]
+            ratio = known[0][number[self._one]] / max(tables[source][0][number[self._one]], 1e-12)
+            goodput[at] = tables[source][0][number[self._place[at]]] * ratio
+            batches[at] = tables[source][1][number[self._place[at]]]
         return goodput, batches
 
     def _by_profile(self, view: View, row: int) -> Floats:

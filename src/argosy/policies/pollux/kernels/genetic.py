@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from argosy._jit import kernel
+from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 RESET, ZERO_ROW, ZERO_CELL = 0.1, 0.1, 0.1  # probabilities of the mutations, as in the authors' code
 STABLE = 1e-3  # added to speed-ups, so that a job without GPUs does not make the fitness 0
@@ -177,7 +178,7 @@ def repair(
             servers = beside if e == 0 else 0.0
             for r in range(2):
                 if unit[r, j] > 0.0:
-                    most = min(most, int(np.floor((room_left[r, n] + 1e-6) / unit[r, j] - servers)))
+                    most = min(most, int(np.floor((room_left[r, n] + RESOURCE_SLACK) / unit[r, j] - servers)))
             gpus[a, j, e] = max(most, 0)
         total = 0
         for e in range(count[a, j] - 1, -1, -1):
@@ -185,7 +186,7 @@ def repair(
                 clear_entry(node, gpus, count, a, j, e)
             else:
                 total += gpus[a, j, e]
-        if total < low[j] or total > limit_left[queue[j]] + 1e-9:
+        if total < low[j] or total > limit_left[queue[j]] + GPU_SLACK:
             count[a, j] = 0
             continue
         limit_left[queue[j]] -= total

@@ -19,6 +19,7 @@ from argosy.policies.pollux.kernels.genetic import (
     tournament,
 )
 from argosy.policies.pollux.kernels.greedy import fill_up
+from argosy.slack import RELATIVE_SLACK
 
 
 @partial(entry_point, allocates=True)
@@ -65,8 +66,24 @@ def search(
     room_left, limit_left = np.zeros((2, nodes)), np.zeros(len(limit))
     first = min(first, parents)
     if greedy and first < parents:
-        fill_up(node, gpus, count, slots[first], base, capacity, of_type, allowed, group, low, high, speedup, restart,
-                weight, p, np.zeros(2 * nodes + jobs, np.int64))  # fmt: skip
+        fill_up(
+            node,
+            gpus,
+            count,
+            slots[first],
+            base,
+            capacity,
+            of_type,
+            allowed,
+            group,
+            low,
+            high,
+            speedup,
+            restart,
+            weight,
+            p,
+            np.zeros(2 * nodes + jobs, np.int64),
+        )
         first += 1
     rank, crowd, scratch = np.zeros(both + 1, np.int64), np.zeros(both + 1), np.zeros(both, np.int64)
     for i in range(parents):
@@ -75,8 +92,28 @@ def search(
             for j in range(jobs):
                 copy_row(node, gpus, count, a, base if first == 0 else slots[i % first], j)
             mutate(node, gpus, count, a, base, capacity, allowed, group, free, rng)
-        repair(node, gpus, count, a, base, capacity, room, of_type, allowed, group, low, high, unit, queue,
-               limit, left, room_left, limit_left, avoid, rng)  # fmt: skip
+        repair(
+            node,
+            gpus,
+            count,
+            a,
+            base,
+            capacity,
+            room,
+            of_type,
+            allowed,
+            group,
+            low,
+            high,
+            unit,
+            queue,
+            limit,
+            left,
+            room_left,
+            limit_left,
+            avoid,
+            rng,
+        )
         evaluate(node, gpus, count, a, base, capacity, left, speedup, restart, weight, p, score[a])
     fronts_of(slots[:parents], score, rank, crowd)
     best, since = -np.inf, 0
@@ -93,15 +130,35 @@ def search(
         for i in range(parents, both):
             a = slots[i]
             mutate(node, gpus, count, a, base, capacity, allowed, group, free, rng)
-            repair(node, gpus, count, a, base, capacity, room, of_type, allowed, group, low, high, unit,
-                   queue, limit, left, room_left, limit_left, avoid, rng)  # fmt: skip
+            repair(
+                node,
+                gpus,
+                count,
+                a,
+                base,
+                capacity,
+                room,
+                of_type,
+                allowed,
+                group,
+                low,
+                high,
+                unit,
+                queue,
+                limit,
+                left,
+                room_left,
+                limit_left,
+                avoid,
+                rng,
+            )
             evaluate(node, gpus, count, a, base, capacity, left, speedup, restart, weight, p, score[a])
         fronts_of(slots, score, rank, crowd)
         survive(slots, rank, crowd, scratch)
         found = -np.inf
         for i in range(parents):
             found = max(found, score[slots[i], 0])
-        since = 0 if found > best * (1.0 + 1e-9) else since + 1
+        since = 0 if found > best * (1.0 + RELATIVE_SLACK) else since + 1
         best = max(best, found)
         if since >= patience:
             break

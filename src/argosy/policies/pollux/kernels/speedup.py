@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from argosy._jit import entry_point, kernel
+from argosy.slack import RELATIVE_SLACK
 
 GRID = 50  # batch sizes that are tried between M0 and the largest
 AC, BC, AN, BN, AR, BR, GAMMA = range(7)
@@ -44,7 +45,7 @@ def best_goodput(
     """Set out[0] to the largest goodput over batch sizes, and out[1] to the batch that has it."""
     out[0], out[1] = 0.0, max(m0, float(k))
     low = max(m0, float(k))
-    if low > most * (1.0 + 1e-9):
+    if low > most * (1.0 + RELATIVE_SLACK):
         return
     for i in range(GRID):
         batch = low * (most / low) ** (i / (GRID - 1.0))
@@ -70,6 +71,25 @@ def goodput_table(
         for k in range(1, sizes + 1):
             best_goodput(model, several == 1 and k > 1, k, phi, m0, most, largest_local, out)
             table[several, k], batches[several, k] = out[0], out[1]
+
+
+@partial(entry_point, allocates=True)
+def goodputs_at(
+    model: Any,
+    phi: float,
+    m0: float,
+    most: float,
+    largest_local: float,
+    several: Any,
+    sizes: Any,
+    goodputs: Any,
+    batches: Any,
+) -> None:
+    """Set goodputs[i] and the best batches[i] on sizes[i] GPUs, of several nodes if several[i] says so."""
+    out = np.zeros(2)
+    for i in range(len(sizes)):
+        best_goodput(model, several[i] and sizes[i] > 1, sizes[i], phi, m0, most, largest_local, out)
+        goodputs[i], batches[i] = out[0], out[1]
 
 
 @partial(kernel, allocates=True)
