@@ -6,9 +6,10 @@ Between packages, the right may import the left, never the reverse:
           ← scenario ← explain ← report ← learn, grow ← sdk ← live ← league ← cli, dashboard
 
 Inside live, learn and grow the same holds for their own parts (`INNER`), and parts of one tier do not import each
-other. What begins with an underscore is private to the package it is in. The layout of the engine's matrices is known
-to the mechanism, the simulator and one module of the planner. Imports inside functions count too; those under
-TYPE_CHECKING do not, because they never run.
+other. What begins with an underscore is private to the package it is in, and an attribute of that kind to the objects
+and the module that define it: no other code reads or sets it (subclasses may, by `self`). The layout of the engine's
+matrices is known to the mechanism, the simulator and one module of the planner. Imports inside functions count too;
+those under TYPE_CHECKING do not, because they never run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "argosy"
 TIERS = (
-    {"errors", "types", "config", "registry", "seeding", "atomic", "_jit", "_by_address", "_gymnasium", "slack"},
+    {"errors", "config", "registry", "seeding", "atomic", "_jit", "_by_address", "_gymnasium", "slack"},
     {"workload", "cluster", "perf", "zoo"},
     {"mechanism", "policies"},
     {"sim"},
@@ -64,6 +65,13 @@ INNER: dict[str, tuple[set[str], ...]] = {  # tiers inside a package; the longes
 }
 LAYOUT = "mechanism.kernels.layout"
 KNOW_THE_LAYOUT = ("mechanism.", "sim.", "live.planner.engine")
+OF_OTHERS = {
+    "_replace",  # of named tuples, public in spite of its name
+    "_parameters",  # of torch.nn.Module: a module's own parameters, with those that are None
+    "_buffers",
+    "_devices",  # of the options of torch's gloo process group, which it takes no other way
+    "_threads",
+}
 
 
 def violations(root: Path) -> list[str]:
@@ -139,6 +147,39 @@ def layout(importer: str, imported: str) -> str | None:
     return f"{importer} must not know the layout of the engine's matrices: use engine.jobs and its other methods"
 
 
+def private_reaches(root: Path) -> list[str]:
+    """Every use of a private attribute outside the module that defines it, as file:line: expression.
+
+    Private attributes of other libraries do not count, where they have no public counterpart. They are told apart by
+    their names, which no module of Argosy defines, except for those in `OF_OTHERS`.
+    """
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(root.rglob("*.py"))}
+    defined = {path: private_names(tree) for path, tree in trees.items()}
+    of_argosy = set().union(*defined.values()) - OF_OTHERS
+    return [
+        f"{path.relative_to(root)}:{node.lineno}: {ast.unparse(node)}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in of_argosy - defined[path]
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()")
+    ]
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """Return the private names that a module defines: functions, classes, variables and attributes of `self`."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            names.add(node.attr)
+    return {name for name in names if name.startswith("_") and not name.startswith("__") and name != "_"}
+
+
 def imports(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """(line, path below argosy) of every import of Argosy that can run, anywhere in a file."""
     for node in ast.iter_child_nodes(tree):
@@ -163,6 +204,10 @@ def below_argosy(node: ast.stmt, path: list[str]) -> Iterator[tuple[int, list[st
 
 def test_the_package_keeps_the_rule() -> None:
     assert violations(SOURCE) == []
+
+
+def test_nobody_reaches_for_private_attributes() -> None:
+    assert private_reaches(SOURCE) == []
 
 
 @pytest.fixture
@@ -229,3 +274,21 @@ def test_a_violation_is_found(package: Path, file: str, code: str, why: str) -> 
 def test_what_is_allowed(package: Path, file: str, code: str) -> None:
     (package / file).write_text(code + "\n")
     assert violations(package) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(engine):\n    return engine._clock", ["sim/s.py:2: engine._clock"]),
+        ("def f(engine):\n    engine._clock = 1", ["sim/s.py:2: engine._clock"]),
+        ("def f(run):\n    return run.engine._tell()", ["sim/s.py:2: run.engine._tell"]),
+        ("class A(Engine):\n    def f(self):\n        return self._clock + super()._tell()", []),
+        ("class A:\n    _clock = 1\n    def f(self, other):\n        return other._clock", []),
+        ("def f(module):\n    return module._parameters", []),
+    ],
+)
+def test_a_private_reach_is_found(package: Path, code: str, found: list[str]) -> None:
+    engine = "class Engine:\n    def f(self):\n        self._clock = 0\n    def _tell(self):\n        pass\n"
+    (package / "sim" / "engine.py").write_text(engine)
+    (package / "sim" / "s.py").write_text(code + "\n")
+    assert private_reaches(package) == found

@@ -43,3 +43,28 @@ def test_wrong_questions(argosy: Argosy, trace: Path, options: tuple[str, ...], 
     answer = argosy("advise", "-t", trace, "-c", "small", *options)
     assert answer.code == 2
     assert message in answer.err
+
+
+def test_a_past_that_was_better_is_kept(argosy: Argosy, tmp_path: Path) -> None:
+    """Starts and moves take time in a simulation, so no policy is as good as this past."""
+    path = tmp_path / "log.csv"
+    rows = ["1,0,3600,8,ann,0,3600", "2,600,3600,8,bob,600,4200", "3,1200,3600,8,cid,3600,7200"]
+    path.write_text("\n".join(["job_id,submit_s,duration_s,gpus,user,start_s,end_s", *rows]) + "\n")
+    machines = tmp_path / "cluster.yaml"
+    machines.write_text("nodes:\n  - {count: 2, gpu: v100, gpus: 8, price_per_hour: 20, watts: {busy: 300}}\n")
+    told = argosy("advise", "-t", path, "-c", machines, "-p", "fifo,tiresias-las", "--draws", 0)
+    assert told.code == 0, told.err
+    assert told.out.startswith("Keep what you have: no policy here that can be run is better than what happened.")
+    assert "Nearest to it: fifo, +" in told.out
+    assert " cost " in told.out and " energy " in told.out, "they are known here, so the table shows them"
+    found = json.loads(argosy("advise", "-t", path, "-c", machines, "-p", "fifo", "--draws", 0, "-o", "json").out)
+    assert (found["advice"]["best"], found["advice"]["nearest"]) == ("actual", "fifo")
+
+
+def test_jobs_that_arrive_at_once_need_no_draws(argosy: Argosy, tmp_path: Path) -> None:
+    path = tmp_path / "burst.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus,user\n" + "".join(f"j{i},0,600,1,u\n" for i in range(9)))
+    few = ("advise", "-t", path, "-c", "small", "-p", "fifo,srsf")
+    refused = argosy(*few)
+    assert refused.code == 2 and "--draws 0" in refused.err
+    assert argosy(*few, "--draws", 0).code == 0

@@ -68,6 +68,13 @@ def test_estimates_of_waiting_and_running_jobs(live: Argosy, tmp_path: Path) -> 
     assert "probably ends" in live("explain", str(second)).out
     assert json.loads(live("queue", "-o", "json").out)["jobs"][0]["eta"]["end"]["p50"] > time.time()
 
+    told = live("eta")  # as squeue --start: all that wait, the next one first
+    assert told.code == 0, told.err
+    rows = [line.split()[0] for line in told.out.splitlines() if line.split() and line.split()[0].isdigit()]
+    assert rows == [str(second), str(third)] and "half before" in told.out
+    waiting = json.loads(live("eta", "-o", "json").out)["jobs"]
+    assert [one["job"] for one in waiting] == [second, third] and waiting[0]["eta"]["start"]["p50"] > 0
+
     dry = live("submit", job(tmp_path, "fourth", 2, "5m"), "--dry-run")
     assert dry.code == 0, dry.err
     assert "as it is" in dry.out and "with 1 GPUs" in dry.out and "nothing was submitted" in dry.out
@@ -81,6 +88,18 @@ def test_estimates_of_waiting_and_running_jobs(live: Argosy, tmp_path: Path) -> 
     until(lambda: "it has ended" in live("eta", str(second)).out)
 
 
+@pytest.mark.slow(5)
+def test_a_part_of_an_array(live: Argosy, tmp_path: Path) -> None:
+    (tmp_path / "many.yaml").write_text("run: fake seconds=600\nresources: {gpus: 2}\narray: 3\n")
+    first = int(live("submit", "many.yaml").out.split()[0])
+    told = live("eta", f"{first}[1]")
+    assert told.code == 0, told.err
+    assert told.out.startswith(f"job {first + 1} (")
+    two = json.loads(live("eta", f"{first}[1-2]", "-o", "json").out)["jobs"]
+    assert [one["job"] for one in two] == [first + 1, first + 2]
+    assert live("cancel", f"{first}[*]").code == 0
+
+
 def test_calibration_without_any_estimate_says_so(live: Argosy) -> None:
     told = live("eta", "--calibration")
     assert told.code == 0
@@ -91,10 +110,10 @@ def test_calibration_without_any_estimate_says_so(live: Argosy) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("eta",), 2, "no job is named"),
         (("eta", "7", "--calibration"), 2, "both jobs and --calibration"),
         (("eta", "999999"), 102, "there is no job 999999"),
-        (("eta", "0"), 2, "greater than or equal to 1"),
+        (("eta", "0"), 2, "'0' is not a job"),
+        (("eta", "x[1]"), 2, "'x[1]' is not a job"),
         (("submit", "--run", "fake seconds=1", "--dry-run", "--wait"), 2, "exclude each other"),
         (("submit", "--run", "fake seconds=1", "--gpus", "99", "--dry-run"), 2, "99"),
         (("submit", "--run", "fake seconds=1", "--array", "3", "--dry-run"), 2, "one job"),

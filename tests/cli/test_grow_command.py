@@ -11,7 +11,13 @@ import pytest
 from command_line import Argosy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "grow"))
+from branch_tables import family_tables
 from grow_tables import toy_table
+
+from argosy import grow
+from argosy.cli import grow as grow_command
+from argosy.grow import models
+from argosy.zoo import weights
 
 NETWORKS = """
 from torch import nn
@@ -135,3 +141,31 @@ def test_a_small_study_writes_its_parts_and_a_page(argosy: Argosy, tmp_path: Pat
     assert "How many tries?" in page and "Speed of the published loop" in page
     answer = argosy("grow", "study", "--tables", "toy", "--parts", "reference", "-o", "out")
     assert answer.code == 2 and "--recorded" in answer.err
+
+
+def test_the_help_names_every_network() -> None:
+    assert grow_command.NETWORKS.split(", ") == list(models.MODELS)
+
+
+def test_branches_are_made_and_an_agent_is_taught(argosy: Argosy, tmp_path: Path) -> None:
+    answer = argosy("grow", "branches", "--only", "mlp-clusters-sgd", "--minutes", "0", "-o", "b")
+    assert answer.code == 0, answer.err
+    assert not list((tmp_path / "b").glob("*.json"))  # there was no time for a run
+    for i, table in enumerate(family_tables(6)):
+        table.write(tmp_path / "b" / f"{i}.json")
+    answer = argosy("grow", "teach", "-t", "b", "-o", "a.safetensors")
+    assert answer.code == 0, answer.err
+    assert "wrote a.safetensors" in answer.err
+    about = weights.read(tmp_path / "a.safetensors").about
+    assert about["command"].endswith("grow teach -t b -o a.safetensors")
+    agent = grow.ForecastingAgent.load(tmp_path / "a.safetensors")
+    assert f"{agent.caution:g}" in about["caution tried"]
+
+
+def test_what_cannot_be_taught_is_refused(argosy: Argosy, tmp_path: Path) -> None:
+    answer = argosy("grow", "branches", "--only", "vgg-digits-sgd", "-o", "b")
+    assert answer.code == 2 and "unknown member of the family 'vgg-digits-sgd'" in answer.err
+    (tmp_path / "one").mkdir()
+    family_tables(1)[0].write(tmp_path / "one" / "t.json")
+    answer = argosy("grow", "teach", "-t", "one")
+    assert answer.code == 2 and "all tables are of one family" in answer.err

@@ -42,6 +42,36 @@ def read(*options: str) -> JobSpec:
     return load_yaml(json.dumps(read_script("job.sbatch", text).job), JobSpec)
 
 
+@pytest.mark.parametrize(
+    ("options", "on"),
+    [
+        (("--mail-type=BEGIN,END",), ("start", "end")),
+        (("--mail-type=fail", "--mail-type=REQUEUE,TIME_LIMIT_80"), ("failed", "preempted", "lost")),
+        (("--mail-type=ALL",), ("start", "end", "failed", "preempted", "lost")),
+    ],
+)
+def test_mails_become_notices(options: tuple[str, ...], on: tuple[str, ...]) -> None:
+    spec = read("--mail-user=ann@example.org,bob@example.org", *options)
+    assert spec.notify is not None
+    assert (spec.notify.mail, spec.notify.on) == (("ann@example.org", "bob@example.org"), on)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--mail-user=ann@example.org",), "without --mail-type"),
+        (("--mail-user=ann@example.org", "--mail-type=NONE"), "without --mail-type"),
+        (("--mail-type=END",), "--mail-user=me@example.org"),
+        (("--mail-user=ann", "--mail-type=END"), "--mail-user=me@example.org"),
+    ],
+)
+def test_mails_that_nobody_would_get(options: tuple[str, ...], why: str) -> None:
+    text = "#!/bin/sh\n" + "".join(f"#SBATCH {option}\n" for option in options) + "true\n"
+    script = read_script("job.sbatch", text)
+    assert "notify" not in script.job
+    assert all(why in one.ignored and not one.means for one in script.told)
+
+
 def test_a_usual_script() -> None:
     assert is_script(SCRIPT) and not is_script("#!/bin/sh\necho\n") and not is_script("run: x\n#SBATCH\n")
     script = read_script("job.sbatch", SCRIPT)
@@ -61,8 +91,11 @@ def test_a_usual_script() -> None:
     assert told["--gres=gpu:a100:4"].means == told["--mem=256G"].means
     assert "gpus: 8" in told["--gres=gpu:a100:4"].means
     assert [o for o, one in told.items() if one.ignored] == [
-        "--account=lab7", "--output=slurm-%j.out", "the command module", "the command srun"
-    ]  # fmt: skip
+        "--account=lab7",
+        "--output=slurm-%j.out",
+        "the command module",
+        "the command srun",
+    ]
     assert told["the command srun"].text("a") == (
         "a:17: the command srun is ignored: this is not part of Argosy; the job fails if it is not on its PATH"
     )
@@ -169,6 +202,14 @@ def test_submit_a_script_with_changes(live: Argosy, tmp_path: Path) -> None:
     assert [one["option"] for one in asked["sbatch"]["job.sbatch"]] == ["--gpus=2", "--qos=high", "--hold"]
 
 
+def test_a_script_that_wants_mail_is_accepted_without_a_mail_server(live: Argosy, tmp_path: Path) -> None:
+    lines = "#SBATCH --mail-user=ann@example.org\n#SBATCH --mail-type=END\n#SBATCH -H\n"
+    (tmp_path / "job.sbatch").write_text(f"#!/bin/bash\n{lines}hostname\n")
+    answer = live("submit", "job.sbatch")
+    assert answer.code == 0, answer.err
+    assert "job.sbatch:2: --mail-user=ann@example.org is ignored: this daemon sends no mail" in answer.err
+
+
 def test_flags_of_submit(live: Argosy, tmp_path: Path) -> None:
     first = live("submit", "--run", "fake seconds=0.1 exit=1", "--workdir", "sub").out.strip()
     options = ["--after", f"failed:{first}", "--after", f"any:{first}", "--hold"]
@@ -176,8 +217,10 @@ def test_flags_of_submit(live: Argosy, tmp_path: Path) -> None:
     told = json.loads(live("status", first, "-o", "json").out)
     assert told["workdir"] == str(tmp_path / "sub")
     assert json.loads(live("status", second, "-o", "json").out)["spec"]["after"] == {
-        "succeeded": [], "any": [int(first)], "failed": [int(first)]
-    }  # fmt: skip
+        "succeeded": [],
+        "any": [int(first)],
+        "failed": [int(first)],
+    }
     assert live("release", second).code == 0
     assert live("wait", second, "--timeout", "2m").code == 0
 

@@ -113,6 +113,103 @@ def test_a_promotion_survives_a_kill_in_every_phase(daemon: LiveDaemon, live: Ar
         assert json.loads(live("queue", "-o", "json").out)["counts"]["running"] == 1, "jobs go on through all of it"
 
 
+FAILS = """
+from argosy import Policy, register
+
+@register("fails", "raises an error whenever it is asked")
+class Fails(Policy):
+    uses = frozenset({"demand"})
+
+    def rank(self, view):
+        raise RuntimeError("no weights")
+"""
+CRASHES = """
+import os, signal
+from argosy import Policy, register
+
+@register("crashes", "ends its process whenever it is asked")
+class Crashes(Policy):
+    uses = frozenset({"demand"})
+
+    def rank(self, view):
+        os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+def running(live: Argosy) -> int:
+    return int(json.loads(live("queue", "-o", "json").out)["counts"].get("running", 0))
+
+
+@pytest.mark.slow(60)
+def test_a_policy_that_fails_falls_back_for_good(
+    live: Argosy, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed as a plugin, because a request must not make the daemon load a file."""
+    (tmp_path / "fails.py").write_text(FAILS)
+    about = tmp_path / "fails_policies-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fails-policies\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[argosy.policies]\nfails = fails:Fails\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with live_daemon(home, *OPTIONS) as first:
+        submit(live, 1, 3600, "1h")
+        until(lambda: running(live) == 1)
+        assert live("promote", "fails", "--guard", "10%").code == 0
+        found = until(lambda: (now := summary(live)["promotion"])["phase"] == "fell-back" and now)
+        assert "it failed" in found["reason"] and "no weights" in found["reason"]
+        assert "fell back from fails to fifo: it failed" in live("queue").out
+        assert "fall-back" in live("audit").out
+        log = (home / "daemon.log").read_text()
+        assert '"what": "the guard has ended", "phase": "fell-back", "policy": "fifo"' in log
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait(LIMIT_S)
+        first.clean_up()
+    with live_daemon(home, *OPTIONS):
+        found = summary(live)
+        assert (found["live"], found["promotion"]["phase"]) == ("fifo", "fell-back")
+        assert running(live) == 1 and "fell back from fails" in live("queue").out
+        submit(live, 1, 3600, "1h")
+        until(lambda: running(live) == 2)
+
+
+@pytest.mark.slow(30)
+def test_a_promotion_that_was_kept_survives_a_kill(daemon: LiveDaemon, live: Argosy, home: Path) -> None:
+    submit(live, 1, 3600, "1h")
+    until(lambda: running(live) == 1)
+    assert live("promote", "srtf", "--guard", "10%", "--for", "1s").code == 0
+    until(lambda: summary(live)["promotion"]["phase"] == "kept")
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.process.wait(LIMIT_S)
+    daemon.clean_up()
+    with live_daemon(home, *OPTIONS):
+        found = summary(live)
+        assert (found["live"], found["promotion"]["phase"]) == ("srtf", "kept")
+        assert running(live) == 1 and "keep" in live("audit").out
+
+
+@pytest.mark.slow(30)
+@pytest.mark.parametrize(("code", "name", "problem"), [(CRASHES, "Crashes", "died"), (FAILS, "Fails", "no weights")])
+def test_a_shadow_that_crashes_is_noted_and_the_daemon_goes_on(
+    live: Argosy, home: Path, tmp_path: Path, code: str, name: str, problem: str
+) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    with live_daemon(home, *OPTIONS, "--shadow", f"{tmp_path}/mine.py:{name}") as daemon:
+
+        def failed() -> dict[str, Any] | None:
+            submit(live, 1, 600, "2m")  # a decision
+            found = summary(live)
+            return found if found["failed"] else None
+
+        found = until(failed)
+        assert problem in found["problem"] and found["compared"] == 0
+        log = (home / "daemon.log").read_text()
+        assert "the shadow policy failed; the live one is not affected" in log
+        assert f"{problem}" in live("shadow").out
+        assert daemon.process.poll() is None
+        until(lambda: running(live) == 2)
+        assert "the policy failed" not in (home / "daemon.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

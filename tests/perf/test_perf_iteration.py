@@ -108,29 +108,6 @@ def test_narrower_is_never_slower(params: IterationParams, k: int, batch: float)
     assert all(wide <= narrow * (1 + 1e-9) for narrow, wide in pairwise(rates))
 
 
-class TestBestBatch:
-    def test_is_the_best_of_the_grid(self) -> None:
-        found = goodput.best_batch(MODEL, "v100", 8, Level.RACK, PHI, M0, 4096)
-        grid = np.geomspace(M0, 4096, 50)
-        values = [float(MODEL.throughput("v100", 8, Level.RACK, b) * goodput.efficiency(b, PHI, M0)) for b in grid]
-        assert found.goodput == pytest.approx(max(values))
-        assert found.batch == pytest.approx(grid[int(np.argmax(values))])
-
-    def test_grows_with_the_noise_scale(self) -> None:
-        batches = [goodput.best_batch(MODEL, "v100", 8, Level.RACK, phi, M0, 8192).batch for phi in (10, 1e3, 1e6)]
-        assert batches[0] < batches[1] <= batches[2]
-
-    def test_one_gpu_accumulates_beyond_m0(self) -> None:
-        found = goodput.best_batch(MODEL, "v100", 1, Level.ISLAND, 1e9, M0, 4096)
-        assert found.batch == pytest.approx(M0) or found.accumulation >= 1
-        small = IterationModel("big-alpha", {"v100": IterationParams(1.0, 0.001, 0, 0, 0, 0, 1.0)}, 128)
-        assert goodput.best_batch(small, "v100", 1, 0, 1e9, M0, 4096).accumulation == 1
-
-    def test_no_room_is_an_error(self) -> None:
-        with pytest.raises(InputError, match="fewer GPUs"):
-            goodput.best_batch(MODEL, "v100", 256, Level.RACK, PHI, 128, 200)
-
-
 def test_shipped_noise_scales_grow_during_training() -> None:
     scale = goodput.known_noise_scale("CIFAR10")
     assert scale is not None and scale.m0 == 128

@@ -233,10 +233,3 @@ class TestInterference:
         for i, (a, batch_a) in enumerate(classes):
             for j, (b, batch_b) in enumerate(classes):
                 assert matrix[i, j] == pytest.approx(interference.pair_factor(a, b, "v100", batch_a, batch_b)[0])
-
-    def test_node_contention(self) -> None:
-        assert interference.node_contention(3) == 1.0
-        assert interference.node_contention(2, 0.3) == pytest.approx(0.7)
-        assert interference.node_contention(1, 0.3) == 1.0
-        with pytest.raises(InputError, match=r"1\.5"):
-            interference.node_contention(2, 1.5)

@@ -25,8 +25,6 @@ Ints = NDArray[np.int64]
 
 def anywhere(view: View, row: int, gpus: int, free: Ints) -> Mapping[int, int] | None:
     """Choose nodes from the last one backwards."""
-    if gpus == 0:
-        return {len(free) - 1: 0}
     chosen = {}
     for node in range(len(free) - 1, -1, -1):
         here = min(gpus, int(free[node]))
@@ -145,12 +143,12 @@ def test_shares_meet_on_one_device_and_cpu_jobs_need_none() -> None:
         Job("cpu", 3, 9, 0, cpus=1),
     ]
     result = simulate(jobs, Cluster.uniform(2, 1, cpus=64), Composed())
-    # half of n1, then its other half; then n0; a CPU-only job on the node that it is given
+    # half of n1, then its other half; then n0; a CPU-only job where fewest GPUs are free, of equals the first
     assert first_places(result) == {
         "half": {1: (1, 500)},
         "other": {1: (1, 500)},
         "third": {0: (1, 500)},
-        "cpu": {1: (0, 1000)},
+        "cpu": {0: (0, 1000)},
     }
 
 

@@ -40,6 +40,8 @@ MIXED = [
     Job("picky", 60, 200, 2, gpu_type="p100", cpus=2.0),
     Job("fails", 70, 80, 1, status="failed", cpus=1.0),
     Job("killed", 70, 80, 1, status="killed", cpus=1.0),
+    Job("due", 80, 300, 2, min_gpus=1, max_gpus=4, cpus=1.0, deadline_s=1500.0),
+    Job("due too soon", 80, 300, 1, cpus=1.0, deadline_s=200.0),
     *(Job(f"more{i}", 100 + 5 * i, 150 + 10 * i, 1 + i % 4, queue=("red", "blue")[i % 2], cpus=1.0) for i in range(20)),
 ]
 CLUSTER = Cluster(
@@ -69,6 +71,14 @@ def test_all_kinds_of_jobs_end(name: str, settings: Settings) -> None:
 def test_a_single_job(name: str) -> None:
     result = run(name, [Job("a", 5, 100, 1)], Cluster.uniform(1, 1), Settings.ideal())
     assert result.jobs["finish_s"].to_list() == [105]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jobs_without_gpus_start_beside_each_other(name: str) -> None:
+    one_each = [Job(f"j{i}", 0, 100, 0, cpus=1.0) for i in range(3)]  # one for each node
+    assert set(run(name, one_each, Cluster.uniform(3, 4, cpus=1.0), Settings.ideal()).jobs["first_start_s"]) == {0.0}
+    parts = [Job(f"j{i}", 0, 100, 0, cpus=0.1) for i in range(3)]  # 0.3 - 0.1 - 0.1 is less than 0.1, for a computer
+    assert set(run(name, parts, Cluster.uniform(1, 4, cpus=0.3), Settings.ideal()).jobs["first_start_s"]) == {0.0}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -151,9 +161,9 @@ LASTING = [
 ]
 REMEMBERING = {"drf": "drf:slot_s=60", "rubick": "rubick:patience_s=1200"}  # they have a memory with these parameters
 # gavel-fifo remembers what each job has received, and first come, first served does not ask; sia remembers restarts,
-# which cost nothing here, and what jobs with changing batches have shown, of which there are none; and no
-# job takes spare GPUs
-FORGETFUL = {"gavel-fifo", "sia", "grow-when-spare"}
+# which cost nothing here, and what jobs with changing batches have shown, of which there are none; no
+# job takes spare GPUs; and what elasticflow has promised or declined, it would promise or decline again
+FORGETFUL = {"gavel-fifo", "sia", "grow-when-spare", "elasticflow"}
 
 
 @pytest.mark.parametrize("name", NAMES)

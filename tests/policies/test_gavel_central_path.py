@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
-from argosy.policies.gavel.central_path import shares, solve
+from argosy.policies.gavel import central_path
+from argosy.policies.gavel.central_path import shares
 from argosy.policies.gavel.fairness import bisected
+from argosy.policies.gavel.share_rows import ByJob, ShareRows, Whole
 
 SPEED = np.array([[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]])
 ONES, TWO = np.ones(3), np.ones(2)
@@ -15,15 +16,49 @@ TYPES = np.array([0, 1])
 
 
 def test_a_program_with_one_optimum() -> None:
-    """min −x − 2y with x + y ≤ 1, x, y ≥ 0."""
-    g = csr_matrix(np.array([[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]))
-    x = solve(np.array([-1.0, -2.0]), g, np.array([1.0, 0.0, 0.0]))
-    assert x is not None and x == pytest.approx([0.0, 1.0], abs=1e-6)
+    """One GPU for the half of a job that is twice as fast."""
+    x = shares(np.array([[1.0], [2.0]]), np.ones(2), np.ones(1), np.zeros(1, np.int64), value=np.array([[1.0], [2.0]]))
+    assert x is not None and x.ravel() == pytest.approx([0.0, 1.0], abs=1e-6)
 
 
-def test_no_solution_is_none() -> None:
-    """x ≥ 1 and x ≤ 0."""
-    assert solve(np.zeros(1), csr_matrix(np.array([[-1.0], [1.0]])), np.array([-1.0, 0.0])) is None
+@pytest.mark.parametrize("jobs", [1, 90])
+def test_no_solution_is_none(jobs: int) -> None:
+    """Twice the speed that a job can have."""
+    speed = np.ones((jobs, 3))
+    assert shares(speed, np.ones(jobs), np.full(3, 9.0), np.arange(3), least=np.full(jobs, 2.0)) is None
+
+
+def test_both_ways_to_factorise_solve_the_same_system() -> None:
+    """The blocks of the jobs alone, or the whole matrix; and both are right."""
+    rng = np.random.default_rng(5)
+    for unit in (None, rng.random(7)):
+        g = ShareRows(-rng.random((7, 3)), rng.random((2, 7, 3)), rng.random((7, 3)), -rng.random((7, 3)), unit)
+        count = 21 + 2 + 7 + 7
+        dense = np.stack([g.times(e) for e in np.eye(21 + (unit is not None))], axis=1)
+        assert np.stack([g.transposed_times(e) for e in np.eye(count)]) == pytest.approx(dense)
+        weight, r_z, r_x = rng.random(count) + 0.1, rng.random(count), rng.random(dense.shape[1])
+        expected = np.linalg.solve((dense.T / weight) @ dense, r_x + dense.T @ (r_z / weight))
+        for factors in (ByJob(g, weight), Whole(g, weight)):
+            x, z = factors.solve(r_x, r_z)
+            assert x == pytest.approx(expected) and z == pytest.approx((dense @ expected - r_z) / weight)
+        rows, columns = g.largest()
+        assert rows == pytest.approx(np.abs(dense).max(axis=1)) and columns == pytest.approx(np.abs(dense).max(axis=0))
+        divided = g.divided(rows, columns)
+        assert np.stack([divided.times(e) for e in np.eye(dense.shape[1])], axis=1) == pytest.approx(
+            dense / rows[:, None] / columns
+        )
+
+
+@pytest.mark.parametrize("wanted", ["due", "least"])
+def test_many_jobs_get_what_few_would(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large programs are solved job by job where that is exact, with the same shares as by the whole matrix."""
+    rng = np.random.default_rng(6)
+    speed, gpus = rng.random((100, 3)) + 0.1, 2.0 ** rng.integers(0, 3, 100)
+    ask = {wanted: speed.max(axis=1) * (0.05 if wanted == "least" else 1.0)}
+    many = shares(speed, gpus, np.full(3, 40.0), np.arange(3), **ask)
+    monkeypatch.setattr(central_path, "FEW", 1000)
+    whole = shares(speed, gpus, np.full(3, 40.0), np.arange(3), **ask)
+    assert many is not None and whole is not None and many == pytest.approx(whole, abs=1e-6)
 
 
 def test_max_min_of_the_paper() -> None:

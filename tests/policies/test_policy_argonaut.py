@@ -112,7 +112,7 @@ def test_features_are_of_moderate_size_everywhere() -> None:
         for _ in range(60):
             assert engine.advance()
             candidates = policy._candidates.of(engine.view)
-            seen = policy._features.read(engine.view, candidates, policy._remaining.of(engine.view))
+            seen = policy._features.read(engine.view, candidates, policy.remaining.of(engine.view))
             for table in (seen.bid, seen.job, seen.cluster):
                 assert np.isfinite(table).all() and np.abs(table).max(initial=0.0) < 15
             engine.ask()

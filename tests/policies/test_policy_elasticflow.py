@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from argosy.errors import InputError
 from argosy.policies.base import create
 from argosy.policies.elasticflow.reservations import FreeGpus, Level, raised, reserve
 from argosy.scenario import read_scenario
+from argosy.sim.engine import Engine
 from argosy.sim.metrics import metrics
 from argosy.sim.run import simulate as run
 from argosy.sim.settings import Settings
@@ -129,3 +131,25 @@ def test_live_settings_are_usual_settings() -> None:
     ]
     result = run(Trace.of_jobs(jobs), Cluster.uniform(2, 4), "elasticflow", Settings())
     assert set(result.jobs["status"]) == {"completed"}
+
+
+@pytest.mark.parametrize("restore", [True, False])
+def test_what_was_declined_stays_declined_after_a_restart(restore: bool) -> None:
+    """The first job holds both GPUs until 1,000 s, so the second is declined; then the first is cancelled."""
+    jobs = [
+        Job("first", 0, 1000, 2, deadline_s=1100),
+        Job("second", 10, 100, 2, deadline_s=400),
+        Job("third", 20, 100, 2),
+    ]
+    cluster = Cluster.uniform(1, 2)
+    engine = Engine(Trace.of_jobs(jobs), cluster, create("elasticflow"), Settings.ideal(), cancels={"first": 50.0})
+    while engine.advance() and engine.view.now < 50:
+        engine.ask()
+    told = engine.policy.state()
+    engine.policy = create("elasticflow")
+    engine.policy.reset(engine.context)
+    if restore:
+        engine.policy.restore(json.loads(json.dumps(told)))
+    engine.ask()
+    second = next(int(i) for i in engine.view.jobs.index if engine.job_name(int(i)) == "second")
+    assert engine.policy.state()["admitted"] == {str(second): not restore}

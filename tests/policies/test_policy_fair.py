@@ -89,13 +89,16 @@ def test_no_policy_that_decides_more_than_an_order() -> None:
 
 def test_an_inner_policy_with_a_memory_hears_of_events() -> None:
     class Counting(Policy):
-        """An inner policy that counts finished jobs, so it must be told of events."""
+        """An inner policy that counts finished jobs, so it must be told of events of this kind, and of no other."""
+
+        hears = frozenset({"finish"})
 
         def reset(self, context: Context) -> None:
             self.finished = 0
 
         def on_event(self, event: Event) -> None:
-            self.finished += event.kind == "finish"
+            assert event.kind == "finish"
+            self.finished += 1
 
         def rank(self, view: View) -> Floats:
             return view.jobs.submitted

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from argosy.cluster.cluster import Cluster, Node
 from argosy.errors import InputError
 from argosy.mechanism.bids import Bids
+from argosy.perf import catalogue
+from argosy.perf.measured_speeds import Point, TableModel
 from argosy.policies.base import Policy, create
+from argosy.policies.pollux.speedups import at_sizes, fill
 from argosy.policies.sia.goodputs import Goodputs
 from argosy.sim.engine import Engine
 from argosy.sim.settings import Settings
@@ -52,11 +57,39 @@ def test_the_integer_program_by_hand() -> None:
     assert pytest.approx(1.4047, abs=1e-4) == 1.8**-0.5 + 2.3**-0.5
 
 
-def test_hysteresis_by_hand() -> None:
-    """r = (60 − 30)/(60 + 30): 3.6 on the other type counts as 1.2, less than 1.8 now."""
-    r = max(60 - 1 * 30, 0) / (60 + 30)
-    assert r == pytest.approx(1 / 3)
-    assert 1.1 - (3.6 * r) ** -0.5 < 1.1 - 1.8**-0.5
+@pytest.mark.parametrize(("cost_s", "factor", "goes_to"), [(30.0, 1 / 3, "t4"), (3.0, 57 / 63, "a100")])
+def test_hysteresis_by_hand(cost_s: float, factor: float, goes_to: str, tmp_path: Path) -> None:
+    """After a minute and one change, 3.6 on the other type counts r = (60 − c) / (60 + c) times: 1.2 with c = 30 s.
+
+    That is less than the 1.8 that the job has now, so it stays. If a change costs 3 s, 3.6 counts as 3.26.
+    """
+    costs = tmp_path / "costs.csv"
+    free = "".join(f",{kind},0\n" for kind in ("start", "suspend", "resume", "migrate"))
+    costs.write_text(f"model,kind,seconds\n{free},resize,{cost_s:g}\n")
+    settings = Settings(overheads=str(costs), min_run_s=0.0, perf="table", reference_type="t4", hot_resize=True)
+    speeds = {("t4", 1): 1.0, ("t4", 2): 1.8, ("a100", 1): 2.0, ("a100", 2): 3.6}
+    points = [Point(gpu_type, gpus, 0, 1, speed) for (gpu_type, gpus), speed in speeds.items()]
+    jobs = [
+        Job("blocks", 0, 1e5, 2, gpu_type="a100", weight=100.0),
+        Job("x", 0, 1e5, 2, min_gpus=1, max_gpus=2, model="by hand", batch_size=1),
+    ]
+    with catalogue.borrowed():
+        catalogue.register(TableModel.of("by hand", points))
+        engine = Engine(Trace.of_jobs(jobs), TWO_TYPES, create("sia"), settings, cancels={"blocks": 60.0})
+        while engine.advance() and engine.view.now < 60:
+            engine.ask()
+        t4 = engine.context.gpu_types.index("t4")
+        assert engine.view.now == 60 and engine.jobs.held_type.tolist() == [t4] and engine.jobs.held.tolist() == [2.0]
+        index = int(engine.jobs.index[0])
+        engine.policy.restore({"goodputs": [], "restarts": [[index, 2.0, t4, 1, 0.0]]})  # it was changed once
+        bids = engine.policy.bid(engine.view)
+        assert bids is not None
+        value = {(engine.context.gpu_types[t], int(k)): v for t, k, v in zip(bids.type, bids.workers, bids.value)}
+        assert value["t4", 2] == pytest.approx(1.1 - 1.8**-0.5)
+        assert value["a100", 2] == pytest.approx(1.1 - (3.6 * factor) ** -0.5)
+        engine.ask()
+        engine.apply()
+        assert engine.context.gpu_types[int(engine.jobs.held_type[0])] == goes_to
 
 
 def test_configurations() -> None:
@@ -66,6 +99,15 @@ def test_configurations() -> None:
     found = {t: goodputs.sizes[goodputs.types == t].tolist() for t in (0, 1)}
     by_name = {engine.context.gpu_types[t]: sizes for t, sizes in found.items()}
     assert by_name == {"t4": [1, 2, 4, 8, 12], "a100": [1, 2, 4, 8, 16]}
+
+
+def test_goodputs_of_some_sizes_are_those_of_the_whole_table() -> None:
+    model = np.array([0.05, 0.001, 0.03, 0.002, 0.01, 0.0005, 1.5])
+    several, sizes = np.array([False, False, True, True]), np.array([1, 4, 8, 16])
+    goodputs, batches = at_sizes(model, 1280.0, 128.0, 4096.0, 256.0, several, sizes)
+    table, best = fill(model, 1280.0, 128.0, 4096.0, 256.0, 16)
+    assert goodputs.tolist() == table[several.astype(int), sizes].tolist()
+    assert batches.tolist() == best[several.astype(int), sizes].tolist()
 
 
 def job(name: str, at: float = 0.0, model: str = "cifar10", work: float = 3e6) -> Job:

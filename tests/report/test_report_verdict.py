@@ -12,6 +12,7 @@ from argosy.cluster.cluster import Cluster
 from argosy.explain.words import signed
 from argosy.report.comparison import Comparison
 from argosy.report.verdict import verdict
+from argosy.sim.recorded import ACTUAL
 
 
 def run(policy: str, jct_s: float, *, oracle: bool = False) -> Any:
@@ -42,6 +43,14 @@ def test_an_oracle_alone_against_the_baseline_is_a_bound_only() -> None:
     assert "As a bound: with true durations, which no real scheduler knows, srtf reaches" in told
     every = headline(run("sjf", 100, oracle=True), run("srtf", 20, oracle=True))
     assert every.startswith("As a bound: ") and "srtf reaches" in every
+
+
+def test_nothing_is_better_than_a_better_past() -> None:
+    told = headline(run(ACTUAL, 100), run("fifo", 120), run("las", 110))
+    assert told.startswith(
+        "No policy has a shorter mean job completion time than what happened; las comes nearest, +10"
+    )
+    assert headline(run(ACTUAL, 100), run("fifo", 50)).startswith("fifo has the shortest mean")
 
 
 def test_a_tie_is_called_a_tie() -> None:

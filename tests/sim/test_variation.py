@@ -67,7 +67,7 @@ def test_names_that_stand_for_nothing() -> None:
     for name in ("load", "t4", "quota.research", "min_run_s", "las.quantum_s"):
         check_name(name, MIXED, ["las:quantum_s=5"])
     for name in ("h100", "seed", "srtf.x", "quotas.research"):
-        with pytest.raises(InputError, match=f"nothing here that is called '{name}'"):
+        with pytest.raises(InputError, match=f"'{name}' cannot be varied here"):
             check_name(name, MIXED, ["las"])
 
 

@@ -40,7 +40,7 @@ def tune(
     from argosy.learn.online.tuner import ADOPTED, INTERRUPTED, OnlineTuner
     from argosy.learn.training.options import OPTIONS, WARM_UP, check_options
     from argosy.learn.training.stop import Stop, ctrl_c
-    from argosy.learn.training.train import single_thread
+    from argosy.learn.training.threads import single_thread
     from argosy.learn.training.workers import Workers
     from argosy.policies.learned.argonaut import load
     from argosy.sim.warm import warm_up

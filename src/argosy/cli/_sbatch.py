@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from argosy.errors import InputError
+from argosy.live.notify_spec import MOST_TARGETS
 
+# The tables below are laid out by hand: with an entry on each line they would fill two pages.
 SHORT = {
     "A": "account", "C": "constraint", "D": "chdir", "G": "gpus", "H": "hold", "J": "job-name", "L": "licenses",
     "M": "clusters", "N": "nodes", "W": "wait", "a": "array", "b": "begin", "c": "cpus-per-task", "d": "dependency",
@@ -31,6 +33,10 @@ WHY_IGNORED = {
     "exclusive": NODES, "oversubscribe": NODES, "requeue": "a run that is lost with its node is always tried again",
     "no-requeue": "a run that is lost with its node is always tried again",
     "begin": "hold the job (--hold), and release it then", "verbose": "", "no-kill": "",
+}  # fmt: skip
+MAIL_ON = {  # --mail-type; in Slurm, ALL leaves out what is not about the job as a whole
+    "BEGIN": ("start",), "END": ("end",), "FAIL": ("failed",), "REQUEUE": ("preempted", "lost"),
+    "ALL": ("start", "end", "failed", "preempted", "lost"), "TIME_LIMIT": ("failed",), "NONE": (),
 }  # fmt: skip
 SIGNALS = {"10": "USR1", "12": "USR2", "1": "HUP", "2": "INT", "18": "CONT"}
 MOST_LISTED = 1000  # indices of an array that is not a range
@@ -58,6 +64,13 @@ class Script:
     job: dict[str, Any]
     told: list[Told]
 
+    def without_mail(self) -> None:
+        """Leave out the mails, for a daemon that sends none: it would refuse the job."""
+        if self.job.pop("notify", None) is not None:
+            for one in self.told:
+                if one.option.startswith("--mail-"):
+                    one.means, one.ignored = "", "this daemon sends no mail (argosy serve --smtp)"
+
 
 @dataclass
 class _Wants:
@@ -75,6 +88,8 @@ class _Wants:
     memory_gib: float | None = None  # of a node
     memory_per_gpu_gib: float | None = None
     memory_per_cpu_gib: float | None = None
+    mail_to: list[str] = field(default_factory=list)
+    mail_on: list[str] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
 
 
@@ -117,6 +132,8 @@ class _Reader:
             "dependency": self._dependency,
             "export": self._export,
             "signal": self._signal,
+            "mail-user": self._mail_to,
+            "mail-type": self._mail_on,
             "array": self._array,
             "gres": lambda v: self._gres(v, "gpus_per_node"),
             "gpus": lambda v: self._gpus(v, "gpus"),
@@ -131,7 +148,7 @@ class _Reader:
             "mem-per-gpu": lambda v: self._memory("memory_per_gpu_gib", v),
             "mem-per-cpu": lambda v: self._memory("memory_per_cpu_gib", v),
         }
-        self._resources: list[Told] = []  # options whose meaning is known when all are read
+        self._open: list[Told] = []  # options whose meaning is known when all are read
 
     def read(self, number: int, text: str) -> None:
         """Read one `#SBATCH` line, which may have several options."""
@@ -153,7 +170,7 @@ class _Reader:
                 continue
             told = Told(number, shown, means=read(value))
             self.told.append(told)
-            self._resources += [] if told.means else [told]
+            self._open += [] if told.means else [told]
 
     def _split(self, word: str, words: list[str]) -> tuple[str, str]:
         """Return the name and the value of an option."""
@@ -172,8 +189,9 @@ class _Reader:
         return name, value
 
     def finish(self) -> None:
-        """Work out the resources from all options together."""
+        """Work out the resources and the mails from all options together."""
         w = self.wants
+        self._notify([told for told in self._open if told.option.startswith("--mail-")])
         tasks = w.tasks or (w.tasks_per_node * w.nodes if w.tasks_per_node else None)
         gpus = w.gpus
         if gpus is None and w.gpus_per_node is not None:
@@ -196,8 +214,8 @@ class _Reader:
             resources["gpu_types"] = w.types
         self.job["resources"] = resources
         whole = ", ".join(f"{key}: {_shown(value)}" for key, value in resources.items())
-        for told in self._resources:
-            told.means = f"resources: {{{whole}}}"
+        for told in self._open:
+            told.means = told.means or ("" if told.ignored else f"resources: {{{whole}}}")
         env = self.job["env"]
         env["SLURM_JOB_NAME"] = self.job["name"]
         counts = {"SLURM_NTASKS": tasks, "SLURM_CPUS_PER_TASK": w.cpus_per_task, "SLURM_JOB_NUM_NODES": w.nodes}
@@ -258,6 +276,30 @@ class _Reader:
             hint = "write such as --signal=B:USR1@120 (USR1, USR2, INT, HUP or CONT)"
             raise self._wrong(f"--signal={value} is not understood", hint)
         return self._put("warning", {"signal": name, "before": float(seconds or 60) or 1.0})
+
+    def _mail_to(self, value: str) -> str:
+        self.wants.mail_to += [one.strip() for one in value.split(",") if one.strip()]
+        return ""
+
+    def _mail_on(self, value: str) -> str:
+        for kind in value.upper().split(","):
+            # TIME_LIMIT_90 and the like come before the end, and there is nothing that could be sent then
+            self.wants.mail_on += [when for when in MAIL_ON.get(kind.strip(), ()) if when not in self.wants.mail_on]
+        return ""
+
+    def _notify(self, told: list[Told]) -> None:
+        """Set `notify` from --mail-user and --mail-type, or say why it means nothing."""
+        to, on = self.wants.mail_to, self.wants.mail_on
+        why = ""
+        if not to or not all("@" in one for one in to):
+            why = "there are no mailboxes of users: name a whole address, --mail-user=me@example.org"
+        elif len(to) > MOST_TARGETS:
+            why = f"a job has at most {MOST_TARGETS} addresses"
+        elif not on:
+            why = "without --mail-type=BEGIN, END, FAIL, REQUEUE or ALL nothing is sent"
+        meaning = "" if why or not told else self._put("notify", {"mail": to, "on": on})
+        for one in told:
+            one.means, one.ignored = meaning, why
 
     def _array(self, value: str) -> str:
         listed, percent, most = value.partition("%")

@@ -51,6 +51,11 @@ ClusterOption = Annotated[
 ReportOption = Annotated[
     Path | None, typer.Option(help="write the whole comparison as one HTML page that works offline")
 ]
+RayOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="run them on Ray: HOST:PORT of its head, auto, or local")
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")]
+SeedOption = Annotated[int, typer.Option(help="seed of all random numbers")]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="how the answer is printed")]
 WindowOption = Annotated[
     str | None,

@@ -21,6 +21,8 @@ from argosy.cli._shared import (
     OutputOption,
     ProgressOption,
     ReportOption,
+    SeedOption,
+    WorkersOption,
     check_writable,
     emit,
     progress_bar,
@@ -48,26 +50,27 @@ CANDIDATES = (
 USUAL = "fifo-backfill"  # about what a cluster does that nobody has tuned
 DEFAULT_DRAWS = 4
 
+PoliciesOption = Annotated[
+    str | None, typer.Option("--policies", "-p", help="names separated by commas; default: policies that suit most")
+]
+DrawsOption = Annotated[
+    int, typer.Option(help="runs on resampled days, besides the one on real days: more make the interval better")
+]
+
 
 def advise(
     *,
     trace: Annotated[Path, typer.Option("--trace", "-t", help="what was run: .csv, .csv.gz or .parquet")],
     cluster: ClusterOption,
-    policies: Annotated[
-        str | None, typer.Option("--policies", "-p", help="names separated by commas; default: policies that suit most")
-    ] = None,
+    policies: PoliciesOption = None,
     baseline: Annotated[
         str | None, typer.Option(help="what runs now; default: actual if the trace has starts, else fifo-backfill")
     ] = None,
-    draws: Annotated[
-        int, typer.Option(help="runs on resampled days, besides the trace itself: more make the interval better")
-    ] = DEFAULT_DRAWS,
-    seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    seed: SeedOption = 0,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
-    ] = None,
+    workers: WorkersOption = None,
     progress: ProgressOption = None,
 ) -> None:
     """Say which policy would have served these jobs best.
@@ -91,7 +94,8 @@ def advise(
     within("--workers", 1, MOST_WORKERS, workers)
     within("--seed", 0, 2**62, seed)
     work, machines = read_trace(trace), Cluster.read(cluster)
-    block_length_s(work)
+    if draws:
+        block_length_s(work)
     names = list(CANDIDATES) if policies is None else parse_policies(policies)
     past = has_recorded_times(work)
     base = baseline or (ACTUAL if past else names[0] if policies else USUAL)

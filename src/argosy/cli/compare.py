@@ -24,6 +24,7 @@ from argosy.cli._shared import (
     Output,
     OutputOption,
     ProgressOption,
+    RayOption,
     ReportOption,
     TraceOption,
     WindowOption,
@@ -89,6 +90,7 @@ def compare(
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
     ] = None,
+    ray: RayOption = None,
     progress: ProgressOption = None,
     settings: Settings,
 ) -> None:
@@ -101,6 +103,7 @@ def compare(
     argosy compare -t week.csv -c cluster.yaml -p fifo,las --sweep nodes=4..16:4 --sweep min_run_s=0,300,1200
     argosy compare --scenario dl2-500 -p drf,optimus --seeds 3
     argosy compare -t week.csv -c cluster.yaml -p actual,fifo,tiresias-las
+    argosy compare --like philly --load 1 -c philly -p all --seeds 5 --ray head:6379
 
     The policy `actual` is the past: jobs start and end when the trace says that they did (start_s and end_s, which
     argosy import keeps). Then it is also shown how well the simulated policies reproduce the past.
@@ -115,7 +118,8 @@ def compare(
     within("--workers", 1, MOST_WORKERS, workers)
     if baseline is not None and baseline not in names:
         raise UnknownName("baseline", baseline, names)
-    from argosy.sim.compare import run_all, tasks
+    from argosy.sim.compare import Outcome, run_all, tasks
+    from argosy.sim.kept_cells import KeptCells
     from argosy.sim.recorded import ACTUAL
 
     for name in names:
@@ -150,14 +154,21 @@ def compare(
         say(f"nothing is random in these runs, so every seed gives the same result; running only seed {chosen[0]}")
         chosen = chosen[:1]
     todo = tasks(names, chosen, grid)
+    cells = KeptCells.beside((report or json_file) if grid else None, experiment)
+    known = {task: found for task in todo if task.at and (found := cells.find(task)) is not None}
+    if known:
+        say(f"{len(known)} runs of the sweep are known from {cells.path}; delete it to run them again")
     with progress_bar("runs", len(todo), progress) as bar:
-        ended: list[Outcome] = []
+        ended = list(known)
 
         def done(outcome: Outcome) -> None:
-            ended.append(outcome)
+            ended.append(outcome.task)
             bar(len(ended))
+            if outcome.task.at and outcome.scores is not None:
+                cells.keep(outcome.task, outcome.scores)
 
-        outcomes = run_all(experiment, todo, workers, done)
+        made = iter(run_all(experiment, [task for task in todo if task not in known], workers, done, ray))
+        outcomes = [Outcome(task, scores=known[task]) if task in known else next(made) for task in todo]
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed and len(failed) == len(outcomes) and isinstance(failed[0].error, InputError):
         raise failed[0].error  # if all runs fail with the same error, it is not due to a policy

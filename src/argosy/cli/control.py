@@ -59,7 +59,7 @@ def release(
     api: ApiOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Let jobs start again that were held back.
+    """Let held jobs start again.
 
     \b
     argosy release 7

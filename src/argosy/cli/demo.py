@@ -22,7 +22,7 @@ def demo(
     ] = None,
     repair: Annotated[bool, typer.Option(help="empty a node for a while: its jobs have to move")] = True,
     hosts: Annotated[
-        int, typer.Option(help="on so many pseudo-hosts, one of which is cut off and one dies; needs root")
+        int, typer.Option(help="run on this many pseudo-hosts; one is cut off and one is killed; needs root")
     ] = 0,
     home: Annotated[Path | None, typer.Option(help="a new folder to keep logs in; default: none is kept")] = None,
     progress: ProgressOption = None,

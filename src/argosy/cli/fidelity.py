@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 from typing import Annotated
 
 import typer
 
-from argosy.cli._live import safe, show, span, table_of
+from argosy.cli._live import HomeOption, safe, show, span, table_of
 from argosy.cli._shared import Output, OutputOption, at_least, emit, say
 
 
 def fidelity(
     *,
-    home: Annotated[
-        Path | None, typer.Option("--home", help="the daemon's folder; default: $ARGOSY_HOME or ~/.argosy")
-    ] = None,
-    last: Annotated[int, typer.Option(help="only the jobs that ended last, so many")] = 200,
+    home: HomeOption = None,
+    last: Annotated[int, typer.Option(help="use only this many of the jobs that ended last")] = 200,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="what decided then; default: the policy of the daemon")
+        str | None, typer.Option("--policy", "-p", help="what decided then; default: what the audit log says")
     ] = None,
     save: Annotated[
         bool, typer.Option("--save/--no-save", help="write the fitted costs into the daemon's folder, performance.csv")
@@ -31,14 +29,15 @@ def fidelity(
     argosy fidelity
     argosy fidelity --home ~/.argosy --last 50 -o json
 
-    The jobs are simulated with their real lengths under the policy that was in force, and compared. Then the costs of
-    starts and stops are fitted to the runs, and saved as the cluster's own performance file: estimates (argosy eta),
-    shadow policies and argosy replay use it, and so does argosy simulate --overheads ~/.argosy/performance.csv.
+    The jobs are simulated with their real lengths under the policy that was in force, and compared; jobs that were
+    there while the policy was switched are left out. Then the costs of starts and stops are fitted to the runs, and
+    saved as the cluster's own performance file: estimates (argosy eta), shadow policies and argosy replay use it, and
+    so does argosy simulate --overheads ~/.argosy/performance.csv.
     """
     from argosy.errors import InputError
     from argosy.live.daemon.ended_trace import read_nodes
     from argosy.live.daemon.fidelity import compare
-    from argosy.live.daemon.past import policy_of, read_past
+    from argosy.live.daemon.past import Reign, read_past, reigns_of
     from argosy.live.daemon.performance_file import measured_costs, path_in, read_costs, write_costs
     from argosy.live.home import Home
 
@@ -46,10 +45,10 @@ def fidelity(
     database = Home(home).database
     pasts = [past for past in read_past(database, last) if past.job.state.value == "succeeded"]
     cluster = read_nodes(database)
-    used = policy or policy_of(database)
-    if used is None:
+    reigns = reigns_of(database) if policy is None else [Reign(policy, -math.inf, math.inf)]
+    if not reigns:
         raise InputError("the database does not say which policy decided", hint="name it: --policy tiresias-las")
-    found = compare(pasts, cluster, used, read_costs(database.parent) or measured_costs(database))
+    found = compare(pasts, cluster, reigns, read_costs(database.parent) or measured_costs(database))
     if save:
         write_costs(database.parent, found.costs)
     if output is not Output.TABLE:
@@ -61,10 +60,11 @@ def fidelity(
     ]
     columns = ("job", "name", "really took", "predicted", "error", "mostly because of")
     real, predicted = f"{found.real_mean_s:.1f} s", f"{found.predicted_mean_s:.1f} s"
-    text = (
-        f"{len(rows)} jobs under {safe(used)}: mean completion time {real}, predicted {predicted} ({found.error:+.1%})"
-    )
+    under = f"{len(rows)} jobs under {safe(found.policy)}"
+    text = f"{under}: mean completion time {real}, predicted {predicted} ({found.error:+.1%})"
     show(table_of(columns, rows, right=("job", "really took", "predicted", "error")), "")
     show(f"{text}; with the costs used before: {found.before:+.1%}; worst job {found.worst:.0%}")
+    if found.left_out:
+        say(f"left out, because the policy was switched while they were there: {found.left_out} jobs")
     if save:
         say(f"fitted costs: {path_in(database.parent)}")

@@ -17,6 +17,7 @@ from argosy.cli._shared import (
     Output,
     OutputOption,
     ProgressOption,
+    RayOption,
     check_writable,
     emit,
     progress_bar,
@@ -63,6 +64,7 @@ def league(
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
     ] = None,
+    ray: RayOption = None,
     list_: Annotated[bool, typer.Option("--list", help="list the scenarios and exit")] = False,
     progress: ProgressOption = None,
 ) -> None:
@@ -94,7 +96,7 @@ def league(
     from argosy.sim.warm import warm_up
 
     warm_up(say)
-    scores = play(season, workers, progress)
+    scores = play(season, workers, progress, ray)
     present(season, scores, baseline, output, report, markdown, json_file)
 
 
@@ -128,7 +130,7 @@ def check_outputs(report: Path | None, markdown: Path | None, json_file: Path | 
         check_writable(*pictures(markdown))
 
 
-def play(season: Season, workers: int | None, progress: bool | None) -> list[Score]:
+def play(season: Season, workers: int | None, progress: bool | None, ray: str | None = None) -> list[Score]:
     """Run the whole season with a progress bar; errors are printed at the end."""
     with progress_bar("runs", len(season.matches()), progress) as bar:
         ended: list[Score] = []
@@ -137,7 +139,7 @@ def play(season: Season, workers: int | None, progress: bool | None) -> list[Sco
             ended.append(score)
             bar(len(ended))
 
-        scores = season.play_all(workers, done)
+        scores = season.play_all(workers, done, ray)
     failed = [score for score in scores if score.error is not None]
     if len(failed) == len(scores) and isinstance(failed[0].error, InputError):
         raise failed[0].error  # if all runs fail with the same error, it is not due to a policy

@@ -17,6 +17,8 @@ from argosy.cli._shared import (
     Output,
     OutputOption,
     ProgressOption,
+    SeedOption,
+    WorkersOption,
     check_writable,
     emit,
     progress_bar,
@@ -47,12 +49,10 @@ def plan_capacity(
     every: Annotated[
         bool, typer.Option("--every", help="try every size, for the whole curve, not only bisection")
     ] = False,
-    seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
+    seed: SeedOption = 0,
     output: OutputOption = Output.TABLE,
     picture: Annotated[Path | None, typer.Option(help="draw the curve: .png")] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
-    ] = None,
+    workers: WorkersOption = None,
     progress: ProgressOption = None,
 ) -> None:
     """Find the smallest cluster that meets a target, by bisection.
@@ -69,6 +69,7 @@ def plan_capacity(
     from argosy.policies.base import create
     from argosy.sim.capacity_plan import plan_capacity as search
     from argosy.sim.compare import Experiment
+    from argosy.sim.kept_cells import KeptCells
     from argosy.sim.settings import Settings
     from argosy.sim.target import parse_target
     from argosy.sim.variation import check_name, parse_range, with_gpus
@@ -101,7 +102,10 @@ def plan_capacity(
     seeds = [seed + i for i in range(draws + 1)]
     sizes = len(values) if every else min(len(values), 2 + math.ceil(math.log2(max(len(values), 2))))
     with progress_bar("runs", sizes * len(seeds), progress) as bar:
-        found = search(experiment, policy, name, values, goal, seeds, every=every, workers=workers, done=bar)
+        cells = KeptCells.beside(picture, experiment, goal.text)
+        found = search(
+            experiment, policy, name, values, goal, seeds, every=every, workers=workers, done=bar, cells=cells
+        )
     if output is Output.TABLE:
         show(found)
     else:

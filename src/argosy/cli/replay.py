@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from argosy.cli._live import HomeOption
 from argosy.cli._shared import (
     MOST_SEEDS,
     MOST_WORKERS,
@@ -14,34 +14,28 @@ from argosy.cli._shared import (
     OutputOption,
     ProgressOption,
     ReportOption,
+    SeedOption,
+    WorkersOption,
     check_writable,
     say,
     within,
 )
-from argosy.cli.advise import CANDIDATES, DEFAULT_DRAWS, run_advice
+from argosy.cli.advise import CANDIDATES, DEFAULT_DRAWS, DrawsOption, PoliciesOption, run_advice
 from argosy.cli.compare import parse_policies
 
 
 def replay(
     *,
-    home: Annotated[
-        Path | None, typer.Option("--home", help="the daemon's folder; default: $ARGOSY_HOME or ~/.argosy")
-    ] = None,
-    policies: Annotated[
-        str | None, typer.Option("--policies", "-p", help="names separated by commas; default: policies that suit most")
-    ] = None,
+    home: HomeOption = None,
+    policies: PoliciesOption = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", "-c", help="another cluster; default: the nodes that the daemon had")
     ] = None,
-    draws: Annotated[
-        int, typer.Option(help="runs on resampled days, besides the history itself: more make the interval better")
-    ] = DEFAULT_DRAWS,
-    seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    seed: SeedOption = 0,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-j", help="processes; default: one for each core")
-    ] = None,
+    workers: WorkersOption = None,
     progress: ProgressOption = None,
 ) -> None:
     """Say what the jobs of a daemon would have gained under other policies.

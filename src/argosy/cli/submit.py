@@ -122,6 +122,11 @@ def submit(
         changes["resources"] = {"gpus": gpus}
     scripts = {file: script for file in files or [] if (script := _script(file)) is not None}
     _refuse_programs([file for file in files or [] if file not in scripts])
+    if any("notify" in script.job for script in scripts.values()):
+        with connect(api, home) as daemon:
+            if not daemon.get("/v1/notices", limit=1)["sends_mail"]:
+                for script in scripts.values():
+                    script.without_mail()
     specs = [_read(file, changes, scripts.get(file)) for file in files or ["--run"]]
     for file, script in scripts.items():
         for told in script.told if output is Output.TABLE else ():
@@ -249,7 +254,7 @@ def _read(file: str, changes: dict[str, Any], script: Script | None = None) -> J
 
 
 def _merged(job: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a job file with changes; those of resources and variables leave the others as they are."""
+    """Return a job file with changes; resources and variables that are not named stay as they are."""
     parts = {key: job.get(key, {}) | changes[key] for key in ("resources", "env") if key in changes}
     return job | changes | parts
 

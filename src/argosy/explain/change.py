@@ -40,20 +40,6 @@ class Change:
         nodes = sorted({*self.gpus, *self.milli, *self.cpus, *self.memory_gib})
         return f"{text} on {listed([cluster.nodes[n].name for n in nodes])}"
 
-    def applied(self, supply: Supply) -> Supply:
-        """Return the supply after the change, to check that the job would then fit."""
-        devices, cpus, memory = supply.devices.copy(), supply.cpus.copy(), supply.memory.copy()
-        for node, count in self.gpus.items():
-            taken = np.flatnonzero(devices[: supply.gpus[node], node] < WHOLE)
-            devices[taken[:count], node] = WHOLE
-        for node, milli in self.milli.items():
-            devices[int(devices[: supply.gpus[node], node].argmax()), node] += milli
-        for node, more in self.cpus.items():
-            cpus[node] += more
-        for node, more in self.memory_gib.items():
-            memory[node] += more
-        return replace(supply, devices=devices, cpus=cpus, memory=memory)
-
 
 def smallest_change(supply: Supply, demand: Demand, rules: Rules = ALL) -> Change:
     """Choose the nodes with most room that could hold the job when empty, and return what is missing there.

@@ -42,8 +42,9 @@ def compose(
     `place(view, row, gpus, free)` returns {node: GPUs} that add up to `gpus`, or None if the job should wait.
     `free` are the whole GPUs per node that the job may have at this point of the walk; it is 0 for nodes that are
     not up, are reserved for another queue or have a GPU type that the job does not accept. For a job that asks
-    for a share of a device `gpus` is 1, and shared devices with room count as free; for a CPU-only job `gpus` is
-    0 and the answer is {node: 0}. `place` need not consider CPUs, memory and parameter servers (which go with the
+    for a share of a device `gpus` is 1, and shared devices with room count as free. `place` is never asked about a
+    job without GPUs, which goes where the built-in placers put it: where fewest GPUs are free, of the nodes with its
+    CPUs and memory. For other jobs `place` need not consider CPUs, memory and parameter servers (which go with the
     workers if they can): a job whose place lacks them waits.
 
     `sizes` are GPUs per job, 0 for "not now"; by default each job gets what it asked for, and CPU-only jobs always
@@ -268,11 +269,13 @@ class Walk:
                 used, limit = self._used[queue], self._limits[queue]
                 return None, Reason(Why.QUOTA, f"its queue has {used:g} of {limit:g} GPUs")
         free, shared = self._free_for(row, free_nodes)
+        if self.view.jobs.gpus[row] == 0:
+            return self._place_without_gpus(row, free >= 0, free_nodes)
         open_to_it = np.maximum(free, 0)
         gpus, there = int(self._wanted[row]), int(open_to_it.sum())
         if there < gpus:
             return None, Reason(Why.NO_GPUS, f"{gpus} wanted, {there} free")
-        if not (self._fitting and gpus):
+        if not self._fitting:
             return self._place_on(row, gpus, open_to_it, free, shared, free_nodes)
         ps = int(self.view.jobs.ps[row])
         for servers in (ps, 0) if ps else (0,):  # beside the workers; if that fails, wherever there is room
@@ -285,6 +288,17 @@ class Walk:
                 return proposal, why
         return None, why
 
+    def _place_without_gpus(self, row: int, is_open: Flags, free_nodes: FreeNodes) -> tuple[Proposal | None, Reason]:
+        """Put a CPU-only job where fewest GPUs are free, so that it leaves few GPUs without CPUs."""
+        cpus, memory_gib = float(self._cpus[row]), float(self._memory_gib[row])
+        has_cpus = is_open & (free_nodes.cpus >= cpus - RESOURCE_SLACK)
+        fits = np.flatnonzero(has_cpus & (free_nodes.memory_gib >= memory_gib - RESOURCE_SLACK))
+        if not len(fits):
+            why = Why.NO_MEMORY if has_cpus.any() else Why.NO_CPUS
+            return None, Reason(why, f"no node open to it has {cpus:g} CPUs and {memory_gib:g} GiB of memory free")
+        node = int(fits[free_nodes.gpus[fits].argmin()])
+        return Proposal({node: 0}, {}, {}, [Claim(node, 0, cpus, memory_gib)]), Reason(Why.POLICY, "placed")
+
     def _place_on(
         self, row: int, gpus: int, usable: Ints, free: Ints, shared: dict[int, int], free_nodes: FreeNodes
     ) -> tuple[Proposal | None, Reason]:
@@ -293,7 +307,7 @@ class Walk:
         if answer is None:
             return None, Reason(Why.FRAGMENTED, f"the policy finds no place among {int(usable.sum())} free GPUs")
         self._check(row, gpus, answer, free)
-        chosen = {int(node): int(count) for node, count in answer.items() if count or gpus == 0}
+        chosen = {int(node): int(count) for node, count in answer.items() if count}
         devices = {node: shared[node] for node in chosen if node in shared}
         servers = self._servers(row, chosen, free_nodes) if self._is_whole(row) else {}
         claims = []
@@ -347,8 +361,8 @@ class Walk:
     def _check(self, row: int, gpus: int, answer: Mapping[int, int], free: Ints) -> None:
         """Raise `InvalidPlan` for an impossible place, which is an error in the policy."""
         problem = ""
-        if sum(answer.values()) != gpus or (gpus == 0 and len(answer) != 1):
-            problem = f"that is not {gpus} GPUs" if gpus else "a CPU-only job goes on one node: {node: 0}"
+        if sum(answer.values()) != gpus:
+            problem = f"that is not {gpus} GPUs"
         for node, count in answer.items():
             if not 0 <= node < len(free) or free[node] < 0:
                 problem = f"there is no node {node} for it"

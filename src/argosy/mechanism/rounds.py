@@ -230,7 +230,7 @@ class Rounds:
         return rows, columns, np.where(pace > 0, whole, self.round_s)
 
     def count_whole_steps(self, span_s: float, idle_s: float = 0.0, rounds: int = 1) -> None:
-        """Count the whole steps of rounds instead of their `span_s`, and `idle_s` before them, as received."""
+        """Correct the times received: whole steps and the `idle_s` before count, not the `span_s` of the rounds."""
         rows, columns, whole_s = self.whole_steps_s()
         more = rounds * whole_s + idle_s - span_s
         self._t["received"][rows, columns] += more

@@ -68,7 +68,7 @@ class WorldCopy:
         return w
 
     def keep(self, w: L.World) -> None:
-        """Let later copies begin from this world."""
+        """Make this world the state that `begin_anew` returns to."""
         self._before = w._replace(
             **{name: getattr(w, name).copy() for name in CHANGING}, so=w.so.copy(), rs=w.rs.copy()
         )

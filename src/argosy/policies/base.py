@@ -149,8 +149,8 @@ class Policy:
     def compiled_order(self, jobs: int) -> CompiledOrder | None:
         """Return `rank` and `wake_at` as compiled code for one run of this many jobs, or None if there is none.
 
-        A host may use it instead of asking, from the beginning of a run to its end. It decides exactly as `rank` and
-        `wake_at` do, which say what it means: a test compares both, event by event.
+        A host may use it instead of asking, from what the policy remembers now to the end of the run. It decides
+        exactly as `rank` and `wake_at` do, which say what it means: a test compares both, event by event.
         """
         return None
 

@@ -18,37 +18,29 @@ the start tag of its group's virtual clock.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
-from argosy.policies.base import Event, Floats, Policy, create, decides, register
+from argosy.policies.base import Floats, register
+from argosy.policies.common.wrapper import Wrapper
 
 GROUPS = ("queue", "user", "app")
 LEAST_GPUS = 0.001  # what a CPU-only job counts as, so that later jobs of its group stay behind it
 
 
 @register("fair", "fair share between queues or users, any order inside each", "Demers et al., SIGCOMM'89")
-class Fair(Policy):
+class Fair(Wrapper):
     uses = frozenset({"demand", "placement"})
 
     def __init__(self, inner: str = "fifo", by: str = "queue") -> None:
         if by not in GROUPS:
             raise InputError(f"fair: by must be one of {', '.join(GROUPS)}, is {by!r}")
-        self.by, self.inner = by, create(inner)
-        if decides(self.inner) != "order":
-            hint = "give a policy that only orders, such as srtf"
-            raise InputError(f"fair: the inner policy {inner!r} decides {decides(self.inner)}", hint=hint)
-        self.uses = Fair.uses | self.inner.uses
-        self.preemptive, self.eager, self.placer = self.inner.preemptive, self.inner.eager, self.inner.placer
-        self.seeded = self.inner.seeded
-        if "on_event" not in self.inner.answers:
-            self.answers -= {"on_event"}  # passing every event to a policy is costly
+        self.by = by
+        self.wrap(inner, takes=("preemptive", "eager", "placer"))
 
     def reset(self, context: Context) -> None:
-        self.inner.reset(context)
+        super().reset(context)
         self._weights = context.queue_weights if self.by == "queue" else None
 
     def rank(self, view: View) -> Floats:
@@ -67,15 +59,3 @@ class Fair(Policy):
         key = np.empty(len(order))
         key[order] = used if self._weights is None else used / self._weights[group]
         return key
-
-    def wake_at(self, view: View) -> float | None:
-        return self.inner.wake_at(view)
-
-    def on_event(self, event: Event) -> None:
-        self.inner.on_event(event)
-
-    def state(self) -> dict[str, Any]:
-        return self.inner.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.inner.restore(state)

@@ -28,17 +28,17 @@ from typing import Any
 import numpy as np
 
 from argosy.cluster.view import Context, View
-from argosy.errors import InputError
 from argosy.mechanism.plan import Plan
-from argosy.policies.base import Event, Floats, Ints, Policy, Sizes, create, decides, register
+from argosy.policies.base import Floats, Ints, Sizes, register
 from argosy.policies.common.spare_gpus import SEES, SpareGpus
 from argosy.policies.common.spare_plans import extend_plan
+from argosy.policies.common.wrapper import Wrapper
 
 
 @register(
     "grow-when-spare", "spare GPUs go to replicas or growth of jobs that gain by them; any policy decides the rest"
 )
-class GrowWhenSpare(Policy):
+class GrowWhenSpare(Wrapper):
     uses = SEES
 
     def __init__(
@@ -50,21 +50,15 @@ class GrowWhenSpare(Policy):
         reserve: float = 0.05,
         idle: int = 2,
     ) -> None:
-        self.inner = create(inner)
-        if "bid" in self.inner.answers:
-            hint = "give a policy that orders, sizes or plans, such as srtf, optimus or gavel-ftf"
-            what = f"grow-when-spare: the inner policy {inner!r} decides {decides(self.inner)} at once"
-            raise InputError(what, hint=hint)
+        hint = "give a policy that orders, sizes or plans, such as srtf, optimus or gavel-ftf"
+        takes = ("preemptive", "backfill", "placer", "every_s", "keeps_books")
+        self.wrap(inner, takes, refuses=("bid",), hint=hint)
         self.spare = SpareGpus(use, by, at_least, reserve, idle)
-        self.uses = SEES | self.inner.uses
-        self.preemptive, self.backfill, self.placer = self.inner.preemptive, self.inner.backfill, self.inner.placer
-        self.seeded, self.every_s, self.hears = self.inner.seeded, self.inner.every_s, self.inner.hears
         own = {"plan"} if "plan" in self.inner.answers else {"rank", "size", "wake_at"}
         self.answers = frozenset(own) | (self.inner.answers & {"place", "on_event", "reclaim"})
-        self.keeps_books = self.inner.keeps_books
 
     def reset(self, context: Context) -> None:
-        self.inner.reset(context)
+        super().reset(context)
         self.spare.reset()
         self._key: Floats = np.zeros(0)
         self._seen: View | None = None
@@ -97,9 +91,6 @@ class GrowWhenSpare(Policy):
     def wake_at(self, view: View) -> float | None:
         times = [self.inner.wake_at(view), self.spare.wake_at(view.now)]
         return min((time for time in times if time is not None), default=None)
-
-    def on_event(self, event: Event) -> None:
-        self.inner.on_event(event)
 
     def state(self) -> dict[str, Any]:
         return {"inner": self.inner.state(), "spare": self.spare.state()}

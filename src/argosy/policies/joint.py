@@ -26,31 +26,23 @@ References: Fox, Operations Research 1966 (marginal analysis); Narayanan et al.,
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from argosy.cluster.view import Context, Overhead, View
 from argosy.errors import InputError
 from argosy.mechanism.bids import Bids
-from argosy.policies.base import Event, Policy, register
+from argosy.policies.base import register
+from argosy.policies.common.bidder import Bidder
 from argosy.policies.common.candidates import CandidateTable
 from argosy.policies.common.machine_speeds import MachineSpeeds
 from argosy.policies.common.partners import PartnerTable
-from argosy.policies.common.remaining_work import ENDS, RemainingWork
+from argosy.policies.common.remaining_work import RemainingWork
 
-SEES = frozenset(
-    {"demand", "service", "placement", "nodes", "profile", "rate", "progress", "declared", "overhead", "history"}
-)
 LEAST_SPEED = 1e-9  # that something is divided by
 
 
 @register("joint", "jobs bid for sizes and GPU types; the bids worth most together are taken", "Argosy")
-class Joint(Policy):
-    uses = SEES
-    hears = ENDS
-    preemptive = True
-
+class Joint(Bidder):
     def __init__(
         self,
         urgency: float = 0.6,
@@ -78,11 +70,11 @@ class Joint(Policy):
         self._start_s = context.costs()[:, Overhead.START]  # a live cluster measures costs, and keeps this up to date
         self._candidates = CandidateTable(context, resize=self.resize, retype=self.retype)
         self._machines = MachineSpeeds(context, differ=self.machines)
-        self._remaining = RemainingWork(self.prior)
+        self.remaining = RemainingWork(self.prior)
         self._partners = PartnerTable(context) if self.pack else None
 
     def bid(self, view: View) -> Bids:
-        left_s = self._remaining.of(view)
+        left_s = self.remaining.of(view)
         machines = self._machines.apply(view, self._candidates.of(view), left_s)
         c, left = machines.candidates, left_s[machines.candidates.job]
         share = float(np.mean(view.jobs.max_gpus > view.jobs.min_gpus)) if len(view.jobs) else 0.0
@@ -95,15 +87,3 @@ class Joint(Policy):
         speed, least_gain = machines.speed, machines.least_gain
         bids = Bids(c.job, c.type, c.workers, value, c.servers, speed=speed, least_gain=least_gain)
         return bids if self._partners is None else self._partners.added(view, c, bids)
-
-    def on_event(self, event: Event) -> None:
-        self._remaining.on_event(event)
-
-    def wake_at(self, view: View) -> float | None:
-        return view.now + self.every_s if len(view.jobs) else None
-
-    def state(self) -> dict[str, Any]:
-        return self._remaining.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._remaining.restore(state)

@@ -34,7 +34,8 @@ from argosy.policies.common.candidates import Candidates, CandidateTable
 from argosy.slack import RELATIVE_SLACK
 
 FIRST = 100.0  # what a guaranteed job's bid is worth more than others, for each GPU of its smallest size
-RUNS, WAITED_LONG = 1.5, 0.4  # by how much more if it runs, and at most if it waits, the longer the more
+RUNS = 1.5  # the factor on this worth for a job that runs
+WAITED_LONG = 0.4  # the most that is added to the factor 1 of a waiting job; it grows with the wait
 
 
 @register("rubick", "execution plans and GPUs chosen together, where they speed jobs up most", "Zhang et al., MLSys'25")
@@ -56,7 +57,7 @@ class Rubick(Policy):
             if not value >= at_least:
                 raise InputError(f"rubick: {name} must be a time ≥ {at_least:g}, is {value}")
         if not 0 <= gain < 1:
-            raise InputError(f"rubick: gain must lie in 0..1, below 1, is {gain}")
+            raise InputError(f"rubick: gain must be at least 0 and below 1, is {gain}")
         if not -np.inf < guaranteed < np.inf:
             raise InputError(f"rubick: guaranteed must be a priority, is {guaranteed}")
         self.every_s, self.guaranteed, self.patience_s = every_s, guaranteed, patience_s

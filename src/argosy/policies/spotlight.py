@@ -22,7 +22,7 @@ learning, ICML'17.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.compose import compose
 from argosy.mechanism.plan import Plan
-from argosy.policies.base import Event, Floats, Ints, Policy, create, decides, register
+from argosy.policies.base import Floats, Ints, register
 from argosy.policies.common.scores import one_hidden_layer
+from argosy.policies.common.wrapper import Wrapper
 from argosy.zoo import Weights, find
 
 NETWORK = "gang-placer"
@@ -143,26 +144,18 @@ class GangPlacer:
 
 
 @register("spotlight", "a trained placer chooses each gang's nodes; any policy orders", "Gao et al., ICML'18")
-class Spotlight(Policy):
+class Spotlight(Wrapper):
     uses = frozenset({"demand", "service", "placement", "nodes", "profile"})
 
     def __init__(self, inner: str = "las", weights: str | GangPlacer = "spotlight", min_run_s: float = 300.0) -> None:
-        self.inner = create(inner)
-        if decides(self.inner) != "order":
-            hint = "give a policy that only orders, such as srtf"
-            raise InputError(f"spotlight: the inner policy {inner!r} decides {decides(self.inner)}", hint=hint)
+        self.wrap(inner, takes=("preemptive", "backfill", "every_s"))
         if not min_run_s >= 0:
             raise InputError(f"spotlight: min_run_s must be ≥ 0, is {min_run_s}")
         self.network = GangPlacer.of(find(weights)) if isinstance(weights, str) else weights
         self.min_run_s = min_run_s
-        self.uses = Spotlight.uses | self.inner.uses
-        self.preemptive, self.backfill, self.seeded = self.inner.preemptive, self.inner.backfill, self.inner.seeded
-        self.every_s = self.inner.every_s
-        if "on_event" not in self.inner.answers:
-            self.answers -= {"on_event"}  # passing every event to a policy is costly
 
     def reset(self, context: Context) -> None:
-        self.inner.reset(context)
+        super().reset(context)
         self._limits = context.queue_limits
 
     def plan(self, view: View) -> Plan:
@@ -188,10 +181,6 @@ class Spotlight(Policy):
 
     def _place(self, view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
         jobs, nodes = view.jobs, view.nodes
-        if gpus == 0:
-            fits = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == jobs.queue[row]))
-            fits &= (nodes.free_cpus >= jobs.cpus[row]) & (nodes.free_memory_gib >= jobs.memory_gib[row])
-            return {int(fits.argmax()): 0} if fits.any() else None
         kind, reference = int(jobs.kind[row]), max(float(jobs.reference_rate[row]), 1e-12)
         types = np.arange(int(nodes.type.max()) + 1)
         speed = np.asarray(view.profile.rate(kind, types, gpus, 1), np.float64) / reference
@@ -199,15 +188,3 @@ class Spotlight(Policy):
         wider = [float(np.max(view.profile.rate(kind, types, gpus, level))) / reference / best for level in (2, 3)]
         gang = Gang(gpus, free, nodes.gpus, nodes.type, nodes.rack, speed[nodes.type], (wider[0], wider[1]))
         return self.network.place(gang)
-
-    def wake_at(self, view: View) -> float | None:
-        return self.inner.wake_at(view)
-
-    def on_event(self, event: Event) -> None:
-        self.inner.on_event(event)
-
-    def state(self) -> dict[str, Any]:
-        return self.inner.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.inner.restore(state)

@@ -23,8 +23,6 @@ References: Bian et al., Tesserae, arXiv 2508.04953.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from argosy.cluster.view import Context, JobState, View
@@ -32,8 +30,9 @@ from argosy.errors import InputError
 from argosy.mechanism.compose import Walk
 from argosy.mechanism.plan import Plan, Why
 from argosy.perf.footprint import gpu_memory_gib
-from argosy.policies.base import Event, Floats, Ints, Policy, create, decides, register
+from argosy.policies.base import Floats, Ints, register
 from argosy.policies.common.matching import make_room, most_weight
+from argosy.policies.common.wrapper import Wrapper
 
 UNKNOWN = 0  # the kind of jobs whose network is not known, which share GPUs with nobody
 
@@ -52,7 +51,7 @@ def pair_weights(view: View, guests: Ints, hosts: Ints, memory_gib: Floats) -> F
 @register(
     "tesserae", "placement, migration and packing as matchings; any policy orders", "Bian et al., arXiv 2508.04953"
 )
-class Tesserae(Policy):
+class Tesserae(Wrapper):
     uses = frozenset({"demand", "placement", "nodes", "profile"})
 
     def __init__(
@@ -63,24 +62,16 @@ class Tesserae(Policy):
         most_moves: int = 4,
         guests: int = 64,
     ) -> None:
-        self.inner = create(inner)
-        if self.inner.answers & {"size", "bid", "plan"}:
-            hint = "give a policy that only orders, such as srtf"
-            raise InputError(f"tesserae: the inner policy {inner!r} decides {decides(self.inner)}", hint=hint)
+        self.wrap(inner, takes=("preemptive", "backfill", "every_s"), refuses=("size", "bid", "plan"))
         if not 1 <= least_together <= 2:
             raise InputError(f"tesserae: least_together must be 1..2, is {least_together}")
         for name, value in (("most_moves", most_moves), ("guests", guests)):
             if not 0 <= value <= 100_000:
                 raise InputError(f"tesserae: {name} must be 0..100000, is {value}")
         self.packs, self.least_together, self.most_moves, self.guests = pack, least_together, most_moves, guests
-        self.uses = Tesserae.uses | self.inner.uses
-        self.preemptive, self.backfill, self.seeded = self.inner.preemptive, self.inner.backfill, self.inner.seeded
-        self.every_s = self.inner.every_s
-        if "on_event" not in self.inner.answers:
-            self.answers -= {"on_event"}  # passing every event to a policy is costly
 
     def reset(self, context: Context) -> None:
-        self.inner.reset(context)
+        super().reset(context)
         self._limits = context.queue_limits
         self._memory_gib = np.array([gpu_memory_gib(name) for name in context.gpu_types])
         self._largest = int(context.node_gpus.max(initial=1))
@@ -122,10 +113,6 @@ class Tesserae(Policy):
     def _place(self, view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
         """Put a gang on the nodes of one type that it fills best, as few as it needs (or, if need be, more)."""
         nodes = view.nodes
-        if gpus == 0:
-            fits = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == view.jobs.queue[row]))
-            fits &= (nodes.free_cpus >= view.jobs.cpus[row]) & (nodes.free_memory_gib >= view.jobs.memory_gib[row])
-            return {int(fits.argmax()): 0} if fits.any() else None
         best: dict[int, int] | None = None
         fastest = -1.0
         for t in np.unique(nodes.type[free > 0]).tolist():
@@ -163,18 +150,6 @@ class Tesserae(Policy):
         if is_open and float(jobs.held[queue].sum()) + more + jobs.gpus[guest] <= limit and walk.seat(guest, host):
             walk.plan.pack(guest, host)
             walk.plan.reasons.pop(guest, None)
-
-    def wake_at(self, view: View) -> float | None:
-        return self.inner.wake_at(view)
-
-    def on_event(self, event: Event) -> None:
-        self.inner.on_event(event)
-
-    def state(self) -> dict[str, Any]:
-        return self.inner.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.inner.restore(state)
 
 
 def _fill(free: Ints, size: Ints, gpus: int, anywhere: bool) -> dict[int, int] | None:

@@ -161,11 +161,26 @@ class Comparison:
         """
         found = []
         for seed in seeds:
-            mine = _finished(self.runs[policy][seed], self.window)
-            theirs = _finished(self.runs[other][seed], self.window)
+            mine = self.finished(self.runs[policy][seed]).drop("first_wait_s", "held_gpu_s")
+            theirs = self.finished(self.runs[other][seed])
             theirs = theirs.select("job_id", pl.col("jct_s").alias("other_jct_s"))
             found.append(mine.join(theirs, on="job_id", how="inner", maintain_order="left"))
         return pl.concat(found)
+
+    def finished(self, run: Result) -> pl.DataFrame:
+        """Return the jobs of the window that finished, in submit order, with their times and GPU-seconds."""
+        jobs = run.jobs.filter(pl.col("status").is_in(FINISHED))
+        if self.window is not None:
+            jobs = jobs.filter((pl.col("submit_s") >= self.window[0]) & (pl.col("submit_s") < self.window[1]))
+        return jobs.select(
+            "job_id",
+            "user",
+            pl.col("queue").fill_null("no queue"),
+            "gpus",
+            (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"),
+            (pl.col("first_start_s") - pl.col("submit_s")).alias("first_wait_s"),
+            "held_gpu_s",
+        )
 
     @cached_property
     def swept(self) -> dict[str, list[Value]]:
@@ -232,11 +247,3 @@ def sees_future(result: Result) -> bool:
     oracle = str(result.settings.get("estimator", "")).startswith(("oracle", "noisy"))
     told = "estimate" in result.uses and oracle and not result.work_declared
     return told or not {"duration", "speed"}.isdisjoint(result.uses)
-
-
-def _finished(result: Result, window: Window | None) -> pl.DataFrame:
-    jobs = result.jobs.filter(pl.col("status").is_in(FINISHED))
-    if window is not None:
-        jobs = jobs.filter((pl.col("submit_s") >= window[0]) & (pl.col("submit_s") < window[1]))
-    queue = pl.col("queue").fill_null("no queue")
-    return jobs.select("job_id", "user", queue, "gpus", (pl.col("finish_s") - pl.col("submit_s")).alias("jct_s"))

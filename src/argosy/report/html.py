@@ -28,6 +28,7 @@ from argosy.report.tables import (
     show,
     versions,
 )
+from argosy.report.users import user_rows
 from argosy.report.verdict import verdict
 from argosy.sim.metrics import DEFINITIONS
 
@@ -55,6 +56,7 @@ def page(comparison: Comparison) -> str:
         _sweep(comparison, charts),
         _reproduction(comparison),
         _winners(comparison, charts),
+        _users(comparison),
         _maps(comparison, charts),
         _sight(comparison),
         _settings(comparison),
@@ -225,6 +227,18 @@ def _winners(comparison: Comparison, charts: Charts) -> str:
         f"The same for the jobs of a queue (at most the {plots.MOST_QUEUES} largest are shown).",
     )
     return f'<h2>Who won, who lost</h2><div class="pair">{by_size}{by_queue}</div>'
+
+
+def _users(comparison: Comparison) -> str:
+    """Return the mean JCT of each user's jobs under each policy, if the trace has users."""
+    head, rows, users = user_rows(comparison)
+    if users < 2:
+        return ""
+    few = f" The {len(rows)} users with most GPU-hours, of {users:,}; JSON has all." if users > len(rows) else ""
+    return (
+        "<h2>What each user got</h2><p class=soft>Mean JCT of a user's finished jobs, and its change against "
+        f"{escape(comparison.baseline)}; jobs and GPU-hours of a run.{few}</p>{text_table(head, rows)}"
+    )
 
 
 def _maps(comparison: Comparison, charts: Charts) -> str:

@@ -39,6 +39,8 @@ SHORT = (
     "queueing_mean_s",
     "rho_over_1",
     "utilisation_held",
+    "cost_held",
+    "energy_kwh",
     "restarts_per_job",
     "decision_p99_us",
 )
@@ -303,6 +305,8 @@ def to_json(comparison: Comparison, path: str | Path) -> None:
 
 def document(comparison: Comparison) -> dict[str, Any]:
     """Return what `to_json` writes."""
+    from argosy.report.users import as_dicts  # imported late, because it uses the units of this module
+
     first = comparison.results[0]
     cluster = first.cluster
     found = {
@@ -324,6 +328,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
             for point in comparison.sweep
         ],
         "advice": None if (found_advice := advice(comparison)) is None else found_advice.as_dict(),
+        "users": as_dicts(comparison),
         "reproduction": [found._asdict() for found in reproductions(comparison)],
         "notes": list(dict.fromkeys(note for result in comparison.results for note in result.notes)),
         "units": {name: definition.unit for name, definition in DEFINITIONS.items()},

@@ -36,15 +36,19 @@ def verdict(comparison: Comparison) -> str:
 def _leaders(comparison: Comparison, means: dict[str, float], among: str) -> str:
     """Return a sentence about the policies with the shortest mean JCT among these, and by how much."""
     base, best = comparison.baseline, _shortest(means)
-    if len(best) == len(means) > 1:
+    if len(best) == len(means) > 1 and base != ACTUAL:
         return f"{among}{_names(best)} have the same mean job completion time."
     if base in best:
         rest = [policy for policy in best if policy != base]
         tied = f" {_names(rest)} {'ties' if len(rest) == 1 else 'tie'} with it." if rest else ""
         nobody = f"{among}none" if among else "No policy"
         return f"{nobody} has a shorter mean job completion time than {_names([base])}, the baseline.{tied}"
-    have = "has" if len(best) == 1 else "tie for"
     against = _against(comparison, best[0])
+    if base == ACTUAL and not comparison.paired[best[0], base].change.mean < 0:
+        nobody = f"{among}none" if among else "No policy"
+        better = f"{nobody} has a shorter mean job completion time than what happened"
+        return f"{better}; {_names(best)} {'comes' if len(best) == 1 else 'come'} nearest, {against}"
+    have = "has" if len(best) == 1 else "tie for"
     return f"{among}{_names(best)} {have} the shortest mean job completion time, {against}"
 
 

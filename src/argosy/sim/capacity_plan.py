@@ -6,6 +6,7 @@ that it finds meets the target, and the size below it that was tried does not. T
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from argosy.errors import ArgosyError
 from argosy.sim.compare import Experiment, Task
+from argosy.sim.kept_cells import KeptCells
 from argosy.sim.pool import run_tasks
 from argosy.sim.run import simulate
 from argosy.sim.target import Target
@@ -37,6 +39,7 @@ class Point:
 class Figure:
     """The outcome of a run: the target's figure, or an error."""
 
+    task: Task
     value: float
     error: ArgosyError | None = None
 
@@ -54,9 +57,9 @@ class Measure:
             cluster, settings, policy = e.cluster, e.settings.with_seed(task.seed), task.policy
             for one in task.at:
                 cluster, settings, policy = changed(one, cluster, settings, policy)
-            return Figure(self.target.figure(simulate(e.trace(task), cluster, policy, settings)))
+            return Figure(task, self.target.figure(simulate(e.trace(task), cluster, policy, settings)))
         except ArgosyError as problem:
-            return Figure(float("nan"), problem)
+            return Figure(task, math.nan, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,10 @@ class CapacityPlan:
         return found
 
 
+def _lost(task: Task, died: ArgosyError) -> Figure:
+    return Figure(task, math.nan, died)
+
+
 def plan_capacity(
     experiment: Experiment,
     policy: str,
@@ -90,8 +97,12 @@ def plan_capacity(
     every: bool = False,
     workers: int | None = None,
     done: Callable[[int], None] | None = None,
+    cells: KeptCells | None = None,
 ) -> CapacityPlan:
-    """Try sizes until the smallest that meets the target in most seeds is known; `every` tries all of them."""
+    """Try sizes until the smallest that meets the target in most seeds is known; `every` tries all of them.
+
+    `cells` are runs that have ended before, and where new ones are kept.
+    """
     measure, tried = Measure(experiment, target), dict[int, Point]()
     runs = 0
 
@@ -99,13 +110,21 @@ def plan_capacity(
         nonlocal runs
         todo = [Task(policy, seed, (Variation(name, values[i]),)) for i in places for seed in seeds]
 
+        known = {task: Figure(task, value) for task in todo if cells and (value := cells.find(task)) is not None}
+        runs += len(known)
+
         def told(figure: Figure) -> None:
             nonlocal runs
             runs += 1
             if done is not None:
                 done(runs)
+            if cells is not None and figure.error is None:
+                cells.keep(figure.task, figure.value)
 
-        figures = run_tasks(measure, todo, lambda task, died: Figure(float("nan"), died), workers, told, small=True)
+        missing = [task for task in todo if task not in known]
+        ran = [] if not missing else run_tasks(measure, missing, _lost, workers, told, small=True)
+        made = iter(ran)
+        figures = [known[task] if task in known else next(made) for task in todo]
         bad = next((figure.error for figure in figures if figure.error is not None), None)
         if bad is not None:
             raise bad

@@ -133,15 +133,18 @@ def run_all(
     todo: Sequence[Task],
     workers: int | None = None,
     done: Callable[[Outcome], None] | None = None,
+    ray: str | None = None,
 ) -> list[Outcome]:
-    """Carry out tasks in parallel; `done` is called with each outcome, and all are returned in task order.
+    """Carry out tasks in parallel, here or on Ray (its address); `done` is called with each outcome.
+
+    All are returned in task order.
 
     Compile the kernels first (`argosy.sim.warm`), or every worker will.
     """
     source = experiment.source
     jobs = len(source) if isinstance(source, Trace) else source.jobs if isinstance(source, Recipe) else None
     small = jobs is not None and jobs <= SMALL_JOBS
-    return run_tasks(experiment.run, todo, lambda task, died: Outcome(task, error=died), workers, done, small)
+    return run_tasks(experiment.run, todo, lambda task, died: Outcome(task, error=died), workers, done, small, ray)
 
 
 def as_error(problem: Exception) -> tuple[ArgosyError, str]:

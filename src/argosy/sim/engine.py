@@ -9,13 +9,12 @@ matrices in `world` are private to the simulator and the mechanism.
 
 from __future__ import annotations
 
-import gc
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache, cached_property
-from typing import Any, NoReturn, cast
+from collections.abc import Callable, Mapping
+from copy import copy
+from functools import cached_property
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 import polars as pl
@@ -41,6 +40,7 @@ from argosy.sim.collect import collect
 from argosy.sim.configure import configure, make_context, refuse_impossible
 from argosy.sim.event_feed import EventFeed
 from argosy.sim.external_events import ExternalEvents
+from argosy.sim.garbage import collector_at_rest
 from argosy.sim.order_in_kernels import is_ranked_in_kernels, rank_in_kernels
 from argosy.sim.place_codes import PlaceCodes
 from argosy.sim.plan_guard import allowed
@@ -113,14 +113,10 @@ class Engine(EngineState):
         policy.reset(self.context)
         super().__init__()
         self.view = view_of_active(self)
-        # a proxy avoids reference cycles, so that an engine and its matrices are freed as soon as they are unused
-        itself = cast(Engine, weakref.proxy(self))
-        self._plan_writer = PlanWriter(itself)
+        self._plan_writer = PlanWriter(self._proxy())
         self.order: CompiledOrder | None = None  # by which the kernels rank; its memory lives as long as the run
         self.choice: Choice | None = None  # among the bids of the last decision
-        self._elastic, self._plans = "size" in policy.answers, "plan" in policy.answers
-        self._bids = "bid" in policy.answers
-        self._wakes = "wake_at" in policy.answers
+        self._see_answers(policy)
         self._learns = not estimator.timeless and "estimate" in policy.uses
         # whether the policy itself must be asked, for more than the order of the jobs (and when it changes)
         beyond_order = (
@@ -138,6 +134,32 @@ class Engine(EngineState):
             from argosy.mechanism.kernels.static_entry import enter_static  # late, like `enter`
 
             self.enter = enter_static
+
+    def forked(self, policy: Policy, world: L.World) -> Self:
+        """Return an engine that goes on from the present instant under another policy; this one stays as it is.
+
+        `world` is a copy of this engine's world, perhaps with more jobs. What never changes in a run is shared: trace,
+        cluster, tables, settings. The fork is not watched, and its estimates of durations stay as they are. What
+        depends on the policy alone is left to the caller: `configure`, `context`, the policy's `reset`, `event_feed`
+        and `view`.
+        """
+        fork = copy(self)
+        fork.policy, fork.world = policy, world
+        EngineState.__init__(fork)
+        fork._plan_writer, fork._watchdog = PlanWriter(fork._proxy()), Watchdog()
+        fork.place_codes, fork.decision_ns = PlaceCodes(policy.name), []
+        fork._see_answers(policy)
+        fork._watch, fork._learns = None, False
+        return fork
+
+    def _proxy(self) -> Engine:
+        """Return a reference for parts of this engine, without the cycle that would keep its matrices in memory."""
+        return cast(Engine, weakref.proxy(self))
+
+    def _see_answers(self, policy: Policy) -> None:
+        """Note what the policy is asked for at a decision."""
+        self._elastic, self._plans = "size" in policy.answers, "plan" in policy.answers
+        self._bids, self._wakes = "bid" in policy.answers, "wake_at" in policy.answers
 
     # -- what the host does for the kernels --------------------------------------------------------------------
 
@@ -260,6 +282,11 @@ class Engine(EngineState):
         w.si[L.APPLY] = 1
 
     @property
+    def is_watched(self) -> bool:
+        """Return whether somebody is called after every decision, and may then read the matrices."""
+        return self._watch is not None
+
+    @property
     def is_decided(self) -> bool:
         """Return whether there is an order with sizes that is yet to be carried out."""
         return bool(self.world.si[L.APPLY])
@@ -375,22 +402,3 @@ HOST_REQUESTS: dict[int, Callable[[Engine], None]] = {  # what the kernels ask t
     L.GROW_LOG: Engine._grow_log,
     L.GROW_HEAP: Engine._grow_heap,
 }
-
-
-@contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Exclude existing objects from garbage collection, which would take tens of milliseconds each time."""
-    if _host_has_frozen():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-@cache
-def _host_has_frozen() -> bool:
-    """Return whether the process had frozen its objects before its first run; to count them takes milliseconds."""
-    return gc.get_freeze_count() > 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def start_gang(engine: Engine, row: int, named: Sequence[tuple[int, int]]) -> bool:
-    """Start the job in this row with so many GPUs on each node named; return False if its queue is at its limit.
+    """Start the job in this row on these (node, GPUs); return False if its queue is at its limit.
 
     As in a `Plan`, the number is 1 for a share of a device and 0 for a job without GPUs. No time passes.
     """

@@ -70,7 +70,7 @@ class Loans:
         back = np.unique(np.asarray(engine.policy.reclaim(engine.view, lent.copy(), count), np.int64))
         if len(back) != count or not np.isin(back, lent).all():
             name, given = engine.policy.name, back.tolist()
-            raise PolicyError(f"policy {name!r} must give back {count} of the nodes {lent.tolist()}, gives {given}")
+            raise PolicyError(f"policy {name!r} gave back nodes {given}, but must give back {count} of {lent.tolist()}")
         return back
 
 

@@ -91,6 +91,7 @@ class Run:
         """
         submit, end = self.timeline.life
         competing = self.timeline.active_weight.average(submit[self.rated], end[self.rated])
+        self.timeline.forget("active_weight")
         fair_gpus = self.result.cluster.total_gpus * weights(self.result)[self.rated] / competing
         gpus = self.column("gpus")[self.rated]
         stretch = np.divide(gpus, fair_gpus, out=np.ones_like(gpus), where=fair_gpus > 0)

@@ -22,7 +22,7 @@ def rank_in_kernels(engine: Engine) -> bool:
         return True
     order = policy.compiled_order(len(engine.trace)) if engine.may_compile else None
     if order is not None:
-        _use(engine, order)
+        use_order(engine, order)
     return order is not None
 
 
@@ -30,7 +30,8 @@ def is_ranked_in_kernels(w: L.World) -> bool:
     return bool(w.si[L.KEY_ROW] >= 0 or w.si[L.ORDER_FN])
 
 
-def _use(engine: Engine, order: CompiledOrder) -> None:
+def use_order(engine: Engine, order: CompiledOrder) -> None:
+    """Let the kernels call this order instead of asking the policy."""
     from argosy._by_address import address_of  # imported late, because it imports Numba
 
     si, names = engine.world.si, order.columns

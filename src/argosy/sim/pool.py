@@ -33,6 +33,7 @@ def run_tasks(
     workers: int | None = None,
     done: Callable[[R], None] | None = None,
     small: bool = False,
+    ray: str | None = None,
 ) -> list[R]:
     """Return `run(task)` for each task, in task order; `done` is called with each outcome as soon as it is known.
 
@@ -41,7 +42,15 @@ def run_tasks(
 
     If tasks are `small` and the number of workers is not given, tasks run in this process as long as all of them are
     expected to take less time than starting workers would.
+
+    With `ray`, the address of a Ray cluster, "auto" or "local", its processes run the tasks; outcomes are the same.
     """
+    if ray is not None:
+        from argosy.sim.on_ray import run_on_ray
+
+        answers = run_on_ray(run, todo, lost, ray, workers or cores())
+        there = {number: _told(outcome, done) for number, outcome in answers}
+        return [there[number] for number in range(len(todo))]
     begin_here = small and workers is None
     workers = min(workers or cores(), len(todo))
     found: list[R] = []

@@ -39,7 +39,7 @@ class Quality(NamedTuple):
     final: Floats
     gain: Floats  # over leaving the network alone
     spare_gpu_s: Floats
-    wasted_gpu_s: Floats  # of them, those that gained nothing that lasts
+    wasted_gpu_s: Floats  # those of spare_gpu_s that did not improve the final network
 
 
 def quality_of(events: pl.DataFrame, kind: Ints, size: Floats, completed: NDArray[np.bool_], seed: int) -> Quality:

@@ -133,7 +133,7 @@ class _Placed:
         first = {job: i for i, (job, _, _) in reversed(list(enumerate(spans)))}
         order = [(end, 0, i) for i, (_, start, end) in enumerate(spans) if end > start]
         order += [(start, 1, i) for i, (_, start, _) in enumerate(spans)]
-        order += [(end, 2, i) for i, (_, start, end) in enumerate(spans) if end <= start]  # it ran for no time at all
+        order += [(end, 2, i) for i, (_, start, end) in enumerate(spans) if end <= start]  # it ran for 0 seconds
         held: dict[int, list[tuple[int, list[int], int]]] = {}
         for seq, (t, what, i) in enumerate(sorted(order)):
             job, start, end = spans[i]

@@ -74,7 +74,7 @@ JOB_COLUMNS: dict[str, pl.DataType] = {
     "quality_gain": pl.Float64(),  # of that, what spare GPUs brought
     "takes_spare": pl.Boolean(),  # whether it takes spare GPUs
     "spare_gpu_s": pl.Float64(),  # spare GPUs held
-    "spare_wasted_gpu_s": pl.Float64(),  # of that, what brought nothing that lasts
+    "spare_wasted_gpu_s": pl.Float64(),  # those of spare_gpu_s that did not improve the final network
 }
 
 EVENT_COLUMNS: dict[str, pl.DataType] = {

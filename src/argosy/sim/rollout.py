@@ -1,15 +1,14 @@
 """Roll-outs: what would happen from the present state of an engine on, if jobs had these lengths.
 
-A roll-out copies the world of an engine and lets its clock run on under a policy. Policies whose order is fixed, or a
-column of the jobs, are followed in compiled code alone; others are asked at each decision, as in a simulation.
+A roll-out copies the world of an engine and lets its clock run on under a policy. Policies whose order is fixed, a
+column of the jobs, or compiled code are followed in compiled code alone; others are asked at each decision, as in a
+simulation.
 """
 
 from __future__ import annotations
 
-import weakref
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,8 @@ from argosy.policies.base import Policy
 from argosy.sim.configure import configure, make_context
 from argosy.sim.engine import Engine
 from argosy.sim.event_feed import EventFeed
-from argosy.sim.place_codes import PlaceCodes
-from argosy.sim.plan_writer import PlanWriter
-from argosy.sim.state import EngineState
+from argosy.sim.order_in_kernels import is_ranked_in_kernels, use_order
 from argosy.sim.views import view_of_active, view_on_arrival
-from argosy.sim.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +38,7 @@ class RollOuts:
         """Prepare. `state` is the policy's memory; `later` are jobs that arrive later, as columns of the trace."""
         self._policy, self._state = policy, state
         self._copy = WorldCopy(engine.world, later)
-        self.engine = fork = copy(engine)
-        fork.world, fork.policy = self._copy.world, policy
-        itself = cast(Engine, weakref.proxy(fork))
-        EngineState.__init__(fork)
-        fork._plan_writer, fork._watchdog = PlanWriter(itself), Watchdog()
-        fork.place_codes, fork.decision_ns = PlaceCodes(policy.name), []
-        fork._elastic, fork._plans = "size" in policy.answers, "plan" in policy.answers
-        fork._bids, fork._wakes = "bid" in policy.answers, "wake_at" in policy.answers
-        fork._watch, fork._learns = None, False
-        names = getattr(fork, "job_names", None)
-        if names is not None and later is not None:
-            fork.job_names = [*names, *(f"later job {i}" for i in range(later.shape[1]))]  # type: ignore[attr-defined]
+        self.engine = fork = engine.forked(policy, self._copy.world)
         self.jobs = self._copy.jobs  # indices, in the order of `Outcome`
         self._prepare(fork)
 
@@ -71,9 +56,16 @@ class RollOuts:
             fork.place_codes.learn(w._replace(tr=w.tr[:, self.jobs]), self.jobs)
             w.tr[L.STATIC_F + L.WANT_PLACE, self.jobs] = fork.place_codes.checked(codes, self.jobs, w)
             w.ji[L.WANT_PLACE, : w.si[L.ACTIVE]] = w.tr[L.STATIC_F + L.WANT_PLACE, w.ji[L.ID, : w.si[L.ACTIVE]]]
-        asks = set(policy.answers) & {"size", "plan", "bid", "wake_at", "on_event"}
-        self.compiled = not asks and (policy.static or (bool(policy.key) and "rank" not in policy.answers))
-        if self.compiled and policy.static:
+        asks = set(policy.answers) & {"size", "plan", "bid", "on_event"}
+        fixed = policy.static or (bool(policy.key) and "rank" not in policy.answers)
+        by_rank = fixed and not asks and "wake_at" not in policy.answers
+        self._order = None if asks or by_rank else policy.compiled_order(w.tr.shape[1])
+        self.compiled = by_rank or self._order is not None
+        w.si[L.ORDER_FN] = 0
+        if self._order is not None:
+            use_order(fork, self._order)
+            self._memory = self._order.memory.copy()
+        elif self.compiled and policy.static:
             ranks = np.asarray(policy.rank(view_on_arrival(fork, w.tr[:, self.jobs], self.jobs)), float)
             rank_by(w, ranks, self.jobs)
         elif self.compiled:
@@ -102,6 +94,7 @@ class RollOuts:
         fork = self.engine
         fork.world = self._copy.begin_anew(fork.world)
         fork.world.sf[L.UNTIL] = fork.now
+        fork.world.si[L.ORDER_FN] = 0  # the policy itself is asked, because the caller may want its memory
         self._go_on()
         w = fork.world
         held = np.zeros(int(w.si[L.ACTIVE]))
@@ -111,7 +104,7 @@ class RollOuts:
     def _go_on(self) -> None:
         """Let time pass until UNTIL."""
         fork = self.engine
-        if self.compiled:
+        if is_ranked_in_kernels(fork.world):
             fork.advance()
             return
         while fork.advance():
@@ -127,7 +120,9 @@ class RollOuts:
         active = len(left_s)
         set_work(w, left_s / self.speed, self.jobs[active:], work_s)
         w.sf[L.UNTIL] = until_s
-        if not self.compiled:
+        if self._order is not None:
+            self._order.memory[:] = self._memory
+        elif not self.compiled:
             self._reset(fork)
         fork.kernel(L.OP_REPRICE)
         self._go_on()

@@ -49,7 +49,7 @@ class Target:
             return float("nan")
         if self.percentile is None:
             return float(values.mean())
-        return float(np.percentile(values, self.percentile, method="inverted_cdf"))  # never between a number and inf
+        return float(np.percentile(values, self.percentile, method="inverted_cdf"))  # no value between a number and inf
 
     def is_met(self, figure: float) -> bool:
         return figure < self.bound if self.below else figure > self.bound

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from argosy.sim.result import CLOSING, OPENING, EventKind, Result
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+CHUNK = 1 << 16  # times that are looked up together, so that nothing as long as all of them is needed in between
 FINISHED = ("completed", "failed", "killed")  # a failed or killed job held GPUs, so it counts as finished
 
 
@@ -39,29 +41,45 @@ class Steps:
         times, changes = np.asarray(t, dtype=np.float64), np.asarray(change)
         if not times.size:
             return cls(np.zeros(1), np.zeros(1))
-        order = np.argsort(times, kind="stable")
-        times, total = times[order], np.cumsum(changes[order])
+        exact = changes.dtype.kind == "i" or bool((changes == np.rint(changes)).all())
+        order = np.argsort(times, kind=None if exact else "stable")  # sums of whole numbers are the same in any order
+        times, changes = times[order], changes[order]
+        del order  # as long as jobs are many, these arrays are most of the memory
         last = np.append(times[1:] != times[:-1], True)
-        return cls(times[last], total[last] / unit)
+        total = np.cumsum(changes)[last]
+        return cls(times[last], total / unit)
 
     def at(self, t: ArrayLike) -> Floats:
         """Return the value at each time."""
-        place = np.searchsorted(self.t, np.asarray(t, dtype=np.float64), side="right")
-        return np.append(0.0, self.value)[place]
+        asked = np.asarray(t, dtype=np.float64)
+        found = np.empty(asked.size)
+        for begin in range(0, asked.size, CHUNK):
+            place = np.searchsorted(self.t, asked.ravel()[begin : begin + CHUNK], side="right")
+            found[begin : begin + CHUNK] = np.where(place > 0, self.value[place - 1], 0.0)
+        return found.reshape(asked.shape)
 
     def integral(self, t: ArrayLike) -> Floats:
         """Return the area under the function from its first step until each time."""
+        return self._until(t, self._areas())
+
+    def _areas(self) -> Floats:
+        """Return the area under the function until each of its steps."""
+        return np.append(0.0, np.cumsum(self.value[:-1] * np.diff(self.t)))
+
+    def _until(self, t: ArrayLike, areas: Floats) -> Floats:
         x = np.asarray(t, dtype=np.float64)
-        area = np.append(0.0, np.cumsum(self.value[:-1] * np.diff(self.t)))
         beyond = np.maximum(x - self.t[-1], 0.0) * self.value[-1]
-        return np.asarray(np.interp(x, self.t, area) + beyond, dtype=np.float64)
+        return np.asarray(np.interp(x, self.t, areas) + beyond, dtype=np.float64)
 
     def average(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
         """Return the time average over each [start, end]; over an empty stretch, the value there."""
-        start, end = np.asarray(start_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
-        length = end - start
-        area = self.integral(end) - self.integral(start)
-        return np.where(length > 0, area / np.where(length > 0, length, 1.0), self.at(start))
+        start, end = np.broadcast_arrays(np.asarray(start_s, np.float64), np.asarray(end_s, np.float64))
+        length, areas = end - start, self._areas()
+        found = np.asarray(self._until(end, areas) - self._until(start, areas))
+        some = np.asarray(length > 0)
+        np.divide(found, length, out=found, where=some)
+        found[~some] = self.at(start[~some])
+        return found
 
     def resample(self, points: int, start_s: float, end_s: float) -> tuple[Floats, Floats]:
         """Return the middles of `points` equal bins and the average in each; samples would miss peaks."""
@@ -77,12 +95,13 @@ def placements(result: Result) -> pl.DataFrame:
 
     A placement lasts until the job's next event that opens or closes one; one still open ends with the run.
     """
-    changes = [int(kind) for kind in OPENING + CLOSING]
-    events = result.events.filter(pl.col("kind").is_in(changes) & (pl.col("job") >= 0))
-    job, seq = events["job"].to_numpy(), events["seq"].to_numpy()
-    kind, t = events["kind"].to_numpy(), events["t"].to_numpy()
-    order = np.argsort(job, kind="stable")  # the log is in order of time already
-    job, seq, kind, t = job[order], seq[order], kind[order], t[order]
+    events = result.events
+    changes = np.isin(np.arange(max(EventKind) + 1), [int(kind) for kind in OPENING + CLOSING])
+    rows = np.flatnonzero(changes[events["kind"].to_numpy()] & (events["job"].to_numpy() >= 0))
+    job, order = _by_number(events["job"].to_numpy()[rows])  # the log is in order of time already
+    rows = rows[order]
+    del order
+    seq, kind, t = (events[name].to_numpy()[rows] for name in ("seq", "kind", "t"))
 
     # A gang's rows form one group. A group lasts until the next group of the same job.
     begins = np.ones(job.size, dtype=bool)
@@ -91,24 +110,33 @@ def placements(result: Result) -> pl.DataFrame:
     group_end = np.full(first.size, result.end_s)
     same_job = job[first[1:]] == job[first[:-1]]
     group_end[:-1][same_job] = t[first[1:]][same_job]
-    end_s = np.repeat(group_end, np.diff(first, append=job.size))
-
     opens = np.isin(kind, [int(k) for k in OPENING])
-    chosen = order[opens]
-    devices, milli = events["devices"].to_numpy()[chosen], events["milli"].to_numpy()[chosen]
+    end_s = group_end[np.cumsum(begins)[opens] - 1]
+    del begins, first, group_end, same_job, kind
+
+    rows = rows[opens]
+    devices, milli = events["devices"].to_numpy()[rows], events["milli"].to_numpy()[rows]
     return pl.DataFrame(
         {
             "seq": seq[opens],
             "job": job[opens],
-            "node": events["node"].to_numpy()[chosen],
-            "first": events["first"].to_numpy()[chosen],
+            "node": events["node"].to_numpy()[rows],
+            "first": events["first"].to_numpy()[rows],
             "devices": devices,
             "milli": milli,
             "gpus": np.bitwise_count(devices) * milli / 1000.0,
             "start_s": t[opens],
-            "end_s": end_s[opens],
+            "end_s": end_s,
         }
     )
+
+
+def _by_number(numbers: NDArray[np.int32]) -> tuple[NDArray[np.int32], Ints]:
+    """Return small numbers in order, and which came from where, equal ones as they were: a sort of both as one."""
+    both = numbers.astype(np.int64) << 32
+    both |= np.arange(both.size)
+    both.sort()
+    return (both >> 32).astype(np.int32), both & 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -167,7 +195,7 @@ class Timeline:
         """Active jobs that hold nothing; a preempted or paused job waits again."""
         submit, end = self.life
         start_s, end_s = self.gangs["start_s"].to_numpy(), self.gangs["end_s"].to_numpy()
-        ones, holds = np.ones(submit.size, dtype=np.int64), np.ones(start_s.size, dtype=np.int64)
+        ones, holds = np.ones(submit.size, dtype=np.int8), np.ones(start_s.size, dtype=np.int8)
         return Steps.of_changes(
             np.concatenate([submit, end, start_s, end_s]), np.concatenate([ones, -ones, -holds, holds])
         )
@@ -179,44 +207,59 @@ class Timeline:
         A node is not usable while it is down or drained. One pass over the changes of all nodes, sorted by
         node and time: after each of them the node's free GPUs are known; their differences are summed up.
         """
-        capacity = np.array([n.gpus for n in self.result.cluster.nodes], dtype=np.int64) * 1000
+        capacity = np.array([n.gpus for n in self.result.cluster.nodes], dtype=np.int32) * np.int32(1000)
         count = capacity.size
-        rows = self.placements.filter(pl.col("end_s") > pl.col("start_s"))
-        milli = _milli(rows)
+        node, milli, start, end = (self._held_for_a_while(name) for name in ("node", "milli", "start_s", "end_s"))
         switches = (EventKind.NODE_DOWN, EventKind.NODE_UP, EventKind.NODE_DRAIN)
         turns = self.result.events.filter(pl.col("kind").is_in([int(kind) for kind in switches]))
         begin = min(0.0, float(self.life[0].min(initial=0.0)))
-        held_node = rows["node"].to_numpy()
         # Every node is there at the beginning; then come starts and ends of placements, and turns up or down.
-        node = np.concatenate([np.arange(count), held_node, held_node, turns["node"].to_numpy()])
-        times = [rows["start_s"].to_numpy(), rows["end_s"].to_numpy(), turns["t"].to_numpy()]
-        t = np.concatenate([np.full(count, begin), *times])
-        change = np.concatenate([np.zeros(count, np.int64), milli, -milli, np.zeros(turns.height, np.int64)])
+        t = np.concatenate([np.full(count, begin), start, end, turns["t"].to_numpy()])
+        node = np.concatenate([np.arange(count), node, node, turns["node"].to_numpy()])
+        change = np.concatenate([np.zeros(count, np.int32), milli, -milli, np.zeros(turns.height, np.int32)])
         turned_up = (turns["kind"] == int(EventKind.NODE_UP)).cast(pl.Int8).to_numpy()
         up = np.concatenate([np.ones(count, np.int8), np.full(2 * milli.size, -1, np.int8), turned_up])
+        del start, end, milli
 
-        by_time = np.argsort(t, kind="stable")  # stable, so a node's own beginning stays first
-        t, node = t[by_time], node[by_time].astype(np.int16 if count < 2**15 else np.int64)  # short ones sort faster
-        by_node = np.argsort(node, kind="stable")
+        # With turns, a node's own beginning must stay first; other changes of an instant may come in any order.
+        by_time = np.argsort(t, kind="stable" if turns.height else None).astype(np.int32)
+        t = t[by_time]
+        last = np.append(t[1:] != t[:-1], True)
+        t = t[last]
+        node = node.astype(np.int16 if count < 2**15 else np.int64)[by_time]  # short ones sort faster
+        by_node = np.argsort(node, kind="stable").astype(np.int32)
         order = by_time[by_node]
         node, change, up = node[by_node], change[order], up[order]
-        busy = np.cumsum(change)  # a node's changes add up to zero, so the sum restarts by itself
+        del by_time, order
+        busy = np.cumsum(change, dtype=np.int32)  # a node's changes add up to zero, so the sum restarts by itself
         free = capacity[node] - busy
         if turns.height:
             free[up[np.maximum.accumulate(np.where(up >= 0, np.arange(up.size), 0))] != 1] = 0
         begins = np.flatnonzero(np.append(True, node[1:] != node[:-1]))
-        last = np.append(t[1:] != t[:-1], True)
+        del node, change, up
 
-        def total(level: Ints) -> Steps:
-            rise = np.diff(level, prepend=0)
+        def total(level: NDArray[np.int32]) -> Steps:
+            rise = np.diff(level, prepend=np.int32(0))
             rise[begins] = level[begins]
             in_time = np.empty_like(rise)
             in_time[by_node] = rise
-            return Steps(t[last], np.cumsum(in_time)[last] / 1000.0)
+            return Steps(t, np.cumsum(in_time, dtype=np.int64)[last] / 1000.0)
 
-        partly = np.where(busy > 0, free, 0)
-
+        partly = np.where(busy > 0, free, np.int32(0))
+        del busy
         return total(free), total(partly)
+
+    def _held_for_a_while(self, name: str) -> NDArray[Any]:
+        """Return a column of `placements`, without those that ended as they began."""
+        rows = self.placements
+        column = _milli(rows).astype(np.int32) if name == "milli" else rows[name].to_numpy()
+        lasting = rows["end_s"].to_numpy() > rows["start_s"].to_numpy()
+        return column if lasting.all() else column[lasting]
+
+    def forget(self, *names: str) -> None:
+        """Free the memory of step functions that are not needed any more; who asks again has to wait again."""
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def node_gpus(self, nodes: ArrayLike) -> Steps:
         """GPUs held on some of the nodes (their indices)."""

@@ -11,6 +11,7 @@ from argosy.cluster.cluster import Cluster, Node, Queue
 from argosy.config import parse_duration
 from argosy.errors import ArgosyError, InputError
 from argosy.sim.settings import Settings
+from argosy.slack import COUNT_SLACK
 
 Value = float | str
 LOAD, NODES = "load", "nodes"
@@ -62,7 +63,7 @@ def check_name(name: str, cluster: Cluster, policies: list[str]) -> None:
         f"vary load, nodes, a GPU type ({', '.join(cluster.gpu_types)}), quota.QUEUE, limit.QUEUE, POLICY.parameter, "
         f"or a setting: {', '.join(SETTINGS)}"
     )
-    raise InputError(f"there is nothing here that is called {name!r}", hint=hint)
+    raise InputError(f"{name!r} cannot be varied here", hint=hint)
 
 
 def with_gpus(cluster: Cluster, name: str, value: Value) -> Cluster:
@@ -169,7 +170,7 @@ def parse_range(text: str, *, whole: bool = False) -> list[Value]:
     if whole and count is not None:
         if not count > 0:
             raise InputError(f"cannot vary {text!r}: the distance must be above 0", hint=hint)
-        steps = int((last - first) / count + 1e-9) + 1
+        steps = int((last - first) / count + COUNT_SLACK) + 1
         found = [first + count * i for i in range(min(steps, MOST_STEPS + 1))]
     else:
         steps = STEPS if count is None else int(count)

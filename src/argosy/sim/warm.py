@@ -18,7 +18,7 @@ from argosy.sim.run import simulate
 from argosy.workload.trace import Job, Trace
 
 FIXED, ORDERED, LEARNED = "fifo", "srtf", ("dl2", "dl2+")  # policies that need one part of the kernels each
-COMPILED = {FIXED: "static_entry.enter_static", ORDERED: "entry.enter"}  # by what one can tell that a part is compiled
+COMPILED = {FIXED: "static_entry.enter_static", ORDERED: "entry.enter"}  # what the cache holds once it is compiled
 
 
 def warm_up(say: Callable[[str], None], policy: Policy | None = None) -> None:

@@ -143,5 +143,9 @@ def _read_parquet(path: Path) -> Table:
         if not (dtype.is_numeric() or dtype in _PARQUET_TYPES):
             hint = "columns must hold numbers, texts or dates"
             raise TraceError(f"column {name!r} holds {dtype}", where=str(path), hint=hint)
-    frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    empty = [name for name, (nulls,) in zip(frame.columns, frame.null_count().iter_columns()) if nulls == frame.height]
+    frame = frame.with_columns(
+        pl.col(pl.Categorical, pl.Enum).cast(pl.String),
+        *(pl.lit(None, frame.schema[name]).alias(name) for name in empty),  # takes no memory, as in a file without it
+    )
     return Table(path, frame.with_row_index(LINE, offset=1), numbered=" row ")

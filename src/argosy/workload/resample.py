@@ -39,7 +39,8 @@ def block_length_s(trace: Trace) -> float:
     """Return the length of the blocks: a day, or less if the trace has only a few."""
     span = float(trace.frame["submit_s"][-1] - trace.frame["submit_s"][0])
     if not span > 0:
-        raise InputError(f"all jobs of {trace.name!r} arrive at once, so its days cannot be resampled")
+        what = f"all jobs of {trace.name!r} arrive at once, so its days cannot be resampled"
+        raise InputError(what, hint="leave resampling out: --draws 0")
     return min(DAY_S, span / FEWEST_BLOCKS)
 
 

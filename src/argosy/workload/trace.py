@@ -177,7 +177,7 @@ class Trace:
 
 
 def attempts_text(start_s: float, ran: Sequence[tuple[float, float]]) -> str | None:
-    """Return when a job ran as the column `attempts` has it; None if it ran once, or if the times make no sense."""
+    """Return the text of the column `attempts` for a job; None if it ran once, or if the times make no sense."""
     ends = [start_s, *(end for _, end in ran)]
     if len(ran) < 2 or any(start < end for (start, _), end in zip(ran[1:], ends[1:])):
         return None

@@ -124,14 +124,6 @@ def test_batches_are_all_rows_once_and_nearly_equal() -> None:
     assert [len(p) for p in parts] == [4, 3, 3]
 
 
-def test_entropy_can_fade() -> None:
-    ppo = PPO(actor(1, 3), critic(1), entropy=1.0)
-    got = episodes([Bandit() for _ in range(8)], NetworkActs(ppo.actor), list(range(8)))
-    before = ppo.update(got)["loss_entropy"]
-    ppo.set_entropy(0.0)
-    assert before < -0.5 and ppo.update(got)["loss_entropy"] == 0.0
-
-
 def test_without_a_critic_gae_is_refused() -> None:
     ppo = PPO(actor(1, 3), None)
     with pytest.raises(InputError, match="need a critic"):

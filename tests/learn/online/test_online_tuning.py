@@ -165,11 +165,22 @@ def filled(path: Path, count: int) -> None:
     made = database.connect(path)
     for i in range(count):
         columns = {
-            "name": "job", "owner": "ann", "queue": "default", "priority": 50.0, "spec": spec, "workdir": "/",
-            "after": "[]", "gpus_low": 1.0, "gpus_high": 4.0, "submitted_s": 500.0 + 100.0 * i, "submitted_at": 0.0,
-            "state": "cancelled" if i == count - 1 else "succeeded", "generation": 1, "ended_s": 9000.0 + i,
+            "name": "job",
+            "owner": "ann",
+            "queue": "default",
+            "priority": 50.0,
+            "spec": spec,
+            "workdir": "/",
+            "after": "[]",
+            "gpus_low": 1.0,
+            "gpus_high": 4.0,
+            "submitted_s": 500.0 + 100.0 * i,
+            "submitted_at": 0.0,
+            "state": "cancelled" if i == count - 1 else "succeeded",
+            "generation": 1,
+            "ended_s": 9000.0 + i,
             "gpu_s": 100.0,
-        }  # fmt: skip
+        }
         marks = ", ".join("?" * len(columns))
         number = made.execute(
             f"INSERT INTO jobs ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())

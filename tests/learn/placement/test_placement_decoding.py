@@ -40,8 +40,9 @@ class TestSymmetries:
     def test_two_nodes_of_two_equal_gpus(self) -> None:
         near = np.where(np.array([[0, 0, 1, 1]]) == np.array([[0], [0], [1], [1]]), 1.0, 4.0) * (1 - np.eye(4))
         problem = chain([1, 2], [1], speed=(1.0,) * 4)
-        nodes = PlacementProblem(problem.compute_s, problem.task_gib, problem.traffic, problem.speed,
-                                 problem.device_gib, near)  # fmt: skip
+        nodes = PlacementProblem(
+            problem.compute_s, problem.task_gib, problem.traffic, problem.speed, problem.device_gib, near
+        )
         assert len(problem.symmetries) == 24
         assert len(nodes.symmetries) == 8  # the GPUs of either node, and the nodes
         assert nodes.symmetries[0].tolist() == [0, 1, 2, 3]

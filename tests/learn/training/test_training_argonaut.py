@@ -17,7 +17,7 @@ from argosy.learn.training.cases import TrainingCases
 from argosy.learn.training.evolution_stage import spread_over
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.student import flatten, shape_like
-from argosy.learn.training.students import BidStudent, student_of
+from argosy.learn.training.student_choice import BidStudent, student_of
 from argosy.learn.training.train import train
 from argosy.policies.learned.argonaut import Argonaut
 from argosy.policies.learned.bid_network import BidNetwork, first_weights

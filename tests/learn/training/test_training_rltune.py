@@ -44,9 +44,17 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> RlTuneRecipe:
     file = tmp_path_factory.mktemp("toy") / "toy.yaml"
     file.write_text(TOY)
     return RlTuneRecipe(
-        scenarios=(str(file),), score="turnaround", jobs=40, windows=4, epochs=6, episodes=10, actor_lr=3e-3,
-        steps=40, validation_windows=4, every=3,
-    )  # fmt: skip
+        scenarios=(str(file),),
+        score="turnaround",
+        jobs=40,
+        windows=4,
+        epochs=6,
+        episodes=10,
+        actor_lr=3e-3,
+        steps=40,
+        validation_windows=4,
+        every=3,
+    )
 
 
 @pytest.fixture(scope="module")

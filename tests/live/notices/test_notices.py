@@ -91,8 +91,9 @@ def test_from_the_start_to_the_end_by_web_and_mail(tmp_path: Path, web: Web, mai
             assert len({headers["Argosy-Delivery"] for _, headers, _ in web.requests}) == 3
             assert mailbox.recipients == ["me@example.org"] * 2
             assert sorted(mail["Subject"] for mail in mailbox.mails) == [
-                f"[argosy] job {good} good has started", f"[argosy] job {good} good succeeded"
-            ]  # fmt: skip
+                f"[argosy] job {good} good has started",
+                f"[argosy] job {good} good succeeded",
+            ]
             assert f"job: {good}" in mailbox.mails[0].get_payload()
             assert {notice.state for notice in here.service.notices("ann")} == {"sent"}
             assert here.service.notices("bob") == []

@@ -10,6 +10,7 @@ from argosy.live.planner.forecast import Future, forecast, what_if
 from argosy.live.planner.messages import Active, Ended, JobFacts, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
 from argosy.live.planner.shadowing import control, shadow
+from argosy.policies.tiresias.policy import TiresiasLas
 from argosy.sim.settings import Settings
 
 CLUSTER = Cluster.uniform(1, 2, "gpu")
@@ -80,3 +81,27 @@ def test_a_control_estimate_knows_what_really_came() -> None:
     assert found.presence_s == pytest.approx((250.0,) * 3, abs=1.0)
     assert found.gpu_presence_s == pytest.approx((500.0,) * 3, abs=2.0)
     assert len(set(found.presence_s)) == 1, "one roll-out must not leave anything to the next"
+
+
+@pytest.mark.parametrize("policy", ["tiresias-las:limits=60,300", "tiresias-las:limits=60,300:promote=2"])
+def test_compiled_roll_outs_do_what_the_policy_does(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a state with a history: jobs have moved to lower queues, and some have been stopped."""
+    rng = np.random.default_rng(4)
+    jobs = [facts(i, float(rng.choice([1, 1, 2, 4])), 0.0, None) for i in range(1, 40)]
+    made = Planner(Setup(Cluster.uniform(2, 4, "gpu"), policy, PLAIN), Snapshot(0.0, ()))
+    made.update(Update(0.0, tuple(Active(job) for job in jobs)))
+    for at_s in (40.0, 90.0, 200.0, 500.0):
+        made.update(Update(at_s))
+    later = [facts(100 + i, float(rng.choice([1, 2])), 600.0 + 50 * i, None) for i in range(8)]
+    compiled = Future(made, later=later)
+    with monkeypatch.context() as patched:
+        patched.setattr(TiresiasLas, "compiled_order", lambda self, jobs: None)
+        asked = Future(made, later=later)
+    assert compiled.rolls.compiled and not asked.rolls.compiled
+    assert np.array_equal(compiled.rolls.decide_now(), asked.rolls.decide_now())
+    draws = compiled.draw(5)
+    for left, work in zip(draws.left_s, draws.work_s):
+        ours, theirs = (future.rolls.run(left, work, 1e7) for future in (compiled, asked))
+        assert np.isfinite(ours.end_s).all()
+        assert ours.end_s.tolist() == theirs.end_s.tolist()
+        assert np.array_equal(ours.start_s, theirs.start_s, equal_nan=True)

@@ -76,10 +76,6 @@ class PPO(Learner):
         self.updates += 1
         return means.result()
 
-    def set_entropy(self, weight: float) -> None:
-        """Change the weight of the entropy, for instance to explore less later."""
-        self.loss.entropy_coeff.fill_(weight)
-
 
 def clipped_loss(
     kind: Callable[..., Any],

@@ -13,7 +13,7 @@ from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.bids import Bids
 from argosy.policies.base import Event, Policy
-from argosy.policies.joint import SEES
+from argosy.policies.common.bidder import Bidder
 
 EVERY_S = 600.0  # how often the learner is asked if nothing happens
 NOBODY = Bids(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
@@ -34,7 +34,7 @@ class BidEnvPolicy(Policy):
                 hint="choose a policy that bids, such as joint, or let it decide alone with autopilot=True",
             )
         self.under = under
-        self.uses = SEES | {"nodes"} | (under.uses if under is not None else frozenset())
+        self.uses = Bidder.uses | {"nodes"} | (under.uses if under is not None else frozenset())
         if under is not None:
             self.placer, self.preemptive, self.hears = under.placer, under.preemptive, under.hears
         if under is None or "on_event" not in under.answers:

@@ -26,7 +26,7 @@ from argosy.learn.training.evolution_stage import EvolutionStage
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.stop import Stop
 from argosy.learn.training.student import Arrays
-from argosy.learn.training.students import BidStudent
+from argosy.learn.training.student_choice import BidStudent
 from argosy.learn.training.workers import Workers
 from argosy.policies.base import create
 from argosy.policies.learned.argonaut import Argonaut

@@ -34,7 +34,7 @@ from argosy.errors import InputError
 from argosy.learn.placement.decoding import all_choices, chosen
 from argosy.learn.placement.descent import descend
 from argosy.learn.placement.problem import Ints, Meter, PlacementProblem
-from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_with
+from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_from
 from argosy.seeding import stream
 
 NOW = 3  # columns of `devices_now`
@@ -57,9 +57,9 @@ class State(NamedTuple):
     """What the decoder carries from task to task."""
 
     encoded: Tensor  # [1 or P, t, h] the encoder's states
-    devices: Tensor  # [1 or P, d, h] of the devices, as they always are
+    devices: Tensor  # [1 or P, d, h] of the devices, whatever is placed on them
     cell: tuple[Tensor, Tensor]  # [P, h] of the decoder
-    places: Tensor | None  # [P, d, h] of the devices, as they were for the task before
+    places: Tensor | None  # [P, d, h] of the devices with what is placed on them so far
 
 
 class SequencePolicy(Learner):
@@ -139,11 +139,14 @@ def search(
 ) -> Meter:
     """Measure placements until `budget` different ones are known, from a new network or a copy of a trained one."""
     settings = settings or Settings()
-    rng = stream(seed, "placement.mirhoseini")
-    first = network or new(lambda: SequencePolicy(problem.tasks, problem.devices, settings.hidden), rng)
-    policy, trained = first.copy_for(problem), network and network.copy_for(problem)
-    update = reinforce(policy, adam(policy, settings), settings.entropy, settings.max_norm)
-    return search_with(problem, policy, trained, settings, update, rng, budget)
+
+    def fresh() -> Learner:
+        return SequencePolicy(problem.tasks, problem.devices, settings.hidden)
+
+    def update_of(policy: Learner) -> Update:
+        return reinforce(policy, adam(policy, settings), settings.entropy, settings.max_norm)
+
+    return search_from(problem, settings, network, fresh, update_of, stream(seed, "placement.mirhoseini"), budget)
 
 
 def reinforce(policy: Learner, optimizer: torch.optim.Optimizer, explore: float, max_norm: float) -> Update:

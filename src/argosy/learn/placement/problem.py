@@ -212,8 +212,8 @@ def of_gang(
         peers = range(workers, tasks) if servers else [(worker + 1) % workers] if workers > 1 else []
         for peer in peers:
             traffic[worker, peer] += 1 / servers if servers else 0.5
-    unit_s = np.array([[across[_level(a, b)] if i != j else 0.0 for j, b in enumerate(devices)]
-                       for i, a in enumerate(devices)])  # fmt: skip
+    unit_s = np.array([[across[_level(a, b)] for b in devices] for a in devices])
+    np.fill_diagonal(unit_s, 0.0)
     ratio = [float(grad_time_s(params, batch) / grad_time_s(found.params_for(gpu.type), batch)) for gpu in devices]
     return PlacementProblem(
         np.array([compute] * workers + [0.05 * compute] * servers),

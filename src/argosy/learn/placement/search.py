@@ -64,7 +64,7 @@ class Learner(nn.Module, ABC):
 
 
 class Update(Protocol):
-    """Learns from placements, how much each counts, and how much better than usual it is."""
+    """Learns from placements; `weights` say how much each counts, `gains` how much better than usual it is."""
 
     def __call__(self, placements: Tensor, inputs: tuple[Tensor, ...], weights: Tensor, gains: Tensor) -> None: ...
 
@@ -88,6 +88,21 @@ class Table(nn.Module):
         if self.pairs is None or not task:
             return added
         return added + self.pairs[task][:, torch.arange(task), before].sum(-1).T
+
+
+def search_from(
+    problem: PlacementProblem,
+    settings: SearchSettings,
+    network: Learner | None,
+    fresh: Callable[[], Learner],
+    update_of: Callable[[Learner], Update],
+    rng: np.random.Generator,
+    budget: int,
+) -> Meter:
+    """Search from a copy of a trained network, or from a fresh one if there is none."""
+    first = network or new(fresh, rng)
+    policy, trained = first.copy_for(problem), network and network.copy_for(problem)
+    return search_with(problem, policy, trained, settings, update_of(policy), rng, budget)
 
 
 def search_with(

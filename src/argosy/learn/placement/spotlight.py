@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from argosy.learn.placement.decoding import all_choices, chosen
 from argosy.learn.placement.descent import descend
 from argosy.learn.placement.problem import Ints, Meter, PlacementProblem
-from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_with
+from argosy.learn.placement.search import Learner, Table, Update, adam, new, pretrain_with, search_from
 from argosy.seeding import stream
 
 FEATURES = 7
@@ -83,7 +83,7 @@ class StagePolicy(Learner):
         return chosen(self.score(features)[..., 0] + torch.stack(remembered, 1), allowed, placements)
 
     def start(self, problem: PlacementProblem) -> None:
-        """A stage depends on the devices before it only."""
+        """Do nothing: a stage depends only on the devices chosen before it."""
 
     def scores(self, problem: PlacementProblem, before: Ints, parents: Ints, state: None) -> tuple[Tensor, None]:
         """Score the devices of the next task."""
@@ -101,10 +101,14 @@ def search(
 ) -> Meter:
     """Measure placements until `budget` different ones are known, from a new network or a copy of a trained one."""
     settings = settings or Settings()
-    rng = stream(seed, "placement.spotlight")
-    first = network or new(lambda: StagePolicy(problem.tasks, problem.devices, settings.hidden), rng)
-    policy, trained = first.copy_for(problem), network and network.copy_for(problem)
-    return search_with(problem, policy, trained, settings, ppo(policy, adam(policy, settings), settings), rng, budget)
+
+    def fresh() -> Learner:
+        return StagePolicy(problem.tasks, problem.devices, settings.hidden)
+
+    def update_of(policy: Learner) -> Update:
+        return ppo(policy, adam(policy, settings), settings)
+
+    return search_from(problem, settings, network, fresh, update_of, stream(seed, "placement.spotlight"), budget)
 
 
 def ppo(policy: Learner, optimizer: torch.optim.Optimizer, settings: Settings) -> Update:

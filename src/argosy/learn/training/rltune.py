@@ -21,8 +21,7 @@ References: Dongare et al., RLTune, SoCC'25 (the code, dshruti20/RLTune, is afte
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -368,29 +367,18 @@ def _backward(loss: torch.Tensor) -> float:
     return value
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread, so that sums have one order."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def train(recipe: RlTuneRecipe | None = None, *, progress: Progress | None = None) -> Weights:
     """Train by a recipe, and return the weights of the best validation; `progress` gets a line for each epoch.
 
     Ctrl-C ends training at the last validation; the recipe in the weights then has as many epochs as were validated.
     """
+    from argosy.learn.training.threads import single_thread  # imports torch: late
+
     recipe = recipe or RlTuneRecipe()
     say = progress or (lambda text: None)
     windows, curve = Windows(recipe), []
     best: tuple[float, dict[str, float], dict[str, Matrix]] | None = None
-    with _one_thread():
+    with single_thread():
         learner = Learner(recipe)
         try:
             for epoch in range(recipe.epochs + 1):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from argosy.learn.training.progress import ProgressListener
 from argosy.learn.training.recipe import Recipe
 from argosy.learn.training.session import Session
 from argosy.learn.training.stop import INTERRUPTED, OUT_OF_TIME, OutOfTime, Stop, ctrl_c
-from argosy.learn.training.students import student_of
+from argosy.learn.training.student_choice import student_of
+from argosy.learn.training.threads import single_thread
 from argosy.learn.training.validation import ValidationResult
-from argosy.learn.training.workers import Workers, one_thread
+from argosy.learn.training.workers import Workers
 from argosy.policies.base import create
 from argosy.report.tables import versions
 from argosy.sim.warm import warm_up
@@ -167,14 +168,3 @@ def describe(session: Session, output: str) -> dict[str, Any]:
         "minutes": round(sum(session.seconds.values()) / 60.0, 1),
         "versions": versions() | {"torch": torch.__version__},
     }
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Use one thread of torch: sums in another order round differently, and weights must not depend on that."""
-    before = torch.get_num_threads()
-    one_thread()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +21,12 @@ from typing import Any, Self, TypeVar
 
 from argosy.errors import ArgosyError, InputError
 from argosy.learn.training.stop import OutOfTime
+from argosy.sim.on_ray import THREADS, join_ray, leave_ray, one_thread
 from argosy.sim.pool import cores, end_with_parent, hold_ctrl_c
 
 T = TypeVar("T")
 R = TypeVar("R")
-CONNECT_S = 5.0
 AHEAD = 2  # tasks submitted for each process, so that none waits for its next task
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 class Workers:
@@ -48,7 +46,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         if self._address is not None:
-            self._remote = _join_ray(self._address, self.count)
+            self._remote = join_ray(self._address, self.count)
         elif self.count > 1:
             self._pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"), _begin)
             try:
@@ -62,9 +60,7 @@ class Workers:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._remote is not None:
-            import ray
-
-            ray.shutdown()
+            leave_ray()
             self._remote = None
         if self._pool is not None:
             mine = list((self._pool._processes or {}).values())
@@ -116,16 +112,6 @@ def _begin() -> None:
     one_thread()
 
 
-def one_thread() -> None:
-    """Use one thread in this process: sums in another order round differently, and weights would differ."""
-    import sys
-
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
-    else:
-        os.environ["OMP_NUM_THREADS"] = "1"
-
-
 @contextmanager
 def _single_threaded() -> Iterator[None]:
     """Start processes within this context with one thread each."""
@@ -139,46 +125,6 @@ def _single_threaded() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _join_ray(address: str, count: int) -> Any:
-    """Return a remote function of Ray that calls ours. "local" starts Ray here, "auto" does so if none is running."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # or Ray takes the machine's external address
-    try:
-        import ray
-    except ImportError:
-        raise InputError("Ray is not installed", hint="pip install 'argosy[ray]', or leave out --ray") from None
-    common: dict[str, Any] = {"runtime_env": {"env_vars": dict.fromkeys(THREADS, "1")}, "log_to_driver": False}
-    here: dict[str, Any] = {"address": "local", "num_cpus": count, "include_dashboard": False}
-    if address not in ("auto", "local"):
-        _check_address(address)
-    try:
-        ray.init(**(here if address == "local" else {"address": address}), **common)
-    except (ConnectionError, ValueError, RuntimeError) as problem:
-        if address != "auto":
-            raise _no_ray(address, str(problem)) from None
-        ray.init(**here, **common)
-    return ray.remote(num_cpus=1)(_call)
-
-
-def _check_address(address: str) -> None:
-    """Raise an error if nothing listens at the address; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError, OverflowError) as problem:
-        raise _no_ray(address, str(problem)) from None
-
-
-def _no_ray(address: str, why: str) -> InputError:
-    hint = "give HOST:PORT as `ray start --head` shows it, or use --ray local"
-    return InputError(f"there is no Ray cluster at {address!r}: {why[:200]}", hint=hint)
-
-
-def _call(function: Callable[[T], R], task: T) -> R:
-    one_thread()
-    return function(task)
 
 
 def _ask_ray(remote: Any, function: Callable[[T], R], tasks: Sequence[T], limit_s: float | None) -> list[R]:

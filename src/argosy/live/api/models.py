@@ -20,7 +20,7 @@ MAX_JOBS_IN_A_REQUEST = 1000
 MAX_LIMIT = 1000
 MAX_NUMBER = 2**63 - 1  # the largest that the database can hold
 MAX_TEXT = 200
-MOST_EXPIRES_S, MOST_KEPT_S = 3650 * DAY_S, 30 * DAY_S
+MOST_EXPIRES_S, MOST_KEPT_S, MOST_AGE_S = 3650 * DAY_S, 30 * DAY_S, 36_500 * DAY_S
 
 
 def _encodable(text: str) -> str:
@@ -351,7 +351,7 @@ class AgentIn(In):
     host_id: str = Field(max_length=64, description="of its machine")
     gpus: int = Field(ge=0, le=100_000, description="real GPUs")
     engine: Annotated[str, Field(max_length=32, pattern=r"^[a-z0-9-]+$")] = "host"
-    started_at: float
+    age_s: float = Field(ge=0, le=MOST_AGE_S, description="seconds since it has started")
 
 
 class AgentOut(BaseModel):
@@ -459,6 +459,7 @@ class NoticeOut(Out):
 
 class NoticeList(BaseModel):
     notices: list[NoticeOut]
+    sends_mail: bool = Field(description="whether this daemon has a mail server; if not, notify.mail is refused")
 
 
 class NoticeSecret(BaseModel):

@@ -14,8 +14,9 @@ router = APIRouter(prefix="/v1/notices", tags=["jobs"], responses=REFUSALS, depe
 @router.get("")
 async def notices(request: Request, caller: Person, limit: Limit = 100) -> m.NoticeList:
     """List your newest notices; operators see those of all users."""
-    found = service_of(request).notices(caller.sees, limit)
-    return m.NoticeList(notices=[m.NoticeOut.model_validate(notice) for notice in found])
+    service = service_of(request)
+    found = [m.NoticeOut.model_validate(notice) for notice in service.notices(caller.sees, limit)]
+    return m.NoticeList(notices=found, sends_mail=service.sends_mail)
 
 
 @router.get("/secret")

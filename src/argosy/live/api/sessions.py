@@ -19,7 +19,7 @@ from argosy.live.errors import TokenExpired
 from argosy.live.store import Actor, Store, Token
 
 LINK_S = 120.0  # a link that has not been used by then is worth nothing
-IDLE_S = 12 * 3600.0  # a session ends after so long without a request …
+IDLE_S = 12 * 3600.0  # a session ends after this long without a request …
 MOST_S = 7 * 86_400.0  # … and in any case after this
 NOTED_S = 600.0  # how exactly the last use is kept on the disk
 MOST_LINKS, MOST_SESSIONS = 100, 1000  # the oldest is dropped

@@ -1,8 +1,10 @@
 """Compares what a simulation says of a daemon's jobs with what really happened, and fits the costs to it.
 
-The jobs are simulated with the lengths that they really had, under the policy that was in force. What is left to be
-wrong are the costs of starting and stopping, delays between the end of one run and the start of the next, speeds, and
-the policy's choices that follow from them. The costs are then fitted to the runs themselves.
+The jobs are simulated with the lengths that they really had, under the policy that was in force. If the policy was
+switched, each is simulated with the jobs of its time; jobs that were there during a switch fill the cluster, but are
+not compared, because no single policy decided about them. What is left to be wrong are the costs of starting and
+stopping, delays between the end of one run and the start of the next, speeds, and the policy's choices that follow from
+them. The costs are then fitted to the runs themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 from argosy.cluster.cluster import Cluster
 from argosy.errors import InputError
-from argosy.live.daemon.past import Past, trace_of
+from argosy.live.daemon.past import Past, Reign, trace_of
 from argosy.live.daemon.performance_file import Costs, write_csv
 from argosy.policies.base import create
 from argosy.sim.engine import Engine
@@ -37,13 +39,15 @@ class Compared:
     predicted_s: float
     error: float  # predicted over real, less 1
     cause: str
+    policy: str  # that decided at the time
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
     """How well a simulation predicts a daemon's jobs, before and after the costs were fitted."""
 
-    policy: str
+    policy: str  # all that decided, in order
+    left_out: int  # jobs that were there during a switch of the policy
     jobs: tuple[Compared, ...]
     real_mean_s: float
     predicted_mean_s: float
@@ -65,30 +69,51 @@ class Fidelity:
     def as_dict(self) -> dict[str, Any]:
         figures = {"error": self.error, "error_before_fit": self.before, "worst_job": self.worst}
         shown = asdict(self)
-        return {"policy": self.policy, **figures, "costs_s": self.costs, "jobs": shown["jobs"]} | {
-            name: shown[name] for name in ("real_mean_s", "predicted_mean_s", "before_mean_s")
-        }
+        return {
+            "policy": self.policy,
+            "left_out": self.left_out,
+            **figures,
+            "costs_s": self.costs,
+            "jobs": shown["jobs"],
+        } | {name: shown[name] for name in ("real_mean_s", "predicted_mean_s", "before_mean_s")}
 
 
-def compare(pasts: list[Past], cluster: Cluster, policy: str, costs: Costs) -> Fidelity:
+def compare(pasts: list[Past], cluster: Cluster, reigns: list[Reign], costs: Costs) -> Fidelity:
     """Simulate jobs that have ended, with the costs used so far and with fitted ones."""
-    create(policy)
+    for reign in reigns:
+        create(reign.policy)
     if not pasts:
         raise InputError("no job has ended yet", hint="submit jobs, and try again when some have ended")
-    fitted = fit(pasts)
-    before = _simulated(pasts, cluster, policy, costs)
-    after = _simulated(pasts, cluster, policy, fitted)
-    rows = []
-    for past in pasts:
-        real, predicted = past.jct_s, after[past.job.id]
-        cause = _cause(past, real, predicted["jct_s"], predicted)
-        rows.append(
-            Compared(past.job.id, past.job.name, real, predicted["jct_s"], predicted["jct_s"] / real - 1, cause)
-        )
-    real_mean = statistics.fmean(past.jct_s for past in pasts)
-    predicted_mean = statistics.fmean(row["jct_s"] for row in after.values())
-    before_mean = statistics.fmean(row["jct_s"] for row in before.values())
-    return Fidelity(policy, tuple(rows), real_mean, predicted_mean, before_mean, fitted)
+    fitted, policies = fit(pasts), list[str]()
+    rows, before_s = list[Compared](), list[float]()
+    for reign in reigns:
+        chosen = [past for past in pasts if reign.covers(past)]
+        if not chosen:
+            continue
+        there = [past for past in pasts if reign.touches(past) or reign.covers(past)]
+        before = _simulated(there, cluster, reign.policy, costs)
+        after = _simulated(there, cluster, reign.policy, fitted)
+        policies += [reign.policy] if policies[-1:] != [reign.policy] else []
+        before_s += [before[past.job.id]["jct_s"] for past in chosen]
+        rows += [_compared(past, after[past.job.id], reign.policy) for past in chosen]
+    if not rows:
+        hint = "name one policy for all of them (--policy), or try again when more jobs have ended"
+        raise InputError("the policy was switched while each of these jobs was there", hint=hint)
+    return Fidelity(
+        ", then ".join(policies),
+        len(pasts) - len(rows),
+        tuple(rows),
+        statistics.fmean(row.real_s for row in rows),
+        statistics.fmean(row.predicted_s for row in rows),
+        statistics.fmean(before_s),
+        fitted,
+    )
+
+
+def _compared(past: Past, row: dict[str, Any], policy: str) -> Compared:
+    real, predicted = past.jct_s, row["jct_s"]
+    cause = _cause(past, real, predicted, row)
+    return Compared(past.job.id, past.job.name, real, predicted, predicted / real - 1, cause, policy)
 
 
 def fit(pasts: list[Past]) -> Costs:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from argosy.live.daemon.service import Service
 
 WHILE_RUNNING = frozenset({"priority", "max_duration", "retries"})  # what can be changed while a job runs
-CHANGEABLE = (*sorted(WHILE_RUNNING), "expected_duration", "deadline", "gpus", "queue", "name")
 
 
 class JobControl:
@@ -77,7 +76,7 @@ class JobControl:
         self._save(new, "priority", f"priority {was} → {priority:g}", "priority", by, f"{was} → {priority:g}")
 
     def update(self, numbers: Sequence[int], given: Mapping[str, Any], by: Actor = DAEMON) -> None:
-        """Change the job files of jobs that have not ended; `given` are keys of `CHANGEABLE` and their new values."""
+        """Change the job files of jobs that have not ended; `given` are their keys and the new values."""
         jobs = self._active(numbers)
         told = ", ".join(f"{key} {_shown(value)}" for key, value in given.items())
         new = [self._changed(job, given, by) for job in jobs]

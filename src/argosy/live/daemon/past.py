@@ -7,6 +7,8 @@ did was done again. The time from the launch of a run until it works is its star
 from __future__ import annotations
 
 import json
+import math
+import re
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
@@ -70,7 +72,7 @@ class Past:
 
     @property
     def redone_s(self) -> float:
-        """Return the time, at that size, whose work was lost and done again."""
+        """Return the seconds of work, at the size that it asked for, that stops destroyed and the job did again."""
         return sum(self.worked[:-1]) / self.asked if self.saves == "none" else 0.0
 
     @property
@@ -149,3 +151,38 @@ def policy_of(path: Path) -> str | None:
     with closing(database.reader(path)) as reading:
         found = reading.execute("SELECT value FROM meta WHERE key = ?", (POLICY,)).fetchone()
     return json.loads(found[0]) if found is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """A span of time, in Unix seconds, in which one policy decided."""
+
+    policy: str
+    from_at: float
+    until_at: float
+
+    def covers(self, past: Past) -> bool:
+        """Return whether a job was in the system in this time only."""
+        return self.from_at <= past.job.submitted_at and (past.job.ended_at or 0.0) <= self.until_at
+
+    def touches(self, past: Past) -> bool:
+        return past.job.submitted_at < self.until_at and (past.job.ended_at or 0.0) > self.from_at
+
+
+SWITCHES = ("promote", "fall-back", "policy")  # actions of the audit log after which its object decides
+_FORMER = re.compile(r"was ([^;]+);")
+
+
+def reigns_of(path: Path) -> list[Reign]:
+    """Return which policy decided when, from the audit log, in order; none if the database does not say."""
+    last = policy_of(path)
+    if last is None:
+        return []
+    sql = f"SELECT at, object, detail FROM audit WHERE result = 'done' AND action IN {SWITCHES} ORDER BY id"
+    with closing(database.reader(path)) as reading:
+        switches = reading.execute(sql).fetchall()
+    former = _FORMER.match(switches[0][2]) if switches else None
+    first = [] if former is None else [(-math.inf, former[1])]
+    begun = [*first, *((at, policy) for at, policy, _ in switches)] or [(-math.inf, last)]
+    ends = [*(at for at, _ in begun[1:]), math.inf]
+    return [Reign(policy, at, end) for (at, policy), end in zip(begun, ends)]

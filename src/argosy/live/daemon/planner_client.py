@@ -191,7 +191,7 @@ class PlannerClient:
         await self._leave()
 
     async def _leave(self) -> None:
-        """End the planner, and all that is asked of it."""
+        """End the planner, and all questions to it that are still open."""
         under_way = [task for task in (self._asking, self._explaining) if task is not None]
         for task in under_way:
             task.cancel()

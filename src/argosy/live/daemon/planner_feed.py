@@ -48,7 +48,7 @@ class PlannerFeed:
     store: Store
     shows: Callable[[Job], bool]  # whether this waiting job could run now
     most_gpus: Callable[[Job], float] = lambda job: math.inf  # by its owner's limits
-    types_of: Callable[[Job], tuple[str, ...] | None] = lambda job: None  # on which it may start, by the same limits
+    types_of: Callable[[Job], tuple[str, ...] | None] = lambda job: None  # GPU types, by the same limits
     known: dict[int, tuple[int, float, float, str, tuple[str, ...] | None]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)  # jobs to which something may have happened
     nodes: dict[str, NodeState] = field(default_factory=dict)

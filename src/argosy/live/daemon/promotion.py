@@ -32,6 +32,7 @@ from argosy.live.errors import Conflict
 from argosy.live.planner.messages import JobFacts, Snapshot
 from argosy.live.planner.shadowing import Control, present_s
 from argosy.live.store import Actor, Job, Store, codec
+from argosy.live.store.schema import POLICY
 
 PROMOTION, STATE = "promotion", "promotion_state"  # keys in `meta`
 CHECK_EVERY_S, CPU_SHARE, LIMIT_S = 60.0, 0.05, 60.0
@@ -103,17 +104,20 @@ class Promotion:
 
     def load(self) -> str:
         """Return the policy in force, also if the former daemon was killed while it switched."""
-        found = self.store.query("SELECT value FROM meta WHERE key = ?", (PROMOTION,))
-        known = Promoted(**json.loads(found[0][0])) if found and json.loads(found[0][0]) else None
-        if known is not None and known.configured != self.configured:
-            with self.store.transaction() as changes:
+        known_of = {key: json.loads(value) for key, value in self.store.query("SELECT key, value FROM meta")}
+        known = Promoted(**known_of[PROMOTION]) if known_of.get(PROMOTION) else None
+        self.now = known if known is not None and known.configured == self.configured else None
+        policy = self.configured if self.now is None else self.now.in_force
+        former = known_of.get(POLICY) if known is None else known.in_force
+        with self.store.transaction() as changes:
+            changes.meta(POLICY, policy)
+            if self.now is None and known is not None:
                 changes.meta(PROMOTION, None)
                 changes.meta(STATE, None)
-                text = f"argosy serve was told {self.configured}, so {known.in_force} no longer holds"
-                changes.audit(DAEMON, "policy", self.configured, detail=text)
-            known = None
-        self.now = known
-        return self.configured if known is None else known.in_force
+            if former not in (None, policy):
+                text = f"was {former}; argosy serve was told {self.configured}, so the former no longer holds"
+                changes.audit(DAEMON, "policy", policy, detail=text)
+        return policy
 
     async def promote(self, policy: str, guard: float | None, for_s: float, by: Actor) -> Promoted:
         """Let another policy decide from now on; with a guard, watch it for a while."""
@@ -139,6 +143,7 @@ class Promotion:
             state = "" if guard is None else base64.b85encode(pickle.dumps(self.snapshot())).decode()
             with self.store.transaction() as changes:
                 changes.meta(PROMOTION, asdict(new))
+                changes.meta(POLICY, policy)
                 changes.meta(STATE, state)
                 band = "without a guard" if guard is None else f"guard {guard:.0%} for {for_s:g} s"
                 changes.audit(by, "promote", policy, detail=f"was {former}; {band}")
@@ -199,7 +204,11 @@ class Promotion:
             await self._end(promoted, "fell-back", self.last.text)
 
     def _since(self, snapshot: Snapshot) -> tuple[list[JobFacts], dict[int, float], tuple[float, float], int]:
-        """Return what came since a snapshot, lengths of jobs that ended, how long all were there, and how many."""
+        """Return what has happened since a snapshot.
+
+        That is: the jobs that arrived, the length of each job that ended, the seconds that all jobs were in the system
+        (and the same times their GPUs), and the number of jobs.
+        """
         store, now = self.store, self.store.clock.now()
         there = {job.facts.id for job in snapshot.jobs if job.facts.id > 0}
         sql = f"SELECT {codec.JOB_COLUMNS} FROM jobs WHERE ended_s > ? OR submitted_s > ?"
@@ -222,6 +231,7 @@ class Promotion:
             self.now = replace(promoted, phase=phase, reason=reason)
             with self.store.transaction() as changes:
                 changes.meta(PROMOTION, asdict(self.now))
+                changes.meta(POLICY, self.now.in_force)
                 changes.meta(STATE, None)
                 action = "fall-back" if phase == "fell-back" else "keep"
                 changes.audit(DAEMON, action, self.now.in_force, detail=f"{promoted.policy}: {reason}")

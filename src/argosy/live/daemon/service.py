@@ -189,7 +189,7 @@ class Service:
         return explanation(job, self.store, self.health) | {"eta": self._eta(job)}
 
     def eta(self, number: int) -> dict[str, Any]:
-        """Return when a job is expected to start and to end, and from what that is known."""
+        """Return when a job is expected to start and to end, and what the estimate is based on."""
         job = self._job(number)
         made = self.forecasts.latest if self.forecasts is not None else None
         known = {"policy": made.policy, "rollouts": made.rollouts} if made is not None else {}

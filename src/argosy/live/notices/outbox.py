@@ -122,7 +122,7 @@ class Outbox:
         self._update(notice, "sent", "", notice.due_at)
 
     def failed(self, notice: Notice, why: str, final: bool) -> None:
-        """Note a failure; it is tried again after a wait that doubles, unless that is of no use."""
+        """Record a failed attempt. It is repeated after a wait that doubles each time, unless the failure is final."""
         over = final or notice.tries + 1 >= MOST_TRIES
         wait = min(FIRST_WAIT_S * 2**notice.tries, LONGEST_WAIT_S)
         self._update(notice, "failed" if over else "waiting", why, self._store.clock.wall() + wait)

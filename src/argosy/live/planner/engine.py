@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,12 @@ class LiveEngine(ExplainedEngine):
         self.world.si[L.JOBS] = self.world.si[L.NEXT_JOB] = jobs
         self.world = capacity.without_jobs(self.world, 2 * jobs + 1024)
         self.place_codes = PlaceCodes(policy.name)
+
+    def forked(self, policy: Policy, world: L.World) -> Self:
+        fork = super().forked(policy, world)
+        later = int(world.si[L.JOBS]) - len(self.job_names)
+        fork.job_names = [*self.job_names, *(f"later job {i}" for i in range(later))]
+        return fork
 
     def job_name(self, index: int) -> str:
         return self.job_names[index]

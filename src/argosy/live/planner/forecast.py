@@ -94,24 +94,24 @@ class Future:
         state: dict[str, Any] | None = None,
     ) -> None:
         """Prepare. `state` is the memory of a policy that is not the live one."""
-        engine = planner._engine
+        engine = planner.engine
         spec = policy or planner.setup.policy
         self.planner, self.policy = planner, spec
         memory = engine.policy.state() if spec == planner.setup.policy else state or {}
-        self.later = [(facts, planner._durations.expect(facts)) for facts in later]
+        self.later = [(facts, planner.durations.expect(facts)) for facts in later]
         rows = None
         if later:
-            rows = planner._index.rows(engine, planner._kinds, later, [expected for _, expected in self.later])
+            rows = planner.columns(later, [expected for _, expected in self.later])
             kept = np.flatnonzero(~engine.hopeless(rows))
             self.later = [self.later[i] for i in kept.tolist()]
             rows = np.ascontiguousarray(rows[:, kept])
         self.rolls = RollOuts(engine, create(spec), memory, rows)
-        self.ids = [planner._index.ids[i] for i in engine.jobs.index.tolist()]
+        self.ids = planner.job_ids()
 
     def draw(self, count: int, seed: int = 0) -> Draws:
         """Draw the lengths of all jobs; the same seed gives every policy the same."""
-        rng, tracked = stream(seed, "forecast"), self.planner._index.jobs
-        done, durations = self.rolls.done_s, self.planner._durations
+        rng, tracked = stream(seed, "forecast"), self.planner.jobs
+        done, durations = self.rolls.done_s, self.planner.durations
         moods: dict[str, Floats] = {}
 
         def uniform(user: str) -> Floats:
@@ -152,10 +152,10 @@ def forecast(
     """Return when each job of a planner starts and ends under its policy."""
     began = time.perf_counter()
     later = planner.recent.resample(planner.now, seed) if arrivals and not first_come(planner.setup.policy) else []
-    later = [facts for facts in later if planner._kinds.knows(facts)]  # of others none has come since it started
+    later = [facts for facts in later if planner.knows(facts)]  # of others none has come since it started
     future = Future(planner, later=later)
     starts, ends = future.run(future.draw(rollouts, seed), budget_s)
-    table, naive = planner._engine.jobs, naive_times(planner)
+    table, naive = planner.engine.jobs, naive_times(planner)
     waits = table.state == JobState.WAITING
     jobs = {
         id: Estimate(Quantiles.of(starts[:, row]) if waits[row] else None, Quantiles.of(ends[:, row]), naive[row])
@@ -167,7 +167,7 @@ def forecast(
 
 def naive_times(planner: Planner) -> list[tuple[float, float]]:
     """Return when each job starts and ends by the rule of thumb: the queue's length times the mean of a job."""
-    table, gpus = planner._engine.jobs, max(planner.setup.cluster.total_gpus, 1)
+    table, gpus = planner.engine.jobs, max(planner.setup.cluster.total_gpus, 1)
     mean_s, mean_gpus = float(table.expected_s.mean()), float(table.gpus.mean())
     waits = table.state == JobState.WAITING
     order = np.lexsort((table.index, table.submitted))
@@ -190,7 +190,7 @@ def what_if(
         if facts.id in refused:
             found.append(WhatIf(None, refused[facts.id], None))
             continue
-        expected = planner._index.jobs[facts.id].expected
+        expected = planner.jobs[facts.id].expected
         seen = forecast(planner, rollouts=rollouts, budget_s=budget_s).jobs[facts.id]
         found.append(WhatIf(seen, "", (expected.seconds, expected.source)))
         planner.end({facts.id: "withdrawn"})

@@ -18,8 +18,9 @@ from argosy.errors import InputError
 from argosy.live.planner import memory as remembering
 from argosy.live.planner.build import build
 from argosy.live.planner.costs import charge
-from argosy.live.planner.durations import Durations
-from argosy.live.planner.job_index import JobIndex
+from argosy.live.planner.durations import Durations, Expected
+from argosy.live.planner.engine import LiveEngine
+from argosy.live.planner.job_index import JobIndex, Tracked
 from argosy.live.planner.job_kinds import JobKinds
 from argosy.live.planner.job_reports import take_report
 from argosy.live.planner.messages import (
@@ -39,6 +40,7 @@ from argosy.live.planner.placements import Placements
 from argosy.live.planner.reasons import reasons
 from argosy.live.planner.recent_arrivals import Recent
 from argosy.live.planner.takeover import as_active, put_back
+from argosy.mechanism.world import Floats
 
 STATES: dict[NodeState, view.NodeState] = {
     "up": view.NodeState.UP,
@@ -75,6 +77,39 @@ class Planner:
     def now(self) -> float:
         return self._engine.now
 
+    # -- what questions about the future read ----------------------------------------------------------------------
+
+    @property
+    def engine(self) -> LiveEngine:
+        """The engine of this instant; a decision or an arrival may replace it."""
+        return self._engine
+
+    @property
+    def durations(self) -> Durations:
+        """What is known of how long jobs take."""
+        return self._durations
+
+    @property
+    def jobs(self) -> Mapping[int, Tracked]:
+        """The jobs that have not ended, by their numbers."""
+        return self._index.jobs
+
+    def job_ids(self) -> list[int]:
+        """Return the numbers of the active jobs, in the order of the rows of `engine.jobs`."""
+        return [self._index.ids[i] for i in self._engine.jobs.index.tolist()]
+
+    def knows(self, facts: JobFacts) -> bool:
+        """Return whether the engine has seen a job of this kind since it was built."""
+        return self._kinds.knows(facts)
+
+    def columns(self, facts: Sequence[JobFacts], expected: Sequence[Expected]) -> Floats:
+        """Return the engine's columns for jobs of known kinds, which need not have been submitted."""
+        return self._index.rows(self._engine, self._kinds, facts, expected)
+
+    def use_durations(self, of: Planner) -> None:
+        """Draw the lengths of jobs from what another planner has learned."""
+        self._durations = of.durations
+
     # -- events --------------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float) -> None:
@@ -98,7 +133,7 @@ class Planner:
         if self._kinds.learn(facts):
             self._rebuild()
         expected = [self._durations.expect(f) for f in facts]
-        rows = self._index.rows(self._engine, self._kinds, facts, expected)
+        rows = self.columns(facts, expected)
         hopeless = self._engine.hopeless(rows)
         for i in np.flatnonzero(hopeless).tolist():
             refused[facts[i].id] = HOPELESS

@@ -17,6 +17,7 @@ import numpy as np
 from argosy.live.planner.forecast import Future
 from argosy.live.planner.messages import JobFacts, Snapshot
 from argosy.mechanism.world import Floats
+from argosy.slack import GPU_SLACK
 
 if TYPE_CHECKING:
     from argosy.live.planner.planner import Planner
@@ -44,18 +45,18 @@ def shadow(
 ) -> Shadowed:
     """Ask a shadow policy what it would do now, and play the future through under both policies."""
     live, other = Future(planner), Future(planner, policy, state=json.loads(state))
-    held = planner._engine.jobs.held.copy()
+    held = planner.engine.jobs.held.copy()
     wanted = other.rolls.decide_now()
     memory = json.dumps(other.rolls.engine.policy.state())
     either = np.maximum(held, wanted).sum()
     agreement = float(np.minimum(held, wanted).sum() / either) if either > 0 else 1.0
-    rows = np.flatnonzero(np.abs(held - wanted) > 1e-9)
+    rows = np.flatnonzero(np.abs(held - wanted) > GPU_SLACK)
     rows = rows[np.argsort(-np.abs(held - wanted)[rows], kind="stable")][:MOST_SHOWN].tolist()
     differ = tuple((live.ids[row], float(held[row]), float(wanted[row])) for row in rows if live.ids[row] > 0)
     gains: list[float] = []
     if len(held):
         draws = live.draw(rollouts, seed)
-        submitted = planner._engine.jobs.submitted
+        submitted = planner.engine.jobs.submitted
         _, now_ends = live.run(draws, budget_s / 2)
         _, then_ends = other.run(draws, budget_s / 2)
         for ours, theirs in zip(now_ends, then_ends):
@@ -88,10 +89,10 @@ def control(
     from argosy.live.planner.planner import Planner
 
     then = Planner(replace(planner.setup, policy=policy), replace(snapshot, ended=()))
-    then._durations = planner._durations
+    then.use_durations(planner)
     future = Future(then, later=sorted(arrived, key=lambda facts: (facts.submitted_s, facts.id)))
     draws = future.draw(rollouts, seed)
-    here, engine = planner._index.jobs, planner._engine
+    here, engine = planner.jobs, planner.engine
     engine.settle(job.index for job in here.values())
     rows = {id: engine.jobs.row_of(job.index) for id, job in here.items()}
     attained, whole_s = engine.jobs.settled_attained, engine.jobs.duration_s
@@ -108,10 +109,10 @@ def control(
         if here[facts.id].measured:
             return float(whole_s[row])
         done_s = float(attained[row]) / max(facts.gpus, 1.0)
-        return then._durations.draw(facts, expected_s, done_s, rng.random(rollouts))
+        return then.durations.draw(facts, expected_s, done_s, rng.random(rollouts))
 
     for row, id in enumerate(future.ids):
-        job = then._index.jobs[id]
+        job = then.jobs[id]
         found = length(job.facts, job.expected.seconds)
         if found is not None:
             draws.left_s[:, row] = np.maximum(found - before.get(id, 0.0), 0.1)
@@ -119,8 +120,8 @@ def control(
         found = length(facts, expected.seconds)
         if found is not None:
             draws.work_s[:, column] = np.maximum(found, 0.1)
-    submitted = np.concatenate([then._engine.jobs.submitted, [facts.submitted_s for facts, _ in future.later]])
-    gpus = np.concatenate([then._engine.jobs.gpus, [facts.gpus for facts, _ in future.later]])
+    submitted = np.concatenate([then.engine.jobs.submitted, [facts.submitted_s for facts, _ in future.later]])
+    gpus = np.concatenate([then.engine.jobs.gpus, [facts.gpus for facts, _ in future.later]])
     presence, gpu_presence = [], []
     for left, work in zip(draws.left_s, draws.work_s):
         ends = future.rolls.run(left, work, now_s).end_s

@@ -17,7 +17,7 @@ from argosy._jit import entry_point, kernel
 from argosy.mechanism.kernels.layout import *
 from argosy.mechanism.kernels.sorting import sort_down
 from argosy.mechanism.kernels.winners import take_best
-from argosy.slack import RESOURCE_SLACK, TIME_SLACK_S
+from argosy.slack import RELATIVE_SLACK, RESOURCE_SLACK, TIME_SLACK_S
 
 GPU, CPU, RAM, LIMIT = range(4)  # the resources of a row
 TINY = 1e-12
@@ -69,7 +69,7 @@ def carry_out_bids(
             share = 0.0
             if amount > 0.0 and room[at] < np.inf:
                 share = amount / max(room[at], TINY)
-            fits = fits and share <= 1.0 + 1e-9
+            fits = fits and share <= 1.0 + RELATIVE_SLACK
             use[count, k], resource[count, k] = share, at
         if fits:
             worth[count], kept[count] = value[r], r

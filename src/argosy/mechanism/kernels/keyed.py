@@ -20,7 +20,7 @@ def rank_without_policy(w: World) -> None:
 
 @kernel
 def rank_by_column(w: World) -> None:
-    """Rank by the declared column, or by its product with another, which is 0 where the other is."""
+    """Rank by the declared column, or by its product with another; 0 where the other is 0, even for infinity."""
     jf, si = w.jf, w.si
     row, factor = si[KEY_ROW], si[KEY_FACTOR]
     for s in range(si[ACTIVE]):

@@ -18,14 +18,14 @@ import numpy as np
 
 from argosy._jit import kernel
 from argosy.mechanism.kernels.sorting import sort_down
+from argosy.slack import RELATIVE_SLACK
 
 PER_ROW = 4  # resources that a row may use: GPUs, CPUs and memory of its type, and its queue's limit
 STEPS = 60  # subgradient steps
 REPAIR_EVERY = 6
 SEARCHED_JOBS = 14  # so few jobs are searched through
 SEARCHED_NODES = 20_000  # of the search tree, at most
-ALLOWANCE = 1e-9  # for rounding, as a share of a resource
-ENOUGH = 1e-6  # a smaller gap is none
+ENOUGH = 1e-6  # a choice whose gap to the bound is smaller than this counts as the best
 MANY_JOBS = 2_000  # with more jobs than this, decisions would take too long without the following
 FEWER_STEPS = 30
 GOOD_ENOUGH = 1e-3  # the gap that ends the search for prices
@@ -151,7 +151,7 @@ def best_rows(first: Any, value: Any, use: Any, resource: Any, prices: Any, pick
 def fits(use: Any, resource: Any, load: Any, r: int) -> bool:
     """Say whether there is room for a row beside the load."""
     for k in range(PER_ROW):
-        if load[resource[r, k]] + use[r, k] > 1.0 + ALLOWANCE:
+        if load[resource[r, k]] + use[r, k] > 1.0 + RELATIVE_SLACK:
             return False
     return True
 

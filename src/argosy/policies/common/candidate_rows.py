@@ -10,7 +10,6 @@ from argosy._jit import entry_point, kernel
 
 RUNNING = 1  # argosy.cluster.view.JobState
 START, SUSPEND, RESUME, MIGRATE, RESIZE = range(5)  # columns of the overheads, as argosy.cluster.view.Overhead
-IN_A_NODE, IN_A_RACK = 0, 1  # rows of the tables of rates
 
 
 @entry_point

@@ -11,7 +11,7 @@ from argosy.policies.base import Floats, Ints
 
 
 class Restarts:
-    """Compares what jobs hold at every decision. The policy declares demand and placement."""
+    """Compares what jobs hold at every decision. The policy must declare `demand` and `placement`."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[float, int, int, float]] = {}  # index → GPUs, type, changes, time of the last

@@ -153,9 +153,9 @@ class SpareGpus:
         return Sizes(workers + extra, sizes.servers, sizes.types, sizes.places, grows, sizes.batch)
 
     def _claims(self, view: View, key: Floats, workers: Ints, core: Ints, most: int) -> tuple[int, bool]:
-        """Return how many GPUs other decisions need, as far as there could be so many, and whether it is late.
+        """Return how many GPUs the other jobs claim, up to `most`, and whether it is late.
 
-        It is late if a job waits that claimed its GPUs before: there are enough, but not where it can use them.
+        It is late if a job still waits that claimed GPUs before: there were enough, but not where it can use them.
         """
         jobs = view.jobs
         waits = (jobs.state == JobState.WAITING) & (workers > 0) & (jobs.gpus > 0)
@@ -295,7 +295,7 @@ class SpareGpus:
 
 
 def _shrunk(parts: list[Part], extra: int) -> list[Part]:
-    """Return what is left of a placement when it gives back GPUs: first those of the nodes with fewest of them."""
+    """Return what is left of a placement that gives back GPUs, first those on the nodes where it has fewest."""
     found = []
     for part in sorted(parts, key=lambda part: part.devices.bit_count()):
         devices = part.devices

@@ -11,7 +11,7 @@ from argosy.policies.base import Floats
 HOUR_S = 3600.0
 HOURS = 24
 USUAL_PER_H = 0.2  # claims per hour before any have been seen
-USUAL_H = 2.0  # the hours of observation that this counts as
+USUAL_H = 2.0  # hours of observation that weigh as much as this assumption
 AHEAD = 7 * HOURS  # hours that are looked ahead; later ones are as the mean of these
 
 

@@ -8,6 +8,7 @@ from argosy.cluster.view import View
 from argosy.policies.base import Floats, Ints
 from argosy.policies.dual_agent.agents import Agents
 from argosy.policies.dual_agent.places import CLUSTER, NODE, Machines, several_nodes, single_nodes
+from argosy.slack import RESOURCE_SLACK
 
 
 class Placer:
@@ -33,12 +34,7 @@ class Placer:
 
     def __call__(self, view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
         """Return the place with the best score, None if there is none."""
-        jobs, nodes, machines = view.jobs, view.nodes, self.machines
-        if gpus == 0:
-            open_nodes = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == jobs.queue[row]))
-            fits = (nodes.free_cpus >= jobs.cpus[row]) & (nodes.free_memory_gib >= jobs.memory_gib[row])
-            order = np.lexsort((nodes.free, -fits.astype(np.int64), ~open_nodes))
-            return {int(order[0]): 0} if open_nodes[order[0]] else None
+        machines = self.machines
         places: list[dict[int, int]] = []
         features: list[Floats] = []
         for t in self._types:
@@ -92,7 +88,7 @@ class Placer:
                 (free[nodes] - gpus) / np.maximum(machines.gpus[nodes], 1),
                 np.zeros(len(nodes)),
                 np.zeros(len(nodes)),
-                (self._view.nodes.free_cpus[nodes] < jobs.cpus[row] - 1e-6).astype(np.float64),
+                (self._view.nodes.free_cpus[nodes] < jobs.cpus[row] - RESOURCE_SLACK).astype(np.float64),
             ],
             axis=1,
         )

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from argosy.slack import GPU_SLACK, TIME_SLACK_S
+from argosy.slack import GPU_SLACK, TIME_SLACK_S, WORK_SLACK_S
 
 NOTHING = -1  # the level of a job that holds no GPU
-LEAST_S = 1e-6  # work that is left after less is none
 
 
 class Level(NamedTuple):
@@ -93,7 +92,7 @@ def reserve(
             fits = largest_within(levels, free.free[k], level)
             done += (end - start) * levels[fits].speed if fits >= 0 else 0.0
             end = start
-            if done >= work - LEAST_S:
+            if done >= work - WORK_SLACK_S:
                 return _forward(free, levels, work, slot_s, now, point=start, level=level)
     return _forward(free, levels, work, slot_s, now, point=now, level=len(levels) - 1)
 

@@ -32,12 +32,12 @@ class Packing:
     def judge(self, usage: Usage, view: View, rows: Mapping[int, int]) -> list[float]:
         """Note speeds and undo pairs that failed; return the times at which the other trials end."""
         rates = view.jobs.measured_rate.tolist()
-        for node, groups in enumerate(usage.groups):
-            gpu_type = usage.node_type[node]
-            for devices, members in groups.items():
-                for row in members:
-                    if usage.state[row] == 1 and row not in usage.pairs and usage.size[row] == devices.bit_count():
-                        self._alone[usage.index[row]] = (rates[row], gpu_type)
+        for row, allocation in usage.held.items():
+            group = allocation.only
+            if usage.state[row] != 1 or group is None or usage.gpus[row] < 1 or row in usage.pairs:
+                continue
+            if usage.size[row] == group[1].bit_count():
+                self._alone[usage.index[row]] = (rates[row], usage.node_type[group[0]])
         again = []
         for (guest, host), since in sorted(self._trials.items()):
             if view.now < since + self._profile_s:
@@ -54,58 +54,61 @@ class Packing:
         """Pack jobs that wait for their turn, those that use a GPU least first; return when to look again."""
         footprint, kind = view.profile.footprint, view.jobs.kind
         utilisation, memory_gib = footprint.utilisation[kind].tolist(), footprint.memory_gib[kind].tolist()
-        watched_s = view.jobs.executed_s.tolist()
-
-        def is_watched(row: int) -> bool:
-            return watched_s[row] >= self._profile_s and usage.index[row] in self._alone
-
-        def is_known(row: int) -> bool:
-            return is_watched(row) and self._alone[usage.index[row]][0] > 0 and row not in usage.changed
-
-        crowd = [row for node, devices in usage.shared_groups() for row in usage.groups[node][devices]]
-        guests = [row for row in crowd if usage.state[row] == 2 and is_known(row)]
-        alone: dict[int, list[int]] = {}  # possible hosts that have their GPUs for themselves, by size
-        for node, groups in enumerate(usage.groups) if guests else ():
-            for devices, (row, *others) in groups.items():
-                fits = not others and usage.open[node] and usage.plain[row] and devices.bit_count() == usage.size[row]
-                if fits and usage.state[row] == 1 and is_known(row):
-                    alone.setdefault(usage.size[row], []).append(row)
-        for hosts in alone.values():
-            hosts.sort(key=lambda r: (utilisation[r], usage.index[r]))
+        speeds = [self._alone.get(job) for job in usage.index]
+        watched = [
+            s >= self._profile_s and speed is not None for s, speed in zip(view.jobs.executed_s.tolist(), speeds)
+        ]
+        known = [seen and speed is not None and speed[0] > 0 for seen, speed in zip(watched, speeds)]
+        state, size, index, groups, changed = usage.state, usage.size, usage.index, usage.groups, usage.changed
+        crowd = [row for node, devices in usage.shared_groups() for row in groups[node][devices]]
+        guests = [(utilisation[r], index[r], r) for r in crowd if state[r] == 2 and known[r] and r not in changed]
+        alone = self._possible_hosts(usage, known, utilisation) if guests else {}
         again = []
         roomiest = (max(usage.cpus, default=0.0), max(usage.memory, default=0.0))
-        for guest in sorted(guests, key=lambda r: (utilisation[r], usage.index[r])):
-            size, members = usage.size[guest], usage.members(guest)
-            hosts = [row for row in members if row != guest and usage.state[row] == 1 and is_known(row)]
-            hosts = hosts if len(members) == 2 else []
-            if usage.suffice(guest, size, *roomiest):
-                hosts = sorted([*hosts, *alone.get(size, [])[:MOST_TRIED]], key=utilisation.__getitem__)
+        for used, _, guest in sorted(guests):
+            members = usage.members(guest)
+            hosts = [row for row in members if row != guest] if len(members) == 2 else []
+            hosts = [row for row in hosts if state[row] == 1 and known[row] and row not in changed]
+            others = alone.get(size[guest])
+            if others and usage.suffice(guest, size[guest], *roomiest):
+                hosts = sorted([*hosts, *others], key=utilisation.__getitem__) if hosts else others
             for host in hosts:
-                if utilisation[guest] + utilisation[host] > self._max_utilisation:
+                if used + utilisation[host] > self._max_utilisation:
                     break
                 if self._suits(usage, guest, host, memory_gib[guest] + memory_gib[host]):
                     usage.pack(guest, host)
-                    self._trials[usage.index[guest], usage.index[host]] = view.now
+                    self._trials[index[guest], index[host]] = view.now
                     again.append(view.now + self._profile_s)
                     break
-        if not all(is_watched(row) for row in crowd):
+        if not all(watched[row] for row in crowd):
             again.append(view.now + self._profile_s)
         return again
 
+    def _possible_hosts(
+        self, usage: Usage, known: Sequence[bool], utilisation: Sequence[float]
+    ) -> dict[int, list[int]]:
+        """Return the jobs that have their GPUs for themselves, by size, those first that use a GPU least."""
+        found: dict[int, list[tuple[float, int, int]]] = {}
+        for node, groups in enumerate(usage.groups):
+            for devices, members in groups.items() if usage.open[node] else ():
+                row = members[0]
+                fits = len(members) == 1 and usage.plain[row] and devices.bit_count() == usage.size[row]
+                if fits and usage.state[row] == 1 and known[row] and row not in usage.changed:
+                    found.setdefault(usage.size[row], []).append((utilisation[row], usage.index[row], row))
+        return {size: [row for _, _, row in sorted(rows)[:MOST_TRIED]] for size, rows in found.items()}
+
     def _suits(self, usage: Usage, guest: int, host: int, memory_gib: float) -> bool:
-        if host in usage.pairs or host in usage.changed:
-            return False
         a, b = pair = (usage.index[guest], usage.index[host])
-        if pair in self._in_vain or (b, a) in self._in_vain:
+        if pair in self._in_vain or (b, a) in self._in_vain or host in usage.pairs or host in usage.changed:
             return False
         group = usage.group_of(host)
         if group is None:
             return False
         node, size = group[0], usage.size[guest]
         gpu_type = usage.node_type[node]
-        if node not in usage.open_to(guest) or memory_gib > self._gpu_memory_gib[gpu_type]:
+        if memory_gib > self._gpu_memory_gib[gpu_type] or not usage.is_open_to(guest, node):
             return False
-        if self._alone[pair[0]][1] != gpu_type or self._alone[pair[1]][1] != gpu_type:
+        if self._alone[a][1] != gpu_type or self._alone[b][1] != gpu_type:
             return False  # speeds on different GPU types cannot be compared
         if guest in usage.members(host):  # what the more demanding of the two needs is already reserved
             less_cpus = min(usage.cpu_unit[guest], usage.cpu_unit[host])

@@ -37,7 +37,7 @@ from argosy.policies.base import Policy, register
 from argosy.policies.gandiva import moves
 from argosy.policies.gandiva.packing import Packing
 from argosy.policies.gandiva.placement import find_crowd, find_free, why_it_waits
-from argosy.policies.gandiva.usage import Allocation, Usage
+from argosy.policies.gandiva.usage import Usage
 
 
 @register("gandiva", "time slices, packing by trial, migration; no durations needed", "Xiao et al., OSDI'18")
@@ -74,7 +74,7 @@ class Gandiva(Policy):
     def reset(self, context: Context) -> None:
         self._context = context
         self._turns: dict[int, tuple[int, int]] = {}  # job → node and devices on which it takes turns
-        self._held: dict[int, Allocation] = {}  # job → allocation; a cache of what the view would show
+        self._usage: Usage | None = None  # of the last decision; what it says, the view would say, too
         self._moved: dict[int, float] = {}  # job → when
         self._grown: dict[int, tuple[float, float]] = {}  # job → its speed before it grew, and when it grew
         self._stunted: set[int] = set()  # jobs that did not become faster by growing
@@ -86,7 +86,8 @@ class Gandiva(Policy):
         rows = {index: row for row, index in enumerate(view.jobs.index.tolist())}
         self._forget(rows.keys(), view)
         turns = {rows[index]: group for index, group in self._turns.items()}
-        usage = Usage(view, self._context, turns, self._packing.pairs_by_row(rows), self._held)
+        usage = Usage(view, self._context, turns, self._packing.pairs_by_row(rows), self._usage)
+        self._usage = usage
         self._wake_at = np.inf
         if self.pack:
             self._wake(self._packing.judge(usage, view, rows))
@@ -114,8 +115,11 @@ class Gandiva(Policy):
         Return whether any job still waits for GPUs, and whether one has waited so long that it gets all free GPUs.
         """
         for row, state in enumerate(usage.state):
-            if state == 2 and (row not in usage.held or not set(usage.held[row].devices) <= set(usage.open_to(row))):
-                if row in usage.held:
+            if state != 2:
+                continue
+            held = usage.held.get(row)
+            if held is None or not all(usage.is_open_to(row, node) for node in held.devices):
+                if held is not None:
                     usage.remove(row)  # its server no longer accepts it
                 usage.changed.add(row)
         rows = [row for row in range(len(usage.state)) if row not in usage.held]
@@ -219,10 +223,8 @@ class Gandiva(Policy):
     def _remember(self, usage: Usage) -> None:
         paused = [row for row in usage.held if usage.state[row] == 2 and row not in usage.changed]
         crowd = [row for node, devices in usage.shared_groups() for row in usage.groups[node][devices]]
-        self._turns = {
-            usage.index[row]: group for row in sorted({*paused, *crowd}) if (group := usage.group_of(row)) is not None
-        }
-        self._held = {usage.index[row]: allocation for row, allocation in usage.held.items() if usage.plain[row]}
+        groups = {row: usage.group_of(row) for row in sorted({*paused, *crowd})}
+        self._turns = {usage.index[row]: group for row, group in groups.items() if group is not None}
         self._packing.note(usage)
 
     def state(self) -> dict[str, Any]:
@@ -235,6 +237,7 @@ class Gandiva(Policy):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        self._usage = None
         self._turns = {job: (node, devices) for job, node, devices in state["turns"]}
         self._moved = dict(state["moved"])
         self._grown = {job: (rate, when) for job, rate, when in state["grown"]}

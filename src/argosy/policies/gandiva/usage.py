@@ -7,27 +7,36 @@ packing change the usage, and `write` turns the changes into a plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import ne
+
+import numpy as np
 
 from argosy.cluster.view import WHOLE, Context, View
 from argosy.mechanism.plan import Plan
 from argosy.slack import GPU_SLACK, RESOURCE_SLACK
 
 
-class Allocation(NamedTuple):
-    """What a job holds: devices (a bit set) by node, and parameter servers by node."""
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a job holds: devices (a bit set) by node, and parameter servers by node; neither is changed."""
 
     devices: dict[int, int]
     servers: dict[int, int]
+    only: tuple[int, int] | None = field(init=False)  # the node and its devices, if they are all on one
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "only", next(iter(self.devices.items())) if len(self.devices) == 1 else None)
 
 
 class Usage:
     """The jobs and nodes of one view, and which job holds what.
 
-    `turns` gives the groups of jobs that take turns and `pairs` the partners of packed jobs, both by row. `known` gives
-    the allocations of the last decision, by index; only this policy changes them while jobs run, so they need not be
-    looked up again.
+    `turns` gives the groups of jobs that take turns and `pairs` the partners of packed jobs, both by row. `before` is
+    the usage of the last decision, which is used up: only this policy changes what jobs hold while they run, so
+    allocations need not be looked up again, and what is known of a node stays as long as its jobs do.
     """
 
     def __init__(
@@ -36,69 +45,127 @@ class Usage:
         context: Context,
         turns: Mapping[int, tuple[int, int]],
         pairs: Mapping[int, int],
-        known: Mapping[int, Allocation],
+        before: Usage | None = None,
     ) -> None:
         jobs, nodes = view.jobs, view.nodes
+        gpus, units = jobs.gpus, np.maximum(jobs.gpus, 1.0)
         self.pairs = dict(pairs)
-        self.gpus, self.state, self.queue = jobs.gpus.tolist(), jobs.state.tolist(), jobs.queue.tolist()
+        self.gpus, self.state, self.queue = gpus.tolist(), jobs.state.tolist(), jobs.queue.tolist()
         self.index, self.types, self.ps = jobs.index.tolist(), jobs.types.tolist(), jobs.ps.tolist()
         self.waited_s = jobs.waiting_s.tolist()
-        self.size = [int(g) if g >= 1 else int(g > 0) for g in self.gpus]
-        self.plain = [g >= 1 and not ps for g, ps in zip(self.gpus, self.ps)]
-        self.cpu_unit = [c / max(g, 1.0) for c, g in zip(jobs.cpus.tolist(), self.gpus)]
-        self.memory_unit = [m / max(g, 1.0) for m, g in zip(jobs.memory_gib.tolist(), self.gpus)]
-        self.node_gpus, self.node_type = nodes.gpus.tolist(), nodes.type.tolist()
-        self.open, self.owner = (nodes.state == 0).tolist(), nodes.owner.tolist()
-        # what is left when all jobs run that may run at the same time
-        self.cpus, self.memory = nodes.cpus.tolist(), nodes.memory_gib.tolist()
-        self.free = [(1 << n) - 1 for n in self.node_gpus]  # devices that no job uses
-        self.groups: list[dict[int, list[int]]] = [{} for _ in self.node_gpus]  # devices → members
-        self.asked: list[dict[int, float]] = [{} for _ in self.node_gpus]  # job size → GPUs asked for at that size
-        self._affinity: dict[int, int] = {}  # by node, if computed since the node's last change
-        self.shares: dict[tuple[int, int], int] = {}  # (node, device) → thousandths left of a shared device
+        self.size = np.where(gpus >= 1, gpus, gpus > 0).astype(np.int64).tolist()
+        self.plain = ((gpus >= 1) & (jobs.ps == 0)).tolist()
+        self.cpu_unit, self.memory_unit = (jobs.cpus / units).tolist(), (jobs.memory_gib / units).tolist()
         self.limit = context.queue_limits.tolist()
-        self.used = [0.0] * len(self.limit)  # GPUs that the jobs of each queue hold at most at one time
-        self.held: dict[int, Allocation] = {}
         self.changed: set[int] = set()
-        self._reserved: dict[tuple[int, int], tuple[float, float]] = {}  # CPUs, memory of a group
+        self.shares: dict[tuple[int, int], int] = {}  # (node, device) → thousandths left of a shared device
         self._reformed: set[tuple[int, int]] = set()  # groups whose turns must be arranged again
         self._undone: set[tuple[int, int]] = set()  # groups of former pairs, which keep CPUs for both in this plan
-        self._open_to: dict[tuple[int, int], list[int]] = {}
+        self._touched: set[int] = set()  # nodes that are not as the view has them, because of what was changed
+        self._jobs = list(zip(self.index, self.gpus, self.cpu_unit, self.memory_unit, self.queue))
+        columns = (nodes.gpus, nodes.type, nodes.cpus, nodes.memory_gib, nodes.state, nodes.owner)
+        self._nodes = nodes_now = [column.tolist() for column in columns]
+        self.node_gpus, self.node_type, self._all_cpus, self._all_memory, states, self.owner = nodes_now
+        self.open = [state == 0 for state in states]
+        self.held: dict[int, Allocation] = {}
         self._vacant: set[int] = set()  # open nodes with free devices
-        self._crowds: set[tuple[int, int]] = set()  # groups of several jobs
-        self._grown = [0] * len(self.node_gpus)  # jobs of each node with more devices there than they asked for
-        self._fill(view, turns, known)
+        self._mixed = False  # whether jobs with shares of devices, servers or CPUs alone were booked, too
+        self._shared: list[tuple[int, int]] | None = None  # `shared_groups`, if they have not changed since
+        others, fresh = self._look_up(view, turns, before)
+        if before is None or before._mixed or others or before._nodes != nodes_now:
+            self._begin_anew(view, others)
+        else:
+            self._take_over(before, fresh)
+        self._vacant = {node for node, free in enumerate(self.free) if free and self.open[node]}
 
-    def _fill(self, view: View, turns: Mapping[int, tuple[int, int]], known: Mapping[int, Allocation]) -> None:
-        """Enter all jobs that hold something; each group's demand is summed once, when the group is complete."""
+    def _look_up(
+        self, view: View, turns: Mapping[int, tuple[int, int]], before: Usage | None
+    ) -> tuple[list[int], set[int]]:
+        """Find what the jobs with whole GPUs alone hold.
+
+        Return the rows of the other jobs that run, and those of jobs that do not hold what they held before.
+        """
+        index, plain, held = self.index, self.plain, self.held
+        others, fresh = list[int](), set[int]()
+        known = {} if before is None else {before.index[row]: a for row, a in before.held.items() if before.plain[row]}
         for row, state in enumerate(self.state):
-            if state == 1 and self.plain[row]:
-                remembered = known.get(self.index[row])
-                allocation = remembered or Allocation({p.node: p.devices for p in view.placement(row)}, {})
-            elif state == 2 and row in turns:
-                allocation = Allocation(dict((turns[row],)), {})
-            else:
-                if state == 1:
-                    parts = view.placement(row)
-                    servers = {p.node: p.servers for p in parts if p.servers}
-                    devices_of = {p.node: p.devices for p in parts if p.devices or not servers}
-                    self._enter(row, Allocation(devices_of, servers))
+            if state == 0 or (state == 2 and row not in turns):
                 continue
-            self.held[row] = allocation
-            for node, devices in allocation.devices.items():
-                self.groups[node].setdefault(devices, []).append(row)
-        reserved, sizes, queues, used, cpus, memory = (
-            self._reserved,
-            self.size,
-            self.queue,
-            self.used,
-            self.cpu_unit,
-            self.memory_unit,
+            if state == 1 and not plain[row]:
+                others.append(row)
+                continue
+            allocation = known.get(index[row])
+            if state == 2 and (allocation is None or allocation.only != turns[row]):
+                allocation = Allocation(dict((turns[row],)), {})
+                fresh.add(row)
+            elif allocation is None:
+                allocation = Allocation({p.node: p.devices for p in view.placement(row)}, {})
+                fresh.add(row)
+            held[row] = allocation
+        return others, fresh
+
+    def _begin_anew(self, view: View, others: Iterable[int]) -> None:
+        count = len(self.node_gpus)
+        # what is left when all jobs run that may run at the same time
+        self.cpus, self.memory = list(self._all_cpus), list(self._all_memory)
+        self.free = [(1 << n) - 1 for n in self.node_gpus]  # devices that no job uses
+        self.groups: list[dict[int, list[int]]] = [{} for _ in range(count)]  # devices → members
+        self.asked: list[dict[int, float]] = [{} for _ in range(count)]  # job size → GPUs asked for at that size
+        self.used = [0.0] * len(self.limit)  # GPUs that the jobs of each queue hold at most at one time
+        self._affinity: dict[int, int] = {}  # by node, if computed since the node's last change
+        self._reserved: list[dict[int, tuple[float, float]]] = [{} for _ in range(count)]  # CPUs, memory of groups
+        self._open_to: dict[tuple[int, int], list[int]] = {}
+        self._crowds: set[tuple[int, int]] = set()  # groups of several jobs
+        self._grown = [0] * count  # jobs of each node with more devices there than they asked for
+        plain = list(self.held.items())
+        for row in others:
+            parts = view.placement(row)
+            servers = {p.node: p.servers for p in parts if p.servers}
+            devices_of = {p.node: p.devices for p in parts if p.devices or not servers}
+            self._enter(row, Allocation(devices_of, servers))
+        self._fill(range(count), plain)
+
+    def _take_over(self, before: Usage, fresh: set[int]) -> None:
+        """Go on from the usage of the last decision: fill only those nodes again where something is different."""
+        rows, rows_before, pairs, held = len(self._jobs), len(before._jobs), self.pairs, self.held
+        others = set(compress(range(rows), map(ne, self._jobs, before._jobs)))  # rows that now show another job
+        others |= fresh | (before.held.keys() - held.keys())
+        others.update(range(min(rows, rows_before), max(rows, rows_before)))
+        others |= {row for row in pairs.keys() | before.pairs.keys() if pairs.get(row) != before.pairs.get(row)}
+        again = set(before._touched)
+        for holds in (held, before.held):
+            again.update(*(holds[row].devices for row in others if row in holds))
+        self.cpus, self.memory, self.free, self.groups = before.cpus, before.memory, before.free, before.groups
+        self.asked, self.used, self._affinity, self._reserved = (
+            before.asked,
+            before.used,
+            before._affinity,
+            before._reserved,
         )
-        for node, groups in enumerate(self.groups):
-            asked = self.asked[node]
-            for devices, rows in groups.items():
-                if (node, devices) in reserved:  # already booked: a job with servers uses it
+        self._open_to, self._crowds, self._grown = before._open_to, before._crowds, before._grown
+        for node in again:
+            for devices, members in self.groups[node].items():
+                self._crowds.discard((node, devices))
+                for queue in {before.queue[row] for row in members}:
+                    self.used[queue] -= devices.bit_count()
+            self.cpus[node], self.memory[node] = self._all_cpus[node], self._all_memory[node]
+            self.free[node], self._grown[node] = (1 << self.node_gpus[node]) - 1, 0
+            self.groups[node], self.asked[node], self._reserved[node] = {}, {}, {}
+            self._affinity.pop(node, None)
+        self._fill(again, held.items())
+
+    def _fill(self, nodes: Iterable[int], held: Iterable[tuple[int, Allocation]]) -> None:
+        """Enter jobs with whole GPUs alone into some nodes; a group's demand is summed once, when it is complete."""
+        wanted = set(nodes)
+        for row, allocation in held:
+            for node, devices in allocation.devices.items():
+                if node in wanted:
+                    self.groups[node].setdefault(devices, []).append(row)
+        sizes, queues, used, cpus, memory = self.size, self.queue, self.used, self.cpu_unit, self.memory_unit
+        for node in sorted(wanted):
+            asked, reserved = self.asked[node], self._reserved[node]
+            for devices, rows in self.groups[node].items():
+                if devices in reserved:  # already booked: a job with servers uses it
                     continue
                 count = devices.bit_count()
                 self.free[node] &= ~devices
@@ -109,7 +176,7 @@ class Usage:
                         used[queue] += count
                 else:  # as `_reserve` would
                     only = rows[0]
-                    needs = reserved[node, devices] = (count * cpus[only], count * memory[only])
+                    needs = reserved[devices] = (count * cpus[only], count * memory[only])
                     self.cpus[node] -= needs[0]
                     self.memory[node] -= needs[1]
                     used[queues[only]] += count
@@ -118,7 +185,6 @@ class Usage:
                     asked[size] = asked.get(size, 0.0) + (size if size < count else count)
                     if count > size:
                         self._grown[node] += 1
-        self._vacant = {node for node, free in enumerate(self.free) if free and self.open[node]}
 
     def open_to(self, row: int, *, any_type: bool = False) -> list[int]:
         """Return the nodes where a job may start: up, not reserved for others, of a GPU type that it accepts."""
@@ -133,6 +199,12 @@ class Usage:
                 and (types == -1 or self.node_gpus[node] == 0 or types >> self.node_type[node] & 1)
             ]
         return found
+
+    def is_open_to(self, row: int, node: int) -> bool:
+        """Return whether this node is one of `open_to`."""
+        types = self.types[row] if self.size[row] and self.node_gpus[node] else -1
+        accepts = types == -1 or bool(types >> self.node_type[node] & 1)
+        return accepts and self.open[node] and self.owner[node] in (-1, self.queue[row])
 
     def has_room(self, row: int, node: int, units: int) -> bool:
         """Return whether a node has CPUs and memory left for `units` GPUs and servers of a job."""
@@ -172,10 +244,7 @@ class Usage:
     def group_of(self, row: int) -> tuple[int, int] | None:
         """Return the node and devices of a job that has whole GPUs of one node; None for other jobs."""
         allocation = self.held.get(row)
-        if allocation is None or not self.plain[row] or len(allocation.devices) != 1:
-            return None
-        ((node, devices),) = allocation.devices.items()
-        return node, devices
+        return allocation.only if allocation is not None and self.plain[row] else None
 
     def members(self, row: int) -> list[int]:
         """Return the members of a job's group, itself among them."""
@@ -184,12 +253,11 @@ class Usage:
 
     def shared_groups(self) -> list[tuple[int, int]]:
         """Return the groups whose members take turns, the most crowded first."""
-        found = [
-            (-len(self.groups[node][devices]), node, devices)
-            for node, devices in self._crowds
-            if self.groups[node][devices][0] not in self.pairs
-        ]
-        return [(node, devices) for _, node, devices in sorted(found)]
+        if self._shared is None:
+            crowds = [(self.groups[node][devices], node, devices) for node, devices in self._crowds]
+            found = [(-len(rows), node, devices) for rows, node, devices in crowds if rows[0] not in self.pairs]
+            self._shared = [(node, devices) for _, node, devices in sorted(found)]
+        return self._shared
 
     def place(self, row: int, allocation: Allocation) -> None:
         """Give a job an allocation."""
@@ -208,15 +276,18 @@ class Usage:
         if guest in self.held:
             self.remove(guest)
         self.pairs[guest], self.pairs[host] = host, guest
+        self._shared = None
         self.place(guest, Allocation(dict((group,)), {}))
 
     def take_turns_instead(self, guest: int, host: int) -> None:
         """Undo a packing: both jobs take turns."""
         del self.pairs[guest], self.pairs[host]
+        self._shared = None
         group = self.group_of(host)
         assert group is not None  # only such jobs are hosts
         self._undone.add(group)
         self._reformed.add(group)
+        self._touched.add(group[0])
 
     def remove(self, row: int) -> Allocation:
         """Take a job's allocation away, and return it; a packed job's partner then has the GPUs for itself."""
@@ -231,6 +302,9 @@ class Usage:
         self._book(row, allocation, 1)
 
     def _book(self, row: int, allocation: Allocation, sign: int) -> None:
+        self._touched.update(allocation.devices)
+        self._mixed |= not self.plain[row]
+        self._shared = None
         for node, count in allocation.servers.items():
             self.cpus[node] -= sign * count * self.cpu_unit[row]
             self.memory[node] -= sign * count * self.memory_unit[row]
@@ -291,8 +365,8 @@ class Usage:
             together = sum if rows and (rows[0] in self.pairs or (node, devices) in self._undone) else max
             cpus = units * together([0.0, *(self.cpu_unit[row] for row in rows)])
             memory = units * together([0.0, *(self.memory_unit[row] for row in rows)])
-        before = self._reserved.get((node, devices), (0.0, 0.0))
-        self._reserved[node, devices] = (cpus, memory)
+        before = self._reserved[node].get(devices, (0.0, 0.0))
+        self._reserved[node][devices] = (cpus, memory)
         self.cpus[node] -= cpus - before[0]
         self.memory[node] -= memory - before[1]
 

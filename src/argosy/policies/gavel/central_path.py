@@ -9,60 +9,45 @@ ECOS' first point, its step sizes, its scaling and its tolerances. For programs 
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from argosy.policies.base import Floats, Ints
+from argosy.policies.gavel.share_rows import ByJob, Newton, ShareRows, Whole
 
-MOST_STEPS = 100
 ACCURACY = 1e-8
 STEP, LONGEST, LEAST_SIGMA = 0.99, 0.999, 1e-4
 SCALINGS = 3
 NOTHING = 1e-10
+FEW = 110  # variables, up to which a dense matrix is the fastest
 
 
-def solve(c: Floats, g: Any, h: Floats) -> Floats | None:
-    """Return the x that ECOS returns, or None where it finds none; `g` is a sparse matrix."""
-    from scipy.sparse import diags  # imported late, because it is slow to load
-
+def solve(c: Floats, g: ShareRows, h: Floats) -> Floats | None:
+    """Return the solution x that ECOS returns, or None if it finds none."""
     rows, columns = np.ones(len(h)), np.ones(len(c))
     for _ in range(SCALINGS):
-        size = abs(g)
-        across, down = (np.sqrt(np.asarray(size.max(axis=a).todense()).ravel()) for a in (1, 0))
-        across, down = np.where(across > 0, across, 1.0), np.where(down > 0, down, 1.0)
-        g = (diags(1 / across) @ g @ diags(1 / down)).tocsr()
+        across, down = (np.sqrt(np.where(size > 0, size, 1.0)) for size in g.largest())
+        g = g.divided(across, down)
         rows, columns = rows * across, columns * down
-    found = _follow(c / columns, g, h / rows)
+    with np.errstate(all="ignore"):  # where there is no solution, numbers grow without limit
+        by_job = g.speed is not None and len(c) > FEW
+        found = _follow(c / columns, g, h / rows, ByJob) if by_job else None
+        if found is None:
+            found = _follow(c / columns, g, h / rows, Whole)
     return None if found is None else found / columns
 
 
-class Newton:
-    """The system G'z = r_x, G x − weight·z = r_z, factorised once."""
-
-    def __init__(self, g: Any, weight: Floats) -> None:
-        from scipy.linalg import cho_factor, cho_solve  # imported late, because it is slow to load
-        from scipy.sparse import diags
-
-        self._g, self._weight, self._solve = g, weight, cho_solve
-        normal = (g.T @ diags(1 / weight) @ g).toarray()
-        self._factor = cho_factor(normal + 1e-14 * np.diag(np.diag(normal)), check_finite=False)
-
-    def solve(self, r_x: Floats, r_z: Floats) -> tuple[Floats, Floats]:
-        x = self._solve(self._factor, r_x + self._g.T @ (r_z / self._weight), check_finite=False)
-        return x, (self._g @ x - r_z) / self._weight
-
-
-def _follow(c: Floats, g: Any, h: Floats) -> Floats | None:
-    begin = Newton(g, np.ones(len(h)))
+def _follow(c: Floats, g: ShareRows, h: Floats, newton_of: type[Newton]) -> Floats | None:
+    begin = newton_of(g, np.ones(len(h)))
     x, minus_s = begin.solve(np.zeros(len(c)), h)
     s = _into_cone(-minus_s)
     z = _into_cone(begin.solve(-c, np.zeros(len(h)))[1])
     tau = kappa = 1.0
-    for _ in range(MOST_STEPS):
+    for _ in range(newton_of.steps):
         if tau < NOTHING * max(kappa, 1.0):
-            return None  # the ray of a program without solution
-        d, p = -(g.T @ z + c * tau), -(g @ x + s - h * tau)
+            return None  # tau tends to 0: the program is infeasible or unbounded
+        d, p = -(g.transposed_times(z) + c * tau), -(g.times(x) + s - h * tau)
         t = -(kappa + c @ x + h @ z)
         mu = (s @ z + kappa * tau) / (len(h) + 1)
         gap = abs(s @ z) / tau**2
@@ -71,7 +56,7 @@ def _follow(c: Floats, g: Any, h: Floats) -> Floats | None:
         if primal < ACCURACY and dual < ACCURACY and (gap < ACCURACY or gap < ACCURACY * abs(c @ x) / tau):
             return np.asarray(x / tau)
         try:
-            newton = Newton(g, s / z)
+            newton = newton_of(g, s / z)
             first = newton.solve(-c, h)
             ds = dz = np.zeros(len(h))
             dtau = dkappa = 0.0
@@ -118,27 +103,19 @@ def shares(
     value: Floats | None = None,
 ) -> Floats | None:
     """Return shares X with the most Σ value·X, or work ≥ t·due with the largest t, or any with work ≥ `least`."""
-    from scipy.sparse import csr_matrix, hstack, identity, vstack  # imported late, because it is slow to load
-
     n, columns = speed.shape
     size = n * columns
-    row, at = np.repeat(np.arange(n), columns), np.arange(size)
-
-    def by_job(values: Floats) -> Any:
-        return csr_matrix((values.ravel(), (row, at)), (n, size))
-
     used = np.unique(column_type)
-    taken = csr_matrix(np.stack([np.where(column_type == t, gpus[:, None], 0.0).ravel() for t in used]))
-    g = vstack([-identity(size), taken, by_job(np.ones((n, columns)))])
+    taken = np.stack([np.where(column_type == t, gpus[:, None], 0.0) for t in used])
+    g = ShareRows(-np.ones((n, columns)), taken, np.ones((n, columns)))
     h = np.concatenate([np.zeros(size), capacity[used], np.ones(n)])
     c = np.zeros(size)
     if value is not None:
         c = -value.ravel()
     elif least is not None:
-        g, h = vstack([g, -by_job(speed)]), np.concatenate([h, -least])
+        g, h = replace(g, speed=-speed), np.concatenate([h, -least])
     elif due is not None:
-        worst = csr_matrix(np.concatenate([np.zeros(len(h)), np.ones(n)])[:, None])
-        g = hstack([vstack([g, -by_job(speed / due[:, None])]), worst])
+        g = replace(g, speed=-speed / due[:, None], unit=np.ones(n))
         h, c = np.concatenate([h, np.zeros(n)]), np.append(c, -1.0)
-    x = solve(c, g.tocsr(), h)
+    x = solve(c, g, h)
     return None if x is None else x[:size].reshape(n, columns).clip(0.0, 1.0)

@@ -142,9 +142,6 @@ def plan_of_round(view: View, rounds: Rounds, column_type: Ints) -> Plan:
             joins.append((a + b - host, host))
 
     def place(view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
-        if gpus == 0:
-            open_ = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == view.jobs.queue[row]))
-            return {int(np.argmax(np.where(open_, nodes.free_cpus, -1.0))): 0} if open_.any() else None
         return best_fit(gpus, np.where(nodes.type == starts[row], free, 0))
 
     walk = RoundPlanner(view, place, None)

@@ -295,11 +295,14 @@ class Harmony(Policy):
         def tetris(option: Option) -> tuple[float, ...]:
             node = next(iter(option.gpus))
             row = option.row
-            there = (free.gpus[node] / max(nodes.gpus[node], 1), free.cpus[node] / max(nodes.cpus[node], 1e-9),
-                     free.memory_gib[node] / max(nodes.memory_gib[node], 1e-9))  # fmt: skip
-            need = (jobs.gpus[row] / max(nodes.gpus[node], 1), jobs.cpus[row] / max(nodes.cpus[node], 1e-9),
-                    jobs.memory_gib[row] / max(nodes.memory_gib[node], 1e-9))  # fmt: skip
-            return (option.host >= 0, -sum(a * b for a, b in zip(there, need)), *tie(option))
+            size = (max(nodes.gpus[node], 1), max(nodes.cpus[node], 1e-9), max(nodes.memory_gib[node], 1e-9))
+            there = (free.gpus[node], free.cpus[node], free.memory_gib[node])
+            need = (jobs.gpus[row], jobs.cpus[row], jobs.memory_gib[row])
+            return (
+                option.host >= 0,
+                -sum((a / whole) * (b / whole) for a, b, whole in zip(there, need, size)),
+                *tie(option),
+            )
 
         def least_interference(option: Option) -> tuple[float, ...]:
             if option.host < 0:
@@ -343,9 +346,6 @@ class Harmony(Policy):
             return self._target
         room = self._room(row)
         servers = int(view.jobs.ps[row]) if view.jobs.gpus[row] >= 1 else 0
-        if gpus == 0:
-            fits = np.flatnonzero((room >= 1) & (view.nodes.state == 0) & self._mine(row))
-            return {int(fits[0]): 0} if len(fits) else None
         fits = np.flatnonzero((free >= gpus) & (room >= gpus + servers))
         if len(fits):
             return {int(fits[free[fits].argmin()]): gpus}
@@ -354,10 +354,6 @@ class Harmony(Policy):
             if here.sum() >= gpus and view.jobs.gpus[row] >= 1:
                 return spread_over(here, gpus)
         return None
-
-    def _mine(self, row: int) -> NDArray[np.bool_]:
-        nodes = self._view.nodes
-        return np.asarray((nodes.owner < 0) | (nodes.owner == self._view.jobs.queue[row]))
 
 
 def spread_over(free: Ints, gpus: int) -> dict[int, int]:

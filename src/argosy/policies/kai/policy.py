@@ -115,7 +115,7 @@ class Kai(Policy):
         nodes, parent = view.nodes, self._parent
         total = float(nodes.gpus @ (nodes.state == 0))
         usage = np.zeros(0) if self._usage is None else self._usage.of(view, total)
-        # jobs of a queue with others below it are one more queue there
+        # the jobs of a queue that has queues below it count as one more queue among those
         own = np.flatnonzero(np.isin(np.arange(len(parent)), parent) & (asked > 0))
         wide = np.append(parent, own)
         want = np.append(np.where(np.isin(np.arange(len(parent)), own), 0.0, asked), asked[own])
@@ -260,10 +260,6 @@ class Cycle:
     def _place(self, view: View, row: int, gpus: int, free: Ints) -> dict[int, int] | None:
         """Put a job on the nodes of one type that it fills best; a gang on as few as possible."""
         nodes = view.nodes
-        if gpus == 0:
-            fits = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == view.jobs.queue[row]))
-            fits &= (nodes.free_cpus >= view.jobs.cpus[row]) & (nodes.free_memory_gib >= view.jobs.memory_gib[row])
-            return {int(fits.argmax()): 0} if fits.any() else None
         for t in np.unique(nodes.type[free > 0]).tolist():
             here = np.where(nodes.type == t, free, 0)
             whole = np.flatnonzero(here >= gpus)

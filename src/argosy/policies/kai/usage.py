@@ -13,7 +13,10 @@ KEPT = 512  # moments that are remembered in one window
 
 
 class Usage:
-    """GPU-time of each queue over a sliding window. The policy declares demand and service, and hands on all ends."""
+    """GPU-time of each queue over a sliding window.
+
+    The policy must declare `demand` and `service` in `uses`, and pass on every event.
+    """
 
     def __init__(self, queues: int, window_s: float, half_life_s: float) -> None:
         self._window_s, self._half_life_s = window_s, half_life_s

@@ -22,7 +22,6 @@ References: Salimans et al., arXiv 1703.03864 (evolution strategies); Zaheer et 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,29 +30,25 @@ from argosy import zoo
 from argosy.cluster.view import Context, View
 from argosy.errors import InputError
 from argosy.mechanism.bids import Bids
-from argosy.policies.base import Event, Floats, Ints, Policy, register
+from argosy.policies.base import Floats, Ints, register
+from argosy.policies.common.bidder import Bidder
 from argosy.policies.common.candidates import CandidateTable
 from argosy.policies.common.machine_speeds import MachineSpeeds
 from argosy.policies.common.partners import PartnerTable
-from argosy.policies.common.remaining_work import ENDS, RemainingWork
-from argosy.policies.joint import SEES
+from argosy.policies.common.remaining_work import RemainingWork
 from argosy.policies.learned.bid_features import BID, JOB, BidFeatureReader, BidFeatures
 from argosy.policies.learned.bid_network import BidNetwork
 
 PRIOR = 20  # ended jobs that the prior distribution of lengths counts as
 LARGEST_LOG = 60.0  # no value is smaller than the largest by more than this factor, as a logarithm
 TOLD = 3  # features that an explanation names
-SLOWEST = 100.0  # a wait that is at most so many times as long as the job is not too long
+SLOWEST = 100.0  # a wait of at most this many times the length of the job is not too long
 FIRST_LOG = 5.0  # how far a job that has waited for too long is above all others
 
 
 @register("argonaut", "learned values of bids for sizes and GPU types, one network for all clusters", "Argosy")
-class Argonaut(Policy):
+class Argonaut(Bidder):
     """Bids what its network says; a job that has waited for too long is worth more than any other."""
-
-    uses = SEES
-    hears = ENDS
-    preemptive = True
 
     def __init__(
         self,
@@ -73,11 +68,11 @@ class Argonaut(Policy):
         self._candidates = CandidateTable(context)
         self._features = BidFeatureReader(context)
         self._machines = MachineSpeeds(context)
-        self._remaining = RemainingWork(PRIOR)
+        self.remaining = RemainingWork(PRIOR)
         self._partners = PartnerTable(context)
 
     def bid(self, view: View) -> Bids:
-        left = self._remaining.of(view)
+        left = self.remaining.of(view)
         machines = self._machines.apply(view, self._candidates.of(view), left)
         c = machines.candidates
         features = self._features.read(view, c, left)
@@ -113,18 +108,6 @@ class Argonaut(Policy):
             words = (BID + JOB)[i].removeprefix("log ")
             told.append(f"{words}, {size} than the mean, {way} it by a factor of {np.exp(abs(moved[i])):.2f}")
         return f"what moves its value most, against the mean of all: {'; '.join(told)}"
-
-    def on_event(self, event: Event) -> None:
-        self._remaining.on_event(event)
-
-    def wake_at(self, view: View) -> float | None:
-        return view.now + self.every_s if len(view.jobs) else None
-
-    def state(self) -> dict[str, Any]:
-        return self._remaining.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._remaining.restore(state)
 
 
 def load(name: str) -> BidNetwork:

@@ -14,7 +14,7 @@ from argosy.policies.learned.networks import ScoreNetwork, TableNetwork
 def why_scored(network: TableNetwork | ScoreNetwork, features: JobFeatures, row: int, slot_s: float) -> str:
     """Return in words what moved the score of one job at the beginning of the last time slot."""
     table = isinstance(network, TableNetwork)
-    first = row - row % network.rows if isinstance(network, TableNetwork) else 0  # it sees so many jobs at once
+    first = row - row % network.rows if isinstance(network, TableNetwork) else 0  # of its table
     here = slice(first, first + network.rows if isinstance(network, TableNetwork) else len(features.types))
     present, types = len(features.types[here]), len(network.types)
     rows = network.rows if isinstance(network, TableNetwork) else present
@@ -48,7 +48,7 @@ def _mixed(x: float) -> str:
 
 
 def _score(network: TableNetwork | ScoreNetwork, seen: Matrix, row: int) -> float:
-    """Return the best score of the job's first grants; of dl2 the logarithm of their share among all actions."""
+    """Return the best score of the job's first grants; for dl2, the logarithm of the best one's probability."""
     logits: Floats = network.logits(seen).astype(np.float64)
     own = logits[KINDS * row : KINDS * (row + 1)]
     if isinstance(network, ScoreNetwork):

@@ -160,15 +160,14 @@ class Lyra(Policy):
         return np.asarray(needs[0] - needs[1:])
 
     def _place(self, view: View, row: int, gpus: int, free: Ints, of_type: Ints) -> dict[int, int] | None:
-        """Put a job where it is, then on lent or own nodes as it should be, and there where least is left over."""
-        nodes, jobs = view.nodes, view.jobs
-        if gpus == 0:
-            fits = (nodes.state == 0) & ((nodes.owner < 0) | (nodes.owner == jobs.queue[row]))
-            fits &= (nodes.free_cpus >= jobs.cpus[row]) & (nodes.free_memory_gib >= jobs.memory_gib[row])
-            return {int(fits.argmax()): 0} if fits.any() else None
+        """Choose nodes for a job: those that it holds, then lent ones if it is elastic, else own ones.
+
+        Among equal nodes, the one that is left with fewest free GPUs.
+        """
+        nodes = view.nodes
         on_type = np.flatnonzero((free > 0) & (nodes.type == of_type[row]))
         held = {part.node: part.devices.bit_count() for part in view.placement(row)}
-        wrong = self._lent[on_type] != (jobs.max_gpus[row] > jobs.min_gpus[row])
+        wrong = self._lent[on_type] != (view.jobs.max_gpus[row] > view.jobs.min_gpus[row])
         mine = np.array([held.get(node, 0) for node in on_type.tolist()], np.int64)
         chosen: dict[int, int] = {}
         while gpus:

@@ -202,8 +202,7 @@ class Queue:
         table = room.pools.kinds
         usable, gpus = room.usable(kind), int(table.gpus[kind])
         if gpus == 0:
-            fitting = np.flatnonzero(usable >= 0)
-            return {int(fitting[0]): 0} if len(fitting) else None
+            return {}  # the walk chooses its node
         fewest = table.fewest[kind]
         is_share = table.milli[kind] < WHOLE
         if self.policy.mapping == "first" or is_share:

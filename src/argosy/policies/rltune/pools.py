@@ -134,7 +134,8 @@ class Room(Walk):
 
     def __init__(self, view: View, pools: Pools) -> None:
         super().__init__(view, self._as_chosen, None)
-        self.pools, self.way = pools, {0: 0}
+        self.pools = pools
+        self.way: dict[int, int] = {}
         self.node_type = view.nodes.type.astype(np.int64)
         self.node_gpus = view.nodes.gpus.astype(np.int64)
 

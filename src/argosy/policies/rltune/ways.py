@@ -45,8 +45,3 @@ def find_best(usable: Ints, free: Ints, node_gpus: Ints, used: int, gpus: int, o
 def as_way(given: Ints) -> Way:
     """Return the nodes that give something, and what."""
     return {int(n): int(given[n]) for n in np.flatnonzero(given)}
-
-
-def partial_nodes(free: Ints, node_gpus: Ints) -> int:
-    """Return on how many nodes some GPUs are free and some are not."""
-    return int(((free > 0) & (free < node_gpus)).sum())

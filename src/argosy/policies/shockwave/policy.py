@@ -30,7 +30,7 @@ from argosy.policies.base import Event, Floats, Ints, Policy, register
 from argosy.policies.common.remaining_work import ENDS, RemainingWork
 from argosy.policies.shockwave.forecast import FairFinish, remaining_s
 from argosy.policies.shockwave.window import Window, arrange, plan
-from argosy.slack import TIME_SLACK_S
+from argosy.slack import COUNT_SLACK, TIME_SLACK_S
 
 FIRST, FILLS, LATER = -1e12, 0.0, 1e12  # ranks: what runs in this round, what fills it, jobs since the last plan
 
@@ -129,7 +129,7 @@ class Shockwave(Policy):
         counts, seconds, left_s, done = [], [], np.zeros(len(rows)), np.zeros(len(rows))
         for at, row in enumerate(rows.tolist()):
             work = max(float(jobs.done_s[row]) + float(left[row]), 1e-6)
-            epoch = min(int(self.epochs * float(jobs.done_s[row]) / work + 1e-9), self.epochs - 1)
+            epoch = min(int(self.epochs * float(jobs.done_s[row]) / work + COUNT_SLACK), self.epochs - 1)
             seen = self._seen.setdefault(int(jobs.index[row]), [])
             batch = float(jobs.batch[row])
             seen += [batch if batch == batch else 0.0] * (epoch + 1 - len(seen))

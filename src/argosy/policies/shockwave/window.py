@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.policies.base import Floats, Ints
+from argosy.slack import COUNT_SLACK
 
 BASES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 LOG_BASES = np.log(np.maximum(BASES, 1e-6))
 SLOPES = np.diff(LOG_BASES) / np.diff(BASES)
-ALMOST_DONE_POWER = 100.0  # of the lateness of a job that would end within a round
-TIE = 1e-5  # within a piece of the logarithm it does not matter who gets a round: then as equally as possible
+ALMOST_DONE_POWER = 100.0  # to which the lateness of a job is raised if it can end within one round
+TIE = 1e-5  # on one linear piece of the logarithm all divisions of rounds are worth the same: prefer the most equal one
 MOST_WEIGHT = 1e6  # larger weights only make the solver inaccurate
 
 
@@ -79,6 +80,10 @@ def solve(window: Window, weights: Floats, *, in_time: bool, limit_s: float) -> 
     from scipy.sparse import coo_array
 
     jobs = len(window.gpus)
+    end = window.now + window.rounds * window.round_s
+    late = (window.rho * window.fair_finish - end) * window.share
+    if in_time and (late < 0).any():
+        return None
     rounds, work, log, left, longest, most = 0, jobs, 2 * jobs, 3 * jobs, 4 * jobs, 4 * jobs + 1
     columns = most + 1
     each = np.arange(jobs)
@@ -100,11 +105,7 @@ def solve(window: Window, weights: Floats, *, in_time: bool, limit_s: float) -> 
         at_most(0.0, (left + j, 1.0), (longest, -1.0))
         at_most(0.0, (rounds + j, 1.0), (most, -1.0))
         if in_time:
-            end = window.now + window.rounds * window.round_s
-            late = (window.rho * window.fair_finish[j] - end) * window.share
-            if late < 0:
-                return None
-            at_most(late, (left + j, 1.0))
+            at_most(float(late[j]), (left + j, 1.0))
     entries = np.array(rows)
     matrix = coo_array(
         (entries[:, 2], (entries[:, 0].astype(int), entries[:, 1].astype(int))), shape=(len(bounds), columns)
@@ -114,7 +115,7 @@ def solve(window: Window, weights: Floats, *, in_time: bool, limit_s: float) -> 
     gain[longest], gain[most] = window.k, TIE
     low, high = np.zeros(columns), np.full(columns, np.inf)
     low[log : log + jobs] = LOG_BASES[0] - 1.0
-    needed = np.ceil(window.remaining_s / window.round_s - 1e-9)
+    needed = np.ceil(window.remaining_s / window.round_s - COUNT_SLACK)
     high[rounds : rounds + jobs] = np.minimum(np.maximum(needed, 1), window.rounds)
     high[work : work + jobs] = np.maximum(1.0 - window.progress, 0.0) / per_s
     whole = np.zeros(columns)

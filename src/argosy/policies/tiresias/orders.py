@@ -19,7 +19,7 @@ import numpy as np
 from argosy._by_address import floats_at
 from argosy._jit import kernel
 from argosy.policies.base import CompiledOrder, Floats
-from argosy.policies.tiresias.queues import COLUMNS, REMEMBERED, arrange, nothing_known
+from argosy.policies.tiresias.queues import COLUMNS, REMEMBERED, Queues, arrange, nothing_known
 from argosy.slack import RESOURCE_SLACK, TIMER_SLACK_S
 
 # -- queues --------------------------------------------------------------------------------------------------------
@@ -29,11 +29,14 @@ PROMOTE, LIMITS_N, GUESS, SEEN_JOBS, SEEN_RUNNING, SEEN_FREE = range(6)
 QUEUES_HEAD = 6
 
 
-def order_by_queues(limits: Floats, promote: float, jobs: int) -> CompiledOrder:
-    """Return the order of queues.py for a run of this many jobs."""
+def order_by_queues(limits: Floats, promote: float, jobs: int, queues: Queues) -> CompiledOrder:
+    """Return the compiled form of the order in queues.py, for a run of `jobs` jobs; it goes on from these queues."""
     last = len(limits)
-    head = np.array([promote, last, -1.0, 0.0, 0.0, 0.0])
-    memory = np.concatenate([head, limits, np.zeros(2 * (last + 1)), nothing_known(jobs).ravel()])
+    known, guess, seen = queues.remembered
+    remembered = nothing_known(max(jobs, len(known)))
+    remembered[: len(known)] = known
+    head = np.array([promote, last, guess, *seen], np.float64)
+    memory = np.concatenate([head, limits, np.zeros(2 * (last + 1)), remembered.ravel()])
     return CompiledOrder(by_queues, READ_BY_QUEUES, memory)
 
 

@@ -108,11 +108,13 @@ class Tiresias(Policy):
     def compiled_order(self, jobs: int) -> CompiledOrder | None:
         from argosy.policies.tiresias import orders  # imported late, because it imports Numba
 
+        if self._theirs is not None and self._theirs.state() != self._authors_rules().state():
+            return None  # their compiled form begins with an empty cluster
         if isinstance(self._theirs, AuthorsQueues):
             return orders.order_by_authors_queues(self.limits, jobs)
         if isinstance(self._theirs, AuthorsGittins):
             return orders.order_by_authors_gittins(*self._theirs.table, jobs)
-        return orders.order_by_queues(self.limits, self.promote, jobs)
+        return orders.order_by_queues(self.limits, self.promote, jobs, self._queues)
 
     def place(self, view: View) -> Ints:
         codes: Ints = self._codes[view.jobs.kind]

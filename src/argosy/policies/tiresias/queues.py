@@ -80,6 +80,11 @@ class Queues:
         memory[: len(self._memory)] = self._memory
         self._memory = memory
 
+    @property
+    def remembered(self) -> tuple[Floats, float, tuple[int, int, int]]:
+        """Return the memory of all jobs, by index, the guess, and what was seen at the last decision."""
+        return self._memory, self._guess, self._seen
+
     def state(self) -> dict[str, Any]:
         index = self._columns[INDEX, : self._seen[0]].astype(np.int64)
         known = np.column_stack([index, self._memory[index]])

@@ -67,7 +67,7 @@ def find_rows(
 
 @entry_point
 def show_rows(n: int, job: Any, numbers: Any, of_bid: Any, of_job: Any, of_cluster: Any, observation: Any) -> None:
-    """Show `n` bids, whose features `of_bid` has by row."""
+    """Write the features of `n` bids into the observation; row i of `of_bid` belongs to bid i."""
     rows = len(observation)
     bid_columns, job_columns, cluster_columns = of_bid.shape[1], of_job.shape[1], len(of_cluster)
     for r in range(n):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -44,12 +43,14 @@ def learner(recipe: DualAgentRecipe) -> Learner:
 
 def train(recipe: DualAgentRecipe | None = None, *, progress: Progress | None = None) -> Weights:
     """Train by a recipe, and return the weights of the best validation; `progress` gets a line for each update."""
+    from argosy.learn.training.threads import single_thread  # imports torch: late
+
     recipe = recipe or DualAgentRecipe()
     say = progress or (lambda text: None)
     seeds = list(range(VALIDATION_SEED, VALIDATION_SEED + recipe.validation))
     best: tuple[float, Agents] | None = None
     curve: list[list[float]] = []
-    with one_thread():
+    with single_thread():
         trained = learner(recipe)
         for update in range(recipe.updates + 1):
             if update % recipe.every == 0 or update == recipe.updates:
@@ -64,19 +65,6 @@ def train(recipe: DualAgentRecipe | None = None, *, progress: Progress | None = 
     assert best is not None
     arrays = {name: array.astype(np.float32) for name, array in best[1].arrays.items()}
     return Weights(arrays, about(recipe, best[0], curve))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, so that sums have one order."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def about(recipe: DualAgentRecipe, cost: float, curve: list[list[float]]) -> dict[str, Any]:
