@@ -95,7 +95,7 @@ class Inline:
             self._found[name] = Finished(None, "not asked", 0.0)
             return True
         began = time.process_time()
-        answer = FORESIGHT[name](self._inner, **arguments)
+        answer = FORESIGHT[name](self._inner, **arguments)()
         self.cpu_s += time.process_time() - began
         self._found[name] = Finished(answer, "", 0.0)
         return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import polars as pl
 
 from argosy.mechanism.kernels import layout as L
 from argosy.mechanism.world import Floats, Ints
@@ -51,9 +50,8 @@ def classify(rows: Floats) -> tuple[Ints, Ints]:
     code = np.zeros(rows.shape[1], np.int64)
     for row in rows:
         if row.size and row.min() != row.max():
-            number = pl.Series(row).rank("dense").to_numpy().astype(np.int64)
-            code = pl.Series(code * (int(number.max()) + 1) + number).rank("dense").to_numpy().astype(np.int64)
-    code -= code.min() if code.size else 0
+            _, number = np.unique(row, return_inverse=True)
+            _, code = np.unique(code * (int(number.max()) + 1) + number, return_inverse=True)
     _, first = np.unique(code, return_index=True)
     return code, first
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+import polars as pl
 import pytest
 
 from argosy.cluster.cluster import Cluster
 from argosy.live.planner.forecast import Future, forecast, what_if
 from argosy.live.planner.messages import Active, Ended, JobFacts, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
-from argosy.live.planner.shadowing import control, shadow
+from argosy.live.planner.shadowing import control, planner_of_then, shadow
+from argosy.live.planner.worker import Answers
 from argosy.policies.tiresias.policy import TiresiasLas
 from argosy.sim.settings import Settings
 
@@ -77,10 +82,40 @@ def test_a_control_estimate_knows_what_really_came() -> None:
     made = planner("fifo", facts(1, 2), facts(2, 2))
     snapshot = made.snapshot()
     made.update(Update(150.0, ended={1: "completed", 2: "completed"}, arrived=(Active(facts(3, 2, 120.0, 1e5)),)))
-    found = control(made, snapshot, "fifo", [facts(3, 2, 120.0, 1e5)], {1: 100.0, 2: 20.0}, 150.0, rollouts=3)
+    came = [facts(3, 2, 120.0, 1e5)]
+    then = planner_of_then(made, snapshot, "fifo", came)
+    found = control(made, then, snapshot, came, {1: 100.0, 2: 20.0}, 150.0, rollouts=3)
     assert found.presence_s == pytest.approx((250.0,) * 3, abs=1.0)
     assert found.gpu_presence_s == pytest.approx((500.0,) * 3, abs=2.0)
     assert len(set(found.presence_s)) == 1, "one roll-out must not leave anything to the next"
+
+
+def test_forked_copies_answer_although_polars_has_started_its_threads_before() -> None:
+    """A copy has none of those threads, and would wait for them for ever."""
+    desk, jobs = Answers(), [replace(facts(i, i % 3), cpus=1.0 + i % 2) for i in range(1, 9)]
+    desk.take_over(Setup(Cluster.uniform(2, 4, "gpu"), "drf", PLAIN), Snapshot(0.0, ()))
+    desk.plan(Update(0.0, tuple(Active(job) for job in jobs)))
+    snapshot = desk.planner.snapshot()
+    pl.DataFrame({"a": [2, 1], "b": [1, 2]}).sort("a").select("a", "b")
+    new = replace(facts(2**40, 2, 10.0), model="ResNet-18", batch_size=64.0)
+    asked: dict[str, dict[str, Any]] = {
+        "forecast": {"rollouts": 3},
+        "what-if": {"variants": (new, facts(2**40, 99), facts(2**40, 1)), "rollouts": 3},
+        "shadow": {"policy": "srtf", "rollouts": 3},
+        "control": {
+            "snapshot": snapshot,
+            "policy": "fifo",
+            "arrived": [new],
+            "ended": {1: 100.0},
+            "now_s": 50.0,
+            "rollouts": 3,
+        },
+    }
+    for name, arguments in asked.items():
+        assert desk.begin(name, 20.0, arguments)
+        while (found := desk.finished(name, 1.0)) is None:
+            pass
+        assert not found.problem and found.answer, (name, found)
 
 
 @pytest.mark.parametrize("policy", ["tiresias-las:limits=60,300", "tiresias-las:limits=60,300:promote=2"])

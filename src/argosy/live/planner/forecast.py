@@ -177,15 +177,22 @@ def naive_times(planner: Planner) -> list[tuple[float, float]]:
     return [(float(s), float(s + mean_s)) for s in np.where(waits, start, planner.now)]
 
 
+UNKNOWN_KIND = "no job with its network, batch size and GPU types has been submitted yet, and there are many others"
+
+
 def what_if(
     planner: Planner, variants: Sequence[JobFacts], rollouts: int = WHAT_IF_ROLLOUTS, budget_s: float = 2.0
 ) -> list[WhatIf]:
     """Return when a job would start and end that has not been submitted, in each of these variants.
 
-    It may change the planner, so it is called in a copy of its process. The time limit is for each variant.
+    It may change the planner, so it is called in a copy of its process, after `know`. The time limit is for each
+    variant.
     """
     found = []
     for facts in variants:
+        if not planner.can_take(facts):
+            found.append(WhatIf(None, UNKNOWN_KIND, None))
+            continue
         refused = planner.arrive([Active(facts)])
         if facts.id in refused:
             found.append(WhatIf(None, refused[facts.id], None))

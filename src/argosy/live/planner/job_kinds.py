@@ -52,6 +52,9 @@ class JobKinds:
             self._size = max(self._size, math.ceil(facts.gpus))
         return before != (len(self._kinds), len(self._queues), self._size)
 
+    def __len__(self) -> int:
+        return len(self._kinds)
+
     def knows(self, facts: JobFacts) -> bool:
         """Return whether the engine can run this job without being built anew."""
         return kind_of(facts) in self._kinds and facts.queue in self._queues and facts.gpus <= self._size

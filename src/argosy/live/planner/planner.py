@@ -42,6 +42,8 @@ from argosy.live.planner.recent_arrivals import Recent
 from argosy.live.planner.takeover import as_active, put_back
 from argosy.mechanism.world import Floats
 
+MOST_KINDS_AHEAD = 500  # kinds of jobs, beyond which no kind is added for a question about the future
+
 STATES: dict[NodeState, view.NodeState] = {
     "up": view.NodeState.UP,
     "draining": view.NodeState.DRAINING,
@@ -102,9 +104,19 @@ class Planner:
         """Return whether the engine has seen a job of this kind since it was built."""
         return self._kinds.knows(facts)
 
+    def can_take(self, facts: JobFacts) -> bool:
+        """Return whether the job can arrive, or be refused, without a new engine."""
+        return bool(self._refusal(facts)) or self.knows(facts)
+
     def columns(self, facts: Sequence[JobFacts], expected: Sequence[Expected]) -> Floats:
         """Return the engine's columns for jobs of known kinds, which need not have been submitted."""
         return self._index.rows(self._engine, self._kinds, facts, expected)
+
+    def know(self, jobs: Sequence[JobFacts]) -> None:
+        """Make an engine in which jobs of these kinds may arrive, where it can be made: not in a forked copy."""
+        ahead = [facts for facts in jobs if not self._refusal(facts)]
+        if len(self._kinds) < MOST_KINDS_AHEAD and self._kinds.learn(ahead):
+            self._rebuild()
 
     def use_durations(self, of: Planner) -> None:
         """Draw the lengths of jobs from what another planner has learned."""

@@ -75,21 +75,29 @@ class Control:
     gpu_presence_s: tuple[float, ...]  # the same, each job times the GPUs that it asks for
 
 
+def planner_of_then(planner: Planner, snapshot: Snapshot, policy: str, arrived: Sequence[JobFacts]) -> Planner:
+    """Return a planner with another policy at the time of a snapshot, which knows the kinds of jobs that came since.
+
+    It cannot be made in a forked copy of the process.
+    """
+    then = type(planner)(replace(planner.setup, policy=policy), replace(snapshot, ended=()))
+    then.use_durations(planner)
+    then.know(arrived)
+    return then
+
+
 def control(
     planner: Planner,
+    then: Planner,
     snapshot: Snapshot,
-    policy: str,
     arrived: Sequence[JobFacts],
     ended: Mapping[int, float],
     now_s: float,
     rollouts: int = CONTROL_ROLLOUTS,
     seed: int = 0,
 ) -> Control:
-    """Play through what came since a snapshot under a policy; `ended` are the whole lengths of jobs that ended."""
-    from argosy.live.planner.planner import Planner
-
-    then = Planner(replace(planner.setup, policy=policy), replace(snapshot, ended=()))
-    then.use_durations(planner)
+    """Play through what came since a snapshot under the policy of then; `ended` are whole lengths of ended jobs."""
+    arrived = [facts for facts in arrived if then.knows(facts)]
     future = Future(then, later=sorted(arrived, key=lambda facts: (facts.submitted_s, facts.id)))
     draws = future.draw(rollouts, seed)
     here, engine = planner.jobs, planner.engine

@@ -14,24 +14,47 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO
 
 from argosy.live.backends.base import Placement
 from argosy.live.planner.forecast import forecast, what_if
 from argosy.live.planner.forked import Finished, Forked
-from argosy.live.planner.messages import Decision, Setup, Snapshot, Update
+from argosy.live.planner.messages import Decision, JobFacts, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
-from argosy.live.planner.shadowing import control, shadow
+from argosy.live.planner.shadowing import control, planner_of_then, shadow
 from argosy.live.planner.wire import LENGTH, frame
 
 LOOK_EVERY_S = 0.5
-FORESIGHT: dict[str, Callable[..., Any]] = {
-    "forecast": forecast,
-    "what-if": what_if,
-    "shadow": shadow,
-    "control": control,
+Work = Callable[[], Any]
+
+
+def unprepared(answer: Callable[..., Any]) -> Callable[..., Work]:
+    """Return a question that needs no preparation."""
+    return lambda planner, **arguments: partial(answer, planner, **arguments)
+
+
+def about_variants(planner: Planner, variants: Sequence[JobFacts], **options: Any) -> Work:
+    planner.know(variants)
+    return partial(what_if, planner, variants, **options)
+
+
+def about_control(
+    planner: Planner, snapshot: Snapshot, policy: str, arrived: Sequence[JobFacts], **options: Any
+) -> Work:
+    then = planner_of_then(planner, snapshot, policy, arrived)
+    return partial(control, planner, then, snapshot, arrived, **options)
+
+
+# Questions about the future: each prepares in this process, and returns the work that a forked copy does. Engines are
+# made here, because a copy must not use Polars: it has none of the threads that Polars would wait for.
+FORESIGHT: dict[str, Callable[..., Work]] = {
+    "forecast": unprepared(forecast),
+    "what-if": about_variants,
+    "shadow": unprepared(shadow),
+    "control": about_control,
 }
 
 
@@ -68,8 +91,11 @@ class Answers:
         """Begin to answer a question about the future; return False if it is being answered already."""
         if name in self._copies:
             return False
-        planner, answer = self.planner, FORESIGHT[name]
-        self._copies[name] = Forked(lambda: answer(planner, **arguments), limit_s)
+        try:
+            work = FORESIGHT[name](self.planner, **arguments)
+        except Exception as problem:  # a question that cannot be answered must not end the planner
+            work = partial(_fail, problem)
+        self._copies[name] = Forked(work, limit_s)
         return True
 
     def finished(self, name: str, wait_s: float = 0.0) -> Finished | None:
@@ -83,6 +109,10 @@ class Answers:
     def planner(self) -> Planner:
         assert self._planner is not None  # the parent's first question is always `take_over`
         return self._planner
+
+
+def _fail(problem: Exception) -> None:
+    raise problem
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
