@@ -51,7 +51,7 @@ from pathlib import Path
 from argosy.errors import ArgosyError, InputError, UnknownName
 from benchmarks.harness import RESULTS, ROOT, Json, Options, aligned, document, warm, write
 
-SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments")
+SPEED = ("philly", "million", "decision", "peers", "startup", "schedulers", "environments", "scaling")
 LONG = (
     "growth",
     "growth-safety",

@@ -30,11 +30,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from argosy.errors import ArgosyError, UnknownName
+from argosy.errors import ArgosyError
 from argosy.live.demo.hosts_demo import run_hosts_demo
 from argosy.live.demo.pseudo_hosts import not_possible, pseudo_hosts
 from benchmarks.cluster_tables import table as table  # for python -m benchmarks
-from benchmarks.harness import RESULTS, ROOT, Json, Options, document, write
+from benchmarks.harness import RESULTS, ROOT, Json, Options, chosen_parts, document, write
 from benchmarks.live_daemon import job as long_job
 from benchmarks.live_daemon import passes
 from benchmarks.live_daemon import wait as wait_long
@@ -343,12 +343,10 @@ PARTS: dict[str, Callable[[Options], Json]] = {
 
 def run(options: Options, parts: Sequence[str] = ()) -> Json:
     """The parts that are asked for (none: all), and the others as they were measured last."""
-    for name in parts:
-        if name not in PARTS:
-            raise UnknownName("part of the benchmark", name, PARTS)
+    chosen = chosen_parts(parts, PARTS)
     path = RESULTS / "cluster.json"
     measured: Json = json.loads(path.read_text("utf-8"))["figures"] if path.exists() and not options.quick else {}
-    for name in parts or PARTS:
+    for name in chosen:
         load, began = os.getloadavg()[0], time.perf_counter()
         measured[name] = PARTS[name](options)
         measured[name]["made"] = {

@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from argosy.dashboard import PAGES
-from argosy.errors import UnknownName
 from argosy.live.client import Client
 from benchmarks.browser import browsing, signed_in
-from benchmarks.harness import RESULTS, Json, Options, Row
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts
 from benchmarks.live_daemon import passes
 from benchmarks.live_serving import serving
 
@@ -81,13 +80,11 @@ SCROLL = """(seconds) => new Promise((done) => {
 
 def run(options: Options, parts: Sequence[str] = ()) -> Json:
     """The parts that are asked for (none: all), and the other as it was measured last."""
-    for name in parts:
-        if name not in PARTS:
-            raise UnknownName("part of the benchmark", name, PARTS)
+    chosen = chosen_parts(parts, PARTS)
     path = RESULTS / "dashboard.json"
     last = path.exists() and not options.quick
     found: Json = json.loads(path.read_text("utf-8"))["figures"] if last else {}
-    for name in parts or PARTS:
+    for name in chosen:
         load = os.getloadavg()[0]
         found[name] = PARTS[name](options) | {"load_average": load}
         print(f"{name}: {json.dumps(found[name])[:400]}", file=sys.stderr, flush=True)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from argosy.errors import UnknownName
-from benchmarks.harness import RESULTS, Json, Options, Row, measure, verdict, warm
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts, measure, verdict, warm
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
@@ -49,10 +48,7 @@ CAUSES = (  # of what sia gains over pollux in hetero-elastic-64, with what is d
 
 def run(options: Options, parts: Sequence[str] | None = None) -> Json:
     """Measure these parts; the others keep what was measured last."""
-    parts = tuple(PARTS) if parts is None else parts
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise UnknownName("part", unknown[0], tuple(PARTS))
+    parts = chosen_parts(parts, PARTS)
     found = {part: PARTS[part](options) for part in parts if part != "agreement" or options.data is not None}
     last = RESULTS / "goodput.json"
     known = json.loads(last.read_text("utf-8"))["figures"] if last.is_file() and not options.quick else {}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from argosy.grow.agents.forecasting_agent import PRETRAINED
+from argosy.grow.study.make_branches import SCENARIOS
 from argosy.grow.tables.branch_table import read_all
 from argosy.zoo import weights
 from benchmarks.harness import Json, Options, Row
@@ -76,7 +77,8 @@ def alone_table(figures: Json) -> list[Row]:
         )
     ]
     for by, found in figures["left alone"].items():
-        for when, row in found.items():
+        for when in SCENARIOS:
+            row = found[when]
             before = figures["left alone before"].get(when) if by == "family" else None
             cells = [f"{100 * value:.1f}" if value is not None else "" for value in (row["off"], before, row["stays"])]
             rows.append((f"each {by}", when, *cells, *(f"{100 * row[name]:.0f} %" for name in ("below", "coverage"))))

@@ -14,13 +14,15 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from argosy.errors import UnknownName
 
 if TYPE_CHECKING:
     from argosy.sim.engine import Engine
@@ -106,6 +108,15 @@ def time_decisions(
         if time.perf_counter() > until and took_ns:
             break
     return took_ns, seen
+
+
+def chosen_parts(asked: Iterable[str] | None, parts: Iterable[str]) -> tuple[str, ...]:
+    """Return the parts of a benchmark that `--parts` asks for, or all of them; raise UnknownName for others."""
+    known, chosen = tuple(parts), tuple(asked or ())
+    for name in chosen:
+        if name not in known:
+            raise UnknownName("part of the benchmark", name, known)
+    return chosen or known
 
 
 def machine() -> Json:

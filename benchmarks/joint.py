@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from argosy.errors import UnknownName
 from benchmarks import joint_newest
-from benchmarks.harness import RESULTS, Json, Options, Row
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts
 from benchmarks.joint_runs import OURS, Case, Found, all_figures, best_of, in_processes, interval_of, show, spread
 
 SEEDS = tuple(range(20))
@@ -57,10 +56,7 @@ class LoadCase(NamedTuple):
 
 def run(options: Options, parts: Sequence[str] | None = None) -> Json:
     """Measure these parts; the others keep what was measured last."""
-    parts = tuple(PARTS) if parts is None else parts
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise UnknownName("part", unknown[0], tuple(PARTS))
+    parts = chosen_parts(parts, PARTS)
     last = RESULTS / "joint.json"
     known = {} if options.quick or not last.is_file() else json.loads(last.read_text("utf-8"))
     figures: Json = known.get("figures", {})

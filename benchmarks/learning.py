@@ -27,9 +27,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from argosy.errors import UnknownName
 from benchmarks import learning_elsewhere, learning_jct, learning_latency, learning_training
-from benchmarks.harness import RESULTS, Json, Options, Row, document, write
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts, document, write
 from benchmarks.learning_jct import SEEDS, Study
 from benchmarks.learning_plots import draw
 from benchmarks.learning_tables import target_table
@@ -52,12 +51,10 @@ PARTS: dict[str, Callable[[Study], Json]] = {
 
 def run(options: Options, parts: Sequence[str] = (), weights: Path | None = None) -> Json:
     """The parts that are asked for (none: all), and the others as they were measured last."""
-    for name in parts:
-        if name not in PARTS:
-            raise UnknownName("part of the study", name, PARTS)
+    chosen = chosen_parts(parts, PARTS)
     study = Study(options, weights)
     figures = {} if options.quick else last_figures()
-    for name in parts or PARTS:
+    for name in chosen:
         began, load = time.perf_counter(), os.getloadavg()[0]
         found = PARTS[name](study)
         found["cases"] += kept_cases(figures.get(name, {}), study)

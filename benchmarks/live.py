@@ -30,7 +30,6 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from argosy.errors import UnknownName
 from benchmarks import (
     live_daemon,
     live_elastic,
@@ -41,7 +40,7 @@ from benchmarks import (
     live_restart,
     live_soak,
 )
-from benchmarks.harness import RESULTS, Json, Options, Row, document, write
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts, document, write
 from benchmarks.live_exact import SEEDS
 from benchmarks.live_tables import target_table
 
@@ -66,11 +65,9 @@ PARTS: dict[str, Callable[[Options], Json]] = {
 
 def run(options: Options, parts: Sequence[str] = ()) -> Json:
     """The parts that are asked for (none: all), and the others as they were measured last."""
-    for name in parts:
-        if name not in PARTS:
-            raise UnknownName("part of the benchmark", name, PARTS)
+    chosen = chosen_parts(parts, PARTS)
     measured: Json = {}
-    for name in parts or PARTS:
+    for name in chosen:
         began, load = time.perf_counter(), os.getloadavg()[0]
         found = PARTS[name](options)
         found["made"] = {

@@ -17,9 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from argosy.errors import UnknownName
 from benchmarks import placement_search
-from benchmarks.harness import RESULTS, Json, Options, Row, verdict
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts, verdict
 from benchmarks.placement_search import mean_and_interval
 
 SEEDS = tuple(range(10))
@@ -47,10 +46,7 @@ def run(options: Options, parts: Sequence[str] | None = None) -> Json:
     import torch
 
     torch.set_num_threads(1)
-    parts = PARTS if parts is None else parts
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise UnknownName("part", unknown[0], PARTS)
+    parts = chosen_parts(parts, PARTS)
     last = RESULTS / "placement.json"
     figures: Json = json.loads(last.read_text("utf-8"))["figures"] if last.is_file() and not options.quick else {}
     seeds, fresh = (SEEDS[:FEW], FRESH[:FEW]) if options.quick else (SEEDS, FRESH)

@@ -42,6 +42,7 @@ from benchmarks import (
     philly,
     placement,
     rivals,
+    scaling,
     schedulers,
     shadow,
     startup,
@@ -82,6 +83,7 @@ TABLES: dict[str, tuple[str, Callable[[Json], Sequence[Row]]]] = {
     "programs": ("schedulers", schedulers.program_table),
     "traces": ("schedulers", schedulers.trace_table),
     "environments": ("environments", environments.table),
+    "scaling": ("scaling", scaling.table),
     "cluster": ("cluster", cluster_tables.table),
     "clusterdemo": ("cluster", cluster_tables.demo_table),
     "claims": ("faithfulness", faithfulness.table),
@@ -168,6 +170,7 @@ PICTURES = {  # file in docs/images, and what it shows
     "pictureablations": ("learning-ablations.png", "Validation scores over updates, DL2 with and without its parts"),
 }
 WHOLE_MACHINE = (
+    "scaling",
     "live",
     "cluster",
     "joint",
@@ -175,7 +178,8 @@ WHOLE_MACHINE = (
     "advise",
     "fidelity",
 )  # all other benchmarks use one core
-OWN_LOADS = ("live", "cluster", "joint")  # parts are measured at different times, and the tables have their loads
+# parts are measured at different times, and the tables have their loads
+OWN_LOADS = ("scaling", "live", "cluster", "joint")
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.claims import row, scores
 from benchmarks.faithfulness import shown, verdict
-from benchmarks.harness import RESULTS, Json, Options, Row, measure, warm
+from benchmarks.harness import RESULTS, Json, Options, Row, chosen_parts, measure, warm
 
 if TYPE_CHECKING:
     from argosy.policies.base import Floats, Ints
@@ -32,8 +32,9 @@ def run(options: Options, parts: Sequence[str] | None = None) -> Json:
     known: Json = json.loads(path.read_text("utf-8"))["figures"] if path.exists() and parts is not None else {}
     quick = {"quick": options.quick, "seeds": list(SEEDS[:1] if options.quick else SEEDS)}
     found: Json = {}
+    chosen = chosen_parts(parts, PARTS)
     for name in PARTS:
-        if parts is None or name in parts:
+        if name in chosen:
             found[name] = measure("rivals", name, {} if name in SPEEDS else quick)["rows"]
         else:
             found[name] = known.get(name, [])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, Json, Options, Row, Watch, measure, time_decisions, verdict, warm
+from benchmarks.harness import RESULTS, Json, Options, Row, Watch, chosen_parts, measure, time_decisions, verdict, warm
 
 if TYPE_CHECKING:
     from argosy.cluster.cluster import Cluster
@@ -26,7 +26,7 @@ SEEDS = (2,)
 ACTIVE, GAP_S = 1000, 10.0
 WARM, DECISIONS = 5, 300
 BUDGET_S = 40.0  # a policy too slow for all of them is judged by what it managed
-DECIDED = (  # policy, jobs, target for the p99 in ms
+DECIDED = (  # policy, jobs, target in ms for the p99, or for the median where MEDIAN says so
     ("tiresias-las", "rigid", 3.0),
     ("tiresias-gittins", "rigid", 3.0),
     ("gandiva", "rigid", 5.0),
@@ -41,6 +41,7 @@ DECIDED = (  # policy, jobs, target for the p99 in ms
     ("gavel-fifo", "types", 150.0),
     ("gavel-allox", "types", 150.0),
 )
+MEDIAN = ("gandiva",)
 PROGRAMS = (  # policy, numbers of active jobs
     ("gavel-max-min", (100, 1000, 10_000)),
     ("gavel-max-min:partitions=4", (1000, 10_000)),
@@ -84,14 +85,15 @@ PARTS = ("decided", "programs", "traces")
 MARK = " (measured earlier)"
 
 
-def run(options: Options, *, parts: tuple[str, ...] = PARTS) -> Json:
+def run(options: Options, *, parts: Sequence[str] | None = None) -> Json:
     """Measure the parts that are named; the others keep their last figures, and are marked so."""
+    chosen = chosen_parts(parts, PARTS)
     active, decisions = (60, 20) if options.quick else (ACTIVE, DECISIONS)
 
     def decided() -> list[Json]:
         return [
             measure("schedulers", "decide", {"policy": policy, "kind": kind, "active": active, "decisions": decisions})
-            | {"target_ms": target}
+            | {"target_ms": target, "judged": "p50" if policy in MEDIAN else "p99"}
             for policy, kind, target in (DECIDED[:1] if options.quick else DECIDED)
         ]
 
@@ -103,7 +105,7 @@ def run(options: Options, *, parts: tuple[str, ...] = PARTS) -> Json:
         ]
 
     measured = {"decided": decided, "programs": programs, "traces": lambda: traces(options)}
-    found = {name: measured[name]() if name in parts else kept(name) for name in PARTS}
+    found = {name: measured[name]() if name in chosen else kept(name) for name in PARTS}
     return {"active": active, **found}
 
 
@@ -285,7 +287,7 @@ def replay(data: str, peer: str, file: str, gpus: int, theirs: str, ours: str) -
 
 def table(figures: Json) -> Sequence[Row]:
     rows: list[Row] = [
-        ("policy", "jobs", "running", "waiting", "mean ms", "of it policy", "p50 ms", "p99 ms", "p99, target")
+        ("policy", "jobs", "running", "waiting", "mean ms", "of it policy", "p50 ms", "p99 ms", "target")
     ]
     for c in figures["decided"]:
         rows.append(
@@ -298,10 +300,15 @@ def table(figures: Json) -> Sequence[Row]:
                 f"{c['policy_mean_ms']:.2f}",
                 f"{c['p50_ms']:.2f}",
                 f"{c['p99_ms']:.2f}",
-                verdict(c["p99_ms"], c["target_ms"]) if c["target_ms"] is not None else "",
+                f"{judged(c)} {verdict(c[f'{judged(c)}_ms'], c['target_ms'])}" if c["target_ms"] is not None else "",
             )
         )
     return rows
+
+
+def judged(case: Json) -> str:
+    """Return which figure of a case the target is for."""
+    return str(case.get("judged", "p99"))
 
 
 def program_table(figures: Json) -> Sequence[Row]:

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from benchmarks import agreement, claims, faithfulness, live_policies, live_tables, render, schedulers
-from benchmarks.__main__ import NAMES, main
+from benchmarks import agreement, claims, faithfulness, live_policies, live_tables, render, scaling, schedulers
+from benchmarks.__main__ import NAMES, WITH_PARTS, main
 from benchmarks.harness import Options
 
 
@@ -16,6 +16,25 @@ from benchmarks.harness import Options
 def test_a_benchmark_has_what_the_command_needs(name: str) -> None:
     module = import_module(f"benchmarks.{name.replace('-', '_')}")
     assert callable(module.run) and callable(module.table) and isinstance(module.SEEDS, tuple)
+
+
+@pytest.mark.parametrize("name", WITH_PARTS)
+def test_an_unknown_part_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--quick", "--parts", "decide"]) != 0
+    assert "unknown part of the benchmark 'decide'" in capsys.readouterr().err
+
+
+def test_gandiva_is_judged_by_its_median() -> None:
+    case = {"policy": "gandiva", "kind": "rigid", "running": 1, "waiting": 1, "mean_ms": 4, "policy_mean_ms": 4}
+    case |= {"p50_ms": 4.0, "p99_ms": 9.0, "target_ms": 5.0}
+    judged = [schedulers.table({"decided": [case | more]})[1][-1] for more in ({}, {"judged": "p50"})]
+    assert judged == ["p99 ≤ 5: no, 1.8×", "p50 ≤ 5: yes"]
+
+
+def test_two_workers_find_what_one_finds() -> None:
+    assert scaling.without_times({"a": [{"cpu_s": 1.0, "b": 2}]}) == {"a": [{"b": 2}]}
+    alone, together = (scaling.compare(60, workers) for workers in (1, 2))
+    assert alone[1] == together[1] and alone[0]["wall_s"] > 0 < together[0]["cpu_s"]
 
 
 def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:

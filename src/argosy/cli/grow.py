@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from argosy.cli import grow_teaching
+from argosy.cli import _grow_teaching
 from argosy.cli._shared import (
     MOST_SEEDS,
     MOST_WORKERS,
@@ -308,8 +308,8 @@ def study(
     say(f"wrote {page}")
 
 
-app.command()(grow_teaching.branches)
-app.command()(grow_teaching.teach)
+app.command()(_grow_teaching.branches)
+app.command()(_grow_teaching.teach)
 
 
 def _command() -> str:

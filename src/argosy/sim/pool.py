@@ -24,6 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SEQUENTIAL_S = 1.5  # about the time to start worker processes, each of which imports everything again
+END_LIMIT_S = 2.0  # how long the workers that were ended may take to end
 
 
 def run_tasks(
@@ -158,7 +159,10 @@ def _in_processes(
                 yield number, lost(todo[number], died)
         pool.shutdown()
     except BaseException:  # also for Ctrl-C and for a caller that stops iterating: do not wait for long runs
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
+        # the pool's own thread ends with its workers; a program that ends before it would print a traceback
+        end = threading.Thread(target=pool.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        end.start()
+        end.join(END_LIMIT_S)
         raise

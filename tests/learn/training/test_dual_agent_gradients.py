@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from argosy.learn.training.dual_agent.episodes import Drawing, Place, Step, collect, reward
-from argosy.learn.training.dual_agent.loop import one_thread
 from argosy.learn.training.dual_agent.networks import Batch, Team, log_picks
 from argosy.learn.training.dual_agent.recipe import DualAgentRecipe
 from argosy.learn.training.dual_agent.runs import cost_until, outcome, run
 from argosy.learn.training.dual_agent.team_ppo import TeamPPO, estimate
 from argosy.learn.training.dual_agent.team_sac import TeamSAC
+from argosy.learn.training.threads import single_thread
 from argosy.policies.dual_agent.agents import JOB, MACHINE, PLACE, SHAPES, Agents, first_weights
 from argosy.policies.dual_agent.policy import DualAgent
 
@@ -97,7 +97,7 @@ def test_both_agents_learn_what_pays(algo: str) -> None:
     recipe = DualAgentRecipe(algo=algo, heat=0.3, lr=0.02, most_kl=0.1, picks=1)
     learner = TeamSAC(recipe) if algo == "sac" else TeamPPO(recipe)
     draws, gains = np.random.default_rng(0), []
-    with one_thread():
+    with single_thread():
         for _ in range(20):
             episodes = [toy(learner.team, draws, recipe.heat) for _ in range(64)]
             gains.append(float(np.mean([episode[0].reward for episode in episodes])))

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
@@ -97,10 +97,15 @@ class SmallSlurm:
     def call(self, *words: str) -> str:
         return subprocess.run(words, env=self.env(), capture_output=True, text=True, timeout=30).stdout
 
-    def saved(self, mark: str, count: int) -> bool:
-        """Return whether slurmctld has written down that this many jobs run whose names begin with a mark."""
-        path = self.folder / "state" / "job_state"
-        return path.exists() and path.read_bytes().count(f"{mark}-".encode()) >= count
+    def save_state(self, jobs: Iterable[str]) -> None:
+        """Wait until slurmctld has written down these jobs as they are now: by a comment that it writes with them."""
+        path, comment, end = self.folder / "state" / "job_state", secrets.token_hex(8), time.monotonic() + 60
+        for job in (known := list(jobs)):
+            self.call("scontrol", "update", f"JobId={job}", f"AdminComment={comment}")
+        while not path.exists() or path.read_bytes().count(comment.encode()) < len(known):
+            if time.monotonic() > end:
+                raise TimeoutError(f"slurmctld has not saved its jobs; see {self.folder}")
+            time.sleep(0.1)
 
     def wait_idle(self) -> None:
         end = time.monotonic() + 60

@@ -79,7 +79,7 @@ def test_nothing_happens_to_jobs_when_slurmctld_is_killed_and_restarted(
     of_slurm: EngineField, slurm: SmallSlurm
 ) -> None:
     key, before = start_on_all(of_slurm), of_slurm.agents()
-    wait_until(lambda: slurm.saved(of_slurm.mark, 3))  # Slurm kills what it has forgotten
+    slurm.save_state(numbers(slurm).values())  # Slurm kills what it has forgotten
     slurm.kill("slurmctld")
     steps_on(of_slurm, key)
     slurm.start("slurmctld")

@@ -9,8 +9,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,28 @@ CLUSTER = Cluster.uniform(1, 2)
 IDLE, FORMER, GUARD, FOR_S = "test-idle", "srsf", 0.1, 1800.0
 JOB = {"run": "fake seconds=60", "resources": {"gpus": 1}, "expected_duration": 60, "saves": "step"}
 
-if IDLE not in POLICIES:
 
-    @register(IDLE, "starts nothing")
-    class Idle(Policy):
-        """Gives no job a GPU."""
+class Idle(Policy):
+    """Gives no job a GPU."""
 
-        uses = frozenset({"demand"})
-        preemptive = True
+    uses = frozenset({"demand"})
+    preemptive = True
 
-        def rank(self, view: Any) -> Any:
-            return view.jobs.gpus
+    def rank(self, view: Any) -> Any:
+        return view.jobs.gpus
 
-        def size(self, view: Any) -> Any:
-            return Sizes(np.zeros(len(view.jobs.gpus), np.int64))
+    def size(self, view: Any) -> Any:
+        return Sizes(np.zeros(len(view.jobs.gpus), np.int64))
+
+
+@contextmanager
+def idle_exists() -> Iterator[None]:
+    """Register the policy in this context only: other tests run through all policies."""
+    register(IDLE, "starts nothing")(Idle)
+    try:
+        yield
+    finally:
+        POLICIES._things.pop(IDLE)
 
 
 class Guarded:
@@ -99,6 +107,7 @@ async def guarded(home: Path, begin_s: float = 0.0) -> AsyncIterator[Guarded]:
         poll_s=0.0,
     )
     async with AsyncExitStack() as stack:
+        stack.enter_context(idle_exists())
         await daemon._open(stack)
         yield Guarded(daemon, now)
 

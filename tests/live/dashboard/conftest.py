@@ -63,7 +63,7 @@ def open_as(browser: Browser, demo: RunningDemo) -> Iterator[Callable[..., Page]
     def open_as(who: str, path: str = "/jobs", **options: object) -> Page:
         context, page = signed_in(browser, demo.address, demo.tokens[who], **options)
         opened.append(context)
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)  # a busy machine is no fault
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda line: problems.append(line.text) if is_ours(line) else None)
         if path != "/jobs":

@@ -39,7 +39,9 @@ def test_from_signing_in_to_cancelling_a_job(browser: Browser, demo: RunningDemo
     expect(page.get_by_role("heading", level=1)).to_contain_text("by-hand")
     page.keyboard.press("Escape")
     page.wait_for_url("**/jobs*")
+    expect(page.locator(f"tr[data-job='{number}']")).to_be_visible()
     page.keyboard.press("j")
+    page.wait_for_function(f"document.activeElement.dataset.job === '{number}'")
     page.keyboard.press("x")
     expect(page.get_by_role("toolbar")).to_contain_text("1 job marked")
     for _ in range(40):  # back from the row to the button

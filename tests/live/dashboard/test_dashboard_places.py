@@ -36,18 +36,20 @@ def test_the_order_of_the_places(demo: RunningDemo) -> None:
 
     def ask(service: Service) -> tuple[dict[int, int], dict[int, int]]:
         service.control.hold([held])
-        kept, end = service.forecasts.latest, Quantiles(9e3, 9e3, 9e3)
+        forecasts, end = service.forecasts, Quantiles(9e3, 9e3, 9e3)
+        assert forecasts is not None
+        kept = forecasts.latest
         estimates = {
             late: Estimate(Quantiles(100, 200, 300), end),
             soon: Estimate(Quantiles(150, 160, 170), end),
         }
         board = Board(service)
         try:
-            service.forecasts.latest = Forecast(0.0, estimates, 100, 0.1, "drf")
+            forecasts.latest = Forecast(0.0, estimates, 100, 0.1, "drf")
             board.refresh()
             return dict(board.places(None)), dict(board.places("ann"))
         finally:
-            service.forecasts.latest = kept
+            forecasts.latest = kept
             board.rest()
 
     everybody, anns = demo.do(ask)
