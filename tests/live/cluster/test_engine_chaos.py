@@ -87,6 +87,15 @@ class EngineCluster:
     def agents(self) -> list[int]:
         return self.processes("argosy.cli.main agent", f"{HERE}:{self.port}")
 
+    def workers(self) -> list[int]:
+        """Return the workers of this cluster's jobs, which work in its folder; other tests run at the same time."""
+        found = []
+        for pid in self.processes("zygote.py"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/cwd") == str(self.folder):
+                    found.append(pid)
+        return found
+
     def end(self) -> None:
         if self.daemon.poll() is not None:
             self.serve()
@@ -133,7 +142,7 @@ def test_nothing_is_lost_on_an_engine(
     kinds: dict[str, Callable[[], None]] = {
         "agent": lambda: kill(cluster.agents()[:1]),
         "supervisor": lambda: kill(cluster.supervisors()[:1]),
-        "worker": lambda: kill(cluster.processes("zygote.py")[-1:]),
+        "worker": lambda: kill(cluster.workers()[-1:]),
         "daemon": lambda: (cluster.kill_daemon(), cluster.serve())[1],
         **(events_of_slurm(made, chance) if engine == "slurm" else events_of_ray(made, chance)),
     }
