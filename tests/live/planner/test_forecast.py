@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from argosy.cluster.cluster import Cluster
-from argosy.live.planner.forecast import Future, forecast, what_if
+from argosy.live.planner.forecast import UNKNOWN_KIND, Future, forecast, what_if
 from argosy.live.planner.messages import Active, Ended, JobFacts, Setup, Snapshot, Update
 from argosy.live.planner.planner import Planner
 from argosy.live.planner.shadowing import control, planner_of_then, shadow
@@ -116,6 +116,16 @@ def test_forked_copies_answer_although_polars_has_started_its_threads_before() -
         while (found := desk.finished(name, 1.0)) is None:
             pass
         assert not found.problem and found.answer, (name, found)
+
+
+def test_questions_about_ever_new_kinds_do_not_slow_the_planner_down() -> None:
+    made = planner("fifo", facts(1, 2))
+    new = [replace(facts(2**40 + i, 1), model="ResNet-18", batch_size=1.0 + i) for i in range(3)]
+    made.know(new[:1], most=2)
+    made.know(new[1:], most=2)
+    known, first, second = what_if(made, new, rollouts=2)
+    assert known.estimate is not None
+    assert {first.refused, second.refused} == {UNKNOWN_KIND}
 
 
 @pytest.mark.parametrize("policy", ["tiresias-las:limits=60,300", "tiresias-las:limits=60,300:promote=2"])

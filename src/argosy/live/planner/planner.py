@@ -7,6 +7,7 @@ or fails, it is told so like anything else.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -41,8 +42,6 @@ from argosy.live.planner.reasons import reasons
 from argosy.live.planner.recent_arrivals import Recent
 from argosy.live.planner.takeover import as_active, put_back
 from argosy.mechanism.world import Floats
-
-MOST_KINDS_AHEAD = 500  # kinds of jobs, beyond which no kind is added for a question about the future
 
 STATES: dict[NodeState, view.NodeState] = {
     "up": view.NodeState.UP,
@@ -112,10 +111,13 @@ class Planner:
         """Return the engine's columns for jobs of known kinds, which need not have been submitted."""
         return self._index.rows(self._engine, self._kinds, facts, expected)
 
-    def know(self, jobs: Sequence[JobFacts]) -> None:
-        """Make an engine in which jobs of these kinds may arrive, where it can be made: not in a forked copy."""
+    def know(self, jobs: Sequence[JobFacts], most: float = math.inf) -> None:
+        """Make an engine in which jobs of these kinds may arrive, where it can be made: not in a forked copy.
+
+        No kind is added beyond `most`, because each makes the next engine slower to make.
+        """
         ahead = [facts for facts in jobs if not self._refusal(facts)]
-        if len(self._kinds) < MOST_KINDS_AHEAD and self._kinds.learn(ahead):
+        if len(self._kinds) < most and self._kinds.learn(ahead):
             self._rebuild()
 
     def use_durations(self, of: Planner) -> None:

@@ -28,6 +28,7 @@ from argosy.live.planner.shadowing import control, planner_of_then, shadow
 from argosy.live.planner.wire import LENGTH, frame
 
 LOOK_EVERY_S = 0.5
+MOST_KINDS_ASKED = 64  # more kinds come only with jobs: to ask about one costs nobody's quota, but the planner's time
 Work = Callable[[], Any]
 
 
@@ -37,7 +38,7 @@ def unprepared(answer: Callable[..., Any]) -> Callable[..., Work]:
 
 
 def about_variants(planner: Planner, variants: Sequence[JobFacts], **options: Any) -> Work:
-    planner.know(variants)
+    planner.know(variants, MOST_KINDS_ASKED)
     return partial(what_if, planner, variants, **options)
 
 
